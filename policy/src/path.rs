@@ -1,0 +1,118 @@
+//! Paths as the kernel has them: bytes, not text.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A path on the host, which need not be UTF-8.
+///
+/// In JSON it is a string where it is UTF-8, and `{"b64": "…"}` where it is not, so that no file name is lost or
+/// confused with another (S0, C-27).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPath(PathBuf);
+
+impl HostPath {
+    /// The path itself.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The path's bytes, as the kernel sees them.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_os_str().as_bytes()
+    }
+}
+
+impl<P: Into<PathBuf>> From<P> for HostPath {
+    fn from(path: P) -> Self {
+        Self(path.into())
+    }
+}
+
+impl AsRef<Path> for HostPath {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<OsStr> for HostPath {
+    fn as_ref(&self) -> &OsStr {
+        self.0.as_os_str()
+    }
+}
+
+impl fmt::Debug for HostPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Shown for people: control characters and bytes that are not UTF-8 are escaped, so that a file name cannot forge
+/// lines of a message.
+impl fmt::Display for HostPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.as_bytes().utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct NotUtf8 {
+    b64: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Wire {
+    Text(String),
+    Bytes(NotUtf8),
+}
+
+impl Serialize for HostPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.to_str() {
+            Some(text) => serializer.serialize_str(text),
+            None => NotUtf8 { b64: STANDARD.encode(self.as_bytes()) }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for HostPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Wire::deserialize(deserializer)? {
+            Wire::Text(text) => Ok(Self(text.into())),
+            Wire::Bytes(NotUtf8 { b64 }) => {
+                let bytes = STANDARD.decode(b64).map_err(serde::de::Error::custom)?;
+                Ok(Self(std::ffi::OsString::from_vec(bytes).into()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_utf8_survives_json() {
+        let path = HostPath::from(PathBuf::from(std::ffi::OsString::from_vec(b"/tmp/\xff\n".to_vec())));
+        let json = serde_json::to_string(&path).expect("paths serialize");
+        assert_eq!(json, r#"{"b64":"L3RtcC//Cg=="}"#);
+        assert_eq!(serde_json::from_str::<HostPath>(&json).expect("and come back"), path);
+        assert_eq!(path.to_string(), "/tmp/\\xff\\n");
+    }
+}

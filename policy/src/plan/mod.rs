@@ -1,0 +1,192 @@
+//! The sandbox plan: what the worker performs, as plain data.
+//!
+//! A plan can be printed, compared and pinned by a snapshot; no privilege is needed to make or test one. The worker
+//! decides nothing: it performs the plan's steps in order, or stops and says which step failed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::path::HostPath;
+
+/// The version of the plan and of the frames between supervisor, broker, zygote and worker. All of them are one file,
+/// so a mismatch means that two builds met; it is refused.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// What may be done beneath (or to) one path. Landlock's rights are worked out from it by the worker, for the ABI that
+/// the host has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FsAccess {
+    /// Read files, list directories.
+    Read,
+    /// The same, and start programs.
+    ReadExecute,
+    /// The same, and create, change, rename and remove.
+    Write,
+    /// A device that is read, written and controlled by ioctl(2), such as `/dev/null`.
+    Device,
+}
+
+/// Whether a rule covers what lies beneath a directory, or one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Extent {
+    /// A directory and all beneath it.
+    Subtree,
+    /// One file.
+    File,
+    /// One name in a directory, which may not exist yet and is replaced as a whole. The kernel is told its nearest
+    /// existing parent directory: nothing smaller can be granted for an atomic replacement.
+    Entry,
+}
+
+/// What a rule's absence means. Sandboxes whose rule set silently vanished with one missing path are attack A14.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Presence {
+    /// The path must exist; otherwise the session is refused.
+    Required,
+    /// A part of the base system that this host may lack; then the rule is left out, which only takes rights away.
+    Optional,
+}
+
+/// Whether a pattern's rule says exactly what the pattern says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Exactness {
+    /// The rule grants what the pattern matches, and nothing else.
+    Exact,
+    /// Landlock grants whole trees: the rule covers the pattern's literal prefix, which holds more than it matches.
+    Widened,
+}
+
+/// One grant of the file system, as the kernel will be told it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FsRule {
+    /// An absolute path without `..`.
+    pub path: HostPath,
+    /// What is granted.
+    pub access: FsAccess,
+    /// Tree or file.
+    pub extent: Extent,
+    /// Whether the path must exist.
+    pub presence: Presence,
+    /// Whether this says what its pattern says.
+    pub exactness: Exactness,
+    /// Where it came from, for people: `manifest: fs.read "{workspace}/**"`, `system`.
+    pub source: String,
+}
+
+/// As whom the broker, zygote and workers run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// The session's own directory, made by the supervisor with mkdtemp(3) (mode 0700, the worker's user), removed with the
+/// session. It holds `tmp` (`TMPDIR`), `home` (`HOME`), `shm` (stands for `/dev/shm`) and `ipc`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivateDir {
+    /// Where it is on the host.
+    pub host: HostPath,
+    /// Where the session sees it: the same path without a mount namespace.
+    pub inside: HostPath,
+}
+
+/// Which strength of `docs/architecture.md` the session runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strength {
+    /// Landlock and seccomp alone (no user namespaces on this host).
+    Landlock,
+    /// The same, and user, mount, PID, network, IPC and UTS namespaces on top.
+    Namespaces,
+}
+
+/// One resource limit, as setrlimit(2) takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resource {
+    /// `RLIMIT_CORE`, bytes. Always 0: a core dump is a copy of memory left behind.
+    Core,
+    /// `RLIMIT_NOFILE`, count.
+    OpenFiles,
+    /// `RLIMIT_NPROC`, count for the user, not for the call.
+    Processes,
+    /// `RLIMIT_AS`, bytes.
+    AddressSpace,
+    /// `RLIMIT_FSIZE`, bytes.
+    FileSize,
+    /// `RLIMIT_CPU`, seconds.
+    CpuSeconds,
+}
+
+/// A resource and its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Which.
+    pub resource: Resource,
+    /// In the resource's own unit.
+    pub max: u64,
+}
+
+/// What holds for a whole session: the outer bound that the broker, the zygote and every worker live in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionPlan {
+    /// [`PROTOCOL_VERSION`].
+    pub version: u32,
+    /// Which mechanisms this host offers.
+    pub strength: Strength,
+    /// As whom.
+    pub identity: Identity,
+    /// The Landlock ABI to use: the highest that both the kernel and this build know, 1 to 7 (landlock(7)).
+    pub landlock_abi: u8,
+    /// The file system rules of the EffectiveSet.
+    pub rules: Vec<FsRule>,
+    /// The workspace's roots. Fixed for the session (X0-55): if one is replaced, calls are refused.
+    pub workspace: Vec<HostPath>,
+    /// The session's private directory.
+    pub private: PrivateDir,
+    /// The complete environment of programs; nothing else is inherited. Values need not be UTF-8.
+    pub env: BTreeMap<String, HostPath>,
+}
+
+/// What a call runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Work {
+    /// One of callgate's own tools, in the worker itself; its arguments follow in a frame of their own.
+    Tool {
+        /// The implementation's name, such as `read`.
+        name: String,
+    },
+    /// A program: argv, never empty. Looked up on the session's `PATH` when argv\[0\] has no slash.
+    Program {
+        /// The argument vector.
+        argv: Vec<HostPath>,
+        /// Where it starts; an absolute path.
+        working_dir: HostPath,
+    },
+}
+
+/// What one call is narrowed to: always within the session's plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallPlan {
+    /// [`PROTOCOL_VERSION`].
+    pub version: u32,
+    /// The call, for logs and for the broker's table; unique in the session.
+    pub call: u64,
+    /// The file system rules of the CallGrant.
+    pub rules: Vec<FsRule>,
+    /// What to run.
+    pub work: Work,
+    /// Resource limits, applied before anything else runs.
+    pub limits: Vec<Limit>,
+    /// After this the call is killed, whole.
+    pub timeout: Duration,
+}
