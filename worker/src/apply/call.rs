@@ -1,0 +1,85 @@
+//! The steps that confine one call, in the order in which they must happen.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use callgate_policy::envelope::StepReport;
+use callgate_policy::plan::{CallPlan, Exactness, Extent, FsAccess, FsRule, Presence};
+
+use super::landlock::{self, Reach};
+use super::{done, failure, limit};
+use crate::protocol::{Channel, StepFailure};
+use crate::seccomp;
+use crate::sys::fd;
+use crate::worker::SessionFacts;
+
+/// Confines this process for a tool that runs in it.
+pub(crate) fn confine_tool(
+    plan: &CallPlan,
+    session: &SessionFacts,
+    channel: &Channel,
+) -> Result<Vec<StepReport>, StepFailure> {
+    let rules = with_null(&plan.rules);
+    let (ruleset, count) = landlock::build(session.landlock_abi, &rules, Reach::Everything)?; // first: it opens paths
+    let mut steps = inherited_steps();
+    limit::set(&plan.limits).map_err(failure("limits", "setrlimit"))?;
+    steps.push(done("limits", format!("{} set", plan.limits.len())));
+    landlock::restrict(&ruleset)?; // before descriptors go: the ruleset is one of them
+    steps.push(done("landlock", format!("call domain, abi {}, {count} rules", session.landlock_abi)));
+    drop(ruleset);
+    fd::close_all_but(&[channel.as_fd()]).map_err(failure("close_fds", "close_range"))?; // the broker's and the zygote's go here
+    steps.push(done("close_fds", "only the channel"));
+    seccomp::install_tool_filter().map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
+    steps.push(done("seccomp", "tool filter"));
+    Ok(steps)
+}
+
+/// What every worker has from the zygote it was forked from; read back, not assumed.
+fn inherited_steps() -> Vec<StepReport> {
+    let mut steps = Vec::new();
+    if rustix::thread::no_new_privs().unwrap_or(false) {
+        steps.push(done("no_new_privs", "set"));
+    }
+    if matches!(rustix::thread::secure_computing_mode(), Ok(rustix::thread::SecureComputingMode::Filter)) {
+        steps.push(done("seccomp", "base filter"));
+    }
+    steps
+}
+
+/// The ruleset that a call gets, and how many rules it has: the session's if it may do all that the session may, one
+/// of its own otherwise.
+pub(crate) fn ruleset_for(
+    plan: &CallPlan,
+    session: &SessionFacts,
+    cached: &OwnedFd,
+) -> Result<(OwnedFd, usize), StepFailure> {
+    if plan.rules == session.rules {
+        let copy = cached.try_clone().map_err(failure("landlock", "copy the session's ruleset"))?;
+        return Ok((copy, session.rule_count));
+    }
+    landlock::build(session.landlock_abi, &plan.rules, Reach::Everything)
+}
+
+/// What the start of a program confirmed.
+pub(crate) fn program_steps(plan: &CallPlan, session: &SessionFacts, rules: usize, landlocked: bool) -> Vec<StepReport> {
+    let mut steps = inherited_steps();
+    steps.push(done("limits", format!("{} set", plan.limits.len())));
+    if landlocked {
+        steps.push(done("landlock", format!("call domain, abi {}, {rules} rules", session.landlock_abi)));
+    }
+    steps.push(done("close_fds", "0, 1 and 2 only"));
+    steps
+}
+
+/// A tool's own library may open `/dev/null`; nothing else of the system.
+fn with_null(rules: &[FsRule]) -> Vec<FsRule> {
+    let mut rules = rules.to_vec();
+    rules.push(FsRule {
+        path: "/dev/null".into(),
+        access: FsAccess::Device,
+        extent: Extent::File,
+        presence: Presence::Optional,
+        exactness: Exactness::Exact,
+        source: "system".to_owned(),
+    });
+    rules
+}

@@ -1,0 +1,135 @@
+//! Landlock rulesets from a plan's rules, at exactly the ABI that the plan names.
+
+use std::os::fd::OwnedFd;
+
+use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, Scope,
+};
+use rustix::fs::{FileType, Mode, OFlags};
+
+use crate::protocol::StepFailure as Failure;
+
+use super::{failure, kernel};
+
+/// What a ruleset handles besides the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Files only: the session's outer bound, in which the broker must still make the sockets of calls.
+    Files,
+    /// Files, TCP (ABI 4), signals and abstract sockets to the outside (ABI 6): a call's own domain.
+    Everything,
+}
+
+/// Builds a ruleset. Each rule's path is opened here, so the rule binds what stands there now (landlock(7): rules
+/// follow inodes, not names).
+///
+/// Returns the ruleset and the number of rules in it.
+pub(crate) fn build(abi: u8, rules: &[FsRule], reach: Reach) -> Result<(OwnedFd, usize), Failure> {
+    let known = known_abi(abi)?;
+    let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for ABI {abi} ({e})"));
+    // Hard: a right that this kernel lacks is an error here, never silently left out (A15, B14).
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(known))
+        .map_err(fail)?;
+    if reach == Reach::Everything {
+        if known >= ABI::V4 {
+            ruleset = ruleset.handle_access(AccessNet::from_all(known)).map_err(fail)?;
+        }
+        if known >= ABI::V6 {
+            ruleset = ruleset.scope(Scope::from_all(known)).map_err(fail)?;
+        }
+    }
+    let mut created = ruleset.create().map_err(fail)?;
+    let mut count = 0;
+    for rule in rules {
+        let Some((target, is_dir)) = open(rule)? else { continue };
+        let rights = rights(known, rule.access, is_dir);
+        created = created
+            .add_rule(PathBeneath::new(target, rights))
+            .map_err(|e| Failure::new("landlock", format!("add a rule for {} ({e})", rule.path)))?;
+        count += 1;
+    }
+    Option::<OwnedFd>::from(created)
+        .map(|fd| (fd, count))
+        .ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock".to_owned()))
+}
+
+/// Enforces a ruleset on this thread.
+pub(crate) fn restrict(ruleset: &OwnedFd) -> Result<(), Failure> {
+    use std::os::fd::AsFd as _;
+    crate::sys::landlock::restrict_self(ruleset.as_fd()).map_err(failure("landlock", "restrict_self"))
+}
+
+/// The highest ABI that both this kernel and this build know; `None` without Landlock (`ENOSYS`, `EOPNOTSUPP`).
+#[must_use]
+pub fn host_abi() -> Option<u8> {
+    let kernel = crate::sys::landlock::abi().ok()?;
+    u8::try_from(kernel.min(7)).ok().filter(|abi| *abi >= 1)
+}
+
+fn known_abi(abi: u8) -> Result<ABI, Failure> {
+    match abi {
+        1 => Ok(ABI::V1),
+        2 => Ok(ABI::V2),
+        3 => Ok(ABI::V3),
+        4 => Ok(ABI::V4),
+        5 => Ok(ABI::V5),
+        6 => Ok(ABI::V6),
+        7 => Ok(ABI::V7),
+        other => Err(Failure::new("landlock", format!("ABI {other} is not one this build knows (1 to 7)"))),
+    }
+}
+
+/// Opens what a rule names, and whether it is a directory. `None` for an optional path that is not there.
+fn open(rule: &FsRule) -> Result<Option<(OwnedFd, bool)>, Failure> {
+    let mut path = rule.path.as_path();
+    loop {
+        let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let fd = match (opened, rule.extent, rule.presence) {
+            (Ok(fd), ..) => fd,
+            // The nearest directory that exists will hold the entry.
+            (Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR), Extent::Entry, _) => {
+                match path.parent() {
+                    Some(parent) => path = parent,
+                    None => return Ok(None),
+                }
+                continue;
+            }
+            (Err(_absent), _, Presence::Optional) => return Ok(None),
+            (Err(errno), ..) => {
+                return Err(kernel("landlock", format!("open {} for its rule", rule.path), errno.into()));
+            }
+        };
+        let stat = rustix::fs::fstat(&fd)
+            .map_err(|e| kernel("landlock", format!("look at {}", rule.path), e.into()))?;
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if rule.extent == Extent::Entry && !is_dir && path == rule.path.as_path() {
+            // An entry is replaced by name, so the right lies in its directory.
+            if let Some(parent) = path.parent() {
+                path = parent;
+                continue;
+            }
+        }
+        return Ok(Some((fd, is_dir)));
+    }
+}
+
+/// The rights of an access, for a directory or for a file.
+fn rights(abi: ABI, access: FsAccess, is_dir: bool) -> BitFlags<AccessFs> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let rights = match access {
+        FsAccess::Read => read,
+        FsAccess::ReadExecute => read | AccessFs::Execute,
+        // No device nodes: a disk made in a writable directory would be read raw (A13).
+        FsAccess::Write => {
+            AccessFs::from_all(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
+        }
+        FsAccess::Device => {
+            (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate) & AccessFs::from_all(abi)
+        }
+    };
+    if is_dir { rights } else { rights & AccessFs::from_file(abi) }
+}

@@ -1,0 +1,40 @@
+//! Resource limits (setrlimit(2)).
+
+use callgate_policy::plan::{Limit, Resource};
+use rustix::process::{Rlimit, getrlimit, setrlimit};
+
+/// A limit in the two forms it is applied in. Soft and hard alike, so that it cannot be raised; and never above the
+/// host's own hard limit, which cannot be raised either and holds all the same.
+fn bounded(limit: &Limit) -> (rustix::process::Resource, u32, u64) {
+    use rustix::process::Resource as R;
+    let (resource, number) = match limit.resource {
+        Resource::Core => (R::Core, libc::RLIMIT_CORE),
+        Resource::OpenFiles => (R::Nofile, libc::RLIMIT_NOFILE),
+        Resource::Processes => (R::Nproc, libc::RLIMIT_NPROC),
+        Resource::AddressSpace => (R::As, libc::RLIMIT_AS),
+        Resource::FileSize => (R::Fsize, libc::RLIMIT_FSIZE),
+        Resource::CpuSeconds => (R::Cpu, libc::RLIMIT_CPU),
+    };
+    let hard = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    (resource, number, limit.max.min(hard))
+}
+
+/// For a child that may not allocate between clone and exec.
+pub(crate) fn raw(limits: &[Limit]) -> Vec<(u32, libc::rlimit)> {
+    limits
+        .iter()
+        .map(|limit| {
+            let (_, number, max) = bounded(limit);
+            (number, libc::rlimit { rlim_cur: max, rlim_max: max })
+        })
+        .collect()
+}
+
+/// Applies limits to this process.
+pub(crate) fn set(limits: &[Limit]) -> std::io::Result<()> {
+    for limit in limits {
+        let (resource, _, max) = bounded(limit);
+        setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) })?;
+    }
+    Ok(())
+}

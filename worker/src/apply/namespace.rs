@@ -1,0 +1,38 @@
+//! Namespaces: entered in one step, before mounts, because CAP_SYS_ADMIN comes from the new user namespace.
+
+use std::fs;
+use std::io;
+
+use callgate_policy::plan::Identity;
+use rustix::net::{AddressFamily, SocketType};
+use std::os::fd::AsFd as _;
+
+use super::failure;
+use crate::protocol::StepFailure;
+use crate::sys;
+
+/// User, mount, PID, network, IPC and UTS.
+pub(crate) const ALL: libc::c_int = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS;
+
+/// Maps this user and group onto themselves, and no others: files keep their owners, and no other id can be taken.
+pub(crate) fn map_identity(identity: Identity) -> Result<(), StepFailure> {
+    let fail = |what| failure("namespaces", what);
+    // setgroups(2) must be refused before an unprivileged gid_map (user_namespaces(7), CVE-2014-8989).
+    fs::write("/proc/self/setgroups", "deny").map_err(fail("deny setgroups"))?;
+    let line = |id: u32| format!("{id} {id} 1");
+    fs::write("/proc/self/uid_map", line(identity.uid)).map_err(fail("write uid_map"))?;
+    fs::write("/proc/self/gid_map", line(identity.gid)).map_err(fail("write gid_map"))
+}
+
+/// Brings up the loopback interface of the network namespace, the only one in it.
+pub(crate) fn raise_loopback() -> Result<(), StepFailure> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
+        .map_err(io::Error::from)
+        .map_err(failure("namespaces", "open a socket"))?;
+    sys::socket::raise_loopback(socket.as_fd()).map_err(failure("namespaces", "bring lo up"))
+}

@@ -1,0 +1,218 @@
+//! Who asks, and what its pointers name: copies, never looked at twice.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use crate::sys::memory;
+use crate::sys::notify::{self, Notification};
+use crate::sys::process::Pid;
+
+/// PATH_MAX, the NUL included (limits.h).
+const PATH_MAX: usize = 4096;
+
+/// The thread that waits for an answer.
+pub(super) struct Caller<'a> {
+    listener: &'a OwnedFd,
+    id: u64,
+    pub(super) tid: Pid,
+}
+
+/// Whether the last component of a name is followed when it is a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    Follow,
+    Keep,
+}
+
+/// A file that a name stood for: the descriptor pins it whatever the name becomes.
+pub(super) struct Target {
+    pub(super) fd: OwnedFd,
+    /// Where it was when it was opened, from the kernel, without links.
+    pub(super) path: PathBuf,
+}
+
+impl<'a> Caller<'a> {
+    pub(super) fn new(listener: &'a OwnedFd, notification: &Notification) -> Self {
+        Self { listener, id: notification.id, tid: notification.tid }
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What was just read by thread id was this thread's, not that of one that got its number.
+    fn confirm(&self) -> Result<(), i32> {
+        if notify::is_valid(self.listener.as_fd(), self.id) { Ok(()) } else { Err(libc::ESRCH) }
+    }
+
+    /// Copies memory; all of it or `EFAULT`.
+    pub(super) fn bytes(&self, address: u64, len: usize) -> Result<Vec<u8>, i32> {
+        let mut buffer = vec![0; len];
+        let got = self.read(address, &mut buffer)?;
+        if got == len { Ok(buffer) } else { Err(libc::EFAULT) }
+    }
+
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<usize, i32> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let got = memory::read(self.tid, address, buffer).map_err(|e| match e.raw_os_error() {
+            Some(libc::EFAULT) => libc::EFAULT,
+            // Yama, or a target that may not be looked at: what cannot be judged is refused.
+            _ => libc::EPERM,
+        });
+        self.confirm()?;
+        got
+    }
+
+    /// Copies a C string of at most `max` bytes, its NUL included.
+    pub(super) fn string(&self, address: u64, max: usize) -> Result<CString, i32> {
+        let mut buffer = vec![0; max];
+        let got = self.read(address, &mut buffer)?;
+        match buffer[..got].iter().position(|b| *b == 0) {
+            Some(end) => {
+                buffer.truncate(end);
+                CString::new(buffer).map_err(|_nul| libc::EINVAL)
+            }
+            None if got == max => Err(libc::ENAMETOOLONG),
+            None => Err(libc::EFAULT),
+        }
+    }
+
+    pub(super) fn path(&self, address: u64) -> Result<CString, i32> {
+        self.string(address, PATH_MAX)
+    }
+
+    /// Opens what a name stands for in the caller's eyes, without the right to read or write it.
+    pub(super) fn open(&self, dirfd: i32, path: &CString, links: Links) -> Result<Target, i32> {
+        let bytes = path.as_bytes();
+        if bytes.is_empty() {
+            return Err(libc::ENOENT);
+        }
+        if let Some(number) = self.own_descriptor(bytes) {
+            return self.open_fd(number);
+        }
+        let base = if bytes.starts_with(b"/") { None } else { Some(self.directory(dirfd)?) };
+        let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+        if links == Links::Keep {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let base = base.as_ref().map_or(CWD, |fd| fd.as_fd());
+        // Magic links would be followed with this process's eyes (A7).
+        let fd = rustix::fs::openat2(base, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
+            .map_err(rustix::io::Errno::raw_os_error)?;
+        self.confirm()?;
+        located(fd)
+    }
+
+    /// Opens the directory that a new name goes into, and the name.
+    pub(super) fn open_parent(&self, dirfd: i32, path: &CString) -> Result<(Target, CString), i32> {
+        let bytes = path.as_bytes();
+        let trimmed = bytes.strip_suffix(b"/").unwrap_or(bytes);
+        let (parent, name) = match trimmed.iter().rposition(|b| *b == b'/') {
+            Some(0) => (&b"/"[..], &trimmed[1..]),
+            Some(at) => (&trimmed[..at], &trimmed[at + 1..]),
+            None => (&b"."[..], trimmed),
+        };
+        if name.is_empty() || name == b"." || name == b".." {
+            return Err(libc::EADDRINUSE);
+        }
+        let parent = CString::new(parent).map_err(|_nul| libc::EINVAL)?;
+        let name = CString::new(name).map_err(|_nul| libc::EINVAL)?;
+        Ok((self.open(dirfd, &parent, Links::Follow)?, name))
+    }
+
+    /// Opens what a descriptor of the caller stands for.
+    pub(super) fn open_fd(&self, number: i32) -> Result<Target, i32> {
+        let link = format!("/proc/{}/fd/{number}", self.tid);
+        let fd = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|e| match e {
+            rustix::io::Errno::NOENT => libc::EBADF,
+            other => other.raw_os_error(),
+        })?;
+        self.confirm()?;
+        located(fd)
+    }
+
+    /// What the kernel says a descriptor of the caller is: a path, `socket:[7]`, `pipe:[8]`.
+    pub(super) fn describe_fd(&self, number: i32) -> Result<Vec<u8>, i32> {
+        let link = format!("/proc/{}/fd/{number}", self.tid);
+        let text = rustix::fs::readlink(link, Vec::new()).map_err(|e| match e {
+            rustix::io::Errno::NOENT => libc::EBADF,
+            other => other.raw_os_error(),
+        })?;
+        self.confirm()?;
+        Ok(text.into_bytes())
+    }
+
+    /// Whether the caller may write through this descriptor (its open flags, proc_pid_fdinfo(5)).
+    pub(super) fn is_writable_fd(&self, number: i32) -> Result<bool, i32> {
+        let text = self.proc_file(&format!("fdinfo/{number}"))?;
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:")).map(str::trim).unwrap_or("0");
+        let flags = i32::from_str_radix(flags, 8).map_err(|_not_octal| libc::EIO)?;
+        Ok(flags & libc::O_ACCMODE != libc::O_RDONLY)
+    }
+
+    /// The caller's file mode creation mask.
+    pub(super) fn umask(&self) -> Result<u32, i32> {
+        let text = self.proc_file("status")?;
+        let mask = text.lines().find_map(|line| line.strip_prefix("Umask:")).map(str::trim).unwrap_or("0077");
+        u32::from_str_radix(mask, 8).map_err(|_not_octal| libc::EIO)
+    }
+
+    /// The caller's process, when it is a thread of one.
+    pub(super) fn tgid(&self) -> Result<Pid, i32> {
+        let text = self.proc_file("status")?;
+        text.lines()
+            .find_map(|line| line.strip_prefix("Tgid:"))
+            .and_then(|tgid| tgid.trim().parse().ok())
+            .ok_or(libc::ESRCH)
+    }
+
+    fn proc_file(&self, name: &str) -> Result<String, i32> {
+        let text = fs::read_to_string(format!("/proc/{}/{name}", self.tid)).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENOENT) => libc::EBADF,
+            Some(errno) => errno,
+            None => libc::EIO,
+        })?;
+        self.confirm()?;
+        Ok(text)
+    }
+
+    fn directory(&self, dirfd: i32) -> Result<OwnedFd, i32> {
+        if dirfd != libc::AT_FDCWD {
+            return self.open_fd(dirfd).map(|target| target.fd);
+        }
+        let fd = rustix::fs::open(format!("/proc/{}/cwd", self.tid), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .map_err(rustix::io::Errno::raw_os_error)?;
+        self.confirm()?;
+        Ok(fd)
+    }
+
+    /// The number in `/proc/self/fd/N` and its other spellings: for the caller they name its own descriptors.
+    fn own_descriptor(&self, path: &[u8]) -> Option<i32> {
+        let rest = [&b"/proc/self/fd/"[..], b"/proc/thread-self/fd/", b"/dev/fd/"]
+            .into_iter()
+            .find_map(|prefix| path.strip_prefix(prefix))
+            .map(<[u8]>::to_vec)
+            .or_else(|| path.strip_prefix(format!("/proc/{}/fd/", self.tid).as_bytes()).map(<[u8]>::to_vec));
+        match path {
+            b"/dev/stdin" => Some(0),
+            b"/dev/stdout" => Some(1),
+            b"/dev/stderr" => Some(2),
+            _ => std::str::from_utf8(&rest?).ok()?.parse().ok(),
+        }
+    }
+}
+
+/// Asks the kernel where an open file is.
+pub(super) fn located(fd: OwnedFd) -> Result<Target, i32> {
+    use std::os::fd::AsRawFd as _;
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let path = rustix::fs::readlink(link, Vec::new()).map_err(rustix::io::Errno::raw_os_error)?;
+    Ok(Target { fd, path: PathBuf::from(OsStr::from_bytes(path.as_bytes())) })
+}

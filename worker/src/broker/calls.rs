@@ -1,0 +1,137 @@
+//! The calls of a session, what each may write and what each has made; and which call a thread belongs to.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use callgate_policy::path::HostPath;
+
+use super::caller::Caller;
+use super::ipc::Objects;
+use super::sockets::Sockets;
+use crate::family;
+use crate::sys::process::Pid;
+
+/// One call.
+pub(super) struct Call {
+    /// As the supervisor numbers it.
+    pub(super) number: u64,
+    write: Vec<PathBuf>,
+    pub(super) sockets: Sockets,
+    pub(super) objects: Objects,
+}
+
+impl Call {
+    pub(super) fn new(number: u64, write: &[HostPath]) -> Self {
+        let write = write.iter().map(|path| real(path.as_path())).collect();
+        Self { number, write, sockets: Sockets::default(), objects: Objects::default() }
+    }
+
+    /// Whether a path, as the kernel gives it, lies where this call may write.
+    pub(super) fn may_write(&self, path: &Path) -> bool {
+        self.write.iter().any(|granted| path.starts_with(granted))
+    }
+}
+
+/// The granted path as the kernel spells it. One that does not exist yet is its existing part and the rest.
+fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = fs::canonicalize(path) {
+        return real;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real(parent).join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// All calls that run now, by their workers' process ids.
+#[derive(Default)]
+pub(super) struct Calls {
+    calls: HashMap<Pid, Call>,
+    /// Threads that were traced to their call before: (thread, start time), a pair that is never reused.
+    known: HashMap<(Pid, u64), Pid>,
+}
+
+impl Calls {
+    pub(super) fn add(&mut self, worker: Pid, call: Call) {
+        self.calls.insert(worker, call);
+    }
+
+    pub(super) fn remove(&mut self, worker: Pid) {
+        self.known.retain(|_, owner| *owner != worker);
+        self.calls.remove(&worker);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.calls.clear();
+        self.known.clear();
+    }
+
+    /// The call of a caller.
+    pub(super) fn of(&mut self, caller: &Caller<'_>) -> Option<&mut Call> {
+        let worker = self.worker_of(caller.tid)?;
+        self.calls.get_mut(&worker)
+    }
+
+    /// The worker that a thread descends from.
+    pub(super) fn worker_of(&mut self, tid: Pid) -> Option<Pid> {
+        let start = start_time(tid)?;
+        if let Some(worker) = self.known.get(&(tid, start)) {
+            return Some(*worker);
+        }
+        let worker = (0..5).find_map(|_| self.trace(tid))?;
+        if start_time(tid)? != start {
+            return None;
+        }
+        if self.known.len() > 4096 {
+            self.known.clear();
+        }
+        self.known.insert((tid, start), worker);
+        Some(worker)
+    }
+
+    /// Climbs from a thread to the worker. A parent that dies on the way could have its number taken by a stranger, so
+    /// each link is read again from below once the climb is done: a child keeps its parent's number only while that
+    /// parent lives.
+    fn trace(&self, tid: Pid) -> Option<Pid> {
+        let mut chain = vec![tid];
+        let mut seen = HashSet::new();
+        loop {
+            let last = *chain.last()?;
+            if self.calls.contains_key(&last) {
+                break;
+            }
+            if last <= 1 || !seen.insert(last) {
+                return None;
+            }
+            chain.push(family::parent_of(last)?);
+        }
+        let confirmed = chain.windows(2).all(|pair| family::parent_of(pair[0]) == Some(pair[1]));
+        if confirmed { chain.last().copied() } else { None }
+    }
+
+    /// Whether a process or thread belongs to the caller's call.
+    pub(super) fn are_siblings(&mut self, caller: &Caller<'_>, other: Pid) -> bool {
+        let mine = self.worker_of(caller.tid);
+        mine.is_some() && self.worker_of(other) == mine
+    }
+
+    /// All processes of the caller's call.
+    pub(super) fn family_of(&mut self, caller: &Caller<'_>) -> Vec<Pid> {
+        let Some(worker) = self.worker_of(caller.tid) else { return Vec::new() };
+        let mut all = vec![worker];
+        let mut next = 0;
+        while let Some(pid) = all.get(next).copied() {
+            next += 1;
+            all.extend(family::children(pid));
+        }
+        all
+    }
+}
+
+/// When a thread started, in clock ticks since boot (proc_pid_stat(5), field 22).
+fn start_time(tid: Pid) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{tid}/stat")).ok()?;
+    let close = stat.iter().rposition(|b| *b == b')')?;
+    std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().nth(19)?.parse().ok()
+}

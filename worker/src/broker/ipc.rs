@@ -1,0 +1,171 @@
+//! System V IPC and POSIX message queues: each call has its own, and they end with it.
+//!
+//! Keys and names are the call's: the broker makes a private object for each. Ids are numbers, not pointers, so once one
+//! is known to be the call's own the kernel may be left to carry on.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+
+use super::caller::Caller;
+use super::metadata::int;
+use super::{Broker, Handler};
+use crate::sys::ipc;
+use crate::sys::notify::{Answer, Notification};
+
+pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+    (libc::SYS_shmget, |b, c, n| get(b, c, n, Kind::Memory)),
+    (libc::SYS_shmat, |b, c, n| own(b, c, n, Kind::Memory)),
+    (libc::SYS_shmctl, |b, c, n| control(b, c, n, Kind::Memory, int(n.args[1]))),
+    (libc::SYS_semget, |b, c, n| get(b, c, n, Kind::Semaphores)),
+    (libc::SYS_semop, |b, c, n| own(b, c, n, Kind::Semaphores)),
+    (libc::SYS_semtimedop, |b, c, n| own(b, c, n, Kind::Semaphores)),
+    (libc::SYS_semctl, |b, c, n| control(b, c, n, Kind::Semaphores, int(n.args[2]))),
+    (libc::SYS_msgget, |b, c, n| get(b, c, n, Kind::Messages)),
+    (libc::SYS_msgsnd, |b, c, n| own(b, c, n, Kind::Messages)),
+    (libc::SYS_msgrcv, |b, c, n| own(b, c, n, Kind::Messages)),
+    (libc::SYS_msgctl, |b, c, n| control(b, c, n, Kind::Messages, int(n.args[1]))),
+    (libc::SYS_mq_open, mq_open),
+    (libc::SYS_mq_unlink, mq_unlink),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Memory,
+    Semaphores,
+    Messages,
+}
+
+impl Kind {
+    fn remove(self, id: i32) -> std::io::Result<()> {
+        match self {
+            Self::Memory => ipc::shm_remove(id),
+            Self::Semaphores => ipc::sem_remove(id),
+            Self::Messages => ipc::msg_remove(id),
+        }
+    }
+}
+
+/// A call's objects. Dropped with the call, and with it everything in it.
+#[derive(Default)]
+pub(super) struct Objects {
+    ids: HashSet<(Kind, i32)>,
+    keys: HashMap<(Kind, i32), i32>,
+    /// Queues by the call's names for them.
+    queues: HashMap<CString, CString>,
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        for (kind, id) in &self.ids {
+            // Removed by the call itself in the meantime: as well.
+            drop(kind.remove(*id));
+        }
+        for name in self.queues.values() {
+            drop(ipc::mq_unlink(name));
+        }
+    }
+}
+
+fn errno(e: std::io::Error) -> i32 {
+    e.raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// shmget(key, size, flags), semget(key, count, flags), msgget(key, flags).
+fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -> Result<Answer, i32> {
+    let key = int(n.args[0]);
+    let flags = if kind == Kind::Messages { int(n.args[1]) } else { int(n.args[2]) };
+    let objects = &mut broker.call(caller)?.objects;
+    let private = key == libc::IPC_PRIVATE;
+    if let Some(id) = objects.keys.get(&(kind, key)).filter(|_| !private) {
+        let exclusive = libc::IPC_CREAT | libc::IPC_EXCL;
+        return if flags & exclusive == exclusive { Err(libc::EEXIST) } else { Ok(Answer::Return(i64::from(*id))) };
+    }
+    if !private && flags & libc::IPC_CREAT == 0 {
+        return Err(libc::ENOENT);
+    }
+    let flags = flags & !libc::IPC_EXCL;
+    let id = match kind {
+        Kind::Memory => ipc::shm_create(usize::try_from(n.args[1]).map_err(|_too_large| libc::EINVAL)?, flags),
+        Kind::Semaphores => ipc::sem_create(int(n.args[1]), flags),
+        Kind::Messages => ipc::msg_create(flags),
+    }
+    .map_err(errno)?;
+    objects.ids.insert((kind, id));
+    if !private {
+        objects.keys.insert((kind, key), id);
+    }
+    Ok(Answer::Return(i64::from(id)))
+}
+
+/// A call on an id: the kernel's business if it is the call's own.
+fn own(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -> Result<Answer, i32> {
+    let id = int(n.args[0]);
+    if broker.call(caller)?.objects.ids.contains(&(kind, id)) { Ok(Answer::Continue) } else { Err(libc::EACCES) }
+}
+
+fn control(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind, command: i32) -> Result<Answer, i32> {
+    let id = int(n.args[0]);
+    // IPC_64 is a flag of some old callers.
+    match command & !0x100 {
+        libc::IPC_RMID => {
+            let objects = &mut broker.call(caller)?.objects;
+            if !objects.ids.remove(&(kind, id)) {
+                return Err(libc::EACCES);
+            }
+            objects.keys.retain(|(k, _), known| !(*k == kind && *known == id));
+            kind.remove(id).map_err(errno)?;
+            Ok(Answer::Return(0))
+        }
+        // The rest either takes an id, or an index into the whole system's table: SHM_STAT and its like.
+        command if STAT_BY_INDEX.contains(&command) => Err(libc::EACCES),
+        _ => own(broker, caller, n, kind),
+    }
+}
+
+/// SHM_STAT, SHM_INFO, SHM_STAT_ANY, SEM_STAT, SEM_INFO, SEM_STAT_ANY, MSG_STAT, MSG_INFO, MSG_STAT_ANY, IPC_INFO
+/// (linux/shm.h, linux/sem.h, linux/msg.h, linux/ipc.h): they look at others' objects.
+const STAT_BY_INDEX: [i32; 8] = [3, 13, 14, 15, 18, 19, 20, 12];
+
+/// The kernel's name for a queue of this call.
+fn queue_name(broker: &mut Broker, caller: &Caller<'_>, name: &CString) -> Result<CString, i32> {
+    let token = std::os::unix::ffi::OsStrExt::as_bytes(broker.private.as_os_str()).to_vec();
+    let number = broker.call(caller)?.number;
+    // The private directory's name is unpredictable and this session's alone.
+    let safe: Vec<u8> = token.into_iter().map(|b| if b == b'/' { b'-' } else { b }).collect();
+    let pid = std::process::id();
+    let full = [&safe[..], format!("-{pid}-{number}-").as_bytes(), name.as_bytes()].concat();
+    if full.len() > 255 {
+        return Err(libc::ENAMETOOLONG);
+    }
+    CString::new(full).map_err(|_nul| libc::EINVAL)
+}
+
+fn mq_open(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+    let name = caller.string(n.args[0], 256)?;
+    let (flags, mode) = (int(n.args[1]), (n.args[2] as u32) & 0o777);
+    if name.is_empty() || name.as_bytes().contains(&b'/') {
+        return Err(libc::EACCES);
+    }
+    let attributes = if flags & libc::O_CREAT != 0 && n.args[3] != 0 {
+        let raw = caller.bytes(n.args[3], 32)?;
+        let mut words = [0_i64; 4];
+        for (word, bytes) in words.iter_mut().zip(raw.chunks_exact(8)) {
+            *word = i64::from_ne_bytes(bytes.try_into().map_err(|_short| libc::EFAULT)?);
+        }
+        Some(words)
+    } else {
+        None
+    };
+    let mode = mode & !caller.umask()?;
+    let full = queue_name(broker, caller, &name)?;
+    let fd = ipc::mq_open(&full, flags, mode, attributes).map_err(errno)?;
+    broker.call(caller)?.objects.queues.insert(name, full);
+    Ok(Answer::Fd { fd, cloexec: true })
+}
+
+fn mq_unlink(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+    let name = caller.string(n.args[0], 256)?;
+    let full = broker.call(caller)?.objects.queues.remove(&name).ok_or(libc::ENOENT)?;
+    ipc::mq_unlink(&full).map_err(errno)?;
+    Ok(Answer::Return(0))
+}

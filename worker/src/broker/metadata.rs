@@ -1,0 +1,252 @@
+//! Modes, owners, times and extended attributes: what Landlock does not cover (A12). Each is carried out on a descriptor
+//! that was judged by where the kernel says it is.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+
+use super::caller::{Caller, Links, Target};
+use super::{Broker, Handler};
+use crate::sys::notify::{Answer, Notification};
+
+pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, |b, c, n| chmod(b, c, libc::AT_FDCWD, n.args[0], n.args[1])),
+    (libc::SYS_fchmodat, |b, c, n| chmod(b, c, int(n.args[0]), n.args[1], n.args[2])),
+    (libc::SYS_fchmod, |b, c, n| {
+        let target = b.own_fd(c, int(n.args[0]))?;
+        set_mode(&target, n.args[1])
+    }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chown, |b, c, n| chown(b, c, (libc::AT_FDCWD, n.args[0], Links::Follow), n.args[1], n.args[2])),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_lchown, |b, c, n| chown(b, c, (libc::AT_FDCWD, n.args[0], Links::Keep), n.args[1], n.args[2])),
+    (libc::SYS_fchownat, fchownat),
+    (libc::SYS_fchown, |b, c, n| {
+        let target = b.own_fd(c, int(n.args[0]))?;
+        set_owner(&target, n.args[1], n.args[2])
+    }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_utime, |b, c, n| {
+        let times = utime_times(c, n.args[1])?;
+        let target = b.own_path(c, libc::AT_FDCWD, n.args[0], Links::Follow)?;
+        set_times(&target, &times)
+    }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_utimes, |b, c, n| utimes(b, c, libc::AT_FDCWD, n.args[0], n.args[1])),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_futimesat, |b, c, n| utimes(b, c, int(n.args[0]), n.args[1], n.args[2])),
+    (libc::SYS_utimensat, utimensat),
+    (libc::SYS_setxattr, |b, c, n| setxattr(b, c, n, Links::Follow)),
+    (libc::SYS_lsetxattr, |b, c, n| setxattr(b, c, n, Links::Keep)),
+    (libc::SYS_fsetxattr, |b, c, n| {
+        let target = b.own_fd(c, int(n.args[0]))?;
+        set_attribute(c, &target, n)
+    }),
+    (libc::SYS_removexattr, |b, c, n| removexattr(b, c, n, Links::Follow)),
+    (libc::SYS_lremovexattr, |b, c, n| removexattr(b, c, n, Links::Keep)),
+    (libc::SYS_fremovexattr, |b, c, n| {
+        let target = b.own_fd(c, int(n.args[0]))?;
+        remove_attribute(c, &target, n.args[1])
+    }),
+];
+
+/// A C `int` argument: its low 32 bits, whatever the caller put above them (D5).
+pub(super) fn int(argument: u64) -> i32 {
+    (argument as u32).cast_signed()
+}
+
+impl Broker {
+    /// What a name stands for, if it lies where the call may write.
+    fn own_path(&mut self, caller: &Caller<'_>, dirfd: i32, path: u64, links: Links) -> Result<Target, i32> {
+        let path = caller.path(path)?;
+        let target = caller.open(dirfd, &path, links)?;
+        if self.call(caller)?.may_write(&target.path) { Ok(target) } else { Err(libc::EACCES) }
+    }
+
+    /// What a descriptor stands for, if it lies where the call may write; or a file without a name that the call has
+    /// opened for writing (a removed temporary file, a memfd).
+    fn own_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<Target, i32> {
+        let target = caller.open_fd(number)?;
+        if self.call(caller)?.may_write(&target.path) {
+            return Ok(target);
+        }
+        let stat = rustix::fs::fstat(&target.fd).map_err(rustix::io::Errno::raw_os_error)?;
+        let nameless = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 0;
+        if nameless && caller.is_writable_fd(number)? { Ok(target) } else { Err(libc::EACCES) }
+    }
+}
+
+/// The path by which this process reaches a descriptor without the right to read or write.
+fn by_proc(target: &Target) -> String {
+    format!("/proc/self/fd/{}", target.fd.as_raw_fd())
+}
+
+fn errno(e: rustix::io::Errno) -> i32 {
+    e.raw_os_error()
+}
+
+const DONE: Answer = Answer::Return(0);
+
+fn chmod(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, mode: u64) -> Result<Answer, i32> {
+    let target = broker.own_path(caller, dirfd, path, Links::Follow)?;
+    set_mode(&target, mode)
+}
+
+fn set_mode(target: &Target, mode: u64) -> Result<Answer, i32> {
+    let mode = (mode as u32) & 0o7777;
+    let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+    let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    // A set-user-ID program left in the workspace would lend the owner's identity, root's perhaps, to whoever runs it.
+    if !is_dir && mode & 0o6000 != 0 {
+        return Err(libc::EPERM);
+    }
+    rustix::fs::chmod(by_proc(target), Mode::from_raw_mode(mode)).map_err(errno)?;
+    Ok(DONE)
+}
+
+fn fchownat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+    let (dirfd, flags) = (int(n.args[0]), int(n.args[4]));
+    let path = caller.path(n.args[1])?;
+    if flags & libc::AT_EMPTY_PATH != 0 && path.is_empty() {
+        let target = broker.own_fd(caller, dirfd)?;
+        return set_owner(&target, n.args[2], n.args[3]);
+    }
+    let links = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { Links::Keep } else { Links::Follow };
+    chown(broker, caller, (dirfd, n.args[1], links), n.args[2], n.args[3])
+}
+
+fn chown(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    (dirfd, path, links): (i32, u64, Links),
+    uid: u64,
+    gid: u64,
+) -> Result<Answer, i32> {
+    let target = broker.own_path(caller, dirfd, path, links)?;
+    set_owner(&target, uid, gid)
+}
+
+fn set_owner(target: &Target, uid: u64, gid: u64) -> Result<Answer, i32> {
+    // -1: leave as it is (chown(2)).
+    let id = |raw: u64| Some(raw as u32).filter(|id| *id != u32::MAX);
+    rustix::fs::chownat(
+        target.fd.as_fd(),
+        "",
+        id(uid).map(Uid::from_raw),
+        id(gid).map(Gid::from_raw),
+        AtFlags::EMPTY_PATH,
+    )
+    .map_err(errno)?;
+    Ok(DONE)
+}
+
+fn utimes(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, times: u64) -> Result<Answer, i32> {
+    let times = timestamps(caller, times, 1_000)?;
+    if path == 0 {
+        // futimesat(fd, NULL, times) means the descriptor itself.
+        let target = broker.own_fd(caller, dirfd)?;
+        return set_times(&target, &times);
+    }
+    let target = broker.own_path(caller, dirfd, path, Links::Follow)?;
+    set_times(&target, &times)
+}
+
+fn utimensat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+    let (dirfd, path, flags) = (int(n.args[0]), n.args[1], int(n.args[3]));
+    let times = timestamps(caller, n.args[2], 1)?;
+    let by_fd = path == 0 || (flags & libc::AT_EMPTY_PATH != 0 && caller.path(path)?.is_empty());
+    let target = if by_fd {
+        broker.own_fd(caller, dirfd)?
+    } else {
+        let links = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { Links::Keep } else { Links::Follow };
+        broker.own_path(caller, dirfd, path, links)?
+    };
+    set_times(&target, &times)
+}
+
+fn set_times(target: &Target, times: &Timestamps) -> Result<Answer, i32> {
+    rustix::fs::utimensat(target.fd.as_fd(), "", times, AtFlags::EMPTY_PATH).map_err(errno)?;
+    Ok(DONE)
+}
+
+/// Two pairs of longs: seconds, and nanoseconds (`scale` 1) or microseconds (`scale` 1000). A null pointer means now.
+fn timestamps(caller: &Caller<'_>, address: u64, scale: i64) -> Result<Timestamps, i32> {
+    if address == 0 {
+        let now = Timespec { tv_sec: 0, tv_nsec: libc::UTIME_NOW };
+        return Ok(Timestamps { last_access: now, last_modification: now });
+    }
+    let raw = caller.bytes(address, 32)?;
+    let long = |index: usize| -> i64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&raw[index * 8..index * 8 + 8]);
+        i64::from_ne_bytes(bytes)
+    };
+    let part = |at: usize| -> Result<Timespec, i32> {
+        let fraction = long(at + 1);
+        if scale != 1 && !(0..1_000_000).contains(&fraction) {
+            return Err(libc::EINVAL);
+        }
+        Ok(Timespec { tv_sec: long(at), tv_nsec: fraction * scale })
+    };
+    Ok(Timestamps { last_access: part(0)?, last_modification: part(2)? })
+}
+
+/// utime(2)'s two longs, in seconds.
+#[cfg(target_arch = "x86_64")]
+fn utime_times(caller: &Caller<'_>, address: u64) -> Result<Timestamps, i32> {
+    if address == 0 {
+        return timestamps(caller, 0, 1);
+    }
+    let raw = caller.bytes(address, 16)?;
+    let second = |range: std::ops::Range<usize>| -> Timespec {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&raw[range]);
+        Timespec { tv_sec: i64::from_ne_bytes(bytes), tv_nsec: 0 }
+    };
+    Ok(Timestamps { last_access: second(0..8), last_modification: second(8..16) })
+}
+
+fn setxattr(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, links: Links) -> Result<Answer, i32> {
+    let target = broker.own_path(caller, libc::AT_FDCWD, n.args[0], links)?;
+    refuse_link(&target)?;
+    set_attribute(caller, &target, n)
+}
+
+/// setxattr's arguments 1 to 4: name, value, size, flags.
+fn set_attribute(caller: &Caller<'_>, target: &Target, n: &Notification) -> Result<Answer, i32> {
+    let name = attribute_name(caller, n.args[1])?;
+    let size = usize::try_from(n.args[3]).unwrap_or(usize::MAX);
+    // XATTR_SIZE_MAX (linux/limits.h).
+    if size > 65_536 {
+        return Err(libc::E2BIG);
+    }
+    let value = caller.bytes(n.args[2], size)?;
+    let flags = XattrFlags::from_bits_retain(n.args[4] as u32);
+    rustix::fs::setxattr(by_proc(target), &name, &value, flags).map_err(errno)?;
+    Ok(DONE)
+}
+
+fn removexattr(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, links: Links) -> Result<Answer, i32> {
+    let target = broker.own_path(caller, libc::AT_FDCWD, n.args[0], links)?;
+    refuse_link(&target)?;
+    remove_attribute(caller, &target, n.args[1])
+}
+
+fn remove_attribute(caller: &Caller<'_>, target: &Target, name: u64) -> Result<Answer, i32> {
+    let name = attribute_name(caller, name)?;
+    rustix::fs::removexattr(by_proc(target), &name).map_err(errno)?;
+    Ok(DONE)
+}
+
+fn attribute_name(caller: &Caller<'_>, address: u64) -> Result<CString, i32> {
+    // XATTR_NAME_MAX and the NUL (linux/limits.h).
+    caller.string(address, 256).map_err(|e| if e == libc::ENAMETOOLONG { libc::ERANGE } else { e })
+}
+
+/// A link's own attributes cannot be reached through a descriptor of it; user attributes it cannot have (xattr(7)).
+fn refuse_link(target: &Target) -> Result<(), i32> {
+    let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink { Err(libc::EPERM) } else { Ok(()) }
+}

@@ -1,0 +1,271 @@
+//! The broker: one per session. It answers what the kernel asks about (seccomp_unotify(2)), inside the session's mount
+//! namespace and Landlock domain, so that a mistake here stays inside too. It holds no secret and opens nothing a call
+//! could not be granted.
+//!
+//! Invariant: nothing is judged in the caller's memory. What a pointer names is copied once; the copy is judged, and
+//! the copy is acted on (A6, B18). "Continue" is answered only where the decision hangs on numbers, or where Landlock
+//! judges the real call as well.
+
+mod caller;
+mod calls;
+mod ipc;
+mod metadata;
+mod processes;
+mod shm;
+mod sockets;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use callgate_policy::envelope::StepReport;
+use callgate_policy::plan::seccomp::Variant;
+use callgate_policy::plan::SessionPlan;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use self::caller::Caller;
+use self::calls::{Call, Calls};
+use crate::apply::{done, failure, kernel, session};
+use crate::family;
+use crate::protocol::{Channel, Received, Register, SessionReply, StepFailure};
+use crate::seccomp;
+use crate::sys::notify::{self, Answer, Notification};
+use crate::sys::process::{self, Fork};
+use crate::sys::fd;
+use crate::worker::SessionFacts;
+use crate::zygote;
+
+/// How long what is left of a session may resist being killed.
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// A handler: one kind of notification, performed or refused. An error is the caller's errno.
+type Handler = fn(&mut Broker, &Caller<'_>, &Notification) -> Result<Answer, i32>;
+
+/// Confines itself, starts the zygote, serves until the supervisor is gone. Returns the exit code for this process.
+pub(crate) fn run(plan: &SessionPlan, supervisor: &Channel) -> i32 {
+    match start(plan, supervisor) {
+        Ok(mut broker) => {
+            let served = broker.serve(supervisor);
+            let ended = broker.end();
+            i32::from(served.is_err() || ended.is_err()) * 70
+        }
+        Err(failed) => match supervisor.send(&SessionReply::Failed(failed), &[]) {
+            Ok(()) => 0,
+            Err(_) => 70,
+        },
+    }
+}
+
+/// What the zygote says to the broker first; the listener comes with it.
+#[derive(serde::Serialize, serde::Deserialize)]
+enum ZygoteReply {
+    Confined(Vec<StepReport>),
+    Failed(StepFailure),
+}
+
+fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure> {
+    fd::close_all_but(&[supervisor.as_fd()]).map_err(failure("close_fds", "close_range"))?;
+    process::ignore_children().map_err(failure("family", "ignore SIGCHLD"))?;
+    family::become_subreaper().map_err(failure("family", "become a subreaper"))?;
+    rustix::thread::set_name(c"cg-broker").map_err(|e| kernel("family", "name the broker", e.into()))?;
+    // Modes are worked out from each caller's own mask.
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let confined = session::confine(plan)?;
+    let pair = || Channel::pair().map_err(failure("channels", "socketpair"));
+    let ((supervisors, zygotes), (registrations, workers)) = (pair()?, pair()?);
+    let facts = SessionFacts {
+        landlock_abi: plan.landlock_abi,
+        rules: plan.rules.clone(),
+        rule_count: confined.call_rules,
+        env: plan.env.clone(),
+    };
+    let inherited =
+        zygote::Inherited { supervisor: zygotes, broker: workers, ruleset: confined.call_ruleset, session: facts };
+    match process::fork().map_err(failure("zygote", "fork"))? {
+        Fork::Child => process::exit_now(start_zygote(plan, inherited)),
+        Fork::Parent(_) => drop(inherited),
+    }
+    let mut steps = confined.steps;
+    let listener = match registrations.receive::<ZygoteReply>().map_err(failure("zygote", "hear from it"))? {
+        Received::Message(ZygoteReply::Confined(more), fds) => {
+            steps.extend(more);
+            fds.into_iter().next().ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?
+        }
+        Received::Message(ZygoteReply::Failed(failed), _) => return Err(failed),
+        Received::Data(_) | Received::Closed => return Err(StepFailure::new("zygote", "it ended while it started")),
+    };
+    let broker = Broker {
+        handlers: handlers(),
+        listener: Arc::new(listener),
+        registrations,
+        calls: Calls::default(),
+        private: plan.private.inside.as_path().to_owned(),
+    };
+    supervisor
+        .send(&SessionReply::Ready { steps }, &[supervisors.as_fd()])
+        .map_err(failure("channels", "report to the supervisor"))?;
+    Ok(broker)
+}
+
+fn start_zygote(plan: &SessionPlan, inherited: zygote::Inherited) -> i32 {
+    let keep = [inherited.supervisor.as_fd(), inherited.broker.as_fd(), inherited.ruleset.as_fd()];
+    let variant = Variant { strength: plan.strength, landlock_abi: plan.landlock_abi };
+    let installed = fd::close_all_but(&keep)
+        .map_err(failure("close_fds", "close_range"))
+        .and_then(|()| seccomp::install_base(variant).map_err(failure("seccomp", "install the base filter")));
+    let (reply, listener) = match installed {
+        Ok((listener, length)) => {
+            let detail = format!("base filter, {length} instructions, with a listener");
+            (ZygoteReply::Confined(vec![done("seccomp", detail)]), Some(listener))
+        }
+        Err(failed) => (ZygoteReply::Failed(failed), None),
+    };
+    let fds: Vec<_> = listener.iter().map(OwnedFd::as_fd).collect();
+    if inherited.broker.send(&reply, &fds).is_err() || listener.is_none() {
+        return 70;
+    }
+    // Held on, it would be in every worker: a call could then answer its own notifications.
+    drop(listener);
+    i32::from(zygote::run(inherited).is_err()) * 70
+}
+
+/// The session's broker.
+struct Broker {
+    handlers: HashMap<i64, Handler>,
+    /// Shared with threads that wait for a blocking connect.
+    listener: Arc<OwnedFd>,
+    registrations: Channel,
+    calls: Calls,
+    /// The session's private directory, as seen inside.
+    private: std::path::PathBuf,
+}
+
+/// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
+fn handlers() -> HashMap<i64, Handler> {
+    let groups: [&[(libc::c_long, Handler)]; 5] =
+        [metadata::HANDLERS, sockets::HANDLERS, ipc::HANDLERS, processes::HANDLERS, shm::HANDLERS];
+    groups.into_iter().flatten().map(|(nr, handler)| (*nr, *handler)).collect()
+}
+
+impl Broker {
+    fn serve(&mut self, supervisor: &Channel) -> io::Result<()> {
+        loop {
+            let mut fds = [
+                PollFd::new(supervisor.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.registrations.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+            let [supervisor, registration, notification] = fds.map(|fd| fd.revents().unwrap_or(PollFlags::empty()));
+            // The supervisor sends nothing here: anything that comes is its end.
+            if !supervisor.is_empty() || notification.contains(PollFlags::POLLHUP) {
+                return Ok(());
+            }
+            if registration.contains(PollFlags::POLLIN) {
+                self.register()?;
+            } else if registration.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
+                return Ok(());
+            }
+            if notification.contains(PollFlags::POLLIN) {
+                // A registration may have come while we polled; whoever asks now was registered before it ran.
+                while self.has_registration()? {
+                    self.register()?;
+                }
+                self.answer()?;
+            }
+        }
+    }
+
+    fn has_registration(&self) -> io::Result<bool> {
+        let mut fds = [PollFd::new(self.registrations.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::ZERO) {
+            Ok(_) => Ok(fds[0].revents().is_some_and(|r| r.contains(PollFlags::POLLIN))),
+            Err(nix::Error::EINTR) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn register(&mut self) -> io::Result<()> {
+        match self.registrations.receive::<Register>()? {
+            Received::Message(Register::Call { pid, call, write }, _) => self.calls.add(pid, Call::new(call, &write)),
+            Received::Message(Register::Gone { pid }, _) => self.calls.remove(pid),
+            Received::Data(_) | Received::Closed => {}
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self) -> io::Result<()> {
+        let Some(notification) = notify::receive(self.listener.as_fd())? else { return Ok(()) };
+        let listener = Arc::clone(&self.listener);
+        let caller = Caller::new(&listener, &notification);
+        let answer = match self.handlers.get(&i64::from(notification.nr)) {
+            Some(handler) => handler(self, &caller, &notification).unwrap_or_else(Answer::Fail),
+            // The filter asks only about calls in the table; a gap between the two fails closed.
+            None => Answer::Fail(libc::EPERM),
+        };
+        if matches!(answer, Answer::Later) {
+            return Ok(());
+        }
+        notify::answer(listener.as_fd(), notification.id, &answer)
+    }
+
+    /// The call that the caller belongs to. Whoever belongs to none (a leftover on its way out) is refused.
+    fn call(&mut self, caller: &Caller<'_>) -> Result<&mut Call, i32> {
+        self.calls.of(caller).ok_or(libc::EPERM)
+    }
+
+    /// The session is over: ends whatever still runs, and empties the private directory.
+    fn end(&mut self) -> io::Result<()> {
+        self.calls.clear();
+        family::end_all(&|_| false, SWEEP)?;
+        for name in ["tmp", "home", "shm", "ipc"] {
+            empty(&self.private.join(name))?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes a directory with all in it. Iterative, by moving what lies deep to the top: a tree of any depth that a call
+/// has built costs neither stack nor an error (`ENAMETOOLONG`).
+fn empty(directory: &std::path::Path) -> io::Result<()> {
+    let trash = |n: u64| directory.join(format!(".trash-{n}"));
+    let mut moved = 0;
+    let mut pending = vec![directory.to_owned()];
+    while let Some(current) = pending.pop() {
+        let entries = match fs::read_dir(&current) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                use std::os::unix::fs::PermissionsExt as _;
+                fs::set_permissions(&current, fs::Permissions::from_mode(0o700))?;
+                fs::read_dir(&current)?
+            }
+            Err(e) => return Err(e),
+        };
+        for entry in entries {
+            let path = entry?.path();
+            if fs::remove_file(&path).is_ok() || fs::remove_dir(&path).is_ok() {
+                continue;
+            }
+            // A directory that holds something: to the top, to be emptied in its turn.
+            moved += 1;
+            let target = trash(moved);
+            match fs::rename(&path, &target) {
+                Ok(()) => pending.push(target),
+                Err(_) => pending.push(path),
+            }
+        }
+        if current != directory && fs::remove_dir(&current).is_err() {
+            // Filled while it was emptied? Nobody is left to do so: something here cannot be removed.
+            continue;
+        }
+    }
+    fs::remove_dir(directory)
+}
+

@@ -1,0 +1,229 @@
+//! Frames with descriptors over a pair of `SOCK_SEQPACKET` sockets.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Seek as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The largest frame, bytes, tag included.
+pub const FRAME_MAX: usize = 32 * 1024;
+/// The largest message that travels as a memfd, bytes: a bound on what one side makes the other hold.
+const MEMFD_MAX: u64 = 64 * 1024 * 1024;
+/// Most descriptors in a frame.
+const FDS_MAX: usize = 8;
+
+const TAG_INLINE: u8 = b'J';
+const TAG_MEMFD: u8 = b'M';
+const TAG_DATA: u8 = b'D';
+
+/// One end of a connection between two of callgate's processes.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
+/// One frame.
+#[derive(Debug)]
+pub enum Received<T> {
+    /// A message, and the descriptors that came with it.
+    Message(T, Vec<OwnedFd>),
+    /// Result bytes.
+    Data(Vec<u8>),
+    /// The other side is gone.
+    Closed,
+}
+
+impl Channel {
+    /// Two connected ends, both closed on exec.
+    ///
+    /// # Errors
+    /// socketpair(2)'s own.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (a, b) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Self(a), Self(b)))
+    }
+
+    /// Sends a message with descriptors.
+    ///
+    /// # Errors
+    /// `EPIPE` if the other side is gone; `EAGAIN` on a full non-blocking channel.
+    pub fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut frame = vec![TAG_INLINE];
+        serde_json::to_writer(&mut frame, message)?;
+        if frame.len() <= FRAME_MAX {
+            return self.send_frame(&frame, fds);
+        }
+        let memfd = sealed_memfd(&frame[1..])?;
+        let mut all = fds.to_vec();
+        all.push(memfd.as_fd());
+        self.send_frame(&[TAG_MEMFD], &all)
+    }
+
+    /// Sends result bytes; at most [`FRAME_MAX`] - 1 of them in a frame.
+    ///
+    /// # Errors
+    /// As [`Channel::send`].
+    pub fn send_data(&self, data: &[u8]) -> io::Result<()> {
+        for chunk in data.chunks(FRAME_MAX - 1) {
+            let parts = [IoSlice::new(&[TAG_DATA]), IoSlice::new(chunk)];
+            self.send_parts(&parts, &[])?;
+        }
+        Ok(())
+    }
+
+    fn send_frame(&self, frame: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.send_parts(&[IoSlice::new(frame)], fds)
+    }
+
+    fn send_parts(&self, parts: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        loop {
+            match rustix::net::sendmsg(&self.0, parts, &mut control, SendFlags::NOSIGNAL) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => return other.map(drop).map_err(io::Error::from),
+            }
+        }
+    }
+
+    /// Receives one frame; waits for it unless the channel is non-blocking.
+    ///
+    /// # Errors
+    /// `EAGAIN` on an empty non-blocking channel; `InvalidData` for a frame that is not one of ours.
+    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
+        let mut buffer = vec![0; FRAME_MAX];
+        let (len, mut fds) = self.receive_frame(&mut buffer)?;
+        let Some((tag, body)) = buffer[..len].split_first() else {
+            return Ok(Received::Closed);
+        };
+        match *tag {
+            TAG_INLINE => Ok(Received::Message(serde_json::from_slice(body)?, fds)),
+            TAG_MEMFD => {
+                let memfd = fds.pop().ok_or_else(|| invalid("a large message without its memfd"))?;
+                Ok(Received::Message(serde_json::from_slice(&read_memfd(memfd)?)?, fds))
+            }
+            TAG_DATA => {
+                buffer.truncate(len);
+                buffer.remove(0);
+                Ok(Received::Data(buffer))
+            }
+            _ => Err(invalid("an unknown frame tag")),
+        }
+    }
+
+    fn receive_frame(&self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            let mut parts = [IoSliceMut::new(buffer)];
+            match rustix::net::recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Err(rustix::io::Errno::INTR) => {}
+                // A peer that was killed with our frames unread.
+                Err(rustix::io::Errno::CONNRESET) => return Ok((0, Vec::new())),
+                other => break other?,
+            }
+        };
+        let mut fds = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                fds.extend(rights);
+            }
+        }
+        if received.flags.contains(rustix::net::ReturnFlags::TRUNC) {
+            return Err(invalid("a frame longer than the largest"));
+        }
+        Ok((received.bytes, fds))
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl std::os::fd::AsRawFd for Channel {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl From<OwnedFd> for Channel {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+impl From<Channel> for OwnedFd {
+    fn from(channel: Channel) -> Self {
+        channel.0
+    }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn sealed_memfd(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(c"callgate-frame", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut file = File::from(fd);
+    file.write_all(bytes)?;
+    rustix::fs::fcntl_add_seals(&file, sealed())?;
+    Ok(file.into())
+}
+
+fn sealed() -> SealFlags {
+    SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
+}
+
+/// Reads a message out of a memfd, which must be sealed: the sender cannot change it while it is read, nor shrink it
+/// under a mapping.
+fn read_memfd(fd: OwnedFd) -> io::Result<Vec<u8>> {
+    if !rustix::fs::fcntl_get_seals(&fd)?.contains(sealed()) {
+        return Err(invalid("a large message that is not sealed"));
+    }
+    let mut file = File::from(fd);
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.take(MEMFD_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+    use super::*;
+
+    #[test]
+    fn a_message_larger_than_a_frame_arrives_whole_with_its_descriptors() {
+        let (a, b) = Channel::pair().unwrap();
+        let large = "x".repeat(3 * FRAME_MAX);
+        a.send(&large, &[a.as_fd()]).unwrap();
+        let Received::Message(text, fds) = b.receive::<String>().unwrap() else { unreachable!() };
+        assert_eq!((text, fds.len()), (large, 1));
+    }
+
+    #[test]
+    fn a_memfd_that_is_not_sealed_is_refused() {
+        let (a, b) = Channel::pair().unwrap();
+        let fd = rustix::fs::memfd_create(c"x", MemfdFlags::CLOEXEC).unwrap();
+        a.send_frame(&[TAG_MEMFD], &[fd.as_fd()]).unwrap();
+        assert_eq!(b.receive::<String>().unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn the_end_of_the_other_side_is_closed() {
+        let (a, b) = Channel::pair().unwrap();
+        drop(a);
+        assert!(matches!(b.receive::<String>().unwrap(), Received::Closed));
+    }
+}

@@ -1,0 +1,168 @@
+//! The messages themselves.
+
+use callgate_policy::envelope::StepReport;
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::{CallPlan, SessionPlan};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Supervisor to launcher: make a broker for this session. Carries one descriptor, the broker's end of the session.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OpenSession {
+    /// What the session may do.
+    pub plan: SessionPlan,
+}
+
+/// Broker to supervisor, once.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SessionReply {
+    /// The session stands. Carries one descriptor: the supervisor's end of the zygote's channel.
+    Ready {
+        /// What was done, in order, each confirmed.
+        steps: Vec<StepReport>,
+    },
+    /// A step failed; nothing runs.
+    Failed(StepFailure),
+}
+
+/// A step of confinement that failed. The errno stays a number: it is looked at, not read aloud.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{step}: {what}{}", errno_text(.errno))]
+pub struct StepFailure {
+    /// The step's name, as in `apply`.
+    pub step: String,
+    /// The operation and its object.
+    pub what: String,
+    /// The kernel's answer, if it was the kernel's.
+    pub errno: Option<i32>,
+}
+
+fn errno_text(errno: &Option<i32>) -> String {
+    errno.map(|e| format!(": {}", std::io::Error::from_raw_os_error(e))).unwrap_or_default()
+}
+
+/// Supervisor to zygote.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToZygote {
+    /// Fork a worker that waits for its call.
+    Prepare {
+        /// Chosen by the supervisor, unique in the session.
+        worker: u64,
+    },
+    /// Kill a worker that was asked to end and did not.
+    Kill {
+        /// Which.
+        worker: u64,
+    },
+}
+
+/// Zygote to supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FromZygote {
+    /// A worker waits. Carries one descriptor: the supervisor's end of its channel.
+    Prepared {
+        /// Which.
+        worker: u64,
+    },
+    /// It could not be forked.
+    NotPrepared {
+        /// Which.
+        worker: u64,
+        /// fork(2)'s errno.
+        errno: i32,
+    },
+    /// A worker is gone, and so is everything it started.
+    Gone {
+        /// Which.
+        worker: u64,
+        /// wait(2)'s status word.
+        status: i32,
+        /// CPU time, microseconds, of it and of the children it waited for.
+        cpu_us: u64,
+    },
+}
+
+/// Supervisor to worker.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToWorker {
+    /// The call. For a program it carries three descriptors: its standard input, output and error.
+    Call(Box<CallPlan>),
+    /// A tool's arguments: what the model wrote. The worker reads this frame only when it is confined.
+    Arguments(Value),
+    /// Pass a signal to the program.
+    Signal(i32),
+    /// End the call, and everything it started.
+    Abort,
+}
+
+/// Worker to supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FromWorker {
+    /// The call's own steps were done, each confirmed; for a program, it has been started.
+    Confined {
+        /// In order.
+        steps: Vec<StepReport>,
+    },
+    /// A step failed; nothing ran.
+    Failed(StepFailure),
+    /// The program ended, and nothing that it started is left.
+    Ended(ProgramEnd),
+    /// The tool's result is complete: its data came in frames of their own.
+    ToolEnded(ToolEnd),
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramEnd {
+    /// Its exit status, if it exited.
+    pub code: Option<i32>,
+    /// The signal that killed it, if one did.
+    pub signal: Option<i32>,
+    /// CPU time of the program and of the children that were waited for, microseconds.
+    pub cpu_us: u64,
+    /// Processes that it had left behind and that were killed.
+    pub killed: u32,
+}
+
+/// How a tool ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToolEnd {
+    /// With the data that was sent.
+    Output {
+        /// It was cut to the tool's limit.
+        truncated: bool,
+    },
+    /// With an error.
+    Error {
+        /// What went wrong, and the next step.
+        text: String,
+        /// The kernel's answer, where that was the cause.
+        errno: Option<i32>,
+    },
+}
+
+/// Worker to broker, before anything untrusted runs; and zygote to broker.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Register {
+    /// This process and all that it will start belong to a call that may write here.
+    Call {
+        /// In the session's PID namespace.
+        pid: i32,
+        /// Which call.
+        call: u64,
+        /// Trees and files.
+        write: Vec<HostPath>,
+    },
+    /// It and all it started are gone.
+    Gone {
+        /// As above.
+        pid: i32,
+    },
+}

@@ -1,0 +1,13 @@
+//! What the processes of one session say to each other.
+//!
+//! Control frames are JSON of at most [`FRAME_MAX`] bytes over `SOCK_SEQPACKET`; a larger one travels as a sealed memfd.
+//! A worker's frames are hostile input once it has read a call's arguments: from then on it may send result bytes and
+//! an end, nothing else, and neither names a path, a status or an enforcement.
+
+mod channel;
+mod frame;
+
+pub use channel::{Channel, FRAME_MAX, Received};
+pub use frame::{
+    FromWorker, FromZygote, OpenSession, ProgramEnd, Register, SessionReply, StepFailure, ToWorker, ToZygote, ToolEnd,
+};

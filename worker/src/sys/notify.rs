@@ -1,0 +1,93 @@
+//! The kernel's side of a seccomp listener (seccomp_unotify(2)).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use super::errno_if_negative;
+
+/// A system call that waits for an answer. Numbers and pointers are the caller's: hostile.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Notification {
+    pub(crate) id: u64,
+    /// The calling thread, in the listener's PID namespace.
+    pub(crate) tid: libc::pid_t,
+    pub(crate) nr: i32,
+    pub(crate) args: [u64; 6],
+}
+
+/// Takes the next notification. `None` if it was gone before it could be taken (its thread was killed).
+pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notification>> {
+    // SAFETY: plain integers, for which all zero is a value; the kernel demands zeroes.
+    let mut raw: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: a live, zeroed structure of the size encoded in the request, which the kernel fills.
+    let done = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut raw) };
+    match errno_if_negative(done) {
+        Ok(_) => {
+            let tid = libc::pid_t::try_from(raw.pid).unwrap_or(0);
+            Ok(Some(Notification { id: raw.id, tid, nr: raw.data.nr, args: raw.data.args }))
+        }
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether the call still waits: if so, what was read from its thread was this thread's, not a reused id's.
+pub(crate) fn is_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: a live u64, which the kernel reads.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The call returns this.
+    Return(i64),
+    /// The call fails with this errno.
+    Fail(i32),
+    /// The kernel carries the call out as if nobody had asked. Never after judging a pointer.
+    Continue,
+    /// Not yet: a thread of the broker will answer.
+    Later,
+    /// The call returns a new descriptor for this file.
+    Fd { fd: OwnedFd, cloexec: bool },
+}
+
+/// Answers. A call that is gone is no error: its thread was killed.
+pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: &Answer) -> io::Result<()> {
+    let (val, error, flags) = match answer {
+        Answer::Return(value) => (*value, 0, 0),
+        Answer::Fail(errno) => (0, -errno, 0),
+        Answer::Later => return Ok(()),
+        Answer::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+        Answer::Fd { fd, cloexec } => return add_fd(listener, id, fd, *cloexec),
+    };
+    let response = libc::seccomp_notif_resp { id, val, error, flags };
+    // SAFETY: a live structure of the size encoded in the request, which the kernel reads.
+    let done = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const response) };
+    gone_is_fine(errno_if_negative(done).map(drop))
+}
+
+/// Installs a copy of `fd` in the caller and makes that number its result, in one step (`SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14).
+fn add_fd(listener: BorrowedFd<'_>, id: u64, fd: &OwnedFd, cloexec: bool) -> io::Result<()> {
+    let request = libc::seccomp_notif_addfd {
+        id,
+        flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+        srcfd: fd.as_fd().as_raw_fd() as u32,
+        newfd: 0,
+        newfd_flags: if cloexec { libc::O_CLOEXEC as u32 } else { 0 },
+    };
+    // SAFETY: a live structure of the size encoded in the request, which the kernel reads; the descriptor stays ours.
+    let done: RawFd = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const request) };
+    match errno_if_negative(done) {
+        Ok(_) => Ok(()),
+        // The caller's table is full (EMFILE): the call must still be answered, or it waits for ever (C16).
+        Err(e) => answer(listener, id, &Answer::Fail(e.raw_os_error().unwrap_or(libc::EIO))),
+    }
+}
+
+fn gone_is_fine(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        other => other,
+    }
+}

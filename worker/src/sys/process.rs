@@ -1,0 +1,366 @@
+//! Making, replacing and waiting for processes.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use super::errno_if_negative;
+
+/// A process id in the caller's PID namespace.
+pub type Pid = libc::pid_t;
+
+/// Which side of a fork this is.
+#[derive(Debug)]
+pub enum Fork {
+    /// The new process.
+    Child,
+    /// The old one, with the new one's id.
+    Parent(Pid),
+}
+
+/// fork(2), refused where it would not be safe: a copy of a process with several threads may hold a lock for ever.
+///
+/// # Errors
+/// `EBUSY` if this process has more than one thread; fork's own.
+pub fn fork() -> io::Result<Fork> {
+    if thread_count()? != 1 {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    // SAFETY: the process has exactly one thread (checked above), so the child's memory is in no other thread's half-done
+    // state and may be used without limits. No pointer is passed.
+    match errno_if_negative(unsafe { libc::fork() })? {
+        0 => Ok(Fork::Child),
+        pid => Ok(Fork::Parent(pid)),
+    }
+}
+
+/// The number of threads in this process, by `/proc/self/stat`'s field 20 (proc_pid_stat(5)).
+fn thread_count() -> io::Result<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let after_name = stat.rsplit_once(')').map_or(stat.as_str(), |(_, rest)| rest);
+    after_name
+        .split_ascii_whitespace()
+        .nth(17)
+        .and_then(|field| field.parse().ok())
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// fork(2) into new namespaces in one step: clone(2) with `CLONE_NEW*` flags and no shared memory.
+///
+/// # Errors
+/// `EBUSY` with several threads; clone's own (`EPERM` and `ENOSPC` where user namespaces are refused).
+pub fn fork_into(namespaces: libc::c_int) -> io::Result<Fork> {
+    if thread_count()? != 1 {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
+    // SAFETY: without CLONE_VM this is fork(2) with other namespaces: a null stack keeps the caller's, in a copy. One thread
+    // exists, as above. The order of the two pointer arguments that differs by architecture does not matter: all are null.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match libc::c_int::try_from(pid).map_err(io::Error::other).and_then(errno_if_negative)? {
+        0 => Ok(Fork::Child),
+        pid => Ok(Fork::Parent(pid)),
+    }
+}
+
+/// Ends the process at once, without exit handlers: for forked children, whose handlers are their parent's.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: takes an integer, never returns.
+    unsafe { libc::_exit(code) }
+}
+
+/// How a process ended, and what it used.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    /// Which process.
+    pub pid: Pid,
+    /// wait(2)'s status word.
+    pub status: i32,
+    /// User and system CPU time, microseconds, of it and of the children it waited for.
+    pub cpu_us: u64,
+    /// Largest resident set, KiB.
+    pub max_rss_kib: u64,
+}
+
+/// Takes one ended child, without waiting: `None` if there are children but none has ended.
+///
+/// # Errors
+/// `ECHILD` if there are no children.
+pub fn reap() -> io::Result<Option<Ended>> {
+    let mut status = 0;
+    // SAFETY: `rusage` is plain integers, for which all zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live locals of the types that wait4(2) writes.
+    let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG | libc::__WALL, &raw mut usage) };
+    match errno_if_negative(pid)? {
+        0 => Ok(None),
+        pid => {
+            let micros = |t: libc::timeval| u64::try_from(t.tv_sec * 1_000_000 + t.tv_usec).unwrap_or(0);
+            Ok(Some(Ended {
+                pid,
+                status,
+                cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
+                max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+            }))
+        }
+    }
+}
+
+/// kill(2). `pid` as there: negative for a process group.
+///
+/// # Errors
+/// kill's own.
+pub fn kill(pid: Pid, signal: i32) -> io::Result<()> {
+    // SAFETY: takes integers only.
+    errno_if_negative(unsafe { libc::kill(pid, signal) }).map(drop)
+}
+
+/// What a program is started with. Everything is made before the clone: the child may not allocate.
+pub(crate) struct Exec<'a> {
+    /// Candidates for the executable, tried in order as execvp(3) does.
+    pub(crate) files: &'a [CString],
+    pub(crate) argv: &'a [CString],
+    pub(crate) env: &'a [CString],
+    pub(crate) working_dir: &'a CStr,
+    /// What becomes 0, 1 and 2.
+    pub(crate) stdio: [BorrowedFd<'a>; 3],
+    pub(crate) landlock: BorrowedFd<'a>,
+    pub(crate) limits: &'a [(u32, libc::rlimit)],
+}
+
+/// Which of [`spawn`]'s steps failed in the child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SpawnStep {
+    Session,
+    Stdio,
+    WorkingDir,
+    Limit,
+    CloseFds,
+    Landlock,
+    SignalMask,
+    Exec,
+}
+
+impl SpawnStep {
+    /// As it appears in reports and refusals.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Stdio => "stdio",
+            Self::WorkingDir => "working_dir",
+            Self::Limit => "limits",
+            Self::CloseFds => "close_fds",
+            Self::Landlock => "landlock",
+            Self::SignalMask => "signal_mask",
+            Self::Exec => "exec",
+        }
+    }
+}
+
+/// Shared with the child while it borrows this process's memory.
+struct Shared<'a> {
+    exec: &'a Exec<'a>,
+    argv: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+    failed: Option<(SpawnStep, i32)>,
+    landlocked: bool,
+}
+
+/// A started program.
+pub(crate) struct Spawned {
+    pub(crate) pid: Pid,
+    /// landlock_restrict_self(2) returned 0 in the child before its exec.
+    pub(crate) landlocked: bool,
+}
+
+/// Starts a program in a child that borrows this process's memory until its exec, as vfork(2): the cost does not
+/// depend on the caller's size, and errors come back by memory instead of by a pipe.
+///
+/// The child is a session leader, has the three given descriptors and no others, the given limits, and the Landlock
+/// domain on top of the caller's.
+///
+/// # Errors
+/// The step that failed in the child with its errno; clone's own as `Exec`.
+pub(crate) fn spawn(exec: &Exec<'_>) -> Result<Spawned, (SpawnStep, io::Error)> {
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let mut shared =
+        Shared { exec, argv: pointers(exec.argv), env: pointers(exec.env), failed: None, landlocked: false };
+    let mut stack = vec![0_u128; 4096];
+    let all = Signals::all();
+    // A handler that ran in the child would run in our memory; so nothing is delivered between here and the exec.
+    let before = all.block().map_err(|e| (SpawnStep::SignalMask, e))?;
+    // SAFETY: one past the end of the vector, which outlives the child's use of it (CLONE_VFORK returns after the exec).
+    let top = unsafe { stack.as_mut_ptr().add(stack.len()) };
+    // SAFETY: `child` gets a pointer to `shared`, which lives until after the clone returns; CLONE_VFORK suspends this
+    // thread, the only one that could touch it, until the child has exec'ed or exited. The stack is 16-byte aligned
+    // (u128), 64 KiB, and unused by anyone else. `child` makes system calls only: it neither allocates nor unwinds.
+    let pid = unsafe {
+        libc::clone(child, top.cast(), libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD, (&raw mut shared).cast())
+    };
+    let cloned = errno_if_negative(pid);
+    before.restore().map_err(|e| (SpawnStep::SignalMask, e))?;
+    let pid = cloned.map_err(|e| (SpawnStep::Exec, e))?;
+    match shared.failed {
+        None => Ok(Spawned { pid, landlocked: shared.landlocked }),
+        Some((step, errno)) => Err((step, io::Error::from_raw_os_error(errno))),
+    }
+}
+
+extern "C" fn child(shared: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `spawn` passes its `Shared`, alive and untouched until this process execs or exits.
+    let shared = unsafe { &mut *shared.cast::<Shared<'_>>() };
+    let (step, errno) = child_steps(shared);
+    shared.failed = Some((step, errno));
+    exit_now(127)
+}
+
+/// The child's steps in order; returns only on failure. No allocation, no lock, no panic: it runs in borrowed memory.
+fn child_steps(shared: &mut Shared<'_>) -> (SpawnStep, i32) {
+    let exec = shared.exec;
+    // SAFETY: takes nothing. A session of its own: no controlling terminal to type into (D6), one group to signal.
+    if unsafe { libc::setsid() } < 0 {
+        return (SpawnStep::Session, last_errno());
+    }
+    if let Err(errno) = place_stdio(exec.stdio) {
+        return (SpawnStep::Stdio, errno);
+    }
+    for (resource, limit) in exec.limits {
+        // SAFETY: a null old limit and a live new one; prlimit64(2) reads the latter.
+        let done = unsafe { libc::prlimit(0, *resource, limit, std::ptr::null_mut()) };
+        if done < 0 {
+            return (SpawnStep::Limit, last_errno());
+        }
+    }
+    // SAFETY: a NUL-terminated string that outlives the call.
+    if unsafe { libc::chdir(exec.working_dir.as_ptr()) } < 0 {
+        return (SpawnStep::WorkingDir, last_errno());
+    }
+    // SAFETY: an open ruleset descriptor and no flags.
+    let restricted = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, exec.landlock.as_raw_fd(), 0) };
+    if restricted < 0 {
+        return (SpawnStep::Landlock, last_errno());
+    }
+    shared.landlocked = true;
+    // After the ruleset's descriptor was used: whatever else was open ends here (A20).
+    // SAFETY: takes integers only; what is closed belongs to this process's own copy of the table (no CLONE_FILES).
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } < 0 {
+        return (SpawnStep::CloseFds, last_errno());
+    }
+    reset_signals();
+    let mut errno = libc::ENOENT;
+    for file in exec.files {
+        // SAFETY: the file is NUL-terminated; both arrays end in a null pointer and their strings outlive the call.
+        unsafe { libc::execve(file.as_ptr(), shared.argv.as_ptr(), shared.env.as_ptr()) };
+        match last_errno() {
+            libc::ENOENT | libc::ENOTDIR => {}
+            // As execvp(3): a candidate that may not be run does not end the search, but is what is reported.
+            libc::EACCES => errno = libc::EACCES,
+            other => return (SpawnStep::Exec, other),
+        }
+    }
+    (SpawnStep::Exec, errno)
+}
+
+/// Moves three descriptors onto 0, 1 and 2 whatever their numbers, without one overwriting another.
+fn place_stdio(stdio: [BorrowedFd<'_>; 3]) -> Result<(), i32> {
+    let mut high: [RawFd; 3] = [0; 3];
+    for (slot, fd) in high.iter_mut().zip(&stdio) {
+        // SAFETY: an open descriptor; the copy gets the lowest free number from 10 and is closed on exec.
+        *slot = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10) };
+        if *slot < 0 {
+            return Err(last_errno());
+        }
+    }
+    for (target, fd) in (0..).zip(high) {
+        // SAFETY: takes integers only; the target is this process's own 0, 1 or 2.
+        if unsafe { libc::dup2(fd, target) } < 0 {
+            return Err(last_errno());
+        }
+    }
+    Ok(())
+}
+
+/// Default dispositions for all and an empty mask: ignored signals would survive the exec.
+fn reset_signals() {
+    for signal in 1..=64 {
+        // SAFETY: takes integers only; SIGKILL, SIGSTOP and glibc's own two are refused, which is as well.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    let none: u64 = 0;
+    // SAFETY: a live 8-byte set, its size in bytes, no old set wanted. The raw call, because glibc's hides two signals.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const none, std::ptr::null_mut::<u64>(), 8)
+    };
+}
+
+fn last_errno() -> i32 {
+    // SAFETY: glibc and musl return a valid pointer to this thread's errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// A set of signals.
+pub(crate) struct Signals(libc::sigset_t);
+
+impl Signals {
+    pub(crate) fn all() -> Self {
+        let mut set = std::mem::MaybeUninit::uninit();
+        // SAFETY: sigfillset(3) initialises the set it is given.
+        unsafe { libc::sigfillset(set.as_mut_ptr()) };
+        // SAFETY: initialised by the line above.
+        Self(unsafe { set.assume_init() })
+    }
+
+    /// Blocks these; returns what was blocked before.
+    pub(crate) fn block(&self) -> io::Result<Self> {
+        let mut old = std::mem::MaybeUninit::uninit();
+        // SAFETY: a live set to read and a place to write the old one.
+        let done = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, old.as_mut_ptr()) };
+        if done != 0 {
+            return Err(io::Error::from_raw_os_error(done));
+        }
+        // SAFETY: written by the successful call above.
+        Ok(Self(unsafe { old.assume_init() }))
+    }
+
+    /// Makes this the mask.
+    pub(crate) fn restore(&self) -> io::Result<()> {
+        // SAFETY: a live set to read; the old one is not wanted.
+        let done = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+        if done == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(done)) }
+    }
+}
+
+/// Has the kernel reap this process's children: for those that never ask how a child ended.
+///
+/// # Errors
+/// signal(2)'s own.
+pub fn ignore_children() -> io::Result<()> {
+    // SAFETY: SIG_IGN installs no code.
+    if unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Blocks `SIGCHLD` and gives it back as a descriptor to poll (signalfd(2)); undoes [`ignore_children`].
+///
+/// # Errors
+/// signalfd's own.
+pub(crate) fn children_as_fd() -> io::Result<OwnedFd> {
+    // SAFETY: SIG_DFL installs no code.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigemptyset(3) initialises the set it is given.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: initialised by the line above; a valid signal number.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD) };
+    // SAFETY: initialised above.
+    let set = Signals(unsafe { set.assume_init() });
+    set.block().map(drop)?;
+    // SAFETY: a live set; -1 asks for a new descriptor.
+    let fd = errno_if_negative(unsafe { libc::signalfd(-1, &raw const set.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
+    // SAFETY: a descriptor that the kernel has just given to this process.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
