@@ -16,6 +16,7 @@ use rustix::fs::FileType;
 use serde_json::{Map, Value};
 
 pub mod read;
+pub mod write;
 
 /// The bytes of a file that one result carries at most, unless the supervisor says otherwise (S0-48, C-15).
 pub const DEFAULT_LIMIT: usize = 200 * 1024;
@@ -34,7 +35,7 @@ pub struct Contract {
 }
 
 /// The tools that this module carries out.
-pub const CONTRACTS: &[Contract] = &[read::CONTRACT];
+pub const CONTRACTS: &[Contract] = &[read::CONTRACT, write::CONTRACT];
 
 /// What a call runs with, besides its arguments.
 #[derive(Debug, Clone)]
@@ -63,6 +64,7 @@ pub struct Output {
 pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     match name {
         "read" => read::run(args, ctx),
+        "write" => write::run(args, ctx),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
     }
 }
@@ -395,8 +397,9 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), ["read"]); // S0-10
+        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), ["read", "write"]); // S0-10, S0-11
         assert_eq!(read::CONTRACT.requires, ["fs.read"]);
+        assert_eq!(write::CONTRACT.requires, ["fs.write"]);
     }
 
     #[test]
