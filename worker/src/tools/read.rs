@@ -354,7 +354,8 @@ fn after_newline(bytes: &[u8], n: u64) -> Result<usize, u64> {
 }
 
 fn count_newlines(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|&&b| b == b'\n').count() as u64
+    // Runs short enough to be summed in a byte, which the compiler turns into vector instructions.
+    bytes.chunks(192).map(|run| u64::from(run.iter().map(|&b| u8::from(b == b'\n')).sum::<u8>())).sum()
 }
 
 /// Lines, the last of which need not end in a newline.
