@@ -1,1 +1,4 @@
 //! placeholder
+
+pub mod seccomp;
+mod sys;
