@@ -1,3 +1,14 @@
-//! placeholder
+//! The confined side of callgate: launcher, broker, zygote and worker, and the tools that run inside.
+//!
+//! The worker decides nothing: it performs a plan, or stops and says which step failed.
 
+pub mod apply;
+mod broker;
+mod family;
+pub mod launcher;
+pub mod protocol;
+pub mod seccomp;
+pub mod sys;
 pub mod tools;
+mod worker;
+mod zygote;

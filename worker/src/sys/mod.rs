@@ -10,6 +10,7 @@ pub(crate) mod memory;
 pub(crate) mod mount;
 pub(crate) mod notify;
 pub mod process;
+pub(crate) mod seccomp;
 pub(crate) mod socket;
 
 fn errno_if_negative(result: libc::c_int) -> io::Result<libc::c_int> {

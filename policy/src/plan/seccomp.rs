@@ -1,0 +1,1179 @@
+//! The system call filters, as data: which call does what, and why.
+//!
+//! [`base`] is an allow list that the zygote installs once and every worker inherits; [`tool_delta`] is a short second
+//! filter for callgate's own in-process tools. Nothing here knows a system call number: the worker's assembler turns
+//! names into numbers and the table into a program, and its tests hold the program against this table.
+//!
+//! Rules that hold throughout:
+//! - What is not named fails with [`Errno::Enosys`], as on a kernel that does not have the call. So a call that a
+//!   later kernel brings is closed until someone has thought about it, and C libraries fall back by themselves.
+//! - A call of another architecture or of x32 kills the process (D5): its numbers mean other calls.
+//! - `int` arguments are compared in their low 32 bits, because the kernel drops the upper half; a comparison of all
+//!   64 bits is bypassed by setting one of those (D5; TIOCSTI in snapd).
+//! - The filter judges integers. What depends on pointed-to memory goes to the broker ([`Verdict::Notify`]), which
+//!   acts on its own copy, or is refused.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Strength;
+
+/// The architectures that filters are made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arch {
+    /// `AUDIT_ARCH_X86_64`.
+    X86_64,
+    /// `AUDIT_ARCH_AARCH64`.
+    Aarch64,
+}
+
+/// What the base filter depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Variant {
+    /// Without namespaces, more is shared with the host and more has to be judged.
+    pub strength: Strength,
+    /// The Landlock ABI in use, 1 to 7: below 6 there is no signal scope, and signals have to be judged.
+    pub landlock_abi: u8,
+}
+
+/// The errors that filters return. Their numbers are the same on all architectures of [`Arch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Errno {
+    /// No error: the call returns 0 and does nothing.
+    Success,
+    /// Operation not permitted.
+    Eperm,
+    /// Permission denied.
+    Eacces,
+    /// No such system call.
+    Enosys,
+    /// Not supported on this socket.
+    Eopnotsupp,
+    /// No such address family.
+    Eafnosupport,
+}
+
+impl Errno {
+    /// The number, as in `errno`.
+    pub fn number(self) -> u16 {
+        match self {
+            Self::Success => 0,
+            Self::Eperm => 1,
+            Self::Eacces => 13,
+            Self::Enosys => 38,
+            Self::Eopnotsupp => 95,
+            Self::Eafnosupport => 97,
+        }
+    }
+
+    /// The name, as in errno(3).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success, doing nothing",
+            Self::Eperm => "EPERM",
+            Self::Eacces => "EACCES",
+            Self::Enosys => "ENOSYS",
+            Self::Eopnotsupp => "EOPNOTSUPP",
+            Self::Eafnosupport => "EAFNOSUPPORT",
+        }
+    }
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The kernel carries it out.
+    Allow,
+    /// The broker is asked, and carries it out itself where that is granted.
+    Notify,
+    /// It fails.
+    Errno(Errno),
+}
+
+/// A number that a call's argument is compared with, and its name in the kernel's headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Operand {
+    /// How it is printed.
+    pub name: &'static str,
+    x86_64: u64,
+    aarch64: u64,
+}
+
+impl Operand {
+    /// One value on every architecture.
+    pub const fn new(name: &'static str, value: u64) -> Self {
+        Self {
+            name,
+            x86_64: value,
+            aarch64: value,
+        }
+    }
+
+    /// A value that the architectures do not agree on, such as `O_NOFOLLOW`.
+    pub const fn by_arch(name: &'static str, x86_64: u64, aarch64: u64) -> Self {
+        Self {
+            name,
+            x86_64,
+            aarch64,
+        }
+    }
+
+    /// The value on one architecture.
+    pub fn value(self, arch: Arch) -> u64 {
+        match arch {
+            Arch::X86_64 => self.x86_64,
+            Arch::Aarch64 => self.aarch64,
+        }
+    }
+}
+
+/// How much of an argument counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Width {
+    /// The low 32 bits: the kernel's type is `int` or `unsigned int`, or it drops the upper half itself.
+    Low32,
+    /// All 64 bits: the kernel's type is `long` and it looks at all of it.
+    Full64,
+}
+
+/// One comparison of one argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Condition {
+    /// Which argument, 0 to 5.
+    pub arg: u8,
+    /// How much of it.
+    pub width: Width,
+    /// If given, the bits that count.
+    pub mask: Option<Operand>,
+    /// What they must equal.
+    pub value: Operand,
+}
+
+/// A verdict for calls whose arguments meet every condition.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ArgRule {
+    /// Never empty.
+    pub when: Vec<Condition>,
+    /// What then happens.
+    pub then: Verdict,
+}
+
+/// What happens to a call by its name, or by its name and arguments.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Whatever its arguments.
+    Always(Verdict),
+    /// The first rule that matches decides.
+    Args {
+        /// In order.
+        rules: Vec<ArgRule>,
+        /// When none matches.
+        otherwise: Verdict,
+    },
+}
+
+/// Calls that have one reason in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// What they are.
+    pub title: &'static str,
+    /// Why they are treated so.
+    pub why: &'static str,
+    /// The ids of the attacks that this closes, as in the threat model.
+    pub attacks: &'static [&'static str],
+    /// Names, with spaces between, and what happens to each of them.
+    pub calls: Vec<(&'static str, Action)>,
+}
+
+/// A table of system calls.
+///
+/// Invariant: no name appears twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Filter {
+    /// What it is for.
+    pub title: String,
+    /// What happens to every number that no group names.
+    pub default: Verdict,
+    /// The table.
+    pub groups: Vec<Group>,
+}
+
+impl Filter {
+    /// Every name with its action, in the table's order.
+    pub fn calls(&self) -> impl Iterator<Item = (&'static str, &Action)> {
+        self.groups
+            .iter()
+            .flat_map(|group| &group.calls)
+            .flat_map(|(names, action)| names.split_whitespace().map(move |name| (name, action)))
+    }
+}
+
+/// Calls that x86-64 has and aarch64 never had: each is a special case of a later one that both have. The assembler
+/// may leave these out, and takes any other name that an architecture lacks for a mistake in the table.
+#[rustfmt::skip]
+pub const X86_64_ONLY: &[&str] = &[
+    "_sysctl", "access", "afs_syscall", "alarm", "arch_prctl", "chmod", "chown", "creat", "create_module", "dup2",
+    "epoll_create", "epoll_ctl_old", "epoll_wait", "epoll_wait_old", "eventfd", "fork", "futimesat",
+    "get_kernel_syms", "get_thread_area", "getdents", "getpgrp", "getpmsg", "inotify_init", "ioperm", "iopl",
+    "lchown", "link", "lstat", "mkdir", "mknod", "modify_ldt", "open", "pause", "pipe", "poll", "putpmsg",
+    "query_module", "readlink", "rename", "rmdir", "security", "select", "set_thread_area", "signalfd", "stat",
+    "symlink", "sysfs", "time", "tuxcall", "unlink", "uprobe", "uretprobe", "uselib", "ustat", "utime", "utimes",
+    "vfork", "vserver",
+];
+
+/// The filter that holds for everything in a session.
+pub fn base(variant: Variant) -> Filter {
+    let Variant {
+        strength,
+        landlock_abi,
+    } = variant;
+    let strength_name = match strength {
+        Strength::Landlock => "without namespaces",
+        Strength::Namespaces => "with namespaces",
+    };
+    let mut groups = ordinary();
+    groups.extend([
+        metadata(),
+        sockets(),
+        addresses(),
+        messages(),
+        socket_options(),
+        ioctls(),
+        ipc(strength),
+        shared_memory_names(strength),
+    ]);
+    groups.extend(other_processes(strength, landlock_abi));
+    groups.extend([
+        memory_of_others(),
+        namespaces(),
+        mounts(),
+        kernel_surface(),
+        host_state(),
+    ]);
+    groups.extend([
+        execution_domains(),
+        clones(),
+        process_controls(),
+        unreadable(),
+        newer(),
+        obsolete(),
+    ]);
+    Filter {
+        title: format!("base filter, {strength_name}, Landlock ABI {landlock_abi}"),
+        default: Verdict::Errno(Errno::Enosys),
+        groups,
+    }
+}
+
+/// The second filter, for callgate's in-process tools: they work on files and start nothing, so that what a hostile
+/// document makes of a parser cannot start anything either. It is stacked upon the base filter, and the kernel takes
+/// the stricter answer of the two.
+pub fn tool_delta() -> Filter {
+    let executable = |arg| Action::Args {
+        rules: vec![ArgRule {
+            when: vec![has_all(arg, PROT_EXEC)],
+            then: EPERM,
+        }],
+        otherwise: Verdict::Allow,
+    };
+    Filter {
+        title: "filter of in-process tools".to_owned(),
+        default: Verdict::Allow,
+        groups: vec![
+            Group {
+                title: "starting anything",
+                why: "a tool runs in the worker itself and needs neither programs nor threads",
+                attacks: &["C7"],
+                calls: vec![(
+                    "execve execveat clone clone3 fork vfork memfd_create ptrace",
+                    Action::Always(EPERM),
+                )],
+            },
+            Group {
+                title: "reaching anyone",
+                why: "a tool talks to the worker's own pipes alone. tgkill and tkill stay: abort(3) raises its signal \
+                      with one of them, and to others the base filter's bounds on signals hold",
+                attacks: &["B7", "D2"],
+                calls: vec![(
+                    "socket socketpair connect bind listen kill rt_sigqueueinfo rt_tgsigqueueinfo \
+                     pidfd_send_signal",
+                    Action::Always(EPERM),
+                )],
+            },
+            Group {
+                title: "new machine code",
+                why: "a parser's bug then has only the code that is mapped already",
+                attacks: &[],
+                calls: vec![
+                    ("mmap mprotect pkey_mprotect", executable(2)),
+                    (
+                        "shmat",
+                        Action::Args {
+                            rules: vec![ArgRule {
+                                when: vec![has_all(2, SHM_EXEC)],
+                                then: EPERM,
+                            }],
+                            otherwise: Verdict::Allow,
+                        },
+                    ),
+                ],
+            },
+        ],
+    }
+}
+
+const ALLOW: Action = Action::Always(Verdict::Allow);
+const NOTIFY: Action = Action::Always(Verdict::Notify);
+const DENY: Action = Action::Always(EPERM);
+const ABSENT: Action = Action::Always(Verdict::Errno(Errno::Enosys));
+const EPERM: Verdict = Verdict::Errno(Errno::Eperm);
+
+/// What programs use that reaches nothing but what Landlock, the limits and the process itself bound.
+fn ordinary() -> Vec<Group> {
+    let allow = |title, why, names| Group {
+        title,
+        why,
+        attacks: &[],
+        calls: vec![(names, ALLOW)],
+    };
+    vec![
+        allow(
+            "open descriptors",
+            "Landlock judged the opening, and the session starts without inherited descriptors",
+            "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close \
+             close_range dup dup2 dup3 pipe pipe2 flock fsync fdatasync sync syncfs \
+             sync_file_range fadvise64 readahead fallocate ftruncate sendfile splice tee vmsplice \
+             copy_file_range cachestat",
+        ),
+        allow(
+            "waiting and events",
+            "they reach only descriptors that the process has. io_submit(2) is the old interface: reads, writes and \
+             polls of open files, unlike io_uring",
+            "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait \
+             epoll_pwait epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create \
+             timerfd_settime timerfd_gettime inotify_init inotify_init1 inotify_add_watch \
+             inotify_rm_watch io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents",
+        ),
+        allow(
+            "names of files",
+            "Landlock judges every opening, creation, removal and renaming, in whichever spelling",
+            "creat openat2 stat lstat fstat newfstatat statx access faccessat faccessat2 readlink \
+             readlinkat getdents getdents64 getcwd chdir fchdir mkdir mkdirat rmdir rename \
+             renameat renameat2 symlink symlinkat mknod mknodat truncate statfs fstatfs umask \
+             getxattr lgetxattr fgetxattr getxattrat listxattr llistxattr flistxattr listxattrat \
+             name_to_handle_at",
+        ),
+        allow(
+            "own memory",
+            "a process may do with its own memory what it likes; compilers of every kind need executable pages",
+            "brk mmap munmap mprotect mremap msync mincore madvise mlock mlock2 munlock mlockall \
+             munlockall remap_file_pages pkey_mprotect pkey_alloc pkey_free memfd_create \
+             memfd_secret membarrier mseal map_shadow_stack mbind set_mempolicy get_mempolicy \
+             set_mempolicy_home_node",
+        ),
+        allow(
+            "own process and children",
+            "programs start programs; Landlock's execute right says which. Exec is watched by a filter of its own, \
+             where a call asks for it",
+            "execve execveat fork vfork exit exit_group wait4 waitid getpid getppid gettid \
+             getpgid setpgid getpgrp getsid setsid set_tid_address set_robust_list \
+             get_robust_list futex futex_waitv futex_wake futex_wait futex_requeue rseq \
+             restart_syscall arch_prctl getrandom uname sysinfo times getrusage getrlimit \
+             setrlimit getcpu",
+        ),
+        allow(
+            "own identity",
+            "all capabilities are gone for good, so these only read, or swap ids that the process has",
+            "getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid \
+             setregid setresuid setresgid setfsuid setfsgid setgroups capget capset",
+        ),
+        allow(
+            "restricting oneself",
+            "workers narrow themselves under this filter, and programs may sandbox their own children",
+            "seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self \
+             lsm_get_self_attr lsm_list_modules",
+        ),
+        allow(
+            "own signals",
+            "they handle, wait for or raise signals of the process itself",
+            "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend \
+             sigaltstack pause alarm getitimer setitimer",
+        ),
+        allow(
+            "reading clocks, timers",
+            "setting a clock is another matter, see the host's state",
+            "nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time timer_create \
+             timer_settime timer_gettime timer_getoverrun timer_delete",
+        ),
+        allow(
+            "reading the scheduler",
+            "runtimes size their thread pools by it",
+            "sched_yield getpriority sched_getparam sched_getscheduler sched_get_priority_max \
+             sched_get_priority_min sched_rr_get_interval sched_getaffinity sched_getattr \
+             ioprio_get",
+        ),
+        allow(
+            "probes",
+            "the kernel's own trampolines make these two when an administrator traces the program; anyone else's \
+             call raises SIGILL (Linux 6.11 and 6.18)",
+            "uretprobe uprobe",
+        ),
+    ]
+}
+
+fn metadata() -> Group {
+    Group {
+        title: "metadata of files",
+        why: "Landlock has no right for these, so without the broker modes, owners, times and attributes could be \
+              changed on paths that are granted for reading",
+        attacks: &["A12"],
+        calls: vec![(
+            "chmod fchmod fchmodat chown fchown lchown fchownat utime utimes utimensat futimesat \
+             setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr",
+            NOTIFY,
+        )],
+    }
+}
+
+fn sockets() -> Group {
+    let kind = |domain, kind, protocol| ArgRule {
+        when: vec![equal(0, domain), masked(1, SOCK_TYPE_MASK, kind), protocol],
+        then: Verdict::Notify,
+    };
+    let family = |domain| ArgRule {
+        when: vec![equal(0, domain)],
+        then: Verdict::Errno(Errno::Eacces),
+    };
+    let mut rules = Vec::new();
+    for stream in [SOCK_STREAM, SOCK_SEQPACKET] {
+        // unix(7) takes 0 and PF_UNIX (1) for the protocol, and both mean the same socket.
+        rules.push(kind(AF_UNIX, stream, masked(2, NOT_PF_UNIX, NONE)));
+    }
+    for domain in [AF_INET, AF_INET6] {
+        for protocol in [IPPROTO_IP, IPPROTO_TCP] {
+            rules.push(kind(domain, SOCK_STREAM, equal(2, protocol)));
+        }
+    }
+    rules.extend([AF_UNIX, AF_INET, AF_INET6].map(family));
+    let pair = |kind| ArgRule {
+        when: vec![equal(0, AF_UNIX), masked(1, SOCK_TYPE_MASK, kind)],
+        then: Verdict::Allow,
+    };
+    Group {
+        title: "making sockets",
+        why: "stream sockets are made by the broker, which keeps a duplicate, so that it can connect them later. \
+              Landlock knows TCP alone: MPTCP, SCTP, UDP, raw and every other family would pass it by. A datagram \
+              socket names its peer in each message, behind a pointer, so that even one of a pair reaches any \
+              pathname socket",
+        attacks: &["B1", "B3", "B4", "B7", "B8"],
+        calls: vec![
+            (
+                "socket",
+                Action::Args {
+                    rules,
+                    otherwise: Verdict::Errno(Errno::Eafnosupport),
+                },
+            ),
+            (
+                "socketpair",
+                Action::Args {
+                    rules: vec![pair(SOCK_STREAM), pair(SOCK_SEQPACKET)],
+                    otherwise: Verdict::Errno(Errno::Eacces),
+                },
+            ),
+        ],
+    }
+}
+
+fn addresses() -> Group {
+    Group {
+        title: "addresses of sockets",
+        why: "an address lies behind a pointer: the broker decides on its own copy and acts itself. listen without \
+              bind takes a port of its own and is not covered by Landlock",
+        attacks: &["B5", "B7", "B18"],
+        calls: vec![
+            ("connect bind listen", NOTIFY),
+            (
+                "accept accept4 getsockname getpeername shutdown getsockopt recvfrom recvmsg \
+                 recvmmsg",
+                ALLOW,
+            ),
+        ],
+    }
+}
+
+fn messages() -> Group {
+    let unless_fast_open = |arg| Action::Args {
+        rules: vec![ArgRule {
+            when: vec![has_all(arg, MSG_FASTOPEN)],
+            then: Verdict::Errno(Errno::Eopnotsupp),
+        }],
+        otherwise: Verdict::Allow,
+    };
+    Group {
+        title: "sending",
+        why: "MSG_FASTOPEN connects without connect(2), and Landlock does not see it. Otherwise an address is \
+              ignored or refused, since no datagram socket can exist",
+        attacks: &["B2", "B18"],
+        calls: vec![
+            ("sendto sendmmsg", unless_fast_open(3)),
+            ("sendmsg", unless_fast_open(2)),
+        ],
+    }
+}
+
+fn socket_options() -> Group {
+    let refuse = |option| ArgRule {
+        when: vec![equal(1, SOL_TCP), equal(2, option)],
+        then: EPERM,
+    };
+    Group {
+        title: "options of sockets",
+        why: "TCP_FASTOPEN_CONNECT turns a later write into a connect; TCP_ULP replaces the protocol underneath",
+        attacks: &["B2"],
+        calls: vec![(
+            "setsockopt",
+            Action::Args {
+                rules: vec![refuse(TCP_FASTOPEN_CONNECT), refuse(TCP_ULP)],
+                otherwise: Verdict::Allow,
+            },
+        )],
+    }
+}
+
+fn ioctls() -> Group {
+    let refused = [
+        TIOCSTI,
+        TIOCLINUX,
+        TIOCCONS,
+        TIOCSETD,
+        FS_IOC_SETFLAGS,
+        FS_IOC32_SETFLAGS,
+        FS_IOC_SETVERSION,
+        FS_IOC32_SETVERSION,
+        FS_IOC_FSSETXATTR,
+        FS_IOC_SET_ENCRYPTION_POLICY,
+        FS_IOC_ENABLE_VERITY,
+    ];
+    Group {
+        title: "device and file controls",
+        why: "TIOCSTI and TIOCLINUX type into a terminal that the host's shell reads; the FS_IOC ones change \
+              attributes through a descriptor that was opened for reading, which Landlock's right for devices does \
+              not cover",
+        attacks: &["A12", "D5", "D6"],
+        calls: vec![(
+            "ioctl",
+            Action::Args {
+                rules: refused
+                    .map(|request| ArgRule {
+                        when: vec![equal(1, request)],
+                        then: EPERM,
+                    })
+                    .into(),
+                otherwise: Verdict::Allow,
+            },
+        )],
+    }
+}
+
+fn ipc(strength: Strength) -> Group {
+    let names = "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open \
+     mq_unlink";
+    let (why, action) = match strength {
+        Strength::Landlock => (
+            "keys and ids are the whole host's, so that any process of the same user is in reach: the broker keeps \
+             each session to its own. Detaching, and queues that are open, reach no further",
+            NOTIFY,
+        ),
+        Strength::Namespaces => ("the session has an IPC namespace of its own", ALLOW),
+    };
+    Group {
+        title: "System V and POSIX IPC",
+        why,
+        attacks: &[],
+        calls: vec![
+            (names, action),
+            (
+                "shmdt mq_timedsend mq_timedreceive mq_notify mq_getsetattr",
+                ALLOW,
+            ),
+        ],
+    }
+}
+
+fn shared_memory_names(strength: Strength) -> Group {
+    let (why, opening, names) = match strength {
+        Strength::Landlock => (
+            "/dev/shm is the whole host's, so the broker stands a private directory for it: shm_open(3) opens with \
+             O_NOFOLLOW and without O_DIRECTORY, sem_open(3) creates with O_EXCL, then links and unlinks. Other \
+             openings stay the kernel's, at full speed",
+            by_flags as fn(u8) -> Action,
+            NOTIFY,
+        ),
+        Strength::Namespaces => (
+            "the session has a mount tree with a /dev/shm of its own",
+            (|_| ALLOW) as fn(u8) -> Action,
+            ALLOW,
+        ),
+    };
+    Group {
+        title: "opening, linking and removing names",
+        why,
+        attacks: &[],
+        calls: vec![
+            ("open", opening(1)),
+            ("openat", opening(2)),
+            ("link linkat unlink unlinkat", names),
+        ],
+    }
+}
+
+fn by_flags(arg: u8) -> Action {
+    let notify = |condition| ArgRule {
+        when: vec![condition],
+        then: Verdict::Notify,
+    };
+    Action::Args {
+        rules: vec![
+            notify(masked(arg, O_NOFOLLOW_O_DIRECTORY, O_NOFOLLOW)),
+            notify(has_all(arg, O_CREAT_O_EXCL)),
+        ],
+        otherwise: Verdict::Allow,
+    }
+}
+
+fn other_processes(strength: Strength, landlock_abi: u8) -> [Group; 3] {
+    let oneself = |conditions: Vec<Condition>| match strength {
+        Strength::Landlock => Action::Args {
+            rules: vec![ArgRule {
+                when: conditions,
+                then: Verdict::Allow,
+            }],
+            otherwise: Verdict::Notify,
+        },
+        Strength::Namespaces => ALLOW,
+    };
+    let pidfd = match strength {
+        Strength::Landlock => NOTIFY,
+        Strength::Namespaces => ALLOW,
+    };
+    let scheduling = Group {
+        title: "limits and scheduling of processes",
+        why: "they take the id of any process of the same user. 0 is the caller; other ids are checked by the broker, \
+              or lie in the call's own PID namespace",
+        attacks: &["D1"],
+        calls: vec![
+            (
+                "setpriority",
+                oneself(vec![equal(0, PRIO_PROCESS), equal(1, SELF)]),
+            ),
+            (
+                "ioprio_set",
+                oneself(vec![equal(0, IOPRIO_WHO_PROCESS), equal(1, SELF)]),
+            ),
+            (
+                "sched_setaffinity sched_setscheduler sched_setparam sched_setattr prlimit64",
+                oneself(vec![equal(0, SELF)]),
+            ),
+            ("pidfd_open", pidfd),
+        ],
+    };
+    let unscoped = strength == Strength::Landlock && landlock_abi < 6;
+    let (why, signal, fcntl) = if unscoped {
+        (
+            "Landlock before ABI 6 has no signal scope, so the broker checks whom a signal is for",
+            NOTIFY,
+            Action::Args {
+                rules: [F_SETOWN, F_SETOWN_EX, F_SETSIG]
+                    .map(|command| ArgRule {
+                        when: vec![equal(1, command)],
+                        then: EPERM,
+                    })
+                    .into(),
+                otherwise: Verdict::Allow,
+            },
+        )
+    } else {
+        (
+            "Landlock's signal scope or the PID namespace bounds them",
+            ALLOW,
+            ALLOW,
+        )
+    };
+    let signals = Group {
+        title: "signals to processes",
+        why,
+        attacks: &["D2"],
+        calls: vec![(
+            "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
+            signal,
+        )],
+    };
+    let owners = Group {
+        title: "descriptor flags and locks",
+        why: "F_SETOWN and F_SETSIG have the kernel send a signal of one's choice to anyone; the scope covers that \
+              only where it exists",
+        attacks: &["D2"],
+        calls: vec![("fcntl", fcntl)],
+    };
+    [scheduling, signals, owners]
+}
+
+fn memory_of_others() -> Group {
+    Group {
+        title: "memory and descriptors of other processes",
+        why: "the broker, the zygote and sibling calls run as the same user. Whoever can write another's memory can \
+              also change an argument vector after it was judged",
+        attacks: &["D1", "C14"],
+        calls: vec![(
+            "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease \
+             pidfd_getfd kcmp",
+            DENY,
+        )],
+    }
+}
+
+fn namespaces() -> Group {
+    Group {
+        title: "entering namespaces",
+        why: "a new user namespace gives back every capability, and the kernel code behind them",
+        attacks: &["D3"],
+        calls: vec![("unshare setns", DENY)],
+    }
+}
+
+fn mounts() -> Group {
+    Group {
+        title: "mounts and roots",
+        why: "the tree that the rules were made for must stay what it is; handles open files without a name",
+        attacks: &["A5", "D3"],
+        calls: vec![(
+            "mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick \
+             mount_setattr open_by_handle_at",
+            DENY,
+        )],
+    }
+}
+
+fn kernel_surface() -> Group {
+    Group {
+        title: "kernel surface that tools do not need",
+        why: "each has brought down kernels or sandboxes, or sees beyond the process: programs in the kernel, faults \
+              held open for races, keyrings shared by the user's sessions, segments of the x86 descriptor table",
+        attacks: &["D4"],
+        calls: vec![(
+            "bpf perf_event_open userfaultfd add_key request_key keyctl fanotify_init \
+             fanotify_mark modify_ldt lookup_dcookie nfsservctl move_pages migrate_pages iopl \
+             ioperm",
+            DENY,
+        )],
+    }
+}
+
+fn host_state() -> Group {
+    Group {
+        title: "the host's state",
+        why: "no tool call is about the machine itself; most of these need a capability too",
+        attacks: &[],
+        calls: vec![(
+            "init_module finit_module delete_module create_module get_kernel_syms query_module \
+             kexec_load kexec_file_load reboot swapon swapoff acct quotactl quotactl_fd syslog \
+             settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname vhangup",
+            DENY,
+        )],
+    }
+}
+
+fn execution_domains() -> Group {
+    let known = [
+        PER_LINUX,
+        PER_QUERY,
+        ADDR_NO_RANDOMIZE,
+        PER_LINUX32,
+        UNAME26,
+        UNAME26_LINUX32,
+    ];
+    Group {
+        title: "execution domains",
+        why: "debuggers and builds switch off address randomization or ask for a 32-bit uname; the rest, such as \
+              READ_IMPLIES_EXEC and MMAP_PAGE_ZERO, only weakens programs",
+        attacks: &[],
+        calls: vec![(
+            "personality",
+            Action::Args {
+                rules: known
+                    .map(|persona| ArgRule {
+                        when: vec![equal(0, persona)],
+                        then: Verdict::Allow,
+                    })
+                    .into(),
+                otherwise: EPERM,
+            },
+        )],
+    }
+}
+
+fn clones() -> Group {
+    Group {
+        title: "threads and children by clone",
+        why: "no new namespaces; no child that shares its working directory with its parent, who could move it \
+              after the child's exec was judged; no child that escapes tracing. The kernel takes the low 32 bits",
+        attacks: &["D3", "C14"],
+        calls: vec![(
+            "clone",
+            Action::Args {
+                rules: vec![
+                    ArgRule {
+                        when: vec![masked(0, CLONE_FS_CLONE_THREAD, CLONE_FS)],
+                        then: EPERM,
+                    },
+                    ArgRule {
+                        when: vec![masked(0, CLONE_REFUSED, NONE)],
+                        then: Verdict::Allow,
+                    },
+                ],
+                otherwise: EPERM,
+            },
+        )],
+    }
+}
+
+fn process_controls() -> Group {
+    Group {
+        title: "process controls",
+        why: "the broker cannot look at a process that is not dumpable, so that asking for this is answered with \
+              success and not done; PR_SET_MM rewrites what /proc shows of a command line",
+        attacks: &["C14"],
+        calls: vec![(
+            "prctl",
+            Action::Args {
+                rules: vec![
+                    ArgRule {
+                        when: vec![equal(0, PR_SET_DUMPABLE), equal_64(1, SUID_DUMP_DISABLE)],
+                        then: Verdict::Errno(Errno::Success),
+                    },
+                    ArgRule {
+                        when: vec![equal(0, PR_SET_MM)],
+                        then: EPERM,
+                    },
+                ],
+                otherwise: Verdict::Allow,
+            },
+        )],
+    }
+}
+
+fn unreadable() -> Group {
+    Group {
+        title: "calls that a filter cannot read",
+        why: "clone3's flags lie behind a pointer; io_uring makes sockets and opens files without a system call of \
+              its own. As on a kernel without them, programs fall back",
+        attacks: &["B9", "D3"],
+        calls: vec![(
+            "clone3 io_uring_setup io_uring_enter io_uring_register",
+            ABSENT,
+        )],
+    }
+}
+
+fn newer() -> Group {
+    Group {
+        title: "newer twins of calls above",
+        why: "the broker knows the old ones, and C libraries fall back to them; the rest tells of mounts or changes \
+              security attributes",
+        attacks: &["A12", "D3"],
+        calls: vec![(
+            "fchmodat2 setxattrat removexattrat file_getattr file_setattr open_tree_attr \
+             statmount listmount lsm_set_self_attr",
+            ABSENT,
+        )],
+    }
+}
+
+fn obsolete() -> Group {
+    Group {
+        title: "obsolete calls",
+        why: "kernels no longer have them, or only as a stub",
+        attacks: &[],
+        calls: vec![(
+            "uselib ustat sysfs _sysctl getpmsg putpmsg afs_syscall tuxcall security \
+             set_thread_area get_thread_area epoll_ctl_old epoll_wait_old vserver",
+            ABSENT,
+        )],
+    }
+}
+
+fn equal(arg: u8, value: Operand) -> Condition {
+    Condition {
+        arg,
+        width: Width::Low32,
+        mask: None,
+        value,
+    }
+}
+
+fn equal_64(arg: u8, value: Operand) -> Condition {
+    Condition {
+        arg,
+        width: Width::Full64,
+        mask: None,
+        value,
+    }
+}
+
+fn masked(arg: u8, mask: Operand, value: Operand) -> Condition {
+    Condition {
+        arg,
+        width: Width::Low32,
+        mask: Some(mask),
+        value,
+    }
+}
+
+fn has_all(arg: u8, bits: Operand) -> Condition {
+    masked(arg, bits, bits)
+}
+
+const NONE: Operand = Operand::new("0", 0);
+const SELF: Operand = Operand::new("0 (the caller)", 0);
+
+const AF_UNIX: Operand = Operand::new("AF_UNIX", 1);
+const AF_INET: Operand = Operand::new("AF_INET", 2);
+const AF_INET6: Operand = Operand::new("AF_INET6", 10);
+/// The rest of the `type` argument is SOCK_CLOEXEC and SOCK_NONBLOCK.
+const SOCK_TYPE_MASK: Operand = Operand::new("SOCK_TYPE_MASK", 0xf);
+const SOCK_STREAM: Operand = Operand::new("SOCK_STREAM", 1);
+const SOCK_SEQPACKET: Operand = Operand::new("SOCK_SEQPACKET", 5);
+const NOT_PF_UNIX: Operand = Operand::new("~PF_UNIX", 0xffff_fffe);
+const IPPROTO_IP: Operand = Operand::new("0", 0);
+const IPPROTO_TCP: Operand = Operand::new("IPPROTO_TCP", 6);
+const MSG_FASTOPEN: Operand = Operand::new("MSG_FASTOPEN", 0x2000_0000);
+const SOL_TCP: Operand = Operand::new("SOL_TCP", 6);
+const TCP_FASTOPEN_CONNECT: Operand = Operand::new("TCP_FASTOPEN_CONNECT", 30);
+const TCP_ULP: Operand = Operand::new("TCP_ULP", 31);
+
+const TIOCSTI: Operand = Operand::new("TIOCSTI", 0x5412);
+const TIOCLINUX: Operand = Operand::new("TIOCLINUX", 0x541c);
+const TIOCCONS: Operand = Operand::new("TIOCCONS", 0x541d);
+const TIOCSETD: Operand = Operand::new("TIOCSETD", 0x5423);
+const FS_IOC_SETFLAGS: Operand = Operand::new("FS_IOC_SETFLAGS", 0x4008_6602);
+const FS_IOC32_SETFLAGS: Operand = Operand::new("FS_IOC32_SETFLAGS", 0x4004_6602);
+const FS_IOC_SETVERSION: Operand = Operand::new("FS_IOC_SETVERSION", 0x4008_7602);
+const FS_IOC32_SETVERSION: Operand = Operand::new("FS_IOC32_SETVERSION", 0x4004_7602);
+const FS_IOC_FSSETXATTR: Operand = Operand::new("FS_IOC_FSSETXATTR", 0x401c_5820);
+/// `_IOR('f', 19, struct fscrypt_policy_v1)`, 12 bytes.
+const FS_IOC_SET_ENCRYPTION_POLICY: Operand =
+    Operand::new("FS_IOC_SET_ENCRYPTION_POLICY", 0x800c_6613);
+/// `_IOW('f', 133, struct fsverity_enable_arg)`, 128 bytes.
+const FS_IOC_ENABLE_VERITY: Operand = Operand::new("FS_IOC_ENABLE_VERITY", 0x4080_6685);
+
+// aarch64 kept the numbers of 32-bit ARM for these two.
+const O_NOFOLLOW: Operand = Operand::by_arch("O_NOFOLLOW", 0x2_0000, 0x8000);
+const O_NOFOLLOW_O_DIRECTORY: Operand =
+    Operand::by_arch("(O_NOFOLLOW|O_DIRECTORY)", 0x3_0000, 0xc000);
+const O_CREAT_O_EXCL: Operand = Operand::new("(O_CREAT|O_EXCL)", 0xc0);
+
+const PRIO_PROCESS: Operand = Operand::new("PRIO_PROCESS", 0);
+const IOPRIO_WHO_PROCESS: Operand = Operand::new("IOPRIO_WHO_PROCESS", 1);
+const F_SETOWN: Operand = Operand::new("F_SETOWN", 8);
+const F_SETSIG: Operand = Operand::new("F_SETSIG", 10);
+const F_SETOWN_EX: Operand = Operand::new("F_SETOWN_EX", 15);
+
+const PER_LINUX: Operand = Operand::new("PER_LINUX", 0);
+/// Changes nothing and returns the current one.
+const PER_QUERY: Operand = Operand::new("0xffffffff", 0xffff_ffff);
+const ADDR_NO_RANDOMIZE: Operand = Operand::new("ADDR_NO_RANDOMIZE", 0x4_0000);
+const PER_LINUX32: Operand = Operand::new("PER_LINUX32", 8);
+const UNAME26: Operand = Operand::new("UNAME26", 0x2_0000);
+const UNAME26_LINUX32: Operand = Operand::new("(UNAME26|PER_LINUX32)", 0x2_0008);
+
+const CLONE_FS: Operand = Operand::new("CLONE_FS", 0x200);
+const CLONE_FS_CLONE_THREAD: Operand = Operand::new("(CLONE_FS|CLONE_THREAD)", 0x1_0200);
+/// NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; CLONE_UNTRACED; and NEWTIME, whose bit clone(2) reads as
+/// part of a signal number that does not exist.
+const CLONE_REFUSED: Operand = Operand::new(
+    "(CLONE_NEW*|CLONE_UNTRACED)",
+    0x7e02_0000 | 0x80_0000 | 0x80,
+);
+const PR_SET_DUMPABLE: Operand = Operand::new("PR_SET_DUMPABLE", 4);
+const SUID_DUMP_DISABLE: Operand = Operand::new("0", 0);
+const PR_SET_MM: Operand = Operand::new("PR_SET_MM", 35);
+const PROT_EXEC: Operand = Operand::new("PROT_EXEC", 4);
+const SHM_EXEC: Operand = Operand::new("SHM_EXEC", 0x8000);
+
+/// One line per verdict and rule, for `policy explain`.
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        writeln!(f, "  another architecture, or x32: kill the process")?;
+        writeln!(f, "  a call that is not named: {}", self.default)?;
+        for group in &self.groups {
+            write!(f, "\n{}", group.title)?;
+            if !group.attacks.is_empty() {
+                write!(f, " [{}]", group.attacks.join(" "))?;
+            }
+            writeln!(f, "\n  # {}", group.why)?;
+            for (names, action) in &group.calls {
+                match action {
+                    Action::Always(verdict) => writeln!(f, "  {verdict}: {names}")?,
+                    Action::Args { rules, otherwise } => {
+                        writeln!(f, "  by arguments: {names}")?;
+                        for rule in rules {
+                            writeln!(f, "    {rule}")?;
+                        }
+                        writeln!(f, "    otherwise: {otherwise}")?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Allow => f.write_str("allow"),
+            Self::Notify => f.write_str("ask the broker"),
+            Self::Errno(errno) => f.write_str(errno.name()),
+        }
+    }
+}
+
+impl fmt::Display for ArgRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, condition) in self.when.iter().enumerate() {
+            let joint = if index == 0 { "" } else { " and " };
+            write!(f, "{joint}{condition}")?;
+        }
+        write!(f, ": {}", self.then)
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "arg{}", self.arg)?;
+        if self.width == Width::Full64 {
+            write!(f, " (64 bits)")?;
+        }
+        match self.mask {
+            Some(mask) => write!(f, " & {} == {}", mask.name, self.value.name),
+            None => write!(f, " == {}", self.value.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn variants() -> impl Iterator<Item = Variant> {
+        [Strength::Landlock, Strength::Namespaces]
+            .into_iter()
+            .flat_map(|strength| {
+                (1..=7).map(move |landlock_abi| Variant {
+                    strength,
+                    landlock_abi,
+                })
+            })
+    }
+
+    fn every_filter() -> impl Iterator<Item = Filter> {
+        variants().map(base).chain([tool_delta()])
+    }
+
+    #[test]
+    fn printed_base_filter_is_pinned() {
+        let printed = |strength, landlock_abi| {
+            base(Variant {
+                strength,
+                landlock_abi,
+            })
+            .to_string()
+        };
+        insta::assert_snapshot!("base_landlock_abi_7", printed(Strength::Landlock, 7));
+        insta::assert_snapshot!("base_landlock_abi_5", printed(Strength::Landlock, 5));
+        insta::assert_snapshot!("base_namespaces_abi_7", printed(Strength::Namespaces, 7));
+    }
+
+    #[test]
+    fn printed_tool_delta_is_pinned() {
+        insta::assert_snapshot!("tool_delta", tool_delta().to_string());
+    }
+
+    #[test]
+    fn no_name_appears_twice() {
+        for filter in every_filter() {
+            let mut seen = BTreeSet::new();
+            for (name, _) in filter.calls() {
+                assert!(seen.insert(name), "{name} twice in {}", filter.title);
+            }
+        }
+    }
+
+    #[test]
+    fn conditions_are_within_what_they_compare() {
+        for filter in every_filter() {
+            for (name, action) in filter.calls() {
+                let Action::Args { rules, .. } = action else {
+                    continue;
+                };
+                for condition in rules.iter().flat_map(|rule| &rule.when) {
+                    assert!(condition.arg < 6, "{name}: {condition}");
+                    for arch in [Arch::X86_64, Arch::Aarch64] {
+                        let value = condition.value.value(arch);
+                        let mask = condition.mask.map_or(u64::MAX, |mask| mask.value(arch));
+                        assert_eq!(value & !mask, 0, "{name}: {condition} can never hold");
+                        if condition.width == Width::Low32 {
+                            assert!(
+                                u32::try_from(value).is_ok(),
+                                "{name}: {condition} can never hold"
+                            );
+                        }
+                    }
+                }
+                assert!(
+                    rules.iter().all(|rule| !rule.when.is_empty()),
+                    "{name} has a rule without a condition"
+                );
+            }
+        }
+    }
+
+    /// Less is open without namespaces than with them, and less at a lower ABI than at a higher one.
+    #[test]
+    fn weaker_hosts_open_no_more() {
+        let always_allowed = |variant| {
+            let filter = base(variant);
+            filter
+                .calls()
+                .filter(|(_, action)| **action == ALLOW)
+                .map(|(name, _)| name)
+                .collect::<BTreeSet<_>>()
+        };
+        for landlock_abi in 1..=7 {
+            let bare = always_allowed(Variant {
+                strength: Strength::Landlock,
+                landlock_abi,
+            });
+            let spaces = always_allowed(Variant {
+                strength: Strength::Namespaces,
+                landlock_abi,
+            });
+            assert!(bare.is_subset(&spaces));
+            let higher = always_allowed(Variant {
+                strength: Strength::Landlock,
+                landlock_abi: landlock_abi + 1,
+            });
+            assert!(bare.is_subset(&higher));
+        }
+    }
+}
