@@ -1,1 +1,37 @@
-//! placeholder
+//! **callgate** runs the tool calls of AI agents on Linux so that nobody has to trust the model.
+//!
+//! A host makes a [`Supervisor`], opens a [`Session`] for a workspace, and hands it tool calls. Each call is checked
+//! against what was granted, judged by the watchdogs, and carried out by a worker process that the kernel confines. What
+//! comes back is a [`ResultEnvelope`], with what enforced it.
+//!
+//! ```no_run
+//! # async fn host() -> Result<(), Box<dyn std::error::Error>> {
+//! use callgate::{Launcher, SessionSpec, Supervisor};
+//!
+//! let supervisor = Supervisor::builder().launcher(Launcher::spawn("/usr/bin/callgate".as_ref())?).build()?;
+//! let session = supervisor.open(SessionSpec::developer("/home/me/project")).await?;
+//! let result = session.call("read", serde_json::json!({"path": "README.md"})).await;
+//! println!("{}", serde_json::to_string_pretty(&result)?);
+//! # Ok(())
+//! # }
+//! ```
+
+mod call;
+mod confine;
+mod gate;
+mod host;
+mod registry;
+mod session;
+
+pub mod cli;
+
+pub use callgate_policy as policy;
+pub use callgate_policy::envelope::{Denial, Enforced, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
+pub use callgate_worker::protocol::ProgramEnd;
+
+pub use call::CallError;
+pub use confine::{ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio};
+pub use gate::Gate;
+pub use host::{HostError, HostSupport, Missing};
+pub use registry::{Registry, Surface, Tool};
+pub use session::{Builder, OpenError, Session, SessionSpec, StrengthChoice, Supervisor};

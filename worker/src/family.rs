@@ -84,7 +84,7 @@ pub(crate) struct Sweep {
 /// # Errors
 /// `TimedOut` if there are still some at the deadline: a fork bomb that outruns the killing.
 pub(crate) fn end_all(keep: &dyn Fn(Pid) -> bool, within: Duration) -> io::Result<Sweep> {
-    let me = rustix::process::getpid().as_raw_nonzero().get();
+    let me = process::id();
     let deadline = Instant::now() + within;
     let mut sweep = Sweep::default();
     loop {

@@ -3,16 +3,26 @@
 //! The supervisor never forks: its size and its threads would make that slow and unsafe. It starts the launcher first,
 //! while it is small, and asks it for each session.
 
+use std::collections::HashSet;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
 
+use callgate_policy::path::HostPath;
 use callgate_policy::plan::{PROTOCOL_VERSION, SessionPlan, Strength};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::fs::{Mode, OFlags};
 
 use crate::apply::{failure, namespace, privilege};
 use crate::broker;
+use crate::family;
 use crate::protocol::{Channel, OpenSession, Received, SessionReply, StepFailure};
 use crate::sys::fd;
-use crate::sys::process::{self, Fork};
+use crate::sys::process::{self, Fork, Pid};
+use crate::zygote::drain;
+
+/// How long what a killed broker has left may resist, and how long brokers may take to end.
+const SWEEP: Duration = Duration::from_secs(10);
 
 /// What a caller of [`start`] gets.
 #[derive(Debug)]
@@ -47,19 +57,93 @@ pub fn run(channel: Channel) -> ! {
 
 fn serve(channel: Channel) -> io::Result<()> {
     fd::close_all_but(&[channel.as_fd()])?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    // The supervisor's own standard streams: a pipe that we held would never end for its reader.
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
     // A session of its own: a terminal's Ctrl-C is for the program, not for those that watch it.
     rustix::process::setsid().map(drop).or_else(ignore_permission)?;
     rustix::thread::set_name(c"cg-launcher")?;
-    process::ignore_children()?;
-    loop {
-        match channel.receive::<OpenSession>()? {
-            Received::Message(OpenSession { plan }, fds) => {
-                let Some(session) = fds.into_iter().next() else { continue };
-                open(&plan, &Channel::from(session))?;
-            }
-            Received::Data(_) => {}
-            Received::Closed => return Ok(()),
+    family::become_subreaper()?;
+    let signals = process::children_as_fd()?;
+    let mut launcher = Serving { channel, brokers: HashSet::new(), private: Vec::new() };
+    while launcher.serve_one(&signals)? {}
+    launcher.end()
+}
+
+struct Serving {
+    channel: Channel,
+    brokers: HashSet<Pid>,
+    /// The private directories of sessions: their brokers empty them, but only this process may remove them.
+    private: Vec<HostPath>,
+}
+
+impl Serving {
+    fn serve_one(&mut self, signals: &OwnedFd) -> io::Result<bool> {
+        let mut fds = [
+            PollFd::new(self.channel.as_fd(), PollFlags::POLLIN),
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(e) => return Err(e.into()),
         }
+        let [request, signal] = fds.map(|fd| fd.any().unwrap_or(false));
+        if signal {
+            drain(signals)?;
+            self.reap()?;
+        }
+        if !request {
+            return Ok(true);
+        }
+        match self.channel.receive::<OpenSession>()? {
+            Received::Message(OpenSession { plan }, fds) => {
+                if let Some(session) = fds.into_iter().next() {
+                    self.private.push(plan.private.host.clone());
+                    self.brokers.extend(open(&plan, &Channel::from(session))?);
+                }
+                Ok(true)
+            }
+            Received::Data(_) => Ok(true),
+            Received::Closed => Ok(false),
+        }
+    }
+
+    /// Takes brokers that have ended, removes their directories, and ends what one that was killed has left.
+    fn reap(&mut self) -> io::Result<()> {
+        loop {
+            match process::reap() {
+                Ok(Some(ended)) => drop(self.brokers.remove(&ended.pid)),
+                Ok(None) => break,
+                Err(e) if e.raw_os_error() == Some(libc::ECHILD) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        let brokers = &self.brokers;
+        family::end_all(&|pid| brokers.contains(&pid), SWEEP)?;
+        self.remove_empty();
+        Ok(())
+    }
+
+    /// Those that are still in use are not empty.
+    fn remove_empty(&mut self) {
+        self.private.retain(|directory| match rustix::fs::rmdir(directory.as_path()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => false,
+            Err(_) => true,
+        });
+    }
+
+    /// The supervisor is gone. Brokers see the same and end their sessions; this process stays until they have.
+    fn end(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + SWEEP;
+        while !self.brokers.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+            self.reap()?;
+        }
+        family::end_all(&|_| false, SWEEP)?;
+        self.remove_empty();
+        Ok(())
     }
 }
 
@@ -70,18 +154,19 @@ fn ignore_permission(errno: rustix::io::Errno) -> rustix::io::Result<()> {
 
 /// Which process came out of [`fork_broker`].
 enum Side {
-    Launcher,
+    /// This one, with the broker's process id.
+    Launcher(Pid),
     Broker,
 }
 
 /// Forks the broker of one session, into its namespaces where the plan has them. A failure is the session's, told on
 /// its channel; the launcher goes on.
-fn open(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
+fn open(plan: &SessionPlan, session: &Channel) -> io::Result<Option<Pid>> {
     match fork_broker(plan, session) {
-        Ok(Side::Launcher) => Ok(()),
+        Ok(Side::Launcher(broker)) => Ok(Some(broker)),
         Ok(Side::Broker) => process::exit_now(broker::run(plan, session)),
         // A supervisor that is gone needs no answer.
-        Err(failed) => session.send(&SessionReply::Failed(failed), &[]).or(Ok(())),
+        Err(failed) => session.send(&SessionReply::Failed(failed), &[]).or(Ok(())).map(|()| None),
     }
 }
 
@@ -101,16 +186,26 @@ fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailur
     }
     // Become the other user in a process between, so that the user namespace is that user's.
     match process::fork().map_err(failure("fork", "fork"))? {
-        Fork::Parent(_) => Ok(Side::Launcher),
+        Fork::Parent(between) => orphan_of(between).map(Side::Launcher),
         Fork::Child => match privilege::become_owner(plan.identity).and_then(|_| fork_into_namespaces(plan)) {
             Ok(Side::Broker) => Ok(Side::Broker),
-            Ok(Side::Launcher) => process::exit_now(0),
+            // Its number is told by its being there when this process is not.
+            Ok(Side::Launcher(_)) => process::exit_now(0),
             Err(failed) => {
                 let told = session.send(&SessionReply::Failed(failed), &[]);
                 process::exit_now(if told.is_ok() { 0 } else { 70 })
             }
         },
     }
+}
+
+/// Waits for the process between to end, and finds the broker that it left to this process, if it left one.
+fn orphan_of(between: Pid) -> Result<Pid, StepFailure> {
+    let before = family::children(process::id());
+    process::wait_for(between).map_err(failure("fork", "wait for the process between"))?;
+    let new = family::children(process::id()).into_iter().find(|pid| !before.contains(pid));
+    // None: it has told the supervisor why.
+    Ok(new.unwrap_or(between))
 }
 
 fn fork_into_namespaces(plan: &SessionPlan) -> Result<Side, StepFailure> {
@@ -120,6 +215,6 @@ fn fork_into_namespaces(plan: &SessionPlan) -> Result<Side, StepFailure> {
     };
     match process::fork_into(namespaces).map_err(failure("namespaces", "clone"))? {
         Fork::Child => Ok(Side::Broker),
-        Fork::Parent(_) => Ok(Side::Launcher),
+        Fork::Parent(broker) => Ok(Side::Launcher(broker)),
     }
 }

@@ -5,6 +5,7 @@
 pub mod apply;
 mod broker;
 mod family;
+mod filters;
 pub mod launcher;
 pub mod protocol;
 pub mod seccomp;

@@ -52,7 +52,7 @@ fn serve(channel: &Channel, inherited: &Inherited) -> io::Result<()> {
         return channel.send(&FromWorker::Failed(failed), &[]);
     }
     let write = plan.rules.iter().filter(|r| r.access == FsAccess::Write).map(|r| r.path.clone()).collect();
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let pid = process::id();
     // Before anything that the call starts can ask the broker for something.
     inherited.broker.send(&Register::Call { pid, call: plan.call, write }, &[])?;
     match &plan.work {
@@ -85,13 +85,13 @@ fn work(channel: &Channel, plan: &CallPlan, name: &str, arguments: &Value) -> io
     let Some(rule) = plan.rules.first() else {
         return Ok(ToolEnd::Error { text: "the plan names no path".to_owned(), errno: None });
     };
-    let context = tools::Context { path: rule.path.clone(), limit: tools::LIMIT };
+    let context = tools::Context { path: rule.path.clone(), limit: tools::DEFAULT_LIMIT };
     match tools::run(name, arguments, &context) {
         Ok(output) => {
             channel.send_data(&serde_json::to_vec(&output.data)?)?;
             Ok(ToolEnd::Output { truncated: output.truncated })
         }
-        Err(error) => Ok(ToolEnd::Error { text: error.to_string(), errno: error.errno() }),
+        Err(error) => Ok(ToolEnd::Error { text: error.text(), errno: error.errno() }),
     }
 }
 

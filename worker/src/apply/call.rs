@@ -8,7 +8,7 @@ use callgate_policy::plan::{CallPlan, Exactness, Extent, FsAccess, FsRule, Prese
 use super::landlock::{self, Reach};
 use super::{done, failure, limit};
 use crate::protocol::{Channel, StepFailure};
-use crate::seccomp;
+use crate::filters;
 use crate::sys::fd;
 use crate::worker::SessionFacts;
 
@@ -28,7 +28,7 @@ pub(crate) fn confine_tool(
     drop(ruleset);
     fd::close_all_but(&[channel.as_fd()]).map_err(failure("close_fds", "close_range"))?; // the broker's and the zygote's go here
     steps.push(done("close_fds", "only the channel"));
-    seccomp::install_tool_filter().map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
+    filters::install_tool().map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
     steps.push(done("seccomp", "tool filter"));
     Ok(steps)
 }

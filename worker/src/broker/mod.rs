@@ -31,7 +31,7 @@ use self::calls::{Call, Calls};
 use crate::apply::{done, failure, kernel, session};
 use crate::family;
 use crate::protocol::{Channel, Received, Register, SessionReply, StepFailure};
-use crate::seccomp;
+use crate::filters;
 use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::process::{self, Fork};
 use crate::sys::fd;
@@ -84,6 +84,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
     };
     let inherited =
         zygote::Inherited { supervisor: zygotes, broker: workers, ruleset: confined.call_ruleset, session: facts };
+    filters::prepare_tool_filter().map_err(failure("seccomp", "assemble the tool filter"))?;
     match process::fork().map_err(failure("zygote", "fork"))? {
         Fork::Child => process::exit_now(start_zygote(plan, inherited)),
         Fork::Parent(_) => drop(inherited),
@@ -115,7 +116,7 @@ fn start_zygote(plan: &SessionPlan, inherited: zygote::Inherited) -> i32 {
     let variant = Variant { strength: plan.strength, landlock_abi: plan.landlock_abi };
     let installed = fd::close_all_but(&keep)
         .map_err(failure("close_fds", "close_range"))
-        .and_then(|()| seccomp::install_base(variant).map_err(failure("seccomp", "install the base filter")));
+        .and_then(|()| filters::install_base(variant).map_err(failure("seccomp", "install the base filter")));
     let (reply, listener) = match installed {
         Ok((listener, length)) => {
             let detail = format!("base filter, {length} instructions, with a listener");

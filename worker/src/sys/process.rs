@@ -106,6 +106,27 @@ pub fn reap() -> io::Result<Option<Ended>> {
     }
 }
 
+/// This process.
+#[must_use]
+pub fn id() -> Pid {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::getpid() }
+}
+
+/// Waits for one child.
+///
+/// # Errors
+/// `ECHILD` if it is not one.
+pub fn wait_for(pid: Pid) -> io::Result<()> {
+    loop {
+        // SAFETY: a null status pointer: it is not wanted.
+        match errno_if_negative(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
 /// kill(2). `pid` as there: negative for a process group.
 ///
 /// # Errors

@@ -1,0 +1,34 @@
+//! A worker crate channel that a tokio task can wait on.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use callgate_worker::protocol::{Channel, Received};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// One end of a channel, non-blocking.
+pub(super) struct AsyncChannel(AsyncFd<Channel>);
+
+impl AsyncChannel {
+    pub(super) fn new(channel: Channel) -> io::Result<Self> {
+        let flags = rustix::fs::fcntl_getfl(channel.as_fd())?;
+        rustix::fs::fcntl_setfl(channel.as_fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
+        Ok(Self(AsyncFd::new(channel)?))
+    }
+
+    pub(super) async fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        // Most of the time there is room, and nothing to wait for.
+        match self.0.get_ref().send(message, fds) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            done => return done,
+        }
+        self.0.async_io(Interest::WRITABLE, |channel| channel.send(message, fds)).await
+    }
+
+    pub(super) async fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
+        self.0.async_io(Interest::READABLE, Channel::receive).await
+    }
+}

@@ -1,0 +1,69 @@
+//! `bash` (S0-15): one command line, not a session (S0-23).
+
+use std::time::Duration;
+
+use callgate_policy::call_grant::{CallNeeds, ShellNeed};
+use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::plan::Work;
+use callgate_policy::requirement::RequirementSet;
+use serde_json::Value;
+
+use super::{Context, Implementation, InvalidArgument, Prepared, RegistryError, Tool};
+
+const DESCRIPTION: &str = "Runs one command line with bash, in the sandbox, and returns what it wrote to standard output and standard \
+error, in the order in which it was written, with its exit status. A command that fails is a result, not an error. Each call is a \
+new shell: directory and variables do not carry over; use working_dir. Nothing that the command starts outlives it.";
+
+const SCHEMA: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "command": {
+      "type": "string",
+      "minLength": 1,
+      "maxLength": 131072,
+      "description": "The command line, as bash reads it."
+    },
+    "working_dir": {
+      "type": "string",
+      "minLength": 1,
+      "description": "Where it starts: absolute, or relative to the workspace. Default: the workspace."
+    },
+    "timeout_ms": {
+      "type": "integer",
+      "minimum": 1,
+      "maximum": 600000,
+      "description": "The command is killed after this many milliseconds; the result then holds what it had written. Default 120000."
+    }
+  },
+  "required": ["command"],
+  "additionalProperties": false
+}"#;
+
+/// Its own requirements are none: which programs a shell may start is the manifest's to say.
+pub(super) fn bash() -> Result<Tool, RegistryError> {
+    Tool::new("bash", "execute", (DESCRIPTION, SCHEMA), RequirementSet::default(), &Bash)
+}
+
+struct Bash;
+
+impl Implementation for Bash {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let command = args["command"].as_str().unwrap_or_default();
+        if command.contains('\0') {
+            return Err(InvalidArgument { name: "command", reason: "it contains a NUL, which no command line can".to_owned() });
+        }
+        let working_dir = match args["working_dir"].as_str() {
+            None => context.root.clone(),
+            Some(dir) => normalize(context.root, &HostPath::from(dir))
+                .map_err(|e| InvalidArgument { name: "working_dir", reason: e.to_string() })?,
+        };
+        // No start-up file is read: whoever wrote one would decide what every call does (C4).
+        let argv = ["/bin/bash", "--noprofile", "--norc", "-c", command].map(HostPath::from).to_vec();
+        let mut needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+        // Also layer 1's business: a directory outside what may be read is not a place to start in (A10).
+        needs.read.push(working_dir.clone());
+        let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
+        Ok(Prepared { needs, work: Work::Program { argv, working_dir }, timeout })
+    }
+}

@@ -1,0 +1,190 @@
+//! The tools there are, each under one contract whatever its origin (S0-1).
+
+mod bash;
+mod files;
+mod surface;
+
+use callgate_policy::call_grant::CallNeeds;
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::Work;
+use callgate_policy::requirement::RequirementSet;
+use serde_json::Value;
+
+pub use surface::Surface;
+
+/// A tool: what it publishes (S0-2 to S0-5, S0-65), and how a call of it is carried out.
+pub struct Tool {
+    /// Stable, the same across agents and sessions (S0-2).
+    pub id: &'static str,
+    /// Prose for the model to decide on (S0-3).
+    pub description: String,
+    /// JSON Schema 2020-12 of the arguments (S0-4).
+    pub parameters: Value,
+    /// What the tool adds to a session's requirements (S0-5, S0-8).
+    pub requires: RequirementSet,
+    /// The kind that an ACP host shows (X0-50).
+    pub kind: &'static str,
+    /// Where the tool comes from; `locked` for the thirteen (S0-9).
+    pub origin: &'static str,
+    pub(crate) implementation: &'static dyn Implementation,
+    validator: jsonschema::Validator,
+}
+
+impl std::fmt::Debug for Tool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tool").field("id", &self.id).field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+/// How a tool turns validated arguments into work.
+pub(crate) trait Implementation: Sync {
+    /// What the call needs, and what it runs.
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument>;
+}
+
+/// What arguments are resolved against.
+pub(crate) struct Context<'a> {
+    /// The workspace's first root: relative paths start there.
+    pub(crate) root: &'a HostPath,
+}
+
+/// A call, ready to be checked.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) needs: CallNeeds,
+    pub(crate) work: Work,
+    /// Asked for by the call itself.
+    pub(crate) timeout: Option<std::time::Duration>,
+}
+
+/// An argument that passed the schema and still makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("argument `{name}`: {reason}")]
+pub(crate) struct InvalidArgument {
+    pub(crate) name: &'static str,
+    pub(crate) reason: String,
+}
+
+/// All tools of one surface.
+#[derive(Debug)]
+pub struct Registry {
+    surface: Surface,
+    tools: Vec<Tool>,
+}
+
+/// A contract that cannot be published.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// Its parameters are not a JSON Schema.
+    #[error("the parameters of {tool} are not a JSON Schema: {reason}")]
+    Schema {
+        /// Which tool.
+        tool: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// What it requires cannot be compiled.
+    #[error("the requirements of {tool}: {reason}")]
+    Requires {
+        /// Which tool.
+        tool: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Registry {
+    /// The locked tools that this build has, under their locked names.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; none in practice, since the contracts are constants that a test builds.
+    pub fn locked() -> Result<Self, RegistryError> {
+        let tools = vec![files::read()?, files::write()?, bash::bash()?];
+        Ok(Self { surface: Surface::locked(), tools })
+    }
+
+    /// The tools, in the order in which they are listed.
+    pub fn tools(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.iter()
+    }
+
+    /// The tool that a visible name stands for.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Tool> {
+        let id = self.surface.resolve(name)?;
+        self.tools.iter().find(|tool| tool.id == id)
+    }
+
+    /// The most bytes of a tool's output (S0-48).
+    pub(crate) fn output_limit(&self, id: &str) -> usize {
+        self.surface.output_limit(id)
+    }
+
+    /// The visible names.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        self.tools.iter().map(|tool| tool.id).collect()
+    }
+}
+
+impl Tool {
+    fn new(
+        id: &'static str,
+        kind: &'static str,
+        (description, schema): (&str, &str),
+        requires: RequirementSet,
+        implementation: &'static dyn Implementation,
+    ) -> Result<Self, RegistryError> {
+        let bad = |reason: String| RegistryError::Schema { tool: id, reason };
+        let parameters: Value = serde_json::from_str(schema).map_err(|e| bad(e.to_string()))?;
+        let validator = jsonschema::options().build(&parameters).map_err(|e| bad(e.to_string()))?;
+        let description = description.to_owned();
+        Ok(Self { id, description, parameters, requires, kind, origin: "locked", implementation, validator })
+    }
+
+    /// Validates arguments against the schema (S0-4, S0-66). The message names each offending place and what it must be.
+    ///
+    /// # Errors
+    /// The message, for the model.
+    pub fn validate(&self, args: &Value) -> Result<(), String> {
+        if self.validator.is_valid(args) {
+            return Ok(());
+        }
+        let mut problems: Vec<String> = self
+            .validator
+            .iter_errors(args)
+            .take(8)
+            .map(|error| {
+                let place = error.instance_path().to_string();
+                let what = shorten(&error.to_string());
+                if place.is_empty() { what } else { format!("`{place}`: {what}") }
+            })
+            .collect();
+        problems.dedup();
+        Err(format!("invalid arguments for `{}`: {}. Its parameters: {}", self.id, problems.join("; "), self.outline()))
+    }
+
+    /// The parameters in a line: `path: string, start_line?: integer`.
+    fn outline(&self) -> String {
+        let required: Vec<&str> =
+            self.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let properties = self.parameters["properties"].as_object().into_iter().flatten();
+        let lines: Vec<String> = properties
+            .map(|(name, schema)| {
+                let optional = if required.contains(&name.as_str()) { "" } else { "?" };
+                format!("{name}{optional}: {}", schema["type"].as_str().unwrap_or("any"))
+            })
+            .collect();
+        lines.join(", ")
+    }
+}
+
+/// A message may quote what it complains about, which may be very long.
+fn shorten(text: &str) -> String {
+    const MOST: usize = 200;
+    match text.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
