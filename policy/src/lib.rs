@@ -13,4 +13,7 @@
 
 pub mod envelope;
 pub mod path;
+pub mod pattern;
 pub mod plan;
+pub mod requirement;
+pub mod variable;
