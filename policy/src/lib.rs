@@ -11,9 +11,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod effective;
 pub mod envelope;
+pub mod manifest;
+pub mod mode;
 pub mod path;
 pub mod pattern;
 pub mod plan;
+pub mod profile;
 pub mod requirement;
+pub mod rules;
 pub mod variable;
