@@ -14,7 +14,7 @@ use crate::path::HostPath;
 
 pub use declared::{CAPABILITIES, Contribution, DeclareError, Declared};
 pub use origin::{Kind, Origin, Source};
-use region::Region;
+pub(crate) use region::Region;
 pub use region::{PathRegion, Scope, ShellRegion};
 pub use rights::{Bound, Rights};
 
