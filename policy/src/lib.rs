@@ -68,3 +68,4 @@ pub mod profile;
 pub mod requirement;
 pub mod rules;
 pub mod variable;
+pub mod watchdog;
