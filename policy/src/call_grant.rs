@@ -134,7 +134,7 @@ impl EffectiveSet {
             return Err(self.shell_denial(needs.shell.as_ref()));
         }
         Ok(CallGrant {
-            read: self.rights().read.clone(),
+            read: self.readable(),
             write: self.rights().write.clone(),
             hosts: vec![],
             shell: needs.shell.clone(),
@@ -156,10 +156,7 @@ impl EffectiveSet {
         };
         let mut below = Scope::default();
         below.insert(PathRegion::from(tree), []);
-        let mut granted = self.rights().read.meet(&below);
-        if granted.is_empty() && self.allows_read(path) {
-            granted = below;
-        }
+        let granted = self.readable().meet(&below);
         if granted.is_empty() { Err(self.path_denial(Kind::Read, path)) } else { Ok(granted) }
     }
 

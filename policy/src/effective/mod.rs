@@ -11,6 +11,7 @@ mod laws;
 use std::fmt;
 
 use crate::path::HostPath;
+use crate::pattern::PathPattern;
 
 pub use declared::{CAPABILITIES, Contribution, DeclareError, Declared};
 pub use origin::{Kind, Origin, Source};
@@ -150,6 +151,15 @@ impl EffectiveSet {
     #[must_use]
     pub fn session_dir(&self) -> Option<&HostPath> {
         self.session_dir.as_ref()
+    }
+
+    /// All that may be read, the session's own directory included; that has no origin, since nobody asked for it.
+    pub(crate) fn readable(&self) -> Scope<PathRegion> {
+        let mut readable = self.rights.read.clone();
+        if let Some(tree) = self.session_dir.as_ref().and_then(PathPattern::subtree) {
+            readable.insert(tree.into(), []);
+        }
+        readable
     }
 
     /// Whether a path may be read, the session's own directory included.

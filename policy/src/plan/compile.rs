@@ -93,7 +93,7 @@ pub fn not_in_plan(effective: &EffectiveSet) -> Vec<NotInPlan> {
 pub fn session(effective: &EffectiveSet, facts: &HostFacts, manifest_env: &Env) -> Result<SessionPlan, PlanError> {
     let execute = if effective.rights().shell().is_empty() { Execute::Nothing } else { Execute::System };
     let mut rules = surroundings(facts, execute)?;
-    rules.extend(granted(effective.rights().read(), effective.rights().write(), execute, effective.is_exact(), facts)?);
+    rules.extend(granted(&effective.readable(), effective.rights().write(), execute, effective.is_exact(), facts)?);
     Ok(SessionPlan {
         version: PROTOCOL_VERSION,
         strength: facts.strength,
@@ -170,7 +170,9 @@ fn granted(
     let read_access = if execute == Execute::System { FsAccess::ReadExecute } else { FsAccess::Read };
     // A write rule lets read as well.
     let only_read = read.iter().filter(|(region, _)| !write.iter().any(|(written, _)| region.within(written)));
-    let reads = only_read.map(|(region, origins)| (region, origins, read_access));
+    // What nobody asked for is the session's own directory: sidecars, which are data.
+    let access = |origins: &BTreeSet<Origin>| if origins.is_empty() { FsAccess::Read } else { read_access };
+    let reads = only_read.map(|(region, origins)| (region, origins, access(origins)));
     let writes = write.iter().map(|(region, origins)| (region, origins, FsAccess::Write));
     reads.chain(writes).map(|(region, origins, access)| rule(region, origins, access, exact, facts)).collect()
 }

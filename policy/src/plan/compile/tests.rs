@@ -107,6 +107,23 @@ fn a_call_gets_what_it_needs() {
     assert_eq!(program.rules, session(&effective, &facts(), &manifest.env).unwrap().rules);
 }
 
+/// S0-46, C-26: sidecars can be read by the kernel's rules too, by tools and by programs, and not be executed.
+#[test]
+fn the_session_directory_is_in_the_plans() {
+    let manifest = manifest(MANIFEST);
+    let effective = effective(&manifest).with_session_dir("/run/s1/out".into());
+    let out = |rules: &[FsRule]| {
+        let own: Vec<_> = rules.iter().filter(|rule| rule.path == "/run/s1/out".into()).cloned().collect();
+        assert_eq!(own.len(), 1);
+        assert_eq!((own[0].access, own[0].extent), (FsAccess::Read, Extent::Subtree));
+    };
+    out(&session(&effective, &facts(), &manifest.env).unwrap().rules);
+    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+    let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
+    let spec = CallSpec { call: 1, work, limits: manifest.limits, timeout: Duration::from_secs(60) };
+    out(&call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules);
+}
+
 /// Without `shell` no rule for reading lets execute. (A write rule does; but then no call is granted a program.)
 #[test]
 fn without_shell_nothing_executes() {
