@@ -9,8 +9,63 @@
 //! Manifest ─parse→ RequirementSet ─┐
 //! tools' `requires` ───────────────┴union→ declared ─narrow→ EffectiveSet ─check→ CallGrant ─compile→ plan
 //! ```
+//!
+//! ```
+//! use std::time::Duration;
+//! use callgate_policy::call_grant::CallNeeds;
+//! use callgate_policy::effective::{Bound, Contribution, Declared, Source, narrow};
+//! use callgate_policy::manifest::{Format, Manifest};
+//! use callgate_policy::path::normalize;
+//! use callgate_policy::plan::{Identity, PrivateDir, Strength, Work, compile};
+//! use callgate_policy::variable::Variables;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = "id = \"reviewer\"\n[requires.fs]\nread = [\"{workspace}/**\"]\n";
+//! let manifest = Manifest::parse(text, Format::Toml, "callgate.toml")?;
+//! let variables = Variables::new(vec!["/home/u/work".into()], vec![], vec![])?;
+//! let tool = Source::Tool("read".into());
+//! let requires = serde_json::from_str(r#"{"fs": {"read": ["**"]}}"#)?;
+//! let asked = [Contribution::manifest(&manifest), Contribution::from_source(&tool, &requires)];
+//! let declared = Declared::union(&asked, &variables, &[])?;
+//! let effective = narrow(&declared, &[Bound::unlimited(Source::Ceiling)]).with_session_dir("/run/s1/out".into());
+//!
+//! let facts = compile::HostFacts {
+//!     strength: Strength::Landlock,
+//!     landlock_abi: 7,
+//!     identity: Identity { uid: 1000, gid: 1000 },
+//!     private: PrivateDir { host: "/run/s1".into(), inside: "/run/s1".into() },
+//!     workspace: variables.workspace().to_vec(),
+//!     toolchains: vec![],
+//!     extra_read: vec![],
+//!     path: vec!["/usr/bin".into(), "/bin".into()],
+//!     env: Default::default(),
+//! };
+//! let session = compile::session(&effective, &facts, &manifest.env)?;
+//! assert!(compile::not_in_plan(&effective).is_empty());
+//!
+//! let path = normalize(&"/home/u/work".into(), &"src/../README.md".into())?;
+//! let grant = effective.check(&CallNeeds { read: vec![path], ..CallNeeds::default() }).map_err(|d| d.reason)?;
+//! let work = Work::Tool { name: "read".into() };
+//! let spec = compile::CallSpec { call: 1, work, limits: manifest.limits, timeout: Duration::from_secs(60) };
+//! let call = compile::call(&grant, &facts, spec)?;
+//! assert_eq!(call.rules.len(), 1);
+//! assert_eq!(session.workspace, ["/home/u/work".into()]);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
+pub mod call_grant;
+pub mod effective;
 pub mod envelope;
+mod explain;
+pub mod manifest;
+pub mod mode;
 pub mod path;
+pub mod pattern;
 pub mod plan;
+pub mod profile;
+pub mod requirement;
+pub mod rules;
+pub mod variable;
+pub mod watchdog;

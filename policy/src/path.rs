@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,6 +28,64 @@ impl HostPath {
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_os_str().as_bytes()
     }
+
+    /// Whether it is absolute and lexically normal: no empty component, no `.`, no `..`, no NUL. Only such a path may be
+    /// compared with a grant.
+    #[must_use]
+    pub fn is_normal(&self) -> bool {
+        let bytes = self.as_bytes();
+        let Some(rest) = bytes.strip_prefix(b"/") else { return false };
+        !bytes.contains(&0) && (rest.is_empty() || rest.split(|b| *b == b'/').all(|c| !matches!(c, b"" | b"." | b"..")))
+    }
+}
+
+/// Why an argument is not a path that can be checked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NormalizeError {
+    /// No path at all.
+    #[error("the path is empty")]
+    Empty,
+    /// The kernel would stop reading at the NUL and open another file than the one checked.
+    #[error("the path {0} holds a NUL byte")]
+    Nul(HostPath),
+    /// The directory that a relative path starts from.
+    #[error("the directory {0} is not an absolute path without `.` and `..`")]
+    Base(HostPath),
+    /// More `..` than directories.
+    #[error("the path {0} climbs above the root")]
+    AboveRoot(HostPath),
+}
+
+/// Makes of a tool's argument the path to check and to use: joined to the workspace's root, `.` and `..` resolved by
+/// name. The result is normal ([`HostPath::is_normal`]) and is what must be opened, so that the path checked and the
+/// path used are one; symbolic links are the worker's business, beneath the kernel's rules.
+///
+/// # Errors
+///
+/// [`NormalizeError`] if it is empty, holds a NUL or climbs above `/`.
+pub fn normalize(workspace_root: &HostPath, arg: &HostPath) -> Result<HostPath, NormalizeError> {
+    if arg.as_bytes().is_empty() {
+        return Err(NormalizeError::Empty);
+    }
+    if arg.as_bytes().contains(&0) {
+        return Err(NormalizeError::Nul(arg.clone()));
+    }
+    if !workspace_root.is_normal() {
+        return Err(NormalizeError::Base(workspace_root.clone()));
+    }
+    let mut components: Vec<&OsStr> = Vec::new();
+    let joined = workspace_root.as_path().join(arg);
+    for component in joined.components() {
+        match component {
+            Component::Normal(name) => components.push(name),
+            Component::ParentDir => {
+                components.pop().ok_or_else(|| NormalizeError::AboveRoot(arg.clone()))?;
+            }
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    Ok(HostPath(Path::new("/").join(components.iter().collect::<PathBuf>())))
 }
 
 impl<P: Into<PathBuf>> From<P> for HostPath {
@@ -106,6 +164,29 @@ impl<'de> Deserialize<'de> for HostPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_argument_is_resolved_by_name() {
+        for (arg, path) in [
+            ("a/b", "/w/x/a/b"),
+            ("../a", "/w/a"),
+            ("/etc/./passwd", "/etc/passwd"),
+            ("a//b/", "/w/x/a/b"),
+            (".", "/w/x"),
+            ("../../", "/"),
+            ("/", "/"),
+        ] {
+            assert_eq!(normalize(&"/w/x".into(), &arg.into()), Ok(path.into()), "{arg}");
+        }
+    }
+
+    #[test]
+    fn an_argument_that_is_no_path_is_refused() {
+        assert_eq!(normalize(&"/w".into(), &"".into()), Err(NormalizeError::Empty));
+        assert_eq!(normalize(&"/w".into(), &"a\0b".into()), Err(NormalizeError::Nul("a\0b".into())));
+        assert_eq!(normalize(&"/w".into(), &"../../x".into()), Err(NormalizeError::AboveRoot("../../x".into())));
+        assert_eq!(normalize(&"/..".into(), &"/x".into()), Err(NormalizeError::Base("/..".into())));
+    }
 
     #[test]
     fn a_path_that_is_not_utf8_survives_json() {

@@ -3,7 +3,10 @@
 //! A plan can be printed, compared and pinned by a snapshot; no privilege is needed to make or test one. The worker
 //! decides nothing: it performs the plan's steps in order, or stops and says which step failed.
 
+pub mod compile;
+pub mod env;
 pub mod seccomp;
+pub mod system;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,414 @@
+//! Layer 1: what one call needs, checked against what is in force (S0-61, S0-63).
+
+use std::fmt;
+
+use crate::effective::{EffectiveSet, Kind, Origin, PathRegion, Scope, Source};
+use crate::envelope::{Denial, Layer};
+use crate::path::HostPath;
+use crate::pattern::{Host, PathPattern};
+
+/// What one call would do, worked out from its validated arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallNeeds {
+    /// Files it reads, normalized ([`crate::path::normalize`]).
+    pub read: Vec<HostPath>,
+    /// Directories it reads all of that it may, as `grep` does.
+    pub read_below: Vec<HostPath>,
+    /// Files it creates or changes, normalized.
+    pub write: Vec<HostPath>,
+    /// Programs it starts.
+    pub shell: Option<ShellNeed>,
+    /// Hosts it connects to.
+    pub hosts: Vec<HostNeed>,
+    /// Named capabilities.
+    pub capabilities: Vec<String>,
+}
+
+/// A host and its port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostNeed {
+    /// As the call names it.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// What a call starts. A program names no files, so the call keeps all paths and hosts that are in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShellNeed {
+    /// This program. `argv[0]` is a bare name or an absolute path.
+    Program {
+        /// The argument vector.
+        argv: Vec<HostPath>,
+    },
+    /// A command line; each program in it is judged where it starts.
+    CommandLine,
+}
+
+/// What one call may do: the least it needs. Made only by [`EffectiveSet::check`].
+///
+/// Invariant: within the EffectiveSet it was made from (tested as a property).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallGrant {
+    read: Scope<PathRegion>,
+    write: Scope<PathRegion>,
+    hosts: Vec<(Host, u16)>,
+    shell: Option<ShellNeed>,
+    exact: bool,
+}
+
+impl CallGrant {
+    /// Paths to read.
+    #[must_use]
+    pub fn read(&self) -> &Scope<PathRegion> {
+        &self.read
+    }
+
+    /// Paths to change.
+    #[must_use]
+    pub fn write(&self) -> &Scope<PathRegion> {
+        &self.write
+    }
+
+    /// Hosts to connect to, besides those that a program may reach.
+    #[must_use]
+    pub fn hosts(&self) -> &[(Host, u16)] {
+        &self.hosts
+    }
+
+    /// What it may start.
+    #[must_use]
+    pub fn shell(&self) -> Option<&ShellNeed> {
+        self.shell.as_ref()
+    }
+
+    /// Whether a pattern that would be widened is refused.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+}
+
+impl EffectiveSet {
+    /// Checks a call, whole: everything it needs is in force, or nothing of it happens (S0-61).
+    ///
+    /// # Errors
+    ///
+    /// A [`Denial`] for the first need that is not, with the smallest change that would grant it.
+    pub fn check(&self, needs: &CallNeeds) -> Result<CallGrant, Denial> {
+        let mut grant = self.shell_grant(needs)?;
+        for path in &needs.write {
+            let pattern = self.checked(Kind::Write, path, self.allows_write(path))?;
+            let origins = self.origins(&self.rights().write, path);
+            grant.read.insert(pattern.clone().into(), origins.clone());
+            grant.write.insert(pattern.into(), origins);
+        }
+        for path in &needs.read {
+            let pattern = self.checked(Kind::Read, path, self.allows_read(path))?;
+            grant.read.insert(pattern.into(), self.origins(&self.rights().read, path));
+        }
+        for path in &needs.read_below {
+            for (region, origins) in self.readable_below(path)?.iter() {
+                grant.read.insert(region.clone(), origins.iter().cloned());
+            }
+        }
+        for need in &needs.hosts {
+            grant.hosts.push(self.checked_host(need)?);
+        }
+        match needs.capabilities.iter().find(|name| !self.rights().allows_capability(name)) {
+            Some(name) => Err(self.denial(Kind::Capabilities, name, name, None)),
+            None => Ok(CallGrant { read: grant.read.reduced(), write: grant.write.reduced(), ..grant }),
+        }
+    }
+
+    fn shell_grant(&self, needs: &CallNeeds) -> Result<CallGrant, Denial> {
+        let allowed = match &needs.shell {
+            None => {
+                let (read, write) = (Scope::default(), Scope::default());
+                return Ok(CallGrant { read, write, hosts: vec![], shell: None, exact: self.is_exact() });
+            }
+            Some(ShellNeed::CommandLine) => !self.rights().shell.is_empty(),
+            Some(ShellNeed::Program { argv }) => self.rights().allows_argv(argv),
+        };
+        if !allowed {
+            return Err(self.shell_denial(needs.shell.as_ref()));
+        }
+        Ok(CallGrant {
+            read: self.readable(),
+            write: self.rights().write.clone(),
+            hosts: vec![],
+            shell: needs.shell.clone(),
+            exact: self.is_exact(),
+        })
+    }
+
+    fn checked(&self, kind: Kind, path: &HostPath, allowed: bool) -> Result<PathPattern, Denial> {
+        let Some(pattern) = PathPattern::literal(path) else {
+            let reason = "the path is not absolute and resolved, so it cannot be compared with a grant".to_owned();
+            return Err(Denial { layer: Layer::Capability, asked: format!("{kind} {path}"), reason, remedy: None });
+        };
+        if allowed { Ok(pattern) } else { Err(self.path_denial(kind, path)) }
+    }
+
+    fn readable_below(&self, path: &HostPath) -> Result<Scope<PathRegion>, Denial> {
+        let Some(tree) = PathPattern::subtree(path) else {
+            return Err(self.path_denial(Kind::Read, path));
+        };
+        let mut below = Scope::default();
+        below.insert(PathRegion::from(tree), []);
+        let granted = self.readable().meet(&below);
+        if granted.is_empty() { Err(self.path_denial(Kind::Read, path)) } else { Ok(granted) }
+    }
+
+    fn checked_host(&self, need: &HostNeed) -> Result<(Host, u16), Denial> {
+        let asked = format!("{}:{}", need.host.escape_default(), need.port);
+        match Host::parse(&need.host) {
+            Ok(host) if self.rights().allows_host(&host, need.port) => Ok((host, need.port)),
+            Ok(host) => {
+                let pattern = host_pattern(&host, need.port);
+                Err(self.denial(Kind::Hosts, &asked, &pattern, Some(format!("--net {}", quoted(&pattern)))))
+            }
+            Err(error) => {
+                let asked = format!("{} {asked}", Kind::Hosts);
+                Err(Denial { layer: Layer::Capability, asked, reason: error.to_string(), remedy: None })
+            }
+        }
+    }
+
+    fn origins(&self, scope: &Scope<PathRegion>, path: &HostPath) -> Vec<Origin> {
+        scope.iter().filter(|(region, _)| region.matches(path)).flat_map(|(_, origins)| origins.clone()).collect()
+    }
+
+    fn path_denial(&self, kind: Kind, path: &HostPath) -> Denial {
+        let flag = if kind == Kind::Write { "--write" } else { "--read" };
+        // A name that is not text cannot be written in a manifest.
+        let pattern = path.as_path().to_str().map(escaped_pattern);
+        let flag = pattern.as_ref().map(|pattern| format!("{flag} {}", quoted(pattern)));
+        let denial = self.denial(kind, &path.to_string(), pattern.as_deref().unwrap_or_default(), flag);
+        if pattern.is_some() { denial } else { Denial { remedy: None, ..denial } }
+    }
+
+    fn shell_denial(&self, need: Option<&ShellNeed>) -> Denial {
+        let (asked, program) = match need {
+            Some(ShellNeed::Program { argv }) => {
+                let words: Vec<String> = argv.iter().map(ToString::to_string).collect();
+                (words.join(" "), words.into_iter().next().unwrap_or_default())
+            }
+            Some(ShellNeed::CommandLine) | None => ("a command line".to_owned(), "*".to_owned()),
+        };
+        let flag = format!("--exec {}", quoted(&program));
+        self.denial(Kind::Shell, &asked, &program, Some(flag))
+    }
+
+    /// `pattern` is the text that, as an item of `kind`, would grant it.
+    fn denial(&self, kind: Kind, asked: &str, pattern: &str, flag: Option<String>) -> Denial {
+        let bound = self.narrowings().iter().find(|n| n.kind == kind && n.asked == pattern).map(|n| &n.bound);
+        let remedy = match bound {
+            Some(bound) => format!("the manifest asks for it; the {bound} has to grant it"),
+            None => {
+                let line = manifest_line(kind, pattern);
+                flag.map_or_else(|| line.clone(), |flag| format!("{line}, or pass {flag}"))
+            }
+        };
+        Denial {
+            layer: Layer::Capability,
+            asked: format!("{kind} {asked}"),
+            reason: self.reason(kind, bound),
+            remedy: Some(remedy),
+        }
+    }
+
+    fn reason(&self, kind: Kind, bound: Option<&Source>) -> String {
+        let rights = self.rights();
+        let granted = match kind {
+            Kind::Read => listed(&rights.read),
+            Kind::Write => listed(&rights.write),
+            Kind::Hosts => listed(&rights.hosts),
+            Kind::Shell => listed(&rights.shell),
+            Kind::Capabilities => listed(&rights.capabilities),
+        };
+        match bound {
+            Some(bound) => format!("{kind} was asked for, and the {bound} does not grant it"),
+            None if granted.is_empty() => format!("{kind} grants nothing"),
+            None => format!("{kind} grants only {granted}"),
+        }
+    }
+}
+
+/// At most five, so that a message stays one.
+fn listed<T: fmt::Display>(scope: &Scope<T>) -> String {
+    let mut texts: Vec<String> = scope.iter().take(5).map(|(region, _)| region.to_string()).collect();
+    if scope.iter().count() > texts.len() {
+        texts.push("…".to_owned());
+    }
+    texts.join(", ")
+}
+
+fn manifest_line(kind: Kind, pattern: &str) -> String {
+    // A JSON string is a TOML basic string too.
+    let text = serde_json::Value::from(pattern).to_string();
+    match kind {
+        Kind::Read => format!("add {text} to `read` in [requires.fs]"),
+        Kind::Write => format!("add {text} to `write` in [requires.fs]"),
+        Kind::Hosts => format!("add {text} to `hosts` in [requires.net]"),
+        Kind::Shell => format!("add [[requires.shell]] with cmd = {text}"),
+        Kind::Capabilities => format!("add {text} to `capabilities` in [requires]"),
+    }
+}
+
+fn host_pattern(host: &Host, port: u16) -> String {
+    match host {
+        _ if port == 80 || port == 443 => host.to_string(),
+        Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
+        Host::Name(_) | Host::Address(_) => format!("{host}:{port}"),
+    }
+}
+
+/// The pattern that matches this path and no other.
+fn escaped_pattern(path: &str) -> String {
+    let special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\');
+    path.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+/// For a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:+,@%=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::effective::{Bound, Contribution, Declared, narrow};
+    use crate::requirement::RequirementSet;
+    use crate::variable::Variables;
+
+    fn declared(json: &str) -> Declared {
+        let set: RequirementSet = serde_json::from_str(json).unwrap();
+        let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+        Declared::union(&[Contribution::from_source(&Source::Default, &set)], &variables, &[]).unwrap()
+    }
+
+    fn effective(json: &str) -> EffectiveSet {
+        narrow(&declared(json), &[]).with_session_dir("/run/s1".into())
+    }
+
+    fn reads(path: &str) -> CallNeeds {
+        CallNeeds { read: vec![path.into()], ..CallNeeds::default() }
+    }
+
+    /// S0-61: inside is granted, outside is denied with its remedy; and the remedy works.
+    #[test]
+    fn a_read_outside_is_denied_with_the_remedy() {
+        let set = effective(r#"{"fs": {"read": ["**"]}}"#);
+        assert!(set.check(&reads("/w/a")).is_ok());
+        assert!(set.check(&reads("/run/s1/out")).is_ok(), "C-26");
+        let denial = set.check(&reads("/etc/[x]'s")).unwrap_err();
+        assert_eq!(denial.layer, Layer::Capability);
+        assert_eq!(denial.asked, "fs.read /etc/[x]'s");
+        assert_eq!(denial.reason, "fs.read grants only /w/**");
+        assert_eq!(
+            denial.remedy.unwrap(),
+            r#"add "/etc/\\[x\\]'s" to `read` in [requires.fs], or pass --read '/etc/\[x\]'\''s'"#
+        );
+        assert!(effective(r#"{"fs": {"read": ["/etc/\\[x\\]'s"]}}"#).check(&reads("/etc/[x]'s")).is_ok());
+    }
+
+    #[test]
+    fn a_path_that_is_not_resolved_is_denied() {
+        let set = effective(r#"{"fs": {"read": ["/**"]}}"#);
+        for path in ["/w/../etc/shadow", "w/a", "", "/w/a\0b"] {
+            assert!(set.check(&reads(path)).is_err(), "{path:?}");
+        }
+    }
+
+    /// C-1: a denial names the ceiling when that is what took the right.
+    #[test]
+    fn a_denial_names_the_bound() {
+        let ceiling = declared(r#"{"fs": {"read": ["**"]}}"#);
+        let bound = Bound::at_most(Source::Ceiling, ceiling.rights().clone());
+        let set = narrow(&declared(r#"{"fs": {"write": ["/w/x"]}}"#), &[bound]);
+        let denial = set.check(&CallNeeds { write: vec!["/w/x".into()], ..CallNeeds::default() }).unwrap_err();
+        assert_eq!(denial.reason, "fs.write was asked for, and the ceiling does not grant it");
+    }
+
+    /// A tool that names its file gets that file, not the tree.
+    #[test]
+    fn a_grant_is_the_file_and_a_tree_is_narrowed() {
+        let set = effective(r#"{"fs": {"read": ["src/**/*.py"], "write": ["out/**"]}}"#);
+        let regions = |grant: &CallGrant| grant.read().iter().map(|(region, _)| region.to_string()).collect::<Vec<_>>();
+        assert_eq!(regions(&set.check(&reads("/w/src/a/b.py")).unwrap()), ["/w/src/a/b.py"]);
+        let below = |dir: &str| CallNeeds { read_below: vec![dir.into()], ..CallNeeds::default() };
+        assert_eq!(regions(&set.check(&below("/w")).unwrap()), ["/w/out/**", "/w/src/**/*.py"]);
+        assert_eq!(regions(&set.check(&below("/w/src/a")).unwrap()), ["/w/src/**/*.py ∩ /w/src/a/**"]);
+        assert!(set.check(&below("/etc")).is_err());
+    }
+
+    #[test]
+    fn programs_and_hosts_are_checked() {
+        let set = effective(r#"{"shell": [{"cmd": "git", "args": ["log"]}], "net": {"hosts": ["a.com"]}}"#);
+        let program = |argv: &[&str]| CallNeeds {
+            shell: Some(ShellNeed::Program { argv: argv.iter().map(|word| HostPath::from(*word)).collect() }),
+            ..CallNeeds::default()
+        };
+        assert!(set.check(&program(&["git", "log"])).is_ok());
+        let denial = set.check(&program(&["git", "push"])).unwrap_err();
+        assert_eq!(denial.asked, "shell git push");
+        assert_eq!(denial.remedy.unwrap(), "add [[requires.shell]] with cmd = \"git\", or pass --exec git");
+        let line = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+        assert!(set.check(&line).is_ok());
+        assert!(effective("{}").check(&line).is_err(), "without `shell`, nothing starts");
+        let host =
+            |host: &str, port| CallNeeds { hosts: vec![HostNeed { host: host.into(), port }], ..CallNeeds::default() };
+        assert!(set.check(&host("A.com.", 443)).is_ok());
+        assert!(set.check(&host("a.com\0.evil", 443)).unwrap_err().remedy.is_none(), "B10");
+        let denial = set.check(&host("b.com", 8080)).unwrap_err();
+        assert_eq!(denial.remedy.unwrap(), "add \"b.com:8080\" to `hosts` in [requires.net], or pass --net b.com:8080");
+    }
+
+    const PATHS: [&str; 8] = ["/w", "/w/a", "/w/a/a", "/w/a/b", "/w/b", "/b", "/run/s1/x", "/w/b/a"];
+
+    proptest! {
+        /// The invariant of [`CallGrant`]: within the EffectiveSet, and enough for the call.
+        #[test]
+        fn a_grant_is_within_the_effective_set(
+            read in proptest::collection::vec(proptest::sample::select(&["a/**", "*", "/b", "**/a", "b/?"][..]), 0..4),
+            write in proptest::collection::vec(proptest::sample::select(&["a/**", "*/b", "/b"][..]), 0..3),
+            asked_read in proptest::sample::subsequence(&PATHS[..], 0..3),
+            asked_below in proptest::sample::subsequence(&PATHS[..], 0..2),
+            asked_write in proptest::sample::subsequence(&PATHS[..], 0..2),
+            shell in any::<bool>(),
+        ) {
+            let json = serde_json::json!({"fs": {"read": read, "write": write}, "shell": [{"cmd": "*"}]});
+            let set = effective(&json.to_string());
+            let paths = |paths: Vec<&str>| paths.into_iter().map(HostPath::from).collect::<Vec<_>>();
+            let needs = CallNeeds {
+                read: paths(asked_read),
+                read_below: paths(asked_below),
+                write: paths(asked_write),
+                shell: shell.then_some(ShellNeed::CommandLine),
+                ..CallNeeds::default()
+            };
+            let granted = |scope: &Scope<PathRegion>, path: &HostPath| scope.iter().any(|(region, _)| region.matches(path));
+            if let Ok(grant) = set.check(&needs) {
+                for path in PATHS.map(HostPath::from) {
+                    prop_assert!(!granted(grant.read(), &path) || set.allows_read(&path), "{path}");
+                    prop_assert!(!granted(grant.write(), &path) || set.allows_write(&path), "{path}");
+                }
+                prop_assert!(needs.read.iter().all(|path| granted(grant.read(), path)));
+                prop_assert!(needs.write.iter().all(|path| granted(grant.write(), path)));
+            } else {
+                let fine = needs.read.iter().all(|path| set.allows_read(path))
+                    && needs.write.iter().all(|path| set.allows_write(path));
+                prop_assert!(!fine || !needs.read_below.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What manifest and tools ask for together (S0-7), with variables expanded and each item's origin kept.
+
+use crate::manifest::Manifest;
+use crate::path::HostPath;
+use crate::pattern::ArgPatterns;
+use crate::requirement::{Program, RequirementSet};
+use crate::variable::Variables;
+
+use super::origin::{Kind, Origin, Source};
+use super::region::ShellRegion;
+use super::rights::Rights;
+
+/// The names that `capabilities` may hold before a host registers its own. A closed set: each has one point that
+/// enforces it, so an unknown one would be granted and mean nothing.
+pub const CAPABILITIES: [&str; 2] = ["secrets.has", "stream.send"];
+
+/// Requirements and whose they are.
+#[derive(Debug, Clone, Copy)]
+pub struct Contribution<'a> {
+    set: &'a RequirementSet,
+    whose: Whose<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Whose<'a> {
+    Manifest(&'a Manifest),
+    Other(&'a Source),
+}
+
+impl<'a> Contribution<'a> {
+    /// A manifest's; each item is told by its line.
+    #[must_use]
+    pub fn manifest(manifest: &'a Manifest) -> Self {
+        Self { set: &manifest.requires, whose: Whose::Manifest(manifest) }
+    }
+
+    /// A tool's, the command line's, or the default.
+    #[must_use]
+    pub fn from_source(source: &'a Source, set: &'a RequirementSet) -> Self {
+        Self { set, whose: Whose::Other(source) }
+    }
+
+    fn origin(&self, kind: Kind, place: usize, text: String) -> Origin {
+        let source = match self.whose {
+            Whose::Manifest(manifest) => {
+                Source::Manifest { file: manifest.file.clone(), line: manifest.line(kind, place) }
+            }
+            Whose::Other(source) => source.clone(),
+        };
+        Origin { source, kind, text }
+    }
+}
+
+/// Requirements that cannot be compiled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeclareError {
+    /// A capability that nobody registered.
+    #[error("{0}: there is no such capability")]
+    UnknownCapability(Origin),
+}
+
+/// The union of all requirements (S0-7): what is *asked for*; nothing of it is granted yet (X0-1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declared {
+    pub(super) rights: Rights,
+    pub(super) exact: bool,
+}
+
+impl Declared {
+    /// Unites the contributions and expands their variables. Adding a tool adds its requirements (S0-8).
+    ///
+    /// `registered` are the capabilities that the host knows besides [`CAPABILITIES`].
+    ///
+    /// # Errors
+    ///
+    /// [`DeclareError`] naming the item and where it stands.
+    pub fn union(
+        contributions: &[Contribution<'_>],
+        variables: &Variables,
+        registered: &[&str],
+    ) -> Result<Self, DeclareError> {
+        let mut declared = Self { rights: Rights::default(), exact: false };
+        for contribution in contributions {
+            declared.add_paths(contribution, variables);
+            declared.add_hosts_and_programs(contribution, variables);
+            declared.add_capabilities(contribution, registered)?;
+            declared.exact |= contribution.set.fs.exact;
+        }
+        Ok(declared)
+    }
+
+    /// What is asked for.
+    #[must_use]
+    pub fn rights(&self) -> &Rights {
+        &self.rights
+    }
+
+    fn add_paths(&mut self, contribution: &Contribution<'_>, variables: &Variables) {
+        let fs = &contribution.set.fs;
+        for (place, template) in fs.read.iter().enumerate() {
+            let origin = contribution.origin(Kind::Read, place, template.to_string());
+            for pattern in template.expand(variables) {
+                self.rights.read.insert(pattern.into(), [origin.clone()]);
+            }
+        }
+        for (place, template) in fs.write.iter().enumerate() {
+            let origin = contribution.origin(Kind::Write, place, template.to_string());
+            for pattern in template.expand(variables) {
+                // The kernel's write grant lets what was written be read back, so the right says so too.
+                self.rights.read.insert(pattern.clone().into(), [origin.clone()]);
+                self.rights.write.insert(pattern.into(), [origin.clone()]);
+            }
+        }
+    }
+
+    fn add_hosts_and_programs(&mut self, contribution: &Contribution<'_>, variables: &Variables) {
+        for (place, host) in contribution.set.net.hosts.iter().enumerate() {
+            let origin = contribution.origin(Kind::Hosts, place, host.to_string());
+            self.rights.hosts.insert(host.clone(), [origin]);
+        }
+        for (place, run) in contribution.set.shell.iter().enumerate() {
+            let origin = contribution.origin(Kind::Shell, place, run.cmd.clone().into());
+            let args = run.args.clone().unwrap_or_else(ArgPatterns::any);
+            for program in programs(&run.cmd, variables) {
+                self.rights.shell.insert(ShellRegion { program, args: args.clone() }, [origin.clone()]);
+            }
+        }
+    }
+
+    fn add_capabilities(&mut self, contribution: &Contribution<'_>, registered: &[&str]) -> Result<(), DeclareError> {
+        for (place, name) in contribution.set.capabilities.iter().enumerate() {
+            let origin = contribution.origin(Kind::Capabilities, place, name.clone());
+            if !CAPABILITIES.contains(&name.as_str()) && !registered.contains(&name.as_str()) {
+                return Err(DeclareError::UnknownCapability(origin));
+            }
+            self.rights.capabilities.insert(name.clone(), [origin]);
+        }
+        Ok(())
+    }
+}
+
+/// `None` in the list is any program; an empty list comes of a variable that stands for nothing (S0-40).
+fn programs(cmd: &Program, variables: &Variables) -> Vec<Option<HostPath>> {
+    match cmd {
+        Program::Any => vec![None],
+        Program::Name(name) => vec![Some(name.as_str().into())],
+        Program::Path(path) => path.expand(variables).iter().map(|path| Some(path.literal_prefix())).collect(),
+    }
+}

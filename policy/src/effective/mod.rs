@@ -1,0 +1,187 @@
+//! From what is asked for to what is in force: ceiling ∩ parent ∩ declared (X0-1, C-1).
+
+mod declared;
+mod origin;
+mod region;
+mod rights;
+
+#[cfg(test)]
+mod laws;
+
+use std::fmt;
+
+use crate::path::HostPath;
+use crate::pattern::PathPattern;
+
+pub use declared::{CAPABILITIES, Contribution, DeclareError, Declared};
+pub use origin::{Kind, Origin, Source};
+pub(crate) use region::Region;
+pub use region::{PathRegion, Scope, ShellRegion};
+pub use rights::{Bound, Rights};
+
+/// What is in force for a session. Made only by [`narrow`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectiveSet {
+    rights: Rights,
+    exact: bool,
+    narrowings: Narrowings,
+    session_dir: Option<HostPath>,
+}
+
+/// A right that was asked for and is not in force, or only in part.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Narrowing {
+    /// What kind of right.
+    pub kind: Kind,
+    /// What was asked for, with variables expanded.
+    pub asked: String,
+    /// Who asked.
+    pub origins: Vec<Origin>,
+    /// Who did not grant it.
+    pub bound: Source,
+    /// What that bound leaves of it; empty if nothing.
+    pub left: Vec<String>,
+}
+
+/// Every right that was lost on the way, and to which bound.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Narrowings(Vec<Narrowing>);
+
+impl Narrowings {
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Narrowing> {
+        self.0.iter()
+    }
+
+    /// Whether all that was asked for is in force.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn record<T: Region>(&mut self, kind: Kind, asked: &Scope<T>, bound: &Scope<T>, source: &Source) {
+        for (region, origins) in asked.iter() {
+            let mut alone = Scope::default();
+            alone.insert(region.clone(), []);
+            let left = alone.meet(bound);
+            if left.iter().any(|(left, _)| left == region) {
+                continue;
+            }
+            self.0.push(Narrowing {
+                kind,
+                asked: region.to_string(),
+                origins: origins.iter().cloned().collect(),
+                bound: source.clone(),
+                left: left.iter().map(|(left, _)| left.to_string()).collect(),
+            });
+        }
+    }
+}
+
+impl fmt::Display for Narrowing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: the {} ", self.kind, self.asked, self.bound)?;
+        if self.left.is_empty() {
+            write!(f, "does not grant it")?;
+        } else {
+            write!(f, "grants only {}", self.left.join(", "))?;
+        }
+        for origin in &self.origins {
+            write!(f, " (asked by {origin})")?;
+        }
+        Ok(())
+    }
+}
+
+/// Narrows what is declared to what every bound grants.
+///
+/// Laws, each tested as a property:
+/// - within each input: a path, host, argv or capability is allowed only if it was declared and every bound allows it,
+///   and then it is;
+/// - the same rights whatever the order of the bounds;
+/// - unchanged when repeated;
+/// - every right lost appears in the [`Narrowings`], with the bound that took it.
+#[must_use]
+pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
+    let mut rights = declared.rights.clone().reduced();
+    let mut narrowings = Narrowings::default();
+    for bound in bounds {
+        let Some(most) = bound.rights() else { continue };
+        let (asked, source) = (&declared.rights, bound.source());
+        narrowings.record(Kind::Read, &asked.read, &most.read, source);
+        narrowings.record(Kind::Write, &asked.write, &most.write, source);
+        narrowings.record(Kind::Hosts, &asked.hosts, &most.hosts, source);
+        narrowings.record(Kind::Shell, &asked.shell, &most.shell, source);
+        narrowings.record(Kind::Capabilities, &asked.capabilities, &most.capabilities, source);
+        rights = rights.meet(most);
+    }
+    narrowings.0.sort();
+    narrowings.0.dedup();
+    EffectiveSet { rights, exact: declared.exact, narrowings, session_dir: None }
+}
+
+impl EffectiveSet {
+    /// The rights in force.
+    #[must_use]
+    pub fn rights(&self) -> &Rights {
+        &self.rights
+    }
+
+    /// What was lost.
+    #[must_use]
+    pub fn narrowings(&self) -> &Narrowings {
+        &self.narrowings
+    }
+
+    /// Whether a pattern that the kernel can only be told in a wider form is refused.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// Lets the session read its own directory, where sidecars lie (S0-46, C-26). Not a right that could be passed on:
+    /// [`EffectiveSet::as_parent`] leaves it out.
+    #[must_use]
+    pub fn with_session_dir(mut self, dir: HostPath) -> Self {
+        self.session_dir = Some(dir);
+        self
+    }
+
+    /// The session's own directory.
+    #[must_use]
+    pub fn session_dir(&self) -> Option<&HostPath> {
+        self.session_dir.as_ref()
+    }
+
+    /// All that may be read, the session's own directory included; that has no origin, since nobody asked for it.
+    pub(crate) fn readable(&self) -> Scope<PathRegion> {
+        let mut readable = self.rights.read.clone();
+        if let Some(tree) = self.session_dir.as_ref().and_then(PathPattern::subtree) {
+            readable.insert(tree.into(), []);
+        }
+        readable
+    }
+
+    /// Whether a path may be read, the session's own directory included.
+    #[must_use]
+    pub fn allows_read(&self, path: &HostPath) -> bool {
+        self.rights.allows_read(path) || self.in_session_dir(path)
+    }
+
+    /// Whether a path may be changed.
+    #[must_use]
+    pub fn allows_write(&self, path: &HostPath) -> bool {
+        self.rights.allows_write(path)
+    }
+
+    /// The bound that a session started by this one is under.
+    #[must_use]
+    pub fn as_parent(&self) -> Bound {
+        Bound::at_most(Source::Parent, self.rights.clone())
+    }
+
+    fn in_session_dir(&self, path: &HostPath) -> bool {
+        let inside = |dir: &HostPath| dir.is_normal() && path.as_path().starts_with(dir);
+        path.is_normal() && self.session_dir.as_ref().is_some_and(inside)
+    }
+}

@@ -1,0 +1,82 @@
+//! Where a right came from.
+
+use std::fmt;
+
+/// Who asked for a right, or bounded it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// A line of a manifest.
+    Manifest {
+        /// The file's name, as the person gave it.
+        file: String,
+        /// From 1.
+        line: usize,
+    },
+    /// A tool's own `requires` (S0-5).
+    Tool(String),
+    /// A flag such as `--read`.
+    CommandLine,
+    /// callgate's default, for want of a manifest.
+    Default,
+    /// What the operator or the person granted at most (X0-1).
+    Ceiling,
+    /// The session that started this one (X0-1).
+    Parent,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Manifest { file, line } => write!(f, "{file}:{line}"),
+            Self::Tool(id) => write!(f, "tool {id}"),
+            Self::CommandLine => f.write_str("command line"),
+            Self::Default => f.write_str("default"),
+            Self::Ceiling => f.write_str("ceiling"),
+            Self::Parent => f.write_str("parent"),
+        }
+    }
+}
+
+/// One item of someone's requirements.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin {
+    /// Whose.
+    pub source: Source,
+    /// Under which key.
+    pub kind: Kind,
+    /// As it was written.
+    pub text: String,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} {:?}", self.source, self.kind, self.text)
+    }
+}
+
+/// The kinds of right (S0-36).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `fs.read`
+    Read,
+    /// `fs.write`
+    Write,
+    /// `net.hosts`
+    Hosts,
+    /// `shell`
+    Shell,
+    /// `capabilities`
+    Capabilities,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "fs.read",
+            Self::Write => "fs.write",
+            Self::Hosts => "net.hosts",
+            Self::Shell => "shell",
+            Self::Capabilities => "capabilities",
+        })
+    }
+}

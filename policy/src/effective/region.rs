@@ -1,0 +1,216 @@
+//! Sets that can be compared and intersected: what rights are made of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::path::HostPath;
+use crate::pattern::{ArgPatterns, HostPattern, PathPattern};
+use crate::plan::Exactness;
+
+use super::origin::Origin;
+
+/// A set of paths, hosts, programs or names.
+///
+/// `within` is a partial order that may miss an inclusion but never claims a false one; `meet` holds exactly what both
+/// hold, `None` only if that is nothing.
+pub(crate) trait Region: Clone + Ord + fmt::Display {
+    fn within(&self, other: &Self) -> bool;
+    fn meet(&self, other: &Self) -> Option<Self>;
+}
+
+/// The paths that *every* pattern of a list matches. Two globs have no glob that is their intersection, so it is kept as
+/// the two.
+///
+/// Invariant: not empty, no pattern within another, no two known to be disjoint. So the literal parts lie beneath each
+/// other, and two lists that were made of the same patterns in any order are equal.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PathRegion(BTreeSet<PathPattern>);
+
+impl PathRegion {
+    /// Whether a path is in it.
+    #[must_use]
+    pub fn matches(&self, path: &HostPath) -> bool {
+        self.0.iter().all(|pattern| pattern.matches(path))
+    }
+
+    /// The deepest directory (or the file) that holds all of it: what the kernel is told.
+    #[must_use]
+    pub fn literal_prefix(&self) -> HostPath {
+        let deepest = self.0.iter().map(PathPattern::literal_prefix).max_by_key(|prefix| prefix.as_bytes().len());
+        deepest.unwrap_or_else(|| "/".into())
+    }
+
+    /// Whether the kernel can be told it as it is.
+    #[must_use]
+    pub fn exactness(&self) -> Exactness {
+        match self.single() {
+            Some(pattern) => pattern.exactness(),
+            None => Exactness::Widened,
+        }
+    }
+
+    /// Whether it is one path.
+    #[must_use]
+    pub fn is_literal(&self) -> bool {
+        self.single().is_some_and(PathPattern::is_literal)
+    }
+
+    fn single(&self) -> Option<&PathPattern> {
+        if self.0.len() == 1 { self.0.first() } else { None }
+    }
+}
+
+impl From<PathPattern> for PathRegion {
+    fn from(pattern: PathPattern) -> Self {
+        Self(BTreeSet::from([pattern]))
+    }
+}
+
+impl Region for PathRegion {
+    fn within(&self, other: &Self) -> bool {
+        other.0.iter().all(|theirs| self.0.iter().any(|mine| mine.within(theirs)))
+    }
+
+    #[allow(clippy::mutable_key_type, reason = "a glob's cache is inside its matcher, which order and equality ignore")]
+    fn meet(&self, other: &Self) -> Option<Self> {
+        let apart = self.0.iter().any(|mine| other.0.iter().any(|theirs| mine.disjoint(theirs)));
+        let all: BTreeSet<&PathPattern> = self.0.union(&other.0).collect();
+        let needed = |pattern: &PathPattern| !all.iter().any(|other| *other != pattern && other.within(pattern));
+        let patterns = all.iter().copied().filter(|pattern| needed(pattern)).cloned().collect();
+        (!apart).then_some(Self(patterns))
+    }
+}
+
+impl fmt::Display for PathRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, pattern) in self.0.iter().enumerate() {
+            write!(f, "{}{pattern}", if place == 0 { "" } else { " ∩ " })?;
+        }
+        Ok(())
+    }
+}
+
+impl Region for HostPattern {
+    fn within(&self, other: &Self) -> bool {
+        self.within(other)
+    }
+
+    fn meet(&self, other: &Self) -> Option<Self> {
+        self.meet(other)
+    }
+}
+
+/// A program and its arguments, with variables expanded.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShellRegion {
+    pub(super) program: Option<HostPath>,
+    pub(super) args: ArgPatterns,
+}
+
+impl ShellRegion {
+    /// The program, a bare name or an absolute path; `None` is any program.
+    #[must_use]
+    pub fn program(&self) -> Option<&HostPath> {
+        self.program.as_ref()
+    }
+
+    /// Its arguments.
+    #[must_use]
+    pub fn args(&self) -> &ArgPatterns {
+        &self.args
+    }
+
+    /// Whether starting this argv is meant.
+    #[must_use]
+    pub fn matches(&self, argv: &[HostPath]) -> bool {
+        let Some((program, args)) = argv.split_first() else { return false };
+        let args: Vec<&[u8]> = args.iter().map(HostPath::as_bytes).collect();
+        self.program.as_ref().is_none_or(|mine| mine == program) && self.args.matches(&args)
+    }
+}
+
+impl Region for ShellRegion {
+    fn within(&self, other: &Self) -> bool {
+        (other.program.is_none() || self.program == other.program) && self.args.within(&other.args)
+    }
+
+    fn meet(&self, other: &Self) -> Option<Self> {
+        let program = match (&self.program, &other.program) {
+            (Some(mine), Some(theirs)) if mine != theirs => return None,
+            (Some(program), _) | (None, Some(program)) => Some(program.clone()),
+            (None, None) => None,
+        };
+        self.args.meet(&other.args).map(|args| Self { program, args })
+    }
+}
+
+impl fmt::Display for ShellRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.program {
+            Some(program) => write!(f, "{program}")?,
+            None => f.write_str("any program")?,
+        }
+        if self.args.is_any() { Ok(()) } else { write!(f, " [{}]", self.args) }
+    }
+}
+
+impl Region for String {
+    fn within(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    fn meet(&self, other: &Self) -> Option<Self> {
+        (self == other).then(|| self.clone())
+    }
+}
+
+/// A union of regions, each with where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope<T>(BTreeMap<T, BTreeSet<Origin>>);
+
+impl<T> Default for Scope<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> Scope<T> {
+    /// Each region and its origins, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&T, &BTreeSet<Origin>)> {
+        self.0.iter()
+    }
+
+    /// Whether it holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[allow(private_bounds, reason = "what a scope is made of is this crate's choice; callers only read it")]
+impl<T: Region> Scope<T> {
+    /// Adds a region; one that is there already gains the origins.
+    pub(crate) fn insert(&mut self, region: T, origins: impl IntoIterator<Item = Origin>) {
+        self.0.entry(region).or_default().extend(origins);
+    }
+
+    /// Without the regions that lie within another: the same set, in the one form that order does not change.
+    pub(crate) fn reduced(self) -> Self {
+        let regions: Vec<T> = self.0.keys().cloned().collect();
+        let needed = |region: &T| !regions.iter().any(|other| other != region && region.within(other));
+        Self(self.0.into_iter().filter(|(region, _)| needed(region)).collect())
+    }
+
+    /// What both hold, reduced.
+    pub(crate) fn meet(&self, other: &Self) -> Self {
+        let mut met = Self::default();
+        for (mine, my_origins) in &self.0 {
+            for (theirs, their_origins) in &other.0 {
+                if let Some(region) = mine.meet(theirs) {
+                    met.insert(region, my_origins.iter().chain(their_origins).cloned());
+                }
+            }
+        }
+        met.reduced()
+    }
+}

@@ -1,0 +1,88 @@
+//! Rights and plans, printed for people: each rule with where it came from and how exact it is.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::effective::{EffectiveSet, Origin, Scope};
+use crate::plan::{Exactness, Extent, FsAccess, FsRule, SessionPlan, Strength};
+
+impl fmt::Display for EffectiveSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rights = self.rights();
+        section(f, "fs.read", rights.read())?;
+        section(f, "fs.write", rights.write())?;
+        section(f, "net.hosts", rights.hosts())?;
+        section(f, "shell", rights.shell())?;
+        section(f, "capabilities", rights.capabilities())?;
+        if !self.narrowings().is_empty() {
+            writeln!(f, "not granted")?;
+        }
+        for narrowing in self.narrowings().iter() {
+            writeln!(f, "  {narrowing}")?;
+        }
+        Ok(())
+    }
+}
+
+fn section<T: fmt::Display>(f: &mut fmt::Formatter<'_>, name: &str, scope: &Scope<T>) -> fmt::Result {
+    writeln!(f, "{name}{}", if scope.is_empty() { ": nothing" } else { "" })?;
+    for (region, origins) in scope.iter() {
+        writeln!(f, "  {region}{}", Because(origins))?;
+    }
+    Ok(())
+}
+
+struct Because<'a>(&'a BTreeSet<Origin>);
+
+impl fmt::Display for Because<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, origin) in self.0.iter().enumerate() {
+            write!(f, "{}{origin}", if place == 0 { "  ← " } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for FsRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let access = match self.access {
+            FsAccess::Read => "read",
+            FsAccess::ReadExecute => "read, execute",
+            FsAccess::Write => "write",
+            FsAccess::Device => "device",
+        };
+        let extent = match self.extent {
+            Extent::Subtree => "/**",
+            Extent::File | Extent::Entry => "",
+        };
+        let widened = match (self.exactness, self.extent) {
+            (Exactness::Exact, _) => "",
+            (Exactness::Widened, Extent::Entry) => " (widened: its directory, to replace it)",
+            (Exactness::Widened, Extent::Subtree | Extent::File) => " (widened)",
+        };
+        write!(f, "{access:<13} {}{extent}{widened}  ← {}", self.path, self.source)
+    }
+}
+
+impl fmt::Display for SessionPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let strength = match self.strength {
+            Strength::Landlock => "Landlock and seccomp",
+            Strength::Namespaces => "namespaces, Landlock and seccomp",
+        };
+        writeln!(
+            f,
+            "{strength}, Landlock ABI {}, uid {} gid {}",
+            self.landlock_abi, self.identity.uid, self.identity.gid
+        )?;
+        writeln!(f, "files")?;
+        for rule in &self.rules {
+            writeln!(f, "  {rule}")?;
+        }
+        writeln!(f, "environment")?;
+        for (name, value) in &self.env {
+            writeln!(f, "  {name}={value}")?;
+        }
+        Ok(())
+    }
+}

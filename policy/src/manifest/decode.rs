@@ -1,0 +1,270 @@
+//! From the tree to the manifest: which keys there are, and what their values must be.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::Range;
+
+use super::error::Fault;
+use super::tree::{Entry, Node, Value};
+use super::{ByteSize, Env, Limits, Manifest, parse_duration};
+use crate::effective::Kind;
+use crate::mode::Mode;
+use crate::pattern::{ArgPattern, ArgPatterns, HostPattern, PathTemplate};
+use crate::profile::Profile;
+use crate::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
+use crate::rules::{Action, Rule};
+
+/// Where the items of `requires` stand.
+type Places = BTreeMap<Kind, Vec<usize>>;
+
+pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fault> {
+    let mut top =
+        Table::of(root, "the manifest", &["id", "mode", "profile", "tools", "requires", "rules", "limits", "env"])?;
+    let mut places = Places::new();
+    let manifest = Manifest {
+        file: file.to_owned(),
+        id: top.optional("id", name)?,
+        mode: top.optional("mode", |node| choice(node, Mode::parse, &Mode::NAMES))?.unwrap_or_default(),
+        profile: top.optional("profile", |node| choice(node, Profile::parse, &Profile::NAMES))?.unwrap_or_default(),
+        tools: top.optional("tools", |node| list(node, name))?,
+        requires: top.optional("requires", |node| requires(node, &mut places))?.unwrap_or_default(),
+        rules: top.optional("rules", |node| list(node, rule))?.unwrap_or_default(),
+        limits: top.optional("limits", limits)?.unwrap_or_default(),
+        env: top.optional("env", env)?.unwrap_or_default(),
+        lines: BTreeMap::new(),
+    };
+    Ok((manifest, places))
+}
+
+fn requires(node: Node, places: &mut Places) -> Result<RequirementSet, Fault> {
+    let mut table = Table::of(node, "requires", &["fs", "net", "shell", "capabilities"])?;
+    Ok(RequirementSet {
+        fs: table.optional("fs", |node| fs(node, places))?.unwrap_or_default(),
+        net: table.optional("net", |node| net(node, places))?.unwrap_or_default(),
+        shell: table.optional("shell", |node| placed(node, Kind::Shell, places, shell_run))?.unwrap_or_default(),
+        capabilities: table
+            .optional("capabilities", |node| placed(node, Kind::Capabilities, places, name))?
+            .unwrap_or_default(),
+    })
+}
+
+fn fs(node: Node, places: &mut Places) -> Result<FsRequirement, Fault> {
+    let mut table = Table::of(node, "requires.fs", &["read", "write", "exact"])?;
+    Ok(FsRequirement {
+        read: table.optional("read", |node| placed(node, Kind::Read, places, path))?.unwrap_or_default(),
+        write: table.optional("write", |node| placed(node, Kind::Write, places, path))?.unwrap_or_default(),
+        exact: table.optional("exact", boolean)?.unwrap_or_default(),
+    })
+}
+
+fn net(node: Node, places: &mut Places) -> Result<NetRequirement, Fault> {
+    let mut table = Table::of(node, "requires.net", &["hosts"])?;
+    let host = |node| parsed(node, HostPattern::parse);
+    Ok(NetRequirement {
+        hosts: table.optional("hosts", |node| placed(node, Kind::Hosts, places, host))?.unwrap_or_default(),
+    })
+}
+
+fn path(node: Node) -> Result<PathTemplate, Fault> {
+    parsed(node, PathTemplate::parse)
+}
+
+fn shell_run(node: Node) -> Result<ShellRunRequirement, Fault> {
+    let mut table = Table::of(node, "requires.shell", &["cmd", "args"])?;
+    Ok(ShellRunRequirement {
+        cmd: table.required("cmd", |node| parsed(node, Program::parse))?,
+        args: table.optional("args", arguments)?,
+    })
+}
+
+fn arguments(node: Node) -> Result<ArgPatterns, Fault> {
+    let span = node.span.clone();
+    ArgPatterns::new(list(node, argument)?).map_err(|error| Fault::new(span, error.to_string()))
+}
+
+fn argument(node: Node) -> Result<ArgPattern, Fault> {
+    let span = node.span.clone();
+    if let Value::Text(text) = node.value {
+        return Ok(ArgPattern::Exact(text));
+    }
+    let mut table = Table::of(node, "an argument pattern", &["wildcard", "prefix", "rest"])?;
+    let truth = |node: Node| match (&node.value, node.span.clone()) {
+        (Value::Bool(false), span) => Err(Fault::new(span, "it can only be true; leave it out instead")),
+        (_, _) => boolean(node),
+    };
+    let wildcard = table.optional("wildcard", truth)?.map(|_true| ArgPattern::Wildcard);
+    let rest = table.optional("rest", truth)?.map(|_true| ArgPattern::Rest);
+    let prefix = table.optional("prefix", name)?.map(ArgPattern::Prefix);
+    let mut given = [wildcard, prefix, rest].into_iter().flatten();
+    match (given.next(), given.next()) {
+        (Some(one), None) => Ok(one),
+        (None | Some(_), _) => {
+            Err(Fault::new(span, "an argument pattern has exactly one of `wildcard`, `prefix` and `rest`"))
+        }
+    }
+}
+
+fn rule(node: Node) -> Result<Rule, Fault> {
+    let mut table = Table::of(node, "a rule", &["permission", "pattern", "action"])?;
+    Ok(Rule {
+        permission: table.required("permission", name)?,
+        pattern: table.optional("pattern", name)?,
+        action: table.optional("action", |node| choice(node, Action::parse, &Action::NAMES))?.unwrap_or_default(),
+    })
+}
+
+fn limits(node: Node) -> Result<Limits, Fault> {
+    let known = ["wall", "cpu", "memory", "file_size", "processes", "open_files"];
+    let mut table = Table::of(node, "limits", &known)?;
+    let duration = |node| parsed(node, parse_duration);
+    let size = |node| parsed(node, ByteSize::parse);
+    Ok(Limits {
+        wall: table.optional("wall", duration)?,
+        cpu: table.optional("cpu", duration)?,
+        memory: table.optional("memory", size)?,
+        file_size: table.optional("file_size", size)?,
+        processes: table.optional("processes", count)?,
+        open_files: table.optional("open_files", count)?,
+    })
+}
+
+fn env(node: Node) -> Result<Env, Fault> {
+    let mut table = Table::of(node, "env", &["pass", "set"])?;
+    Ok(Env {
+        pass: table.optional("pass", |node| list(node, variable_name))?.unwrap_or_default(),
+        set: table.optional("set", assignments)?.unwrap_or_default(),
+    })
+}
+
+fn assignments(node: Node) -> Result<BTreeMap<String, String>, Fault> {
+    let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
+    let mut set = BTreeMap::new();
+    for entry in entries {
+        check_variable_name(&entry.key, entry.key_span)?;
+        let span = entry.node.span.clone();
+        let value = text(entry.node)?;
+        if value.contains('\0') {
+            return Err(Fault::new(span, "a value cannot hold a NUL"));
+        }
+        set.insert(entry.key, value);
+    }
+    Ok(set)
+}
+
+fn variable_name(node: Node) -> Result<String, Fault> {
+    let span = node.span.clone();
+    let name = text(node)?;
+    check_variable_name(&name, span)?;
+    Ok(name)
+}
+
+fn check_variable_name(name: &str, span: Range<usize>) -> Result<(), Fault> {
+    let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if name.is_empty() || !plain || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(Fault::new(span, format!("{name:?} is not the name of an environment variable")));
+    }
+    Ok(())
+}
+
+/// A table whose keys are all known.
+struct Table {
+    span: Range<usize>,
+    what: &'static str,
+    entries: Vec<Entry>,
+}
+
+impl Table {
+    fn of(node: Node, what: &'static str, known: &[&str]) -> Result<Self, Fault> {
+        let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
+        match entries.iter().find(|entry| !known.contains(&entry.key.as_str())) {
+            Some(entry) => {
+                let fault = Fault::new(entry.key_span.clone(), format!("{what} has no key {:?}", entry.key));
+                Err(fault.with_help(format!("there are {}", known.join(", "))))
+            }
+            None => Ok(Self { span: node.span, what, entries }),
+        }
+    }
+
+    fn optional<T>(&mut self, key: &str, read: impl FnOnce(Node) -> Result<T, Fault>) -> Result<Option<T>, Fault> {
+        match self.entries.iter().position(|entry| entry.key == key) {
+            Some(at) => read(self.entries.swap_remove(at).node).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn required<T>(&mut self, key: &str, read: impl FnOnce(Node) -> Result<T, Fault>) -> Result<T, Fault> {
+        let missing = || Fault::new(self.span.clone(), format!("{} needs the key {key:?}", self.what));
+        let missing = missing();
+        self.optional(key, read)?.ok_or(missing)
+    }
+}
+
+fn wrong(node: &Node, wanted: &str) -> Fault {
+    Fault::new(node.span.clone(), format!("{wanted} is needed here, not {}", node.value.kind()))
+}
+
+fn text(node: Node) -> Result<String, Fault> {
+    match node.value {
+        Value::Text(text) => Ok(text),
+        Value::Table(_) | Value::Array(_) | Value::Integer(_) | Value::Bool(_) | Value::Other(_) => {
+            Err(wrong(&node, "a string"))
+        }
+    }
+}
+
+/// A string with something in it.
+fn name(node: Node) -> Result<String, Fault> {
+    let span = node.span.clone();
+    let text = text(node)?;
+    match text.chars().find(|c| c.is_control()) {
+        Some(c) => Err(Fault::new(span, format!("the string holds the control character {c:?}"))),
+        None if text.is_empty() => Err(Fault::new(span, "the string is empty")),
+        None => Ok(text),
+    }
+}
+
+fn boolean(node: Node) -> Result<bool, Fault> {
+    if let Value::Bool(truth) = node.value { Ok(truth) } else { Err(wrong(&node, "a boolean")) }
+}
+
+fn count(node: Node) -> Result<u64, Fault> {
+    let Value::Integer(number) = node.value else { return Err(wrong(&node, "an integer")) };
+    match u64::try_from(number) {
+        Ok(number) if number > 0 => Ok(number),
+        Ok(_) | Err(_) => Err(Fault::new(node.span, "the limit must be above zero")),
+    }
+}
+
+fn parsed<T, E: Display>(node: Node, parse: impl FnOnce(&str) -> Result<T, E>) -> Result<T, Fault> {
+    let span = node.span.clone();
+    parse(&text(node)?).map_err(|error| Fault::new(span, error.to_string()))
+}
+
+fn choice<T>(node: Node, parse: impl FnOnce(&str) -> Option<T>, names: &[&str]) -> Result<T, Fault> {
+    let span = node.span.clone();
+    let name = text(node)?;
+    parse(&name).ok_or_else(|| Fault::new(span, format!("{name:?} is not one of {}", names.join(", "))))
+}
+
+fn list<T>(node: Node, read: impl FnMut(Node) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
+    match node.value {
+        Value::Array(items) => items.into_iter().map(read).collect(),
+        Value::Table(_) | Value::Text(_) | Value::Integer(_) | Value::Bool(_) | Value::Other(_) => {
+            Err(wrong(&node, "an array"))
+        }
+    }
+}
+
+/// A list whose items' places are kept, for provenance.
+fn placed<T>(
+    node: Node,
+    kind: Kind,
+    places: &mut Places,
+    mut read: impl FnMut(Node) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let kept = places.entry(kind).or_default();
+    list(node, |item| {
+        kept.push(item.span.start);
+        read(item)
+    })
+}

@@ -1,0 +1,114 @@
+//! The manifest: what a person writes in `callgate.toml` or `callgate.json`.
+//!
+//! Both formats are read into one tree of values with their places, so that every mistake, of syntax or of sense, is
+//! shown at its line.
+
+mod decode;
+mod error;
+mod tree;
+mod unit;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::effective::Kind;
+use crate::mode::Mode;
+use crate::profile::Profile;
+use crate::requirement::RequirementSet;
+use crate::rules::Rule;
+
+pub use error::ManifestError;
+pub use unit::{ByteSize, UnitError, parse_duration};
+
+/// The largest manifest that is read, bytes.
+pub const MAX_BYTES: usize = 1024 * 1024;
+
+/// How a manifest is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `callgate.toml`.
+    Toml,
+    /// `callgate.json`, with the same keys.
+    Json,
+}
+
+/// A manifest that is well formed. What it asks for is not granted by that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The file's name, as the person gave it.
+    pub file: String,
+    /// Its name for rules, watchdog and audit.
+    pub id: Option<String>,
+    /// What happens to a call that no rule decides.
+    pub mode: Mode,
+    /// The tools offered, if `tools` does not say.
+    pub profile: Profile,
+    /// The tools offered; without it, all that the profile offers.
+    pub tools: Option<Vec<String>>,
+    /// What it asks for (S0-36).
+    pub requires: RequirementSet,
+    /// Its rules, in order (S0-49).
+    pub rules: Vec<Rule>,
+    /// Bounds for each call.
+    pub limits: Limits,
+    /// What programs find in their environment.
+    pub env: Env,
+    lines: BTreeMap<Kind, Vec<usize>>,
+}
+
+/// `[limits]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Wall time of a call.
+    pub wall: Option<Duration>,
+    /// Processor time of a process.
+    pub cpu: Option<Duration>,
+    /// Address space of a process.
+    pub memory: Option<ByteSize>,
+    /// The largest file that may be written.
+    pub file_size: Option<ByteSize>,
+    /// Processes.
+    pub processes: Option<u64>,
+    /// Open files of a process.
+    pub open_files: Option<u64>,
+}
+
+/// `[env]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Env {
+    /// Names to take over from the supervisor's environment.
+    pub pass: Vec<String>,
+    /// Names with their values.
+    pub set: BTreeMap<String, String>,
+}
+
+impl Manifest {
+    /// Reads a manifest. `file` is only for messages.
+    ///
+    /// # Errors
+    ///
+    /// [`ManifestError`] with the line shown: a mistake of syntax, an unknown key, a wrong type, an undefined variable
+    /// (S0-41), an empty file, a pattern that is none.
+    pub fn parse(text: &str, format: Format, file: &str) -> Result<Self, ManifestError> {
+        let fault = |fault: error::Fault| fault.into_error(text, file);
+        let tree = tree::parse(text, format).map_err(fault)?;
+        let (manifest, places) = decode::manifest(tree, file).map_err(fault)?;
+        Ok(manifest.with_places(text, places))
+    }
+
+    /// On which line an item of `requires` stands, from 1.
+    #[must_use]
+    pub fn line(&self, kind: Kind, place: usize) -> usize {
+        self.lines.get(&kind).and_then(|lines| lines.get(place)).copied().unwrap_or(1)
+    }
+
+    /// Turns the places of items into lines.
+    fn with_places(mut self, text: &str, places: BTreeMap<Kind, Vec<usize>>) -> Self {
+        let line = |at: usize| error::position(text, at).0;
+        self.lines = places.into_iter().map(|(kind, at)| (kind, at.into_iter().map(line).collect())).collect();
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

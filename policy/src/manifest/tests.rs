@@ -1,0 +1,94 @@
+//! One case per file in `tests/data/manifest`, each with its snapshot beside it.
+#![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+fn data(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/manifest").join(folder)
+}
+
+fn each_case(folder: &str, minimum: usize, check: impl Fn(&str, Format, &str)) {
+    let mut cases: Vec<PathBuf> = std::fs::read_dir(data(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.retain(|path| path.extension().is_some_and(|extension| extension == "toml" || extension == "json"));
+    cases.sort();
+    assert!(cases.len() >= minimum, "only {} cases in {folder}", cases.len());
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(data(folder));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    for path in cases {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let format = if name.ends_with(".json") { Format::Json } else { Format::Toml };
+        let text = std::fs::read_to_string(&path).unwrap();
+        settings.bind(|| check(&text, format, &name));
+    }
+}
+
+#[test]
+fn accepted_manifests_mean_what_their_snapshots_say() {
+    each_case("accept", 8, |text, format, name| match Manifest::parse(text, format, name) {
+        Ok(manifest) => insta::assert_snapshot!(name, format!("{manifest:#?}")),
+        Err(error) => panic_with(name, &error.to_string()),
+    });
+}
+
+/// S0-41 and design "Manifest": each refusal shows its line.
+#[test]
+fn refused_manifests_show_the_line() {
+    each_case("refuse", 20, |text, format, name| match Manifest::parse(text, format, name) {
+        Err(error) => {
+            assert!(error.to_string().contains(&format!("{name}:{}", error.line())), "{error}");
+            insta::assert_snapshot!(name, error.to_string());
+        }
+        Ok(_) => panic_with(name, "accepted"),
+    });
+}
+
+#[track_caller]
+fn panic_with(name: &str, why: &str) {
+    assert!(why.is_empty(), "{name}: {why}");
+}
+
+#[test]
+fn a_huge_manifest_is_refused() {
+    let text = format!("id = \"{}\"", "x".repeat(MAX_BYTES));
+    let error = Manifest::parse(&text, Format::Toml, "big.toml").unwrap_err();
+    assert_eq!(error.message(), "the manifest is larger than 1024 KiB");
+    assert!(error.to_string().len() < 2_000, "the message is not as large as the manifest");
+}
+
+/// The readers recurse; depth must be refused before the stack ends.
+#[test]
+fn deep_nesting_is_refused() {
+    for depth in [17, 100, 100_000] {
+        let json = format!("{{\"id\": {}1{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Manifest::parse(&json, Format::Json, "deep.json").is_err());
+        let toml = format!("id = {}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Manifest::parse(&toml, Format::Toml, "deep.toml").is_err());
+        let dotted = format!("{} = 1", vec!["a"; depth].join("."));
+        assert!(Manifest::parse(&dotted, Format::Toml, "dotted.toml").is_err());
+    }
+}
+
+/// No text makes the reader panic, whatever its line ends and characters.
+#[test]
+fn odd_texts_are_refused_with_a_message() {
+    for text in [
+        "\u{feff}",
+        "é = ",
+        "id = \"é\nx",
+        "{\"é\": ",
+        "\r\n\r\n[",
+        "id=1\r\nmode=\"é\"",
+        "[[é]]",
+        "\0",
+        "{\"id\":\"\\ud800\"}",
+    ] {
+        for format in [Format::Toml, Format::Json] {
+            let error = Manifest::parse(text, format, "odd").unwrap_err();
+            assert!(!error.to_string().is_empty() && error.line() >= 1 && error.column() >= 1);
+        }
+    }
+}

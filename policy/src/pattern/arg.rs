@@ -1,0 +1,272 @@
+//! Argument patterns: `argv[1..]`, one pattern per argument (S0-37, S0-38).
+
+use std::fmt;
+
+use serde::de::{self, MapAccess, Visitor};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::PatternError;
+
+/// One argument (S0-38).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ArgPattern {
+    /// This string.
+    Exact(String),
+    /// `{wildcard = true}`: any one argument.
+    Wildcard,
+    /// `{prefix = "…"}`: an argument that starts so.
+    Prefix(String),
+    /// `{rest = true}`: all that remain, none included. Our extension, in the last place only.
+    Rest,
+}
+
+impl ArgPattern {
+    fn matches(&self, arg: &[u8]) -> bool {
+        match self {
+            Self::Exact(text) => arg == text.as_bytes(),
+            Self::Prefix(prefix) => arg.starts_with(prefix.as_bytes()),
+            Self::Wildcard | Self::Rest => true,
+        }
+    }
+
+    fn within(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Wildcard) | (Self::Rest, Self::Rest) => true,
+            (Self::Exact(text) | Self::Prefix(text), Self::Prefix(prefix)) => text.starts_with(prefix.as_str()),
+            (mine, other) => mine == other,
+        }
+    }
+}
+
+/// The patterns of one program's arguments. Without `Rest` they match exactly their own number.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Vec<ArgPattern>", into = "Vec<ArgPattern>")]
+pub struct ArgPatterns(Vec<ArgPattern>);
+
+impl ArgPatterns {
+    /// Takes the patterns of `argv[1..]`.
+    ///
+    /// # Errors
+    ///
+    /// [`PatternError::RestNotLast`].
+    pub fn new(patterns: Vec<ArgPattern>) -> Result<Self, PatternError> {
+        match patterns.iter().position(|pattern| *pattern == ArgPattern::Rest) {
+            Some(at) if at + 1 < patterns.len() => Err(PatternError::RestNotLast),
+            Some(_) | None => Ok(Self(patterns)),
+        }
+    }
+
+    /// Any arguments: what a requirement without `args` means (S0-37).
+    #[must_use]
+    pub fn any() -> Self {
+        Self(vec![ArgPattern::Rest])
+    }
+
+    /// Whether these arguments (without the program's name) are meant.
+    #[must_use]
+    pub fn matches<A: AsRef<[u8]>>(&self, args: &[A]) -> bool {
+        let (fixed, rest) = self.split();
+        let enough = if rest { args.len() >= fixed.len() } else { args.len() == fixed.len() };
+        enough && fixed.iter().zip(args).all(|(pattern, arg)| pattern.matches(arg.as_ref()))
+    }
+
+    /// Whether it says nothing about the arguments.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.0 == [ArgPattern::Rest]
+    }
+
+    fn split(&self) -> (&[ArgPattern], bool) {
+        match self.0.split_last() {
+            Some((ArgPattern::Rest, fixed)) => (fixed, true),
+            Some(_) | None => (&self.0, false),
+        }
+    }
+
+    /// Whether every argument list that this matches is matched by `other`.
+    pub(crate) fn within(&self, other: &Self) -> bool {
+        let ((mine, open), (theirs, their_open)) = (self.split(), other.split());
+        let lengths = if their_open { mine.len() >= theirs.len() } else { !open && mine.len() == theirs.len() };
+        lengths && mine.iter().zip(theirs).all(|(mine, theirs)| mine.within(theirs))
+    }
+
+    /// What both match: one list of patterns or none.
+    pub(crate) fn meet(&self, other: &Self) -> Option<Self> {
+        let ((mine, open), (theirs, their_open)) = (self.split(), other.split());
+        if (!open && mine.len() < theirs.len()) || (!their_open && theirs.len() < mine.len()) {
+            return None;
+        }
+        let mut patterns = Vec::new();
+        for place in 0..mine.len().max(theirs.len()) {
+            patterns.push(match (mine.get(place), theirs.get(place)) {
+                (Some(mine), Some(theirs)) if mine.within(theirs) => mine.clone(),
+                (Some(mine), Some(theirs)) if theirs.within(mine) => theirs.clone(),
+                (Some(_), Some(_)) | (None, None) => return None,
+                (Some(only), None) | (None, Some(only)) => only.clone(),
+            });
+        }
+        if open && their_open {
+            patterns.push(ArgPattern::Rest);
+        }
+        Some(Self(patterns))
+    }
+}
+
+impl TryFrom<Vec<ArgPattern>> for ArgPatterns {
+    type Error = PatternError;
+
+    fn try_from(patterns: Vec<ArgPattern>) -> Result<Self, PatternError> {
+        Self::new(patterns)
+    }
+}
+
+impl From<ArgPatterns> for Vec<ArgPattern> {
+    fn from(patterns: ArgPatterns) -> Self {
+        patterns.0
+    }
+}
+
+impl fmt::Display for ArgPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(text) => write!(f, "{text:?}"),
+            Self::Wildcard => f.write_str("<one>"),
+            Self::Prefix(prefix) => write!(f, "{prefix:?}…"),
+            Self::Rest => f.write_str("<rest>"),
+        }
+    }
+}
+
+impl fmt::Display for ArgPatterns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, pattern) in self.0.iter().enumerate() {
+            write!(f, "{}{pattern}", if place == 0 { "" } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for ArgPattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = match self {
+            Self::Exact(text) => return serializer.serialize_str(text),
+            Self::Wildcard | Self::Prefix(_) | Self::Rest => serializer.serialize_map(Some(1))?,
+        };
+        match self {
+            Self::Prefix(prefix) => map.serialize_entry("prefix", prefix)?,
+            Self::Wildcard => map.serialize_entry("wildcard", &true)?,
+            Self::Exact(_) | Self::Rest => map.serialize_entry("rest", &true)?,
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for ArgPattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ArgVisitor)
+    }
+}
+
+/// By hand, since an untagged enum would answer every mistake with "did not match any variant".
+struct ArgVisitor;
+
+impl<'de> Visitor<'de> for ArgVisitor {
+    type Value = ArgPattern;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, {wildcard: true}, {prefix: \"…\"} or {rest: true}")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<ArgPattern, E> {
+        Ok(ArgPattern::Exact(text.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ArgPattern, A::Error> {
+        let pattern = match map.next_key::<String>()?.as_deref() {
+            Some("prefix") => ArgPattern::Prefix(map.next_value()?),
+            Some("wildcard") if map.next_value::<bool>()? => ArgPattern::Wildcard,
+            Some("rest") if map.next_value::<bool>()? => ArgPattern::Rest,
+            Some("wildcard" | "rest") => return Err(de::Error::custom("it can only be true; leave it out instead")),
+            Some(other) => return Err(de::Error::unknown_field(other, &["wildcard", "prefix", "rest"])),
+            None => return Err(de::Error::custom("an argument pattern has one of wildcard, prefix and rest")),
+        };
+        match map.next_key::<String>()? {
+            Some(_) => Err(de::Error::custom("an argument pattern has only one of wildcard, prefix and rest")),
+            None => Ok(pattern),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn patterns(json: &str) -> ArgPatterns {
+        serde_json::from_str(json).unwrap()
+    }
+
+    /// S0-37, S0-38: exactly its length, unless `rest`.
+    #[test]
+    fn arguments_match_in_order_and_number() {
+        let log = patterns(r#"["log", {"prefix": "--max-count="}, {"wildcard": true}]"#);
+        assert!(log.matches(&["log", "--max-count=3", "x"]));
+        assert!(!log.matches(&["log", "--max-count=3"]), "one missing");
+        assert!(!log.matches(&["log", "--max-count=3", "x", "y"]), "one too many");
+        assert!(!log.matches(&["log", "--all", "x"]), "not the prefix");
+        let rest = patterns(r#"["log", {"rest": true}]"#);
+        assert!(rest.matches(&["log"]) && rest.matches(&["log", "a", "b"]));
+        assert!(!rest.matches::<&str>(&[]) && !rest.matches(&["push"]));
+        assert!(ArgPatterns::any().matches::<&str>(&[]));
+        assert!(patterns("[]").matches::<&str>(&[]) && !patterns("[]").matches(&["a"]));
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for json in [
+            r#"[{"rest": true}, "a"]"#,
+            r#"[{"wildcard": false}]"#,
+            r#"[{"wildcard": true, "prefix": "a"}]"#,
+            r#"[{}]"#,
+            r#"[{"glob": "x"}]"#,
+            "[1]",
+        ] {
+            assert!(serde_json::from_str::<ArgPatterns>(json).is_err(), "{json}");
+        }
+    }
+
+    fn any_patterns() -> impl Strategy<Value = ArgPatterns> {
+        let one = prop_oneof![
+            "[ab]{0,2}".prop_map(ArgPattern::Exact),
+            Just(ArgPattern::Wildcard),
+            "[ab]{0,2}".prop_map(ArgPattern::Prefix),
+        ];
+        (proptest::collection::vec(one, 0..3), any::<bool>()).prop_map(|(mut patterns, rest)| {
+            if rest {
+                patterns.push(ArgPattern::Rest);
+            }
+            ArgPatterns(patterns)
+        })
+    }
+
+    proptest! {
+        /// The meet matches exactly what both match, and `within` means what it says.
+        #[test]
+        fn meet_is_the_intersection(
+            left in any_patterns(),
+            right in any_patterns(),
+            args in proptest::collection::vec("[ab]{0,3}", 0..4),
+        ) {
+            let both = left.matches(&args) && right.matches(&args);
+            let meet = left.meet(&right);
+            prop_assert_eq!(meet.as_ref().is_some_and(|meet| meet.matches(&args)), both);
+            if let Some(meet) = meet {
+                prop_assert!(meet.within(&left) && meet.within(&right));
+            }
+            prop_assert!(!left.within(&right) || !left.matches(&args) || right.matches(&args));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a manifest says, matched against what a call asks: paths, hosts, arguments (S0-36 to S0-39).
+
+mod arg;
+mod host;
+mod path;
+
+pub use arg::{ArgPattern, ArgPatterns};
+pub use host::{Host, HostPattern, Ports};
+pub use path::{PathPattern, PathTemplate};
+
+/// Why a pattern is not one. Each is found when the manifest is compiled, never when a call is checked (S0-41).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatternError {
+    /// Nothing was written.
+    #[error("the pattern is empty")]
+    Empty,
+    /// A NUL, a line break or another control character.
+    #[error("the pattern holds the control character {0:?}")]
+    Control(char),
+    /// `.` or `..`: a pattern is compared with resolved paths, so it could only mislead.
+    #[error("the component {0:?} is not allowed in a pattern; write the path it stands for")]
+    Dots(String),
+    /// `a//b`, or a slash at the end.
+    #[error("the pattern has an empty component; to grant a directory and all beneath it write `dir/**`")]
+    EmptyComponent,
+    /// `~` is the shell's, and workers have a home of their own.
+    #[error("`~` is not expanded; write the absolute path")]
+    Home,
+    /// A name in braces that is no variable (S0-41).
+    #[error("the variable {{{0}}} is not defined; there are {{workspace}}, {{ad-hoc}} and {{user-data}}")]
+    UndefinedVariable(String),
+    /// A variable in the middle.
+    #[error("the variable {{{0}}} may stand only at the start of a pattern, before a `/`")]
+    VariablePosition(String),
+    /// A variable that stands for directories, in a host pattern.
+    #[error("the variable {{{0}}} stands for directories; no host is named so")]
+    VariableInHost(String),
+    /// Braces within braces, or one without its other.
+    #[error("braces must be closed and cannot be nested")]
+    Braces,
+    /// A class such as `[é]`: matching is by bytes.
+    #[error("a character class may hold ASCII only, since paths are matched as bytes")]
+    ClassNotAscii,
+    /// Another mistake in a glob.
+    #[error("not a glob: {0}")]
+    Glob(String),
+    /// A host name with something in it that no host name has.
+    #[error("{0:?} cannot be in a host pattern")]
+    HostCharacter(char),
+    /// Not ASCII.
+    #[error("an internationalised name must be written in its ASCII form (xn--…)")]
+    NotPunycode,
+    /// An empty, long or misspelt label.
+    #[error("{0:?} is not a label of a host name")]
+    Label(String),
+    /// More than 253 characters.
+    #[error("a host name has at most 253 characters")]
+    HostLength,
+    /// `0x7f.1`, `0177.0.0.1`, `2130706433`: read differently by different programs.
+    #[error("{0:?} looks like an IP address in an unusual form; write four decimal numbers")]
+    OddAddress(String),
+    /// An IPv4 address inside IPv6.
+    #[error("{0} holds an IPv4 address; write that address itself")]
+    EmbeddedV4(std::net::Ipv6Addr),
+    /// `*` elsewhere than as the first label.
+    #[error("`*` may stand only as the whole first label: `*.example.com`")]
+    HostWildcard,
+    /// Not 1 to 65535.
+    #[error("{0:?} is not a port")]
+    Port(String),
+    /// The length of a network's prefix, or host bits that are not zero.
+    #[error("{0:?} is not a network; write it as `10.0.0.0/8`")]
+    Network(String),
+    /// `{rest = true}` before the last place.
+    #[error("`rest` matches all remaining arguments and so may only be the last pattern")]
+    RestNotLast,
+    /// A program that is neither a name, nor an absolute path, nor `*`.
+    #[error("{0:?} is not a program: write its name, its absolute path, or `*`")]
+    Program(String),
+}

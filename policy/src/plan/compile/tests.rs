@@ -1,0 +1,154 @@
+#![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+
+use super::*;
+use crate::call_grant::{CallNeeds, ShellNeed};
+use crate::effective::{Contribution, Declared, Source, narrow};
+use crate::manifest::{Format, Manifest};
+use crate::requirement::RequirementSet;
+use crate::variable::Variables;
+
+fn facts() -> HostFacts {
+    HostFacts {
+        strength: Strength::Landlock,
+        landlock_abi: 7,
+        identity: Identity { uid: 1000, gid: 1000 },
+        private: PrivateDir { host: "/run/s1".into(), inside: "/run/s1".into() },
+        workspace: vec!["/w".into()],
+        toolchains: vec!["/home/u/.rustup".into()],
+        extra_read: vec!["/etc/java-17-openjdk".into()],
+        path: vec!["/usr/bin".into(), "/odd:dir".into(), "bin".into(), "/bin".into()],
+        env: [("LANG", "C.UTF-8"), ("LC_TIME", "C"), ("LD_PRELOAD", "/x.so"), ("API_TOKEN", "s"), ("RUST_LOG", "info")]
+            .map(|(name, value)| (name.to_owned(), HostPath::from(value)))
+            .into(),
+    }
+}
+
+fn variables() -> Variables {
+    Variables::new(facts().workspace, vec![], vec![]).unwrap()
+}
+
+fn effective(manifest: &Manifest) -> EffectiveSet {
+    narrow(&Declared::union(&[Contribution::manifest(manifest)], &variables(), &[]).unwrap(), &[])
+}
+
+fn manifest(text: &str) -> Manifest {
+    Manifest::parse(text, Format::Toml, "callgate.toml").unwrap()
+}
+
+const MANIFEST: &str = r#"
+[requires.fs]
+read = ["{workspace}/**", "/srv/data/*.csv"]
+write = ["{workspace}/src/**", "notes.txt"]
+[[requires.shell]]
+cmd = "*"
+[limits]
+wall = "5s"
+memory = "1GiB"
+[env]
+pass = ["RUST_LOG"]
+set = { CI = "1" }
+"#;
+
+/// Design "Filesystem patterns": each rule with its source and exactness, as `policy explain` prints it.
+#[test]
+fn a_session_is_explained() {
+    let manifest = manifest(MANIFEST);
+    let effective = effective(&manifest);
+    insta::assert_snapshot!("effective", effective.to_string());
+    insta::assert_snapshot!("session", session(&effective, &facts(), &manifest.env).unwrap().to_string());
+}
+
+#[test]
+fn the_default_of_run_is_explained() {
+    let (set, source) = (RequirementSet::for_run().unwrap(), Source::Default);
+    let declared = Declared::union(&[Contribution::from_source(&source, &set)], &variables(), &[]).unwrap();
+    insta::assert_snapshot!("run_default", narrow(&declared, &[]).to_string());
+}
+
+/// `exact = true` refuses what the kernel can only be told in a wider form, and nothing else.
+#[test]
+fn exact_refuses_a_widened_pattern() {
+    let exact = |patterns: &str| {
+        let manifest = manifest(&format!("[requires.fs]\nexact = true\n{patterns}\n"));
+        session(&effective(&manifest), &facts(), &manifest.env)
+    };
+    let error = exact("read = [\"src/**/*.py\"]").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "/w/src/**/*.py would be widened to all of /w/src, and `exact = true` refuses that \
+         (callgate.toml:3: fs.read \"src/**/*.py\")"
+    );
+    let plan = exact("read = [\"src/**\"]\nwrite = [\"a\"]").unwrap();
+    assert!(plan.rules.iter().all(|rule| rule.exactness == Exactness::Exact));
+}
+
+/// A tool's call is its file; a program's is all that is in force and what programs need.
+#[test]
+fn a_call_gets_what_it_needs() {
+    let manifest = manifest(MANIFEST);
+    let effective = effective(&manifest);
+    let plan = |needs: &CallNeeds, work| {
+        let spec = CallSpec { call: 1, work, limits: manifest.limits, timeout: Duration::from_secs(60) };
+        call(&effective.check(needs).unwrap(), &facts(), spec).unwrap()
+    };
+    let needs = CallNeeds { write: vec!["/w/src/a".into()], ..CallNeeds::default() };
+    let write = plan(&needs, Work::Tool { name: "write".into() });
+    assert_eq!(write.rules.len(), 1);
+    assert_eq!((write.rules[0].access, write.rules[0].extent), (FsAccess::Write, Extent::Entry));
+    assert_eq!(write.timeout, Duration::from_secs(5), "the manifest shortens it");
+    assert_eq!(
+        write.limits,
+        [Limit { resource: Resource::Core, max: 0 }, Limit { resource: Resource::AddressSpace, max: 1 << 30 }]
+    );
+
+    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+    let argv = vec!["ls".into()];
+    let program = plan(&needs, Work::Program { argv, working_dir: "/w".into() });
+    assert_eq!(program.rules, session(&effective, &facts(), &manifest.env).unwrap().rules);
+}
+
+/// S0-46, C-26: sidecars can be read by the kernel's rules too, by tools and by programs, and not be executed.
+#[test]
+fn the_session_directory_is_in_the_plans() {
+    let manifest = manifest(MANIFEST);
+    let effective = effective(&manifest).with_session_dir("/run/s1/out".into());
+    let out = |rules: &[FsRule]| {
+        let own: Vec<_> = rules.iter().filter(|rule| rule.path == "/run/s1/out".into()).cloned().collect();
+        assert_eq!(own.len(), 1);
+        assert_eq!((own[0].access, own[0].extent), (FsAccess::Read, Extent::Subtree));
+    };
+    out(&session(&effective, &facts(), &manifest.env).unwrap().rules);
+    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+    let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
+    let spec = CallSpec { call: 1, work, limits: manifest.limits, timeout: Duration::from_secs(60) };
+    out(&call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules);
+}
+
+/// Without `shell` no rule for reading lets execute. (A write rule does; but then no call is granted a program.)
+#[test]
+fn without_shell_nothing_executes() {
+    let manifest = manifest("[requires.fs]\nread = [\"**\"]");
+    let plan = session(&effective(&manifest), &facts(), &manifest.env).unwrap();
+    assert!(plan.rules.iter().all(|rule| rule.access != FsAccess::ReadExecute));
+}
+
+/// A restriction that the rules do not hold is told, never dropped.
+#[test]
+fn what_the_plan_does_not_hold_is_told() {
+    let told = |text| not_in_plan(&effective(&manifest(text)));
+    assert_eq!(told(MANIFEST), []);
+    assert_eq!(told("[[requires.shell]]\ncmd = \"git\""), [NotInPlan::Programs(vec!["git".into()])]);
+    assert_eq!(told("[requires.net]\nhosts = [\"a.com\"]"), [NotInPlan::Hosts(vec!["a.com".into()])]);
+}
+
+/// Secrets and loaders stay out; what callgate decides cannot be set.
+#[test]
+fn the_environment_is_named() {
+    let names = |env: &Env| env::compile(&facts(), env).map(|all| all.into_keys().collect::<Vec<_>>());
+    assert_eq!(names(&Env::default()).unwrap(), ["HOME", "LANG", "LC_TIME", "PATH", "SHELL", "TMPDIR"]);
+    let pass = |name: &str| Env { pass: vec![name.to_owned()], ..Env::default() };
+    assert_eq!(names(&pass("PATH")), Err(PlanError::FixedVariable("PATH".into())));
+    assert_eq!(env::warnings(&pass("API_TOKEN")), [env::EnvWarning::Secret("API_TOKEN".into())]);
+    assert_eq!(env::warnings(&pass("LD_PRELOAD")), [env::EnvWarning::Loader("LD_PRELOAD".into())]);
+    assert_eq!(env::compile(&facts(), &Env::default()).unwrap()["PATH"], "/usr/bin:/bin".into());
+}

@@ -1,0 +1,215 @@
+//! The base system: what every program may read, whatever a manifest says.
+//!
+//! Data with reasons. Every entry is [`Presence::Optional`]: hosts differ, and a missing entry only takes rights away.
+//! `/etc` is never granted whole: a worker may run as uid 0, where file modes protect neither `shadow` nor ssh host
+//! keys, `sudoers` or apt's credentials. Names that hold a version (`java-17-openjdk`) are found by the supervisor and
+//! given in `HostFacts::extra_read`.
+
+use super::{Exactness, Extent, FsAccess, FsRule, Presence, Strength};
+
+/// Entries of one kind, and why they are there.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    /// Why programs need them.
+    pub reason: &'static str,
+    /// What is granted.
+    pub access: FsAccess,
+    /// Trees or files.
+    pub extent: Extent,
+    /// Absolute paths.
+    pub paths: &'static [&'static str],
+}
+
+const fn group(reason: &'static str, access: FsAccess, extent: Extent, paths: &'static [&'static str]) -> Group {
+    Group { reason, access, extent, paths }
+}
+
+/// What holds in both strengths.
+pub const BASE: &[Group] = &[
+    group(
+        "programs and their libraries",
+        FsAccess::ReadExecute,
+        Extent::Subtree,
+        &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"],
+    ),
+    group(
+        "the dynamic loader's cache and search path",
+        FsAccess::Read,
+        Extent::File,
+        &["/etc/ld.so.cache", "/etc/ld.so.conf"],
+    ),
+    group("the dynamic loader's search path", FsAccess::Read, Extent::Subtree, &["/etc/ld.so.conf.d"]),
+    group(
+        "which of several programs a name means, and their settings",
+        FsAccess::Read,
+        Extent::Subtree,
+        &["/etc/alternatives", "/etc/perl", "/etc/python3", "/etc/fonts", "/etc/xdg", "/etc/vim", "/etc/emacs"],
+    ),
+    group(
+        "certificates that are trusted; never /etc/ssl whole, which holds private keys",
+        FsAccess::Read,
+        Extent::Subtree,
+        &["/etc/ca-certificates", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust"],
+    ),
+    group("TLS defaults", FsAccess::Read, Extent::File, &["/etc/ssl/openssl.cnf", "/etc/ca-certificates.conf"]),
+    group(
+        "names of users and groups; no passwords, those are in shadow",
+        FsAccess::Read,
+        Extent::File,
+        &["/etc/passwd", "/etc/group", "/etc/shells"],
+    ),
+    group(
+        "names of hosts and services",
+        FsAccess::Read,
+        Extent::File,
+        &[
+            "/etc/hosts",
+            "/etc/host.conf",
+            "/etc/hostname",
+            "/etc/resolv.conf",
+            "/etc/nsswitch.conf",
+            "/etc/gai.conf",
+            "/etc/protocols",
+            "/etc/services",
+            "/etc/rpc",
+            "/etc/networks",
+            "/etc/ethertypes",
+        ],
+    ),
+    group(
+        "time, language and the system's name",
+        FsAccess::Read,
+        Extent::File,
+        &[
+            "/etc/localtime",
+            "/etc/timezone",
+            "/etc/locale.alias",
+            "/etc/locale.gen",
+            "/etc/locale.conf",
+            "/etc/default/locale",
+            "/etc/os-release",
+            "/etc/debian_version",
+            "/etc/lsb-release",
+        ],
+    ),
+    group(
+        "start-up files that the system gives to shells",
+        FsAccess::Read,
+        Extent::File,
+        &["/etc/profile", "/etc/bash.bashrc", "/etc/inputrc", "/etc/environment"],
+    ),
+    group("the same, and terminals", FsAccess::Read, Extent::Subtree, &["/etc/profile.d", "/etc/terminfo"]),
+    group(
+        "kinds of file, and settings of tools that every user shares",
+        FsAccess::Read,
+        Extent::File,
+        &["/etc/mime.types", "/etc/magic", "/etc/mailcap", "/etc/papersize", "/etc/gitconfig"],
+    ),
+    group(
+        "how many processors and how much memory there are: language runtimes size themselves by it",
+        FsAccess::Read,
+        Extent::Subtree,
+        &[
+            "/sys/devices/system/cpu",
+            "/sys/devices/system/node",
+            "/sys/fs/cgroup",
+            "/sys/kernel/mm/transparent_hugepage",
+        ],
+    ),
+    group(
+        "the same, from /proc: only files that tell of no process",
+        FsAccess::Read,
+        Extent::File,
+        &[
+            "/proc/cpuinfo",
+            "/proc/meminfo",
+            "/proc/stat",
+            "/proc/loadavg",
+            "/proc/uptime",
+            "/proc/version",
+            "/proc/filesystems",
+        ],
+    ),
+    group("the kernel's settings; reading only", FsAccess::Read, Extent::Subtree, &["/proc/sys"]),
+    group(
+        "devices that hold nothing; tty is the caller's own terminal",
+        FsAccess::Device,
+        Extent::File,
+        &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"],
+    ),
+];
+
+/// What holds where the session has namespaces of its own.
+pub const NAMESPACES: &[Group] = &[
+    group("only the session's own processes are in it", FsAccess::Read, Extent::Subtree, &["/proc"]),
+    group("private to the session there", FsAccess::Write, Extent::Subtree, &["/tmp", "/dev/shm"]),
+];
+
+/// The rules of the base system. `execute` is taken away where the session may start nothing.
+#[must_use]
+pub fn rules(strength: Strength, execute: Execute) -> Vec<FsRule> {
+    let more = match strength {
+        Strength::Landlock => &[][..],
+        Strength::Namespaces => NAMESPACES,
+    };
+    let rule = |group: &Group, path: &&str| FsRule {
+        path: (*path).into(),
+        access: match (group.access, execute) {
+            (FsAccess::ReadExecute, Execute::Nothing) => FsAccess::Read,
+            (access, _) => access,
+        },
+        extent: group.extent,
+        presence: Presence::Optional,
+        exactness: Exactness::Exact,
+        source: format!("system: {}", group.reason),
+    };
+    BASE.iter().chain(more).flat_map(|group| group.paths.iter().map(move |path| rule(group, path))).collect()
+}
+
+/// Whether programs may be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Execute {
+    /// Those of the base system.
+    System,
+    /// None.
+    Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::HostPath;
+
+    /// No secret of the system lies beneath a rule, at either strength.
+    #[test]
+    fn no_secret_is_readable() {
+        for strength in [Strength::Landlock, Strength::Namespaces] {
+            let rules = rules(strength, Execute::System);
+            for secret in [
+                "/etc/shadow",
+                "/etc/gshadow",
+                "/etc/sudoers",
+                "/etc/ssh/ssh_host_ed25519_key",
+                "/etc/ssl/private/key.pem",
+                "/etc/apt/auth.conf",
+                "/etc/machine-id",
+                "/root/.ssh/id_ed25519",
+                "/var/lib/dpkg/status",
+                "/run/docker.sock",
+                "/dev/sda",
+                "/sys/class",
+            ] {
+                let path = HostPath::from(secret);
+                assert!(!rules.iter().any(|rule| path.as_path().starts_with(&rule.path)), "{secret}");
+            }
+            assert!(rules.iter().all(|rule| rule.path.is_normal() && rule.presence == Presence::Optional));
+        }
+    }
+
+    /// `/proc` tells of other processes unless the session has its own.
+    #[test]
+    fn processes_are_seen_only_with_namespaces() {
+        let whole = |strength| rules(strength, Execute::System).iter().any(|rule| rule.path == "/proc".into());
+        assert!(!whole(Strength::Landlock) && whole(Strength::Namespaces));
+    }
+}

@@ -1,0 +1,128 @@
+//! Layer 2: a look at every call before it runs, after the capability check (S0-58 to S0-62).
+//!
+//! It tightens and never grants: whatever it says, layer 1 has been passed and layer 3 still holds.
+
+mod builtin;
+mod words;
+
+use std::fmt;
+
+use serde_json::Value;
+
+pub use builtin::{BUILTIN, Builtin, Category, Guard};
+
+/// What a watchdog is shown (S0-58).
+#[derive(Debug, Clone, Copy)]
+pub struct CallFacts<'a> {
+    /// The tool's id.
+    pub tool: &'a str,
+    /// Its arguments, validated.
+    pub args: &'a Value,
+    /// The manifest's id.
+    pub manifest: Option<&'a str>,
+    /// The session.
+    pub session: &'a str,
+}
+
+/// What a watchdog says (S0-59). In the order of their strength.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing against it. Not a grant (S0-60).
+    Allow,
+    /// A person must say yes.
+    Ask(Reason),
+    /// No.
+    Deny(Reason),
+}
+
+/// Why, in words that the model is shown, and by which rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    /// The rule's name.
+    pub rule: String,
+    /// A sentence for model and person.
+    pub text: String,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.text, self.rule)
+    }
+}
+
+/// Judges calls before they run. A call that it denies fails, and the reason goes to the model as a tool error (S0-59).
+pub trait Watchdog {
+    /// Judges one call.
+    fn judge(&self, call: &CallFacts<'_>) -> Verdict;
+}
+
+impl Verdict {
+    /// The stricter of two; the first of two that are equally strict.
+    #[must_use]
+    pub fn stricter(self, other: Self) -> Self {
+        if other.rank() > self.rank() { other } else { self }
+    }
+
+    /// What is left when there is no person to ask: a question is a no (S0-57).
+    #[must_use]
+    pub fn headless(self) -> Self {
+        match self {
+            Self::Ask(Reason { rule, text }) => {
+                Self::Deny(Reason { rule, text: format!("{text}; there is nobody to ask") })
+            }
+            Self::Allow | Self::Deny(_) => self,
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Allow => 0,
+            Self::Ask(_) => 1,
+            Self::Deny(_) => 2,
+        }
+    }
+}
+
+/// Asks every watchdog; deny over ask over allow, so that adding one can only tighten (S0-60).
+#[must_use]
+pub fn judge_all(watchdogs: &[&dyn Watchdog], call: &CallFacts<'_>) -> Verdict {
+    watchdogs.iter().map(|watchdog| watchdog.judge(call)).fold(Verdict::Allow, Verdict::stricter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(rule: &str) -> Reason {
+        Reason { rule: rule.to_owned(), text: "because".to_owned() }
+    }
+
+    struct Says(Verdict);
+
+    impl Watchdog for Says {
+        fn judge(&self, _call: &CallFacts<'_>) -> Verdict {
+            self.0.clone()
+        }
+    }
+
+    /// S0-60: in any order, the strictest wins.
+    #[test]
+    fn the_strictest_verdict_wins() {
+        let (allow, ask, deny) =
+            (Says(Verdict::Allow), Says(Verdict::Ask(reason("a"))), Says(Verdict::Deny(reason("d"))));
+        let call = CallFacts { tool: "bash", args: &Value::Null, manifest: None, session: "s" };
+        assert_eq!(judge_all(&[], &call), Verdict::Allow);
+        assert_eq!(judge_all(&[&allow, &ask], &call), Verdict::Ask(reason("a")));
+        assert_eq!(judge_all(&[&ask, &allow], &call), Verdict::Ask(reason("a")));
+        assert_eq!(judge_all(&[&deny, &ask, &allow], &call), Verdict::Deny(reason("d")));
+        assert_eq!(judge_all(&[&allow, &ask, &deny], &call), Verdict::Deny(reason("d")));
+    }
+
+    /// S0-57.
+    #[test]
+    fn without_a_person_a_question_is_a_no() {
+        assert_eq!(Verdict::Allow.headless(), Verdict::Allow);
+        let Verdict::Deny(denied) = Verdict::Ask(reason("a")).headless() else { unreachable!("ask became deny") };
+        assert_eq!(denied.to_string(), "because; there is nobody to ask (a)");
+    }
+}

@@ -1,0 +1,211 @@
+//! A command line cut into simple commands and words, for want of bash's grammar.
+//!
+//! Limits, on purpose: quotes and backslashes are taken off, `;` `&` `|` newlines `(` `)` `{` `}` and backquotes end a
+//! command even where bash would not end one, and nothing is expanded. So a command that is built at run time
+//! (`$(printf rm) -rf /`, base64, a script file) is not seen here; the exec gate sees what starts, and the sandbox holds
+//! either way.
+
+/// A simple command and whether its input is the output of the one before it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Command {
+    pub(super) words: Vec<String>,
+    pub(super) piped: bool,
+}
+
+/// Cuts a command line.
+pub(super) fn commands(line: &str) -> Vec<Command> {
+    let mut cutter = Cutter::default();
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (cutter.quote, c) {
+            (Some(quote), _) if c == quote => cutter.quote = None,
+            (Some('\''), _) => cutter.push(c),
+            (_, '\\') => match chars.next() {
+                Some('\n') | None => {}
+                Some(escaped) => cutter.push(escaped),
+            },
+            // Substitution happens inside double quotes too.
+            (Some(_), '`') => cutter.open_backquote(),
+            (_, '$') if chars.next_if_eq(&'(').is_some() => cutter.open_substitution(),
+            (Some(_), _) => cutter.push(c),
+            (None, '\'' | '"') => cutter.open_quote(c),
+            (None, '|') => cutter.end_command(chars.next_if_eq(&'|').is_none()),
+            (None, '(') => cutter.open_group(),
+            (None, ')') => cutter.close(),
+            (None, '`') if cutter.outer.last().is_some_and(|outer| outer.backquote) => cutter.close(),
+            (None, '`') => cutter.open_backquote(),
+            (None, ';' | '&' | '\n') => cutter.end_command(false),
+            (None, '>') => cutter.redirect(),
+            (None, '#') if !cutter.in_word => while chars.next_if(|c| *c != '\n').is_some() {},
+            (None, _) if c.is_whitespace() => cutter.end_word(),
+            (None, _) => cutter.push(c),
+        }
+    }
+    // What was never closed still counts.
+    while !cutter.outer.is_empty() {
+        cutter.close();
+    }
+    cutter.end_command(false);
+    cutter.commands
+}
+
+#[derive(Default)]
+struct Cutter {
+    commands: Vec<Command>,
+    current: Command,
+    word: String,
+    in_word: bool,
+    quote: Option<char>,
+    outer: Vec<Outer>,
+}
+
+/// What a parenthesis or a substitution interrupts.
+#[derive(Default)]
+struct Outer {
+    quote: Option<char>,
+    command: Command,
+    backquote: bool,
+}
+
+impl Cutter {
+    fn push(&mut self, c: char) {
+        self.word.push(c);
+        self.in_word = true;
+    }
+
+    fn open_quote(&mut self, quote: char) {
+        self.quote = Some(quote);
+        self.in_word = true;
+    }
+
+    /// Inside, quotes and commands start anew; the command around it goes on after it.
+    fn open_substitution(&mut self) {
+        self.end_word();
+        let command = std::mem::take(&mut self.current);
+        self.outer.push(Outer { quote: self.quote.take(), command, backquote: false });
+    }
+
+    fn open_backquote(&mut self) {
+        self.open_substitution();
+        if let Some(outer) = self.outer.last_mut() {
+            outer.backquote = true;
+        }
+    }
+
+    fn open_group(&mut self) {
+        self.end_command(false);
+        self.outer.push(Outer::default());
+    }
+
+    fn close(&mut self) {
+        self.end_command(false);
+        let Outer { quote, command, .. } = self.outer.pop().unwrap_or_default();
+        (self.quote, self.current) = (quote, command);
+    }
+
+    /// A redirection is kept as a word of its own, so that rules can see where it leads.
+    fn redirect(&mut self) {
+        self.end_word();
+        self.push('>');
+        self.end_word();
+    }
+
+    fn end_word(&mut self) {
+        if std::mem::take(&mut self.in_word) {
+            let word = std::mem::take(&mut self.word);
+            // `{` and the words of compound commands stand before a command without being one.
+            let prefix = matches!(word.as_str(), "{" | "}" | "!" | "then" | "do" | "else" | "if" | "while" | "until");
+            if !(prefix && self.current.words.is_empty()) {
+                self.current.words.push(word);
+            }
+        }
+    }
+
+    fn end_command(&mut self, piped: bool) {
+        self.end_word();
+        if !self.current.words.is_empty() {
+            self.commands.push(std::mem::take(&mut self.current));
+        }
+        self.current.piped = piped;
+    }
+}
+
+/// Wrappers that start the command after them, and their flags that take a value.
+const WRAPPERS: &[(&str, &[&str])] = &[
+    ("env", &["-u", "-C", "-S"]),
+    ("command", &[]),
+    ("builtin", &[]),
+    ("exec", &["-a"]),
+    ("nohup", &[]),
+    ("nice", &["-n"]),
+    ("ionice", &["-c", "-n"]),
+    ("time", &[]),
+    ("timeout", &["-s", "-k"]),
+    ("stdbuf", &["-i", "-o", "-e"]),
+    ("setsid", &[]),
+    ("xargs", &["-I", "-n", "-P", "-d", "-a", "-L"]),
+    ("busybox", &[]),
+];
+
+impl Command {
+    /// The program's name without directories, and its arguments; wrappers and assignments are seen through.
+    pub(super) fn program(&self) -> Option<(&str, &[String])> {
+        let mut rest = self.words.as_slice();
+        // Each turn takes a word at least, so it ends.
+        loop {
+            let (first, args) = rest.split_first()?;
+            let name = first.rsplit('/').next().unwrap_or(first);
+            if is_assignment(first) {
+                rest = args;
+                continue;
+            }
+            let Some((_, valued)) = WRAPPERS.iter().find(|(wrapper, _)| *wrapper == name) else {
+                return Some((name, args));
+            };
+            rest = skip_flags(args, valued);
+            // timeout's first argument is its duration.
+            if name == "timeout" {
+                rest = rest.get(1..)?;
+            }
+        }
+    }
+}
+
+fn is_assignment(word: &str) -> bool {
+    let name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    word.split_once('=').is_some_and(|(left, _)| name(left))
+}
+
+fn skip_flags<'a>(mut args: &'a [String], valued: &[&str]) -> &'a [String] {
+    while let Some((flag, rest)) = args.split_first().filter(|(word, _)| word.starts_with('-')) {
+        let takes = usize::from(valued.contains(&flag.as_str()));
+        args = rest.get(takes..).unwrap_or_default();
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_behind_quotes_wrappers_and_lists() {
+        for (line, programs) in [
+            ("a b; c && d || e | f", vec!["a", "c", "d", "e", "f"]),
+            ("'r'm -rf /", vec!["rm"]),
+            (r"r\m x", vec!["rm"]),
+            ("X=1 env -u Y Z=2 /usr/bin/timeout -k 1 5 sudo ls", vec!["sudo"]),
+            ("echo \"$(sudo ls)\" 'sudo rm'", vec!["sudo", "echo"]),
+            ("if true; then sudo ls; fi # sudo", vec!["true", "sudo", "fi"]),
+            ("echo \"`sudo ls` x\" y; su", vec!["sudo", "echo", "su"]),
+            ("echo $(ls) sudo", vec!["ls", "echo"]),
+            ("f() { sudo ls; }; (su", vec!["f", "sudo", "su"]),
+            ("", vec![]),
+            ("env -u", vec![]),
+        ] {
+            let commands = commands(line);
+            let found: Vec<&str> = commands.iter().filter_map(|c| c.program()).map(|(name, _)| name).collect();
+            assert_eq!(found, programs, "{line}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What this host can enforce, and what it has: asked for once, handed on as values.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use callgate_policy::effective::EffectiveSet;
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::compile::HostFacts;
+use callgate_policy::plan::{Identity, PrivateDir, Strength};
+use callgate_worker::apply::landlock::host_abi;
+use callgate_worker::protocol::StepFailure;
+
+/// The host cannot enforce what every session needs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// No Landlock.
+    #[error("this kernel does not offer Landlock, without which nothing can be confined")]
+    NoLandlock,
+    /// The workspace cannot be looked at.
+    #[error("look at {path}")]
+    Look {
+        /// What.
+        path: HostPath,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl HostError {
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::NoLandlock => {
+                "use Linux 5.13 or newer built with CONFIG_SECURITY_LANDLOCK, with `landlock` among the lsm= names of its \
+                 command line (see /sys/kernel/security/lsm); in a container, let its seccomp profile allow landlock_*"
+            }
+            Self::Look { .. } => "check that the directory exists and may be entered",
+        }
+    }
+}
+
+/// What the kernel offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostSupport {
+    /// The Landlock ABI to use, 1 to 7.
+    pub landlock_abi: u8,
+}
+
+impl HostSupport {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// [`HostError::NoLandlock`].
+    pub fn probe() -> Result<Self, HostError> {
+        let landlock_abi = host_abi().ok_or(HostError::NoLandlock)?;
+        Ok(Self { landlock_abi })
+    }
+}
+
+/// Something the host refused, what takes its place, and how to get it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// What was refused, and by which call.
+    pub what: String,
+    /// What holds in its place.
+    pub instead: &'static str,
+    /// What to type.
+    pub remedy: &'static str,
+}
+
+impl Missing {
+    pub(crate) fn namespaces(failed: &StepFailure) -> Self {
+        Self {
+            what: failed.to_string(),
+            instead: "Landlock and seccomp hold alone",
+            remedy: "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 kernel.unprivileged_userns_clone=1 \
+                     user.max_user_namespaces=10000 (those that the host has)",
+        }
+    }
+}
+
+/// As whom a session runs: the owner of the workspace if we may become that, else ourselves.
+pub(crate) fn owner(workspace: &[HostPath]) -> Result<Identity, HostError> {
+    let me = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+    let Some(root) = workspace.first().filter(|_| me.uid == 0) else { return Ok(me) };
+    let look = |source| HostError::Look { path: root.clone(), source };
+    let metadata = std::fs::metadata(root.as_path()).map_err(look)?;
+    if metadata.uid() == 0 { Ok(me) } else { Ok(Identity { uid: metadata.uid(), gid: metadata.gid() }) }
+}
+
+/// Device and inode: what a directory is, whatever its name.
+pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// Collects what plans are compiled from.
+pub(crate) fn facts(
+    strength: Strength,
+    landlock_abi: u8,
+    identity: Identity,
+    private: PrivateDir,
+    workspace: Vec<HostPath>,
+    effective: &EffectiveSet,
+) -> HostFacts {
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    let (toolchains, defaults) = home.as_deref().map(toolchains).unwrap_or_default();
+    let mut env: BTreeMap<String, HostPath> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, HostPath::from(PathBuf::from(value)))))
+        .collect();
+    for (name, value) in defaults {
+        env.entry(name.to_owned()).or_insert(value);
+    }
+    let path = search_path(env.get("PATH"), &toolchains, effective);
+    HostFacts {
+        strength,
+        landlock_abi,
+        identity,
+        private,
+        workspace,
+        toolchains,
+        extra_read: versioned_etc(),
+        path,
+        env,
+    }
+}
+
+/// Toolchains that live in the home directory, each part that programs need by name: never the directory that also
+/// holds credentials (`~/.cargo/credentials.toml`).
+const TOOLCHAINS: &[(&str, Option<&str>)] = &[
+    (".cargo/bin", Some("CARGO_HOME")),
+    (".cargo/registry", Some("CARGO_HOME")),
+    (".cargo/git", Some("CARGO_HOME")),
+    (".cargo/env", None),
+    (".rustup", Some("RUSTUP_HOME")),
+    (".pyenv", Some("PYENV_ROOT")),
+    (".nvm", Some("NVM_DIR")),
+    (".volta/bin", None),
+    (".volta/tools", None),
+    (".bun/bin", None),
+    (".deno/bin", None),
+    ("go/bin", None),
+    ("go/pkg", Some("GOPATH")),
+    (".local/bin", None),
+    (".local/lib", None),
+    (".local/share/uv", None),
+    (".local/share/mise", None),
+    (".local/share/fnm", None),
+    (".rbenv", None),
+    (".asdf", None),
+    (".sdkman/candidates", None),
+];
+
+fn toolchains(home: &Path) -> (Vec<HostPath>, Vec<(&'static str, HostPath)>) {
+    let mut found = Vec::new();
+    let mut env = Vec::new();
+    for (part, variable) in TOOLCHAINS {
+        let Ok(path) = std::fs::canonicalize(home.join(part)) else { continue };
+        found.push(HostPath::from(path));
+        if let (Some(variable), Some(top)) = (variable, Path::new(part).components().next()) {
+            env.push((*variable, HostPath::from(home.join(top))));
+        }
+    }
+    (found, env)
+}
+
+/// The directories of PATH that exist, that programs may be read from, and that the session cannot write: a program
+/// planted in one would be started in place of the real one (C12).
+fn search_path(given: Option<&HostPath>, toolchains: &[HostPath], effective: &EffectiveSet) -> Vec<HostPath> {
+    let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
+    let mut path = Vec::new();
+    for dir in std::env::split_paths(&given).filter(|dir| dir.is_absolute()) {
+        let Ok(real) = std::fs::canonicalize(&dir) else { continue };
+        let real = HostPath::from(real);
+        let system = ["/usr", "/opt", "/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
+        let toolchain = toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));
+        let readable = system || toolchain || effective.allows_read(&real);
+        if readable && !effective.allows_write(&real) && !path.contains(&HostPath::from(dir.clone())) {
+            path.push(HostPath::from(dir));
+        }
+    }
+    path
+}
+
+/// Parts of `/etc` whose names hold a version.
+fn versioned_etc() -> Vec<HostPath> {
+    let Ok(entries) = std::fs::read_dir("/etc") else { return Vec::new() };
+    let known = ["java-", "python3", "php", "ruby", "lua"];
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| known.iter().any(|k| name.starts_with(k))))
+        .map(|entry| HostPath::from(entry.path()))
+        .collect()
+}

@@ -1,0 +1,422 @@
+//! Opening a supervisor and its sessions.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use callgate_policy::effective::{Bound, Contribution, DeclareError, Declared, EffectiveSet, Source, narrow};
+use callgate_policy::envelope::StepReport;
+use callgate_policy::manifest::{Env, Limits, Manifest};
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::compile::{self, HostFacts, NotInPlan, PlanError};
+use callgate_policy::plan::{PrivateDir, SessionPlan, Strength};
+use callgate_policy::requirement::RequirementSet;
+use callgate_policy::variable::{VariableError, Variables};
+use callgate_policy::watchdog::Watchdog;
+
+use crate::confine::{ConfineError, Launcher, LauncherError, Opened, Private};
+use crate::gate::Gate;
+use crate::host::{self, HostError, HostSupport, Missing};
+use crate::registry::{Registry, RegistryError};
+
+/// The host's side of callgate: makes sessions.
+#[derive(Debug, Clone)]
+pub struct Supervisor {
+    launcher: Launcher,
+    support: HostSupport,
+    /// Set once the host has refused namespaces: why, and what then takes their place.
+    without_namespaces: Arc<OnceLock<Missing>>,
+}
+
+/// Makes a [`Supervisor`].
+#[derive(Debug, Default)]
+pub struct Builder {
+    launcher: Option<Launcher>,
+}
+
+impl Builder {
+    /// The launcher to use: [`Launcher::fork`] in programs that can call it first thing, [`Launcher::spawn`] in others.
+    #[must_use]
+    pub fn launcher(mut self, launcher: Launcher) -> Self {
+        self.launcher = Some(launcher);
+        self
+    }
+
+    /// Looks at the host, and makes the supervisor.
+    ///
+    /// # Errors
+    /// [`OpenError::Host`] if the host cannot enforce anything (no Landlock, no seccomp); [`OpenError::Launcher`] if no
+    /// launcher was given and none could be forked.
+    pub fn build(self) -> Result<Supervisor, OpenError> {
+        let launcher = match self.launcher {
+            Some(launcher) => launcher,
+            None => Launcher::fork()?,
+        };
+        let support = HostSupport::probe()?;
+        Ok(Supervisor { launcher, support, without_namespaces: Arc::default() })
+    }
+}
+
+/// Which strength a session must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StrengthChoice {
+    /// Namespaces if the host has them. Both strengths hold what was granted and nothing else; the result says which.
+    #[default]
+    Best,
+    /// Landlock and seccomp alone.
+    Landlock,
+    /// Namespaces, or the session is refused.
+    Namespaces,
+}
+
+/// What a session is for.
+#[derive(Debug)]
+pub struct SessionSpec {
+    /// The workspace's roots; the first is where calls start.
+    pub workspace: Vec<PathBuf>,
+    /// What is asked for, and by whom, besides what tools and manifest ask for.
+    pub requires: Vec<(Source, RequirementSet)>,
+    /// The manifest, if there is one.
+    pub manifest: Option<Manifest>,
+    /// What may be granted at most (X0-1); without one, what the host offers.
+    pub ceiling: Vec<Bound>,
+    /// Which strength.
+    pub strength: StrengthChoice,
+    /// Whether the tools' own requirements are asked for.
+    pub tools: bool,
+    /// Further watchdogs.
+    pub watchdogs: Vec<Box<dyn WatchdogObject>>,
+}
+
+/// A watchdog that can be held by a session.
+pub trait WatchdogObject: Watchdog + Send + Sync + std::fmt::Debug {}
+
+impl<T: Watchdog + Send + Sync + std::fmt::Debug> WatchdogObject for T {}
+
+impl SessionSpec {
+    /// A session that asks for nothing but a place.
+    #[must_use]
+    pub fn new(workspace: impl Into<PathBuf>) -> Self {
+        Self {
+            workspace: vec![workspace.into()],
+            requires: Vec::new(),
+            manifest: None,
+            ceiling: Vec::new(),
+            strength: StrengthChoice::Best,
+            tools: true,
+            watchdogs: Vec::new(),
+        }
+    }
+
+    /// The workspace to read and write, any program, no network: what `callgate run` asks for without a manifest.
+    #[must_use]
+    pub fn developer(workspace: impl Into<PathBuf>) -> Self {
+        let mut spec = Self::new(workspace);
+        // The patterns are constants; a test compiles them.
+        spec.requires.extend(RequirementSet::for_run().ok().map(|requires| (Source::Default, requires)));
+        spec
+    }
+
+    /// What a manifest asks for.
+    #[must_use]
+    pub fn with_manifest(workspace: impl Into<PathBuf>, manifest: Manifest) -> Self {
+        Self { manifest: Some(manifest), ..Self::new(workspace) }
+    }
+}
+
+/// Why a session was not opened. Nothing has run then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The host cannot enforce what every session needs.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// No launcher.
+    #[error(transparent)]
+    Launcher(#[from] LauncherError),
+    /// The workspace cannot be used.
+    #[error("use {path} as the workspace")]
+    Workspace {
+        /// Which root.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A root that is not a directory, or that holds the whole system.
+    #[error("use {path} as the workspace: {reason}")]
+    NotAWorkspace {
+        /// Which root.
+        path: PathBuf,
+        /// Why.
+        reason: &'static str,
+    },
+    /// Variables cannot stand for what was given.
+    #[error(transparent)]
+    Variable(#[from] VariableError),
+    /// What was asked for cannot be compiled.
+    #[error(transparent)]
+    Declare(#[from] DeclareError),
+    /// What is in force cannot be told the kernel.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A right is in force that this build cannot enforce.
+    #[error("this build cannot enforce {what}: {remedy}")]
+    NotYet {
+        /// What was granted.
+        what: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The session's private directory could not be made.
+    #[error("make the session's private directory")]
+    Private(#[source] std::io::Error),
+    /// A contract of ours is broken.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The session's processes could not be confined, or could not be reached.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
+}
+
+impl Supervisor {
+    /// Starts to make one.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// What this host can enforce.
+    #[must_use]
+    pub fn support(&self) -> &HostSupport {
+        &self.support
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing has run, and nothing is left behind.
+    pub async fn open(&self, spec: SessionSpec) -> Result<Session, OpenError> {
+        let registry = Registry::locked()?;
+        let workspace = roots(&spec.workspace)?;
+        let effective = effective(&spec, &registry, &workspace)?;
+        refuse_what_is_not_enforced(&effective)?;
+        let (limits, env) = match &spec.manifest {
+            Some(manifest) => (manifest.limits, manifest.env.clone()),
+            None => (Limits::default(), Env::default()),
+        };
+        let first = match (spec.strength, self.without_namespaces.get()) {
+            (StrengthChoice::Landlock, _) | (StrengthChoice::Best, Some(_)) => Strength::Landlock,
+            (StrengthChoice::Best | StrengthChoice::Namespaces, _) => Strength::Namespaces,
+        };
+        let attempt = self.attempt(first, &workspace, &effective, &env).await;
+        let (facts, plan, opened) = match attempt {
+            Err(OpenError::Confine(ConfineError::Refused(failed)))
+                if spec.strength == StrengthChoice::Best
+                    && first == Strength::Namespaces
+                    && matches!(failed.step.as_str(), "namespaces" | "mounts") =>
+            {
+                // Not a downgrade: the first strength holds the same grants by other means, and every result says so.
+                tracing::info!(%failed, "this host refuses namespaces; Landlock and seccomp hold alone");
+                let missing = Missing::namespaces(&failed);
+                self.without_namespaces.get_or_init(|| missing);
+                self.attempt(Strength::Landlock, &workspace, &effective, &env).await?
+            }
+            other => other?,
+        };
+        let mut gate = Gate::default();
+        for watchdog in spec.watchdogs {
+            gate.add(Box::new(Held(watchdog)));
+        }
+        Ok(Session {
+            id: session_id(&facts),
+            manifest: spec.manifest.and_then(|manifest| manifest.id),
+            registry,
+            effective: effective.with_session_dir(facts.private.inside.clone()),
+            gate,
+            identities: identities(&workspace),
+            facts,
+            plan,
+            limits,
+            opened,
+            next: AtomicU64::new(0),
+        })
+    }
+
+    async fn attempt(
+        &self,
+        strength: Strength,
+        workspace: &[HostPath],
+        effective: &EffectiveSet,
+        env: &Env,
+    ) -> Result<(HostFacts, SessionPlan, Opened), OpenError> {
+        let identity = host::owner(workspace)?;
+        let private = Private::make(identity).map_err(OpenError::Private)?;
+        let inside = match strength {
+            Strength::Landlock => private.path().to_owned(),
+            Strength::Namespaces => PathBuf::from("/run/callgate"),
+        };
+        let dirs = PrivateDir { host: private.path().into(), inside: inside.into() };
+        let facts = host::facts(strength, self.support.landlock_abi, identity, dirs, workspace.to_vec(), effective);
+        let plan = compile::session(effective, &facts, env)?;
+        let opened = Opened::open(&self.launcher, plan.clone()).await?;
+        private.hand_over();
+        Ok((facts, plan, opened))
+    }
+}
+
+/// A watchdog of the host's, as the gate holds it.
+struct Held(Box<dyn WatchdogObject>);
+
+impl Watchdog for Held {
+    fn judge(&self, call: &callgate_policy::watchdog::CallFacts<'_>) -> callgate_policy::watchdog::Verdict {
+        self.0.judge(call)
+    }
+}
+
+/// Resolves the workspace's roots, once: what they are now is the workspace for the whole session (X0-55, A10).
+fn roots(given: &[PathBuf]) -> Result<Vec<HostPath>, OpenError> {
+    let mut roots = Vec::new();
+    for path in given {
+        let failed = |source| OpenError::Workspace { path: path.clone(), source };
+        let real = std::fs::canonicalize(path).map_err(failed)?;
+        let refuse = |reason| Err(OpenError::NotAWorkspace { path: path.clone(), reason });
+        if !real.is_dir() {
+            return refuse("it is not a directory");
+        }
+        let too_much = ["/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/sys", "/dev", "/boot", "/run"];
+        if too_much.iter().any(|system| real == Path::new(system)) {
+            return refuse("it is a part of the system; choose the directory that the work is in");
+        }
+        roots.push(HostPath::from(real));
+    }
+    Ok(roots)
+}
+
+/// What is in force: ceiling ∩ (manifest ∪ tools ∪ what was asked for) (C-1).
+///
+/// A tool of ours asks for the whole workspace; where the manifest says itself what may be read or written, that is the
+/// scope in which the tool works, or naming one directory in a manifest would mean nothing.
+fn effective(spec: &SessionSpec, registry: &Registry, workspace: &[HostPath]) -> Result<EffectiveSet, OpenError> {
+    let variables = Variables::new(workspace.to_vec(), Vec::new(), Vec::new())?;
+    let mut asked: Vec<(Source, RequirementSet)> = Vec::new();
+    let manifest_requires = spec.manifest.as_ref().map(|manifest| &manifest.requires);
+    let scoped = |pick: fn(&RequirementSet) -> bool| {
+        manifest_requires.is_some_and(pick) || spec.requires.iter().any(|(_, set)| pick(set))
+    };
+    let (reads, writes) = (
+        scoped(|set| !set.fs.read.is_empty() || !set.fs.write.is_empty()),
+        scoped(|set| !set.fs.write.is_empty() || !set.fs.read.is_empty()),
+    );
+    let offered: Option<BTreeSet<&str>> =
+        spec.manifest.as_ref().and_then(|m| m.tools.as_ref()).map(|tools| tools.iter().map(String::as_str).collect());
+    for tool in registry.tools().filter(|_| spec.tools) {
+        if offered.as_ref().is_some_and(|offered| !offered.contains(tool.id)) {
+            continue;
+        }
+        let mut requires = tool.requires.clone();
+        if reads {
+            requires.fs.read.clear();
+        }
+        if writes {
+            requires.fs.write.clear();
+        }
+        asked.push((Source::Tool(tool.id.to_owned()), requires));
+    }
+    let mut contributions: Vec<Contribution<'_>> = Vec::new();
+    contributions.extend(spec.manifest.as_ref().map(Contribution::manifest));
+    contributions.extend(spec.requires.iter().chain(&asked).map(|(source, set)| Contribution::from_source(source, set)));
+    let declared = Declared::union(&contributions, &variables, &[])?;
+    Ok(narrow(&declared, &spec.ceiling))
+}
+
+/// What this build grants it must also hold: a grant that nothing enforces is refused, with what to do.
+fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError> {
+    match compile::not_in_plan(effective).into_iter().next() {
+        None => Ok(()),
+        Some(NotInPlan::Programs(programs)) => Err(OpenError::NotYet {
+            what: format!("shell = {}", programs.join(", ")),
+            remedy: "single programs cannot be granted yet; grant `cmd = \"*\"`, or no shell",
+        }),
+        Some(NotInPlan::Hosts(hosts)) => Err(OpenError::NotYet {
+            what: format!("net.hosts = {}", hosts.join(", ")),
+            remedy: "hosts cannot be granted yet; leave net.hosts out",
+        }),
+        Some(_) => Err(OpenError::NotYet { what: "a right of the manifest".to_owned(), remedy: "update callgate" }),
+    }
+}
+
+/// Unique among sessions: the private directory's random name.
+fn session_id(facts: &HostFacts) -> String {
+    let name = facts.private.host.as_path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    name.replacen("callgate-", "ses_", 1)
+}
+
+/// What each root is now, to notice one that is replaced.
+fn identities(workspace: &[HostPath]) -> Vec<Option<(u64, u64)>> {
+    workspace.iter().map(|root| host::identity_of(root.as_path())).collect()
+}
+
+/// A confined place for one agent's calls. Dropping it ends everything that runs in it.
+pub struct Session {
+    pub(crate) id: String,
+    pub(crate) manifest: Option<String>,
+    pub(crate) registry: Registry,
+    pub(crate) effective: EffectiveSet,
+    pub(crate) gate: Gate,
+    pub(crate) facts: HostFacts,
+    pub(crate) limits: Limits,
+    pub(crate) opened: Opened,
+    plan: SessionPlan,
+    identities: Vec<Option<(u64, u64)>>,
+    next: AtomicU64,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).field("strength", &self.facts.strength).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// The session's id, `ses_…`.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What is in force.
+    #[must_use]
+    pub fn effective(&self) -> &EffectiveSet {
+        &self.effective
+    }
+
+    /// The plan that the session was confined by.
+    #[must_use]
+    pub fn plan(&self) -> &SessionPlan {
+        &self.plan
+    }
+
+    /// The steps that confined the session, each confirmed.
+    #[must_use]
+    pub fn steps(&self) -> &[StepReport] {
+        &self.opened.steps
+    }
+
+    /// The session's tools.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(crate) fn next_call(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The roots that are no longer what they were when the session was opened. The kernel holds the session to the old
+    /// ones, wherever they are now.
+    pub(crate) fn replaced_root(&self) -> Option<&HostPath> {
+        let roots = self.facts.workspace.iter().zip(&self.identities);
+        roots.into_iter().find(|(root, was)| host::identity_of(root.as_path()) != **was).map(|(root, _)| root)
+    }
+}
