@@ -407,54 +407,112 @@ fn compile_condition(
     )
 }
 
-/// Leads jumps to jumps straight to their end and leaves out what nothing leads to: `seccompiler` puts two jumps
-/// before every rule, for a chain of numbers that does not exist here. `None` if a jump does not fit any more.
+/// What the accumulator holds when an instruction is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Accumulator {
+    /// The word of the call's data at this offset, on every way here.
+    Holds(u32),
+    /// One thing or another.
+    Unknown,
+}
+
+/// The same block, shorter. `seccompiler` compiles each condition by itself: it loads an argument for every value that
+/// it is compared with, returns from every rule apart, and puts two jumps before each rule for a chain of numbers that
+/// does not exist here. `None` if a jump does not fit any more.
 fn tidy(block: &[BpfInsn]) -> Option<Vec<BpfInsn>> {
+    let arrivals = arrivals(block)?;
+    // Where control ends up that comes here: behind jumps and loads of what is loaded, at the last equal return.
     let end_of = |mut place: usize| {
-        while let Some(insn) = block.get(place).filter(|insn| insn.code == JUMP) {
-            place += 1 + insn.k as usize;
+        loop {
+            place = match block.get(place) {
+                Some(insn) if insn.code == JUMP => place + 1 + insn.k as usize,
+                Some(insn)
+                    if insn.code == LOAD
+                        && arrivals.get(place) == Some(&Some(Accumulator::Holds(insn.k))) =>
+                {
+                    place + 1
+                }
+                Some(insn) if insn.code == RETURN => {
+                    return block
+                        .iter()
+                        .rposition(|other| other == insn)
+                        .unwrap_or(place);
+                }
+                Some(_) | None => return place,
+            }
         }
-        place
     };
-    let class = |insn: &BpfInsn| u32::from(insn.code & CLASS_MASK);
     let mut live = vec![false; block.len()];
     let mut pending = vec![end_of(0)];
     while let Some(place) = pending.pop() {
-        let insn = block.get(place)?;
         if std::mem::replace(live.get_mut(place)?, true) {
             continue;
         }
+        let insn = block.get(place)?;
         match class(insn) {
             libc::BPF_RET => {}
-            libc::BPF_JMP => pending
-                .extend([insn.jt, insn.jf].map(|offset| end_of(place + 1 + usize::from(offset)))),
-            // What follows a statement must stay behind it, so it may not be a jump that is left out here.
-            _ if block.get(place + 1)?.code == JUMP => return None,
+            libc::BPF_JMP => pending.extend(branches(place, insn).map(end_of)),
+            // A statement has no offset to change: what follows must stay behind it.
+            _ if end_of(place + 1) != place + 1 => return None,
             _ => pending.push(place + 1),
         }
     }
-    let mut kept = 0;
     let places: Vec<usize> = live
         .iter()
-        .map(|live| {
-            let place = kept;
-            kept += usize::from(*live);
-            place
+        .scan(0, |kept, live| {
+            let place = *kept;
+            *kept += usize::from(*live);
+            Some(place)
         })
         .collect();
-    let mut tidied = Vec::with_capacity(kept);
-    for (place, insn) in block.iter().enumerate().filter(|(place, _)| live[*place]) {
+    let kept = block.iter().enumerate().filter(|(place, _)| live[*place]);
+    kept.map(|(place, insn)| {
         let mut insn = insn.clone();
         if class(&insn) == libc::BPF_JMP {
-            let offset = |old: u8| {
-                let target = places.get(end_of(place + 1 + usize::from(old)))?;
-                u8::try_from(target - places[place] - 1).ok()
-            };
-            (insn.jt, insn.jf) = (offset(insn.jt)?, offset(insn.jf)?);
+            let offset =
+                |target: usize| u8::try_from(places.get(end_of(target))? - places[place] - 1).ok();
+            let [jt, jf] = branches(place, &insn);
+            (insn.jt, insn.jf) = (offset(jt)?, offset(jf)?);
         }
-        tidied.push(insn);
+        Some(insn)
+    })
+    .collect()
+}
+
+/// For every instruction what the accumulator holds there, or `None` if nothing leads to it. One pass is enough, since
+/// all jumps lead forward.
+fn arrivals(block: &[BpfInsn]) -> Option<Vec<Option<Accumulator>>> {
+    let mut arrivals = vec![None; block.len()];
+    *arrivals.first_mut()? = Some(Accumulator::Unknown);
+    for (place, insn) in block.iter().enumerate() {
+        let Some(arrival) = arrivals[place] else {
+            continue;
+        };
+        let (next, leaving) = match class(insn) {
+            libc::BPF_RET => continue,
+            libc::BPF_JMP if insn.code == JUMP => ([place + 1 + insn.k as usize; 2], arrival),
+            libc::BPF_JMP => (branches(place, insn), arrival),
+            _ if insn.code == LOAD => ([place + 1; 2], Accumulator::Holds(insn.k)),
+            _ => ([place + 1; 2], Accumulator::Unknown),
+        };
+        for next in next {
+            let slot = arrivals.get_mut(next)?;
+            *slot = Some(match *slot {
+                None => leaving,
+                Some(earlier) if earlier == leaving => leaving,
+                Some(_) => Accumulator::Unknown,
+            });
+        }
     }
-    Some(tidied)
+    Some(arrivals)
+}
+
+fn class(insn: &BpfInsn) -> u32 {
+    u32::from(insn.code & CLASS_MASK)
+}
+
+fn branches(place: usize, insn: &BpfInsn) -> [usize; 2] {
+    [insn.jt, insn.jf].map(|offset| place + 1 + usize::from(offset))
 }
 
 #[cfg(test)]

@@ -107,6 +107,8 @@ mod tests {
         match unsafe { fork() }.expect("fork") {
             ForkResult::Parent { child } => waitpid(child, None).expect("wait"),
             ForkResult::Child => {
+                // A wrong filter may leave the child waiting for an answer from itself; SIGALRM then ends it.
+                let _earlier = nix::unistd::alarm::set(30);
                 let status = match no_new_privs().and_then(|()| {
                     programs
                         .iter()
