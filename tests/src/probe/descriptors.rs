@@ -1,12 +1,22 @@
 //! Acts on what the launcher left behind: descriptors, environment, terminal (attacks A20, B17, D6, A17, E5).
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 use serde_json::json;
 
-use crate::outcome::{Args, Outcome};
-use crate::sys::{bits, call, from, int};
+use crate::outcome::{Args, Failure, Outcome};
+use crate::sys::{self, Side, bits, call, call_fd, fd, from, int};
 use crate::{Act, act};
 
 pub(crate) const ACTS: &[Act] = &[
+    act(
+        "under-terminal",
+        "D6",
+        "COMMAND…",
+        "run a command with a terminal of its own as standard input",
+        under_terminal,
+    ),
     act(
         "list-fds",
         "A20",
@@ -86,4 +96,46 @@ fn tty_linux(args: &Args<'_>) -> Outcome {
         ],
     )
     .map(|_| json!({}))
+}
+
+/// Becomes the parent of COMMAND, which gets a new session and, as its standard input and controlling terminal, the other
+/// end of a pseudo-terminal. Prints nothing of its own: the command's output and exit status are the answer.
+fn under_terminal(args: &Args<'_>) -> Outcome {
+    const TIOCSPTLCK: u64 = 0x4004_5431;
+    const TIOCGPTPEER: u64 = 0x5441;
+    const TIOCSCTTY: u64 = 0x540e;
+    let program = args.word(0)?;
+    let master = sys::open("open", c"/dev/ptmx", libc::O_RDWR | libc::O_NOCTTY)?;
+    let unlocked = 0_i32;
+    call(
+        "TIOCSPTLCK",
+        libc::SYS_ioctl,
+        &[fd(&master), bits(TIOCSPTLCK), from(&unlocked)],
+    )?;
+    let flags = int(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+    let slave = call_fd(
+        "TIOCGPTPEER",
+        libc::SYS_ioctl,
+        &[fd(&master), bits(TIOCGPTPEER), flags],
+    )?;
+    let Side::Parent(child) = sys::fork_with("fork", 0)? else {
+        let ready = call("setsid", libc::SYS_setsid, &[])
+            .and_then(|_| {
+                call(
+                    "TIOCSCTTY",
+                    libc::SYS_ioctl,
+                    &[fd(&slave), bits(TIOCSCTTY), int(0)],
+                )
+            })
+            .and_then(|_| call("dup3", libc::SYS_dup3, &[fd(&slave), int(0), int(0)]));
+        if ready.is_ok() {
+            let error = Command::new(program).args(args.rest(1)).exec();
+            eprintln!("probe: {program}: {error}");
+        }
+        sys::exit(75);
+    };
+    match sys::wait(child)? {
+        sys::End::Exit(status) => sys::exit(status),
+        sys::End::Signal(number) => Err(Failure::signal(program, number)),
+    }
 }

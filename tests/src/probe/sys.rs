@@ -164,7 +164,7 @@ pub(crate) fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Runs `work` in a forked child and brings its answer home through shared memory; a child that the kernel kills is
+/// Runs `work` in a forked child and brings its answer home through a pipe; a child that the kernel kills is
 /// reported by its signal.
 pub(crate) fn in_child(at: &str, work: impl FnOnce() -> i64) -> Result<i64, Failure> {
     let mut ends = [0_i32; 2];
@@ -173,32 +173,33 @@ pub(crate) fn in_child(at: &str, work: impl FnOnce() -> i64) -> Result<i64, Fail
         libc::SYS_pipe2,
         &[into(&mut ends), int(libc::O_CLOEXEC)],
     )?;
+    let (reader, writer) = (own(ends[0]), own(ends[1]));
     let Side::Parent(pid) = fork_with("fork", 0)? else {
         let answer = work().to_ne_bytes();
         let told = call(
             "write",
             libc::SYS_write,
-            &[int(ends[1]), from(&answer), len(&answer)],
+            &[fd(&writer), from(&answer), len(&answer)],
         );
         exit(i32::from(told.is_err()));
     };
-    match wait(pid)? {
-        End::Signal(signal) => Err(Failure::signal(at, signal)),
-        End::Exit(_) => {
-            let mut answer = [0_u8; 8];
-            call(
-                "read",
-                libc::SYS_read,
-                &[int(ends[0]), into(&mut answer), int(8)],
-            )?;
-            match i64::from_ne_bytes(answer) {
-                value @ -4095..=-1 => Err(Failure::errno(
-                    at,
-                    i32::try_from(-value).unwrap_or(libc::EIO),
-                )),
-                value => Ok(value),
-            }
-        }
+    drop(writer);
+    if let End::Signal(signal) = wait(pid)? {
+        return Err(Failure::signal(at, signal));
+    }
+    // A child that executed another program has nothing to say: the pipe is at its end and the answer stays 0.
+    let mut answer = [0_u8; 8];
+    call(
+        "read",
+        libc::SYS_read,
+        &[fd(&reader), into(&mut answer), int(8)],
+    )?;
+    match i64::from_ne_bytes(answer) {
+        value @ -4095..=-1 => Err(Failure::errno(
+            at,
+            i32::try_from(-value).unwrap_or(libc::EIO),
+        )),
+        value => Ok(value),
     }
 }
 
