@@ -1,6 +1,7 @@
 //! Acts on paths: contents, names and metadata (attacks A5, A6, A7, A12, A13 and the plain ones).
 
 use std::ffi::{CStr, CString};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use serde_json::json;
@@ -829,16 +830,20 @@ fn metadata_race(args: &Args<'_>) -> Outcome {
     };
     put(&good);
     let over = AtomicBool::new(false);
+    let start = Barrier::new(3);
     let (mut done, mut refused, mut torn) = (0_u64, 0_u64, 0_u64);
     std::thread::scope(|threads| {
         for _ in 0..2 {
             threads.spawn(|| {
+                start.wait();
                 while !over.load(Ordering::Relaxed) {
                     put(&bad);
                     put(&good);
                 }
             });
         }
+        // All three at once: the rounds are over sooner than a thread starts.
+        start.wait();
         for _ in 0..rounds {
             match call(
                 "fchmodat",

@@ -8,3 +8,14 @@
 // The programs that the others rely on.
 mod probe;
 mod weaken;
+
+// Attacks on callgate.
+mod fd_env_leak;
+mod fs_outside;
+mod ipc;
+mod kill_tree;
+mod metadata;
+mod net_none;
+mod processes;
+mod syscalls;
+mod unix_sockets;
