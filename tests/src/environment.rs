@@ -184,6 +184,13 @@ impl Bystander {
             .is_none()
     }
 
+    /// Whether a signal stopped it.
+    pub fn is_stopped(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        let state = stat.rsplit(')').next().unwrap_or_default();
+        state.trim_start().starts_with('T')
+    }
+
     /// What an attack could have changed about it: priority, processors, core limit, tracer.
     pub fn condition(&self) -> String {
         let file = |name: &str| {

@@ -174,9 +174,13 @@ fn d7_no_privilege_is_left() {
         env.sandbox()
             .probe(&["setuid", "1"])
             .assert_errno_any(&[EPERM, EACCES, EINVAL]);
-        env.sandbox()
-            .probe(&["sethostname", "callgate-test"])
-            .assert_errno_any(DENIED);
+        // The name that it has: should the call succeed, nothing is lost.
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        let words = ["sethostname", name.trim()];
+        if target.user.uid() == 0 {
+            env.bare().probe(&words).assert_ok();
+        }
+        env.sandbox().probe(&words).assert_errno_any(DENIED);
     });
 }
 
