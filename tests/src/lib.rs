@@ -1,1 +1,21 @@
-//! placeholder
+//! The harness of the suite: what a test needs to attack callgate, and to show that the same act works bare.
+//!
+//! A test asks for the hosts it is about ([`matrix`]), makes a [`TestEnv`] on each, and runs acts of the `probe` program
+//! there: [`TestEnv::bare`] for the control, [`TestEnv::sandbox`] for the claim. A [`Probe`] that was not really tried
+//! fails either assertion, so no test passes because a program was missing or a path misspelt.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "this library is part of tests, where a panic is the report"
+)]
+
+mod binaries;
+mod environment;
+pub mod errno;
+mod host;
+mod run;
+
+pub use binaries::Binaries;
+pub use environment::{Bystander, TestEnv, TestFile, eventually};
+pub use host::{Host, Target, User, matrix};
+pub use run::{Ended, Probe, Run};

@@ -1,0 +1,162 @@
+//! What is shared without being a file of the workspace: System V and POSIX IPC, `/dev/shm` (D4).
+
+use callgate_tests::{Host, Target, TestEnv, matrix};
+use libc::{EACCES, EEXIST, EIDRM, EINVAL, ENOENT, ENOSYS, EPERM, EROFS};
+
+/// By filter EACCES, EPERM or ENOSYS; an IPC namespace of one's own has no such key (ENOENT) or number (EINVAL), and a
+/// /dev/shm of one's own no such name.
+fn denied(target: Target) -> &'static [i32] {
+    if target.has_namespaces() {
+        &[EACCES, EPERM, ENOSYS, ENOENT, EINVAL, EIDRM]
+    } else {
+        &[EACCES, EPERM, ENOSYS]
+    }
+}
+
+/// A key that no other test uses at the same time.
+fn key(target: Target, salt: u32) -> String {
+    let user = target.user.uid() & 1;
+    (u64::from(std::process::id()) << 8 | u64::from(salt) << 1 | u64::from(user)).to_string()
+}
+
+/// Segments, semaphores and queues of the host can be neither found nor used by number.
+#[test]
+fn d4_system_v_ipc_of_the_host_is_out_of_reach() {
+    let kinds = [
+        (
+            "shm-sysv-create",
+            "shm-sysv-get",
+            "shm-sysv-attach",
+            "shm-sysv-remove",
+        ),
+        (
+            "sem-sysv-create",
+            "sem-sysv-get",
+            "sem-sysv-op",
+            "sem-sysv-remove",
+        ),
+        (
+            "msg-sysv-create",
+            "msg-sysv-get",
+            "msg-sysv-send",
+            "msg-sysv-remove",
+        ),
+    ];
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for (salt, (create, get, using, remove)) in (1..).zip(kinds) {
+            let key = key(target, salt);
+            let made = env.bare().probe(&[create, &key]);
+            let id = made.assert_ok().fact("id").to_string();
+            let controls = [
+                env.bare().probe(&[get, &key]),
+                env.bare().probe(&[using, &id]),
+            ];
+            let refusals = [
+                env.sandbox().probe(&[get, &key]),
+                env.sandbox().probe(&[using, &id]),
+                env.sandbox().probe(&[remove, &id]),
+            ];
+            // Before any assertion, so that nothing outlives a failure; it also shows that it was still there.
+            let removed = env.bare().probe(&[remove, &id]);
+            for control in &controls {
+                control.assert_ok();
+            }
+            for refused in &refusals {
+                refused.assert_errno_any(denied(target));
+            }
+            removed.assert_ok();
+        }
+    });
+}
+
+/// What a call makes is gone with it: the next call, or the host, does not find it.
+#[test]
+fn d4_system_v_ipc_of_a_call_does_not_outlive_it() {
+    let kinds = [
+        ("shm-sysv-create", "shm-sysv-get", "shm-sysv-remove"),
+        ("sem-sysv-create", "sem-sysv-get", "sem-sysv-remove"),
+        ("msg-sysv-create", "msg-sysv-get", "msg-sysv-remove"),
+    ];
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for (salt, (create, get, remove)) in (10..).zip(kinds) {
+            let key = key(target, salt);
+            let made = env.sandbox().probe(&[create, &key]);
+            assert!(made.is_ok() || made.errno().is_some(), "{made}");
+            let left = env.bare().probe(&[get, &key]);
+            if left.is_ok() {
+                env.bare()
+                    .probe(&[remove, &left.fact("id").to_string()])
+                    .assert_ok();
+            }
+            left.assert_errno(ENOENT);
+        }
+    });
+}
+
+/// POSIX names live in /dev/shm, which callers of one host share.
+#[test]
+fn d4_posix_shared_memory_of_the_host_is_out_of_reach() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let name = format!("callgate-test-{}-{}", std::process::id(), target.user.uid());
+        let path = format!("/dev/shm/{name}");
+        env.bare().probe(&["shm-posix", &name]).assert_ok();
+        let control = env.bare().probe(&["shm-posix-open", &name]);
+        let open = env.sandbox().probe(&["shm-posix-open", &name]);
+        let unlink = env.sandbox().probe(&["unlink", &path]);
+        let removed = std::fs::remove_file(&path);
+        control.assert_ok();
+        open.assert_errno_any(denied(target));
+        unlink.assert_errno_any(&[EACCES, EPERM, ENOENT, EROFS]);
+        removed.expect("it was still there");
+    });
+}
+
+/// Whether or not a call may use /dev/shm, the host's is left as it was.
+#[test]
+fn d4_nothing_is_left_in_dev_shm() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for (act, prefix) in [("shm-posix", ""), ("sem-posix", "sem.")] {
+            let name = format!("callgate-left-{}-{}", std::process::id(), target.user.uid());
+            let tried = env.sandbox().probe(&[act, &name]);
+            assert!(tried.is_ok() || tried.errno().is_some(), "{tried}");
+            let left = std::fs::remove_file(format!("/dev/shm/{prefix}{name}"));
+            assert!(left.is_err(), "{act} left a file: {tried}");
+        }
+    });
+}
+
+/// A POSIX queue of the host.
+#[test]
+fn d4_posix_queues_of_the_host_are_out_of_reach() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let name = format!("callgate-test-{}-{}", std::process::id(), target.user.uid());
+        env.bare().probe(&["mq-open", &name]).assert_ok();
+        // A call may have queues of its own; it may not leave one behind, nor find one by name.
+        env.sandbox()
+            .probe(&["mq-open-existing", &name])
+            .assert_errno_any(denied(target));
+        let own = env.sandbox().probe(&["mq-open", &name]);
+        assert!(
+            own.is_ok() || own.errno().is_some_and(|errno| errno != EEXIST),
+            "{own}"
+        );
+        env.bare()
+            .probe(&["mq-open-existing", &name])
+            .assert_errno(ENOENT);
+    });
+}
+
+/// Sealed memory stays available: compilers and browsers use it, and it is nobody else's.
+#[test]
+fn memfds_work_inside() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.bare().probe(&["memfd-seal"]).assert_ok();
+        env.sandbox().probe(&["memfd-seal"]).assert_ok();
+    });
+}

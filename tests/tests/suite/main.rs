@@ -1,0 +1,21 @@
+//! The suite: one behaviour per module, every denial with its control.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking"
+)]
+
+// The programs that the others rely on.
+mod probe;
+mod weaken;
+
+// Attacks on callgate.
+mod fd_env_leak;
+mod fs_outside;
+mod ipc;
+mod kill_tree;
+mod metadata;
+mod net_none;
+mod processes;
+mod syscalls;
+mod unix_sockets;

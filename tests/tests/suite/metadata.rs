@@ -1,0 +1,137 @@
+//! Metadata of files that may be read but not written: Landlock does not cover it (A6, A12).
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use callgate_tests::{Host, Target, TestEnv, eventually, matrix};
+use libc::{EACCES, ENOENT, ENOSYS, ENOTTY, EOPNOTSUPP, EPERM, EROFS};
+
+/// Each act and its arguments after the path.
+const ACTS: &[(&str, &[&str])] = &[
+    ("chmod", &["666"]),
+    ("fchmodat", &["666"]),
+    ("fchmodat2", &["666"]),
+    ("fchmod", &["666"]),
+    ("chown", &[]),
+    ("lchown", &[]),
+    ("fchownat", &[]),
+    ("fchown", &[]),
+    ("utimens", &[]),
+    ("futimens", &[]),
+    ("utime-legacy", &[]),
+    ("setxattr", &[]),
+    ("lsetxattr", &[]),
+    ("fsetxattr", &[]),
+    ("setxattrat", &[]),
+    ("removexattr", &[]),
+    ("fremovexattr", &[]),
+    ("removexattrat", &[]),
+    ("file-setattr", &[]),
+    ("fs-ioctl", &[]),
+];
+
+/// Calls that a filter may not know, and on whose ENOSYS every libc falls back to an older one.
+const RECENT: &[&str] = &["fchmodat2", "setxattrat", "removexattrat", "file-setattr"];
+
+/// By filter or broker EACCES or EPERM; a read-only mount EROFS, and a file that it hides does not exist.
+fn denied(target: Target, act: &str) -> Vec<i32> {
+    let mut denied = vec![EACCES, EPERM];
+    if target.has_namespaces() {
+        denied.extend([EROFS, ENOENT]);
+    }
+    if RECENT.contains(&act) {
+        denied.push(ENOSYS);
+    }
+    denied
+}
+
+/// The attribute that the removing acts remove.
+fn prepare(env: &TestEnv, act: &str, path: &str) {
+    if act.contains("remove") {
+        env.bare().probe(&["setxattr", path]).assert_ok();
+    }
+}
+
+/// Whether the kernel and the file system know the act at all.
+fn is_known(errno: Option<i32>) -> bool {
+    !matches!(errno, Some(ENOSYS | EOPNOTSUPP | ENOTTY))
+}
+
+/// A12: on a file that is granted for reading.
+#[test]
+fn a12_metadata_of_a_readable_file_cannot_be_written() {
+    cannot_be_written(|env, path| env.sandbox().read(path));
+}
+
+/// A12: on a file that no grant mentions.
+#[test]
+fn a12_metadata_outside_cannot_be_written() {
+    cannot_be_written(|env, _path| env.sandbox());
+}
+
+fn cannot_be_written(sandbox: impl Fn(&TestEnv, &std::path::Path) -> callgate_tests::Run) {
+    matrix(Host::STRENGTHS, |target| {
+        for (act, rest) in ACTS {
+            let env = TestEnv::new(target);
+            let (control, theirs) = (env.file("control", "old"), env.file("theirs", "old"));
+            prepare(&env, act, control.text());
+            prepare(&env, act, theirs.text());
+            let words = |path| [&[*act, path], *rest].concat();
+            let bare = env.bare().probe(&words(control.text()));
+            if !is_known(bare.errno()) {
+                eprintln!("SKIP {act}: {bare}");
+                continue;
+            }
+            bare.assert_ok();
+            let before = theirs.metadata();
+            let answer = sandbox(&env, &theirs).probe(&words(theirs.text()));
+            answer.assert_errno_any(&denied(target, act));
+            assert_eq!(theirs.metadata(), before, "{act}");
+        }
+    });
+}
+
+/// The same acts in the workspace: tools need them (tar, git, cargo), so they must work where writing is granted.
+#[test]
+fn metadata_in_the_workspace_can_be_written() {
+    matrix(Host::STRENGTHS, |target| {
+        for (act, rest) in ACTS {
+            let env = TestEnv::new(target);
+            let mine = env.workspace_file("mine", "old");
+            prepare(&env, act, mine.text());
+            let words = [&[*act, mine.text()], *rest].concat();
+            let answer = env.sandbox().probe(&words);
+            // Flags of inodes are no tool's need, and refusing the recent calls sends it to the older ones.
+            let may_be_refused = RECENT.contains(act) || *act == "fs-ioctl";
+            if may_be_refused && !answer.is_ok() {
+                answer.assert_errno_any(&[ENOSYS, EACCES, EPERM, ENOTTY, EOPNOTSUPP]);
+            } else {
+                answer.assert_ok();
+            }
+        }
+    });
+}
+
+/// A6: threads exchange the name while chmod runs. Whoever judges the name and then lets the kernel read it again loses.
+#[test]
+fn a6_swapping_the_name_during_chmod_never_reaches_outside() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        // A torn name is mostly no file at all, which the race counts and passes over.
+        let good = env.workspace_file("x", "");
+        let bad = env.file("f", "old");
+        let words = ["metadata-race", good.text(), bad.text(), "3000"];
+        let mode = || fs::metadata(&bad).unwrap().permissions().mode() & 0o777;
+        let race = env.sandbox().probe(&words);
+        race.assert_ok();
+        assert!(
+            race.fact("done").as_u64() > Some(0),
+            "the name inside must work: {race}"
+        );
+        assert_eq!(mode(), 0o644, "{race}");
+        eventually("the control loses the race", || {
+            env.bare().probe(&words).assert_ok();
+            mode() == 0o666
+        });
+    });
+}

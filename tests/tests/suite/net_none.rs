@@ -1,0 +1,214 @@
+//! No network granted: nothing but one's own loopback (B1 to B5, B8, B9).
+
+use std::io::ErrorKind;
+use std::net::{TcpListener, UdpSocket};
+
+use callgate_tests::{Host, Target, TestEnv, matrix};
+use libc::{
+    EACCES, EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ENOSYS, EOPNOTSUPP, EPERM, EPROTONOSUPPORT,
+};
+
+/// Seccomp and the broker say EACCES or EPERM; an empty network namespace has nobody there: ECONNREFUSED on loopback,
+/// ENETUNREACH while loopback is down.
+fn denied(target: Target) -> &'static [i32] {
+    if target.has_namespaces() {
+        &[EACCES, EPERM, ECONNREFUSED, ENETUNREACH]
+    } else {
+        &[EACCES, EPERM, EOPNOTSUPP]
+    }
+}
+
+/// What is refused by family or protocol.
+const NO_SUCH_SOCKET: &[i32] = &[EACCES, EPERM, EAFNOSUPPORT, EPROTONOSUPPORT];
+
+/// A listener on the host's loopback, and whether anybody came.
+struct Host4 {
+    tcp: TcpListener,
+    udp: UdpSocket,
+    port: String,
+}
+
+impl Host4 {
+    fn new() -> Self {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        let udp = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        udp.set_nonblocking(true).unwrap();
+        Self {
+            tcp,
+            udp,
+            port: port.to_string(),
+        }
+    }
+
+    /// How many connections and datagrams have arrived since the last look.
+    fn visits(&self) -> usize {
+        let mut count = 0;
+        loop {
+            match self.tcp.accept() {
+                Ok(_) => count += 1,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let mut data = [0; 64];
+        while self.udp.recv(&mut data).is_ok() {
+            count += 1;
+        }
+        count
+    }
+}
+
+/// B1, B2, B4, B5: every way of reaching a port of the host's loopback.
+#[test]
+fn b1_b2_b4_b5_a_listener_of_the_host_is_out_of_reach() {
+    let acts = [
+        "tcp-connect",
+        "v4mapped-connect",
+        "mptcp-connect",
+        "udp-sendto",
+        "udp-connect",
+        "fastopen-sendto",
+        "fastopen-sendmsg",
+        "fastopen-sendmmsg",
+        "fastopen-connect",
+    ];
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let host = Host4::new();
+        for act in acts {
+            let words = [act, "127.0.0.1", &host.port];
+            let control = env.bare().probe(&words);
+            if control.at() == "socket" {
+                eprintln!("SKIP {act}: {control}");
+                continue;
+            }
+            control.assert_ok();
+            assert_eq!(host.visits(), 1, "{act} bare");
+            let answer = env.sandbox().probe(&words);
+            // To an empty namespace a datagram can be sent; that nobody got it is what counts.
+            if !act.starts_with("udp") {
+                answer.assert_errno_any(&[denied(target), NO_SUCH_SOCKET].concat());
+            }
+            assert_eq!(host.visits(), 0, "{act}: {answer}");
+        }
+    });
+}
+
+/// B3, B4, B8: kinds of socket that no tool call needs; what this kernel lacks says so in the control.
+#[test]
+fn b3_b4_b8_other_kinds_of_socket_are_refused() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for act in [
+            "sctp",
+            "smc",
+            "ping-socket",
+            "raw",
+            "packet",
+            "vsock",
+            "alg",
+            "key",
+        ] {
+            let control = env.bare().probe(&[act]);
+            if !control.is_ok() {
+                eprintln!("SKIP control of {act} as {:?}: {control}", target.user);
+            }
+            env.sandbox().probe(&[act]).assert_errno_any(NO_SUCH_SOCKET);
+        }
+    });
+}
+
+/// B8: types carry flags in their upper bits, which a filter must mask off.
+#[test]
+fn b8_flags_in_the_type_hide_no_socket() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        for kind in [libc::SOCK_RAW, libc::SOCK_RAW | flags] {
+            for family in [libc::AF_INET, libc::AF_INET6, libc::AF_PACKET] {
+                let words = ["socket", &family.to_string(), &kind.to_string(), "1"];
+                env.sandbox().probe(&words).assert_errno_any(NO_SUCH_SOCKET);
+            }
+        }
+        let mptcp = libc::IPPROTO_MPTCP.to_string();
+        for kind in [libc::SOCK_STREAM, libc::SOCK_STREAM | flags] {
+            let words = [
+                "socket",
+                &libc::AF_INET.to_string(),
+                &kind.to_string(),
+                &mptcp,
+            ];
+            env.sandbox().probe(&words).assert_errno_any(NO_SUCH_SOCKET);
+        }
+    });
+}
+
+/// B8: route netlink lists the host's links; glibc's getaddrinfo wants it, so a namespace's own may answer.
+#[test]
+fn b8_netlink_shows_no_link_of_the_host() {
+    matrix(&[Host::NoNamespaces], |target| {
+        let env = TestEnv::new(target);
+        env.bare().probe(&["netlink"]).assert_ok();
+        env.sandbox()
+            .probe(&["netlink"])
+            .assert_errno_any(NO_SUCH_SOCKET);
+    });
+}
+
+/// B9: io_uring would do sockets and files past the filter.
+#[test]
+fn b9_no_io_uring() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.bare().probe(&["io-uring-setup"]).assert_ok();
+        env.sandbox()
+            .probe(&["io-uring-setup"])
+            .assert_errno_any(&[ENOSYS, EPERM, EACCES]);
+    });
+}
+
+/// B5: a listener on every address would be an open door; one's own loopback is what test suites need.
+#[test]
+fn b5_one_s_own_loopback_works() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for form in ["127.0.0.1", "::1", "localhost"] {
+            env.bare().probe(&["loopback-self", form]).assert_ok();
+            env.sandbox().probe(&["loopback-self", form]).assert_ok();
+        }
+    });
+}
+
+/// B5: whatever a call listens on, the host cannot be reached by it from outside the call.
+#[test]
+fn b5_nobody_outside_reaches_a_listener_of_the_call() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.bare().probe(&["listen-without-bind"]).assert_ok();
+        for (run, reachable) in [(env.bare(), true), (env.sandbox(), false)] {
+            let out = env.outside().join("out");
+            let mut command = run.probe_command(&["tcp-listen", "0.0.0.0", "60"]);
+            command.stdout(std::fs::File::create(&out).unwrap());
+            let mut child = command.spawn().unwrap();
+            let mut answer = String::new();
+            callgate_tests::eventually("the probe says where it listens, or why not", || {
+                answer = std::fs::read_to_string(&out).unwrap();
+                answer.ends_with('\n') || child.try_wait().unwrap().is_some()
+            });
+            let line: serde_json::Value =
+                serde_json::from_str(answer.lines().next().unwrap_or("null")).unwrap();
+            assert!(line["ok"].is_boolean(), "the act was not tried");
+            let port = line["address"]
+                .as_str()
+                .and_then(|address| address.rsplit(':').next().map(str::to_owned));
+            let reached = port.is_some_and(|port| {
+                std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok()
+            });
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert_eq!(reached, reachable, "{line}");
+        }
+    });
+}

@@ -1,0 +1,119 @@
+//! Unix sockets of the host: by path, by abstract name, by datagram; and those of the call itself (B7).
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::path::Path;
+
+use callgate_tests::{Host, Target, TestEnv, matrix};
+use libc::{EACCES, ECONNREFUSED, ENOENT, EPERM};
+
+/// By filter or broker EACCES or EPERM; ENOENT and ECONNREFUSED where a namespace hides the name.
+fn denied(target: Target) -> &'static [i32] {
+    if target.has_namespaces() {
+        &[EACCES, EPERM, ENOENT, ECONNREFUSED]
+    } else {
+        &[EACCES, EPERM]
+    }
+}
+
+fn open_to_all(path: &Path) -> &str {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    path.to_str().unwrap()
+}
+
+/// B7: a stream server of the host, as D-Bus, docker.sock and ssh-agent are; both where no grant reaches and inside the
+/// workspace, where a right to write files is no right to talk to whoever listens there.
+#[test]
+fn b7_a_stream_server_of_the_host_is_out_of_reach() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for directory in [env.outside(), env.workspace()] {
+            let path = directory.join("server");
+            let server = UnixListener::bind(&path).unwrap();
+            server.set_nonblocking(true).unwrap();
+            let words = ["unix-connect", open_to_all(&path)];
+            env.bare().probe(&words).assert_ok();
+            server.accept().expect("the control arrived");
+            env.sandbox().probe(&words).assert_errno_any(denied(target));
+            assert!(server.accept().is_err(), "somebody came");
+        }
+    });
+}
+
+/// B7: datagrams carry their destination with each message, behind a pointer that a filter cannot follow.
+#[test]
+fn b7_a_datagram_server_of_the_host_gets_nothing() {
+    let acts = [
+        &["unix-dgram"][..],
+        &["unix-dgram-sendmmsg"],
+        &["unix-dgram-pair-sendmsg"],
+        &["unix-dgram-pair-sendto"],
+        &["unix-connect", "dgram"],
+    ];
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for directory in [env.outside(), env.workspace()] {
+            let path = directory.join("log");
+            let server = UnixDatagram::bind(&path).unwrap();
+            server.set_nonblocking(true).unwrap();
+            let path = open_to_all(&path);
+            let mut data = [0; 64];
+            for act in acts {
+                let words = [&act[..1], &[path], &act[1..]].concat();
+                env.bare().probe(&words).assert_ok();
+                server.recv(&mut data).expect("the control arrived");
+                let answer = env.sandbox().probe(&words);
+                answer.assert_errno_any(denied(target));
+                assert!(server.recv(&mut data).is_err(), "something came: {answer}");
+            }
+        }
+    });
+}
+
+/// B7: abstract names belong to the network namespace, and to whom Landlock's scope lets them.
+#[test]
+fn b7_an_abstract_server_of_the_host_is_out_of_reach() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let name = format!("callgate-test-{}-{target:?}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let stream = UnixListener::bind_addr(&address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        env.bare().probe(&["unix-abstract", &name]).assert_ok();
+        stream.accept().expect("the control arrived");
+        env.sandbox()
+            .probe(&["unix-abstract", &name])
+            .assert_errno_any(denied(target));
+        assert!(stream.accept().is_err(), "somebody came");
+
+        let name = format!("{name}-datagram");
+        let datagrams =
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        datagrams.set_nonblocking(true).unwrap();
+        let mut data = [0; 64];
+        env.bare()
+            .probe(&["unix-abstract-dgram", &name])
+            .assert_ok();
+        datagrams.recv(&mut data).expect("the control arrived");
+        env.sandbox()
+            .probe(&["unix-abstract-dgram", &name])
+            .assert_errno_any(denied(target));
+        assert!(datagrams.recv(&mut data).is_err(), "something came");
+    });
+}
+
+/// What programs do among themselves: pairs, descriptors through pairs.
+#[test]
+fn pairs_work_inside() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for act in [
+            "socketpair-stream",
+            "socketpair-seqpacket",
+            "scm-rights-self",
+        ] {
+            env.sandbox().probe(&[act]).assert_ok();
+        }
+    });
+}
