@@ -18,12 +18,15 @@
 
 mod call;
 mod confine;
+mod enforced;
 mod gate;
 mod host;
 mod registry;
 mod session;
 
 pub mod cli;
+
+
 
 pub use callgate_policy as policy;
 pub use callgate_policy::envelope::{Denial, Enforced, Layer, Metadata, Outcome, ResultEnvelope, StepReport};

@@ -1,1 +1,7 @@
-fn main() {}
+//! The `callgate` binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    callgate::cli::main()
+}

@@ -420,3 +420,8 @@ impl Session {
         roots.into_iter().find(|(root, was)| host::identity_of(root.as_path()) != **was).map(|(root, _)| root)
     }
 }
+
+/// What holds each kind of right, put together from steps that the kernel confirmed and nothing else (C-18).
+pub(crate) fn enforced(session: &Session, call: &[StepReport]) -> Vec<callgate_policy::envelope::Enforced> {
+    crate::enforced::summarize(session.facts.strength, session.steps(), call)
+}

@@ -56,6 +56,8 @@ pub fn run(channel: Channel) -> ! {
 }
 
 fn serve(channel: Channel) -> io::Result<()> {
+    // First: every process of every session is a copy of this one.
+    process::erase_environment()?;
     fd::close_all_but(&[channel.as_fd()])?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     // The supervisor's own standard streams: a pipe that we held would never end for its reader.

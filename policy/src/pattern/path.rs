@@ -90,6 +90,18 @@ impl PathTemplate {
         Ok(Self { text: text.to_owned(), base, root, rest })
     }
 
+    /// That one absolute path, whatever characters it is made of: what a person names on the command line is no glob.
+    #[must_use]
+    pub fn of_file(path: &HostPath) -> Self {
+        Self { text: path.to_string(), base: Base::Absolute, root: path.as_path().to_owned(), rest: Rest::Literal }
+    }
+
+    /// That absolute directory and all beneath it, whatever characters its path is made of.
+    #[must_use]
+    pub fn of_tree(path: &HostPath) -> Self {
+        Self { text: format!("{path}/**"), base: Base::Absolute, root: path.as_path().to_owned(), rest: Rest::Subtree }
+    }
+
     /// What was written.
     #[must_use]
     pub fn as_str(&self) -> &str {

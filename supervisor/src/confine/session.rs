@@ -213,7 +213,9 @@ async fn read_zygote(zygote: Arc<AsyncChannel>, ready: mpsc::UnboundedSender<Res
             FromZygote::Gone { worker, .. } => {
                 let waiting = gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
                 // Who asked may have given up waiting.
-                drop(waiting.map(|waiting| waiting.send(())));
+                if let Some(Err(())) = waiting.map(|waiting| waiting.send(())) {
+                    tracing::debug!("a worker is gone that nobody waits for any more");
+                }
                 true
             }
         };

@@ -88,7 +88,9 @@ fn entries(plan: &SessionPlan) -> BTreeMap<PathBuf, (PathBuf, Content)> {
     let writable = Content::Bind { writable: true, devices: false };
     let private = (plan.private.inside.as_path(), plan.private.host.as_path());
     add(private.0, private.1, writable);
-    add(Path::new("/tmp"), &private.1.join("tmp"), writable);
+    // Not a bind of the private directory's `tmp`: mount points made in it for a workspace under /tmp would be on disk,
+    // and could not be removed while this namespace lasts.
+    add(Path::new("/tmp"), Path::new("/tmp"), tmpfs(&[("mode", "0700")]));
     for rule in granted(plan) {
         let path = rule.path.as_path();
         add(path, path, if rule.access == FsAccess::Write { writable } else { read_only });
@@ -98,31 +100,33 @@ fn entries(plan: &SessionPlan) -> BTreeMap<PathBuf, (PathBuf, Content)> {
 
 /// The rules that need a mount: what the fixed part of the tree does not hold already.
 fn granted(plan: &SessionPlan) -> impl Iterator<Item = &FsRule> {
-    let fixed = ["/usr", "/opt", "/etc", "/sys", "/proc", "/dev"];
-    plan.rules.iter().filter(move |rule| {
-        let path = rule.path.as_path();
-        let within_fixed = fixed.iter().any(|f| path.starts_with(f)) && rule.access != FsAccess::Write;
-        let system_link = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"].iter().any(|l| path == Path::new(l));
-        let own = path.starts_with(&plan.private.inside) || path == Path::new("/tmp") || path.starts_with("/dev");
-        let covered = plan.rules.iter().any(|outer| {
+    let bound = || plan.rules.iter().filter(|rule| !is_fixed(plan, rule));
+    bound().filter(move |rule| {
+        // A tree within another that is at least as open comes with it.
+        let covered = bound().any(|outer| {
             outer.extent == Extent::Subtree
                 && outer.path != rule.path
-                && path.starts_with(&outer.path)
+                && rule.path.as_path().starts_with(&outer.path)
                 && (outer.access == FsAccess::Write || rule.access != FsAccess::Write)
         });
-        !(within_fixed || system_link || own || covered) && rule.presence_matters()
+        !covered && is_there(rule)
     })
 }
 
-trait PresenceMatters {
-    fn presence_matters(&self) -> bool;
+/// Whether the fixed part of the tree has this.
+fn is_fixed(plan: &SessionPlan, rule: &FsRule) -> bool {
+    let path = rule.path.as_path();
+    let below = |tops: &[&str]| tops.iter().any(|top| path.starts_with(top));
+    let is = |names: &[&str]| names.iter().any(|name| path == Path::new(name));
+    path.starts_with(&plan.private.inside)
+        || is(&["/tmp", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"])
+        || below(&["/dev", "/proc"])
+        || (below(&["/usr", "/opt", "/etc", "/sys"]) && rule.access != FsAccess::Write)
 }
 
-impl PresenceMatters for FsRule {
-    /// An optional path that is absent has no mount; a required one that is absent fails later, with its name.
-    fn presence_matters(&self) -> bool {
-        self.presence == Presence::Required || rustix::fs::stat(self.path.as_path()).is_ok()
-    }
+/// An optional path that is absent has no mount; a required one that is absent fails, with its name.
+fn is_there(rule: &FsRule) -> bool {
+    rule.presence == Presence::Required || rustix::fs::stat(rule.path.as_path()).is_ok()
 }
 
 /// A detached tree with its final attributes. `None` for a part of the system that this host lacks.

@@ -51,5 +51,14 @@ fn with_proc(plan: &SessionPlan) -> Vec<callgate_policy::plan::FsRule> {
         exactness: Exactness::Exact,
         source: "broker".to_owned(),
     });
+    // Abstract names stand for files in it, and it is emptied when the session ends.
+    rules.push(FsRule {
+        path: plan.private.inside.clone(),
+        access: FsAccess::Write,
+        extent: Extent::Subtree,
+        presence: Presence::Required,
+        exactness: Exactness::Exact,
+        source: "broker".to_owned(),
+    });
     rules
 }

@@ -72,7 +72,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
     family::become_subreaper().map_err(failure("family", "become a subreaper"))?;
     rustix::thread::set_name(c"cg-broker").map_err(|e| kernel("family", "name the broker", e.into()))?;
     // Modes are worked out from each caller's own mask.
-    rustix::process::umask(rustix::fs::Mode::empty());
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
     let confined = session::confine(plan)?;
     let pair = || Channel::pair().map_err(failure("channels", "socketpair"));
     let ((supervisors, zygotes), (registrations, workers)) = (pair()?, pair()?);
@@ -86,7 +86,10 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
         zygote::Inherited { supervisor: zygotes, broker: workers, ruleset: confined.call_ruleset, session: facts };
     filters::prepare_tool_filter().map_err(failure("seccomp", "assemble the tool filter"))?;
     match process::fork().map_err(failure("zygote", "fork"))? {
-        Fork::Child => process::exit_now(start_zygote(plan, inherited)),
+        Fork::Child => {
+            rustix::process::umask(umask);
+            process::exit_now(start_zygote(plan, inherited))
+        }
         Fork::Parent(_) => drop(inherited),
     }
     let mut steps = confined.steps;

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use super::caller::Caller;
 use super::metadata::int;
 use super::{Broker, Handler};
-use crate::sys::notify::{Answer, Notification};
+use crate::sys::notify::Answer;
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     #[cfg(target_arch = "x86_64")]

@@ -385,3 +385,32 @@ pub(crate) fn children_as_fd() -> io::Result<OwnedFd> {
     // SAFETY: a descriptor that the kernel has just given to this process.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
+
+/// Overwrites this process's environment, which its forks would all hold a copy of, and leaves it empty.
+///
+/// # Errors
+/// `EBUSY` with several threads, one of which could be reading it.
+pub(crate) fn erase_environment() -> io::Result<()> {
+    unsafe extern "C" {
+        static mut environ: *mut *mut libc::c_char;
+    }
+    if thread_count()? != 1 {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    // SAFETY: libc's own variable; one thread exists, so nobody changes it meanwhile.
+    let mut entry = unsafe { environ };
+    // SAFETY: `environ` is null or an array that ends in a null pointer (environ(7)).
+    while !entry.is_null() && !unsafe { *entry }.is_null() {
+        // SAFETY: not the end, as just seen; a NUL-terminated string.
+        let text = unsafe { *entry };
+        // SAFETY: a NUL-terminated string.
+        let len = unsafe { libc::strlen(text) };
+        // SAFETY: `len` bytes before its NUL, in memory that is writable: the kernel's copy on the stack, or the heap.
+        unsafe { std::ptr::write_bytes(text, 0, len) };
+        // SAFETY: within the array, or at its null end.
+        entry = unsafe { entry.add(1) };
+    }
+    // SAFETY: libc's own variable, as above; a null environment is an empty one.
+    unsafe { environ = std::ptr::null_mut() };
+    Ok(())
+}

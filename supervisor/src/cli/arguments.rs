@@ -1,0 +1,108 @@
+//! What can be typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Runs the tool calls of AI agents, and any other command, so that the kernel holds them to what was granted.
+#[derive(Debug, Parser)]
+#[command(
+    name = "callgate",
+    version,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  callgate run -- cargo test                     run a command: this directory read-write, no network
+  callgate run --read ~/data -- python3 plot.py  and another directory to read
+  callgate call read '{\"path\": \"README.md\"}'     one tool call, as an agent host makes it
+  callgate doctor                                what this host can enforce
+
+Exit status: 0; the command's own (run); 1 tool error (call); 64 usage; 65 invalid manifest or arguments;
+69 the host cannot enforce it; 70 our fault; 77 denied; 124 timeout; 128+n killed by signal n."
+)]
+pub(super) struct Arguments {
+    /// Print JSON instead of text for people.
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run a command in the sandbox.
+    Run(Run),
+    /// Make one tool call through all three layers, and print its envelope.
+    Call(Call),
+    /// List the tools, or show one with its schema.
+    Tools(Tools),
+}
+
+/// What a session may do.
+#[derive(Debug, Args)]
+pub(super) struct Grants {
+    /// Grant reading this file or directory; may be given several times.
+    #[arg(long, value_name = "PATH")]
+    pub(super) read: Vec<PathBuf>,
+    /// Grant writing this file or directory; may be given several times.
+    #[arg(long, value_name = "PATH")]
+    pub(super) write: Vec<PathBuf>,
+    /// Grant connecting to this host (`api.example.com`, `*.example.com:443`); may be given several times.
+    #[arg(long, value_name = "HOST")]
+    pub(super) net: Vec<String>,
+    /// Grant starting this program, and with it no others; may be given several times. Without it, any.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(super) exec: Vec<String>,
+    /// Take grants, limits and environment from this manifest instead of the defaults.
+    #[arg(long, value_name = "FILE")]
+    pub(super) manifest: Option<PathBuf>,
+    /// The workspace: where the command starts, and what the defaults grant. Default: this directory.
+    #[arg(long, short = 'C', value_name = "DIR")]
+    pub(super) workspace: Option<PathBuf>,
+}
+
+/// Runs any program with the grants given. Its input, output and error are callgate's own, so it works in a pipe; signals
+/// are passed on; its exit status is callgate's. When it ends, so does everything that it started.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate run -- make -j2
+  git diff | callgate run -- ./review.py > review.txt
+  callgate run --write ../out --status result.json -- ./build.sh")]
+pub(super) struct Run {
+    #[command(flatten)]
+    pub(super) grants: Grants,
+    /// Write the result envelope, with what enforced it, to this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "status_fd")]
+    pub(super) status: Option<PathBuf>,
+    /// Write the result envelope to this open descriptor.
+    #[arg(long, value_name = "N")]
+    pub(super) status_fd: Option<i32>,
+    /// The command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(super) argv: Vec<OsString>,
+}
+
+/// Makes one tool call, as an agent host does: schema, capability check, watchdog, sandbox. Prints the result envelope.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate call read '{\"path\": \"src/main.rs\", \"start_line\": 1, \"end_line\": 40}'
+  callgate call bash '{\"command\": \"cargo test 2>&1 | tail\"}'
+  jq -n '{path: \"notes.txt\", content: \"…\"}' | callgate call write -")]
+pub(super) struct Call {
+    #[command(flatten)]
+    pub(super) grants: Grants,
+    /// Pass a program's output on to standard error while it comes.
+    #[arg(long)]
+    pub(super) stream: bool,
+    /// The tool.
+    pub(super) tool: String,
+    /// Its arguments as JSON; `-` reads them from standard input.
+    #[arg(default_value = "{}", value_name = "JSON")]
+    pub(super) arguments: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Tools {
+    /// Show this tool whole.
+    pub(super) name: Option<String>,
+}

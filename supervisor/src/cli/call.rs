@@ -1,0 +1,58 @@
+//! `callgate call`.
+
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
+
+use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
+use serde_json::Value;
+
+use super::arguments::Call;
+use super::exit::{self, Failure};
+use super::{show, supervise};
+
+/// Most bytes of arguments from standard input: room for the largest file that fits into a call.
+const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;
+
+pub(super) fn call(call: Call) -> Result<ExitCode, Failure> {
+    let spec = show::spec(&call.grants)?;
+    let arguments = arguments(&call.arguments)?;
+    let envelope = supervise(async |supervisor| {
+        let session = supervisor.open(spec).await?;
+        let stream = call.stream;
+        let mut pass_on = |piece: &[u8]| {
+            if stream {
+                // A reader that is gone does not stop the call.
+                drop(std::io::stderr().write_all(piece));
+            }
+        };
+        Ok(session.call_streaming(&call.tool, arguments, &mut pass_on).await)
+    })?;
+    let text = serde_json::to_string_pretty(&envelope).map_err(|e| Failure::runtime(e.into()))?;
+    writeln!(std::io::stdout(), "{text}").map_err(Failure::io("print the envelope"))?;
+    Ok(ExitCode::from(status(&envelope)))
+}
+
+fn arguments(given: &str) -> Result<Value, Failure> {
+    let mut text = given.to_owned();
+    if given == "-" {
+        text.clear();
+        std::io::stdin()
+            .take(ARGUMENTS_MAX)
+            .read_to_string(&mut text)
+            .map_err(|e| Failure::Data(format!("the arguments on standard input: {e}")))?;
+    }
+    serde_json::from_str(&text).map_err(|e| Failure::Data(format!("the arguments are not JSON: {e}")))
+}
+
+fn status(envelope: &ResultEnvelope) -> u8 {
+    match (&envelope.kind, &envelope.metadata.denial) {
+        (Outcome::Output, _) => 0,
+        (Outcome::Error, None) => 1,
+        (Outcome::Error, Some(denial)) => match denial.layer {
+            Layer::Schema => exit::DATA,
+            Layer::Capability | Layer::Watchdog => exit::DENIED,
+            Layer::Sandbox => 1,
+            Layer::Host => exit::UNAVAILABLE,
+        },
+    }
+}

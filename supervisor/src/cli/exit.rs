@@ -1,0 +1,165 @@
+//! Failures, whose move they are, and what the process exits with: in one place.
+
+use std::io;
+use std::process::ExitCode;
+
+use callgate_policy::envelope::Denial;
+
+use crate::call::CallError;
+use crate::confine::ConfineError;
+use crate::session::OpenError;
+
+/// sysexits.h's numbers, and the shell's.
+pub(super) const USAGE: u8 = 64;
+pub(super) const DATA: u8 = 65;
+pub(super) const UNAVAILABLE: u8 = 69;
+pub(super) const SOFTWARE: u8 = 70;
+pub(super) const DENIED: u8 = 77;
+pub(super) const TIMEOUT: u8 = 124;
+
+/// Why a command did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// Something typed is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// A manifest or arguments are not valid; the text is whole, with its place.
+    #[error("{0}")]
+    Data(String),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// Reading or writing for the person failed.
+    #[error("{what}")]
+    Io { what: String, source: io::Error },
+    /// The process itself could not be set up.
+    #[error("set up this process")]
+    Runtime(#[source] io::Error),
+}
+
+impl From<crate::host::HostError> for Failure {
+    fn from(error: crate::host::HostError) -> Self {
+        Self::Open(OpenError::Host(error))
+    }
+}
+
+impl Failure {
+    pub(super) fn runtime(source: io::Error) -> Self {
+        Self::Runtime(source)
+    }
+
+    pub(super) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { what: what.into(), source }
+    }
+
+    fn status(&self) -> u8 {
+        match self {
+            Self::Usage(_) => USAGE,
+            Self::Data(_) => DATA,
+            Self::Open(open) => open_status(open),
+            Self::Call(call) => call_status(call),
+            Self::Io { .. } | Self::Runtime(_) => SOFTWARE,
+        }
+    }
+
+    /// What to do next, where there is something.
+    fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Open(OpenError::Host(host)) => Some(host.remedy().to_owned()),
+            Self::Open(OpenError::Confine(confine)) | Self::Call(CallError::Confine(confine)) => confine_remedy(confine),
+            Self::Call(CallError::Denied(denial)) => remedy_of(denial),
+            Self::Usage(_) | Self::Data(_) | Self::Open(_) | Self::Call(_) | Self::Io { .. } | Self::Runtime(_) => None,
+        }
+    }
+
+    /// Tells the person, once, and gives the exit status.
+    pub(super) fn report(&self, json: bool) -> ExitCode {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(source) = cause {
+            text.push_str(": ");
+            text.push_str(&source.to_string());
+            cause = source.source();
+        }
+        if json {
+            let record = serde_json::json!({ "error": text, "remedy": self.remedy(), "exit_status": self.status() });
+            eprintln!("{record}");
+        } else {
+            eprintln!("callgate: {text}");
+            if let Some(remedy) = self.remedy() {
+                eprintln!("  try: {remedy}");
+            }
+        }
+        ExitCode::from(self.status())
+    }
+}
+
+fn remedy_of(denial: &Denial) -> Option<String> {
+    denial.remedy.clone()
+}
+
+fn confine_remedy(error: &ConfineError) -> Option<String> {
+    match error {
+        ConfineError::Refused(failed) if failed.step == "exec" => None,
+        ConfineError::Refused(failed) if failed.step == "working_dir" => {
+            Some("start in a directory that is granted".to_owned())
+        }
+        ConfineError::Refused(_) => Some("`callgate doctor` tells what this host can enforce, and how to get more".to_owned()),
+        ConfineError::Channel { .. }
+        | ConfineError::Ended
+        | ConfineError::WorkerLost
+        | ConfineError::Hostile { .. }
+        | ConfineError::TimedOut(_) => None,
+    }
+}
+
+fn open_status(error: &OpenError) -> u8 {
+    match error {
+        OpenError::Host(_) | OpenError::NotYet { .. } => UNAVAILABLE,
+        OpenError::Workspace { .. } | OpenError::NotAWorkspace { .. } => USAGE,
+        OpenError::Variable(_) | OpenError::Declare(_) | OpenError::Plan(_) => DATA,
+        OpenError::Confine(confine) => confine_status(confine),
+        OpenError::Launcher(_) | OpenError::Private(_) | OpenError::Registry(_) => SOFTWARE,
+    }
+}
+
+fn call_status(error: &CallError) -> u8 {
+    match error {
+        CallError::Denied(_) => DENIED,
+        CallError::UnknownTool { .. } => USAGE,
+        CallError::Arguments(_) | CallError::Plan(_) => DATA,
+        CallError::Confine(confine) => confine_status(confine),
+        CallError::Tool(_) => 1,
+        CallError::Output { .. } => SOFTWARE,
+    }
+}
+
+/// A program that cannot be started is the person's business, as in a shell (127, 126); a step that the kernel refused
+/// is the host's.
+fn confine_status(error: &ConfineError) -> u8 {
+    match error {
+        ConfineError::Refused(failed) => match (failed.step.as_str(), failed.errno) {
+            // ENOENT, ENOTDIR.
+            ("exec", Some(2 | 20)) => 127,
+            ("exec", _) => 126,
+            ("working_dir", _) => DENIED,
+            // A path that a rule names and that is not there.
+            ("landlock" | "mounts", Some(2 | 20)) => DATA,
+            _ => UNAVAILABLE,
+        },
+        ConfineError::TimedOut(_) => TIMEOUT,
+        ConfineError::Channel { .. } | ConfineError::Ended | ConfineError::WorkerLost | ConfineError::Hostile { .. } => {
+            SOFTWARE
+        }
+    }
+}
+
+/// Help and version are asked for; anything else that clap says is a mistake of usage.
+pub(super) fn usage(error: &clap::Error) -> ExitCode {
+    let told = error.print();
+    match error.kind() {
+        clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion if told.is_ok() => ExitCode::SUCCESS,
+        _ => ExitCode::from(USAGE),
+    }
+}

@@ -1,0 +1,64 @@
+//! The command line.
+
+mod arguments;
+mod call;
+mod exit;
+mod run;
+mod show;
+mod tools;
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use self::arguments::{Arguments, Command};
+use self::exit::Failure;
+use crate::confine::{LAUNCHER_NAME, Launcher};
+use crate::session::Supervisor;
+
+/// What the binary does.
+#[must_use]
+pub fn main() -> ExitCode {
+    if std::env::args_os().next().as_deref() == Some(OsStr::new(LAUNCHER_NAME)) {
+        Launcher::serve_as_started();
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return exit::usage(&error),
+    };
+    let json = arguments.json;
+    match dispatch(arguments) {
+        Ok(code) => code,
+        Err(failure) => failure.report(json),
+    }
+}
+
+fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let json = arguments.json;
+    match arguments.command {
+        Command::Run(run) => run::run(run),
+        Command::Call(call) => call::call(call),
+        Command::Tools(tools) => tools::tools(&tools, json),
+    }
+}
+
+/// Becomes a supervisor: the launcher is forked while there is one thread, then the process is closed to others of the
+/// same user, and only then does the runtime start.
+fn supervise<T>(
+    work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let launcher = Launcher::fork().map_err(crate::session::OpenError::from)?;
+    protect_self()?;
+    let supervisor = Supervisor::builder().launcher(launcher).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
+    runtime.block_on(work(supervisor))
+}
+
+/// No core dump and no look into this process's memory by others of its user (D1): it holds secrets and policy.
+fn protect_self() -> Result<(), Failure> {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
+        .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
+        .map_err(|e| Failure::runtime(e.into()))
+}

@@ -1,0 +1,123 @@
+//! `callgate run`.
+
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use callgate_policy::envelope::{Metadata, Outcome, ResultEnvelope};
+use callgate_worker::protocol::ProgramEnd;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::arguments::Run;
+use super::exit::Failure;
+use super::{show, supervise};
+use crate::confine::{Program, Stdio};
+use crate::session::{OpenError, Session};
+
+/// What a terminal or a process manager sends that is meant for the command.
+const PASSED_ON: [SignalKind; 6] = [
+    SignalKind::interrupt(),
+    SignalKind::terminate(),
+    SignalKind::hangup(),
+    SignalKind::quit(),
+    SignalKind::user_defined1(),
+    SignalKind::user_defined2(),
+];
+
+pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
+    let spec = show::spec(&run.grants)?;
+    let status = status_target(&run)?;
+    let stdio = Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?;
+    supervise(async |supervisor| {
+        let started = Instant::now();
+        // Before anything runs, so that none is lost between.
+        let mut signals = Signals::listen().map_err(Failure::runtime)?;
+        let session = supervisor.open(spec).await.map_err(explain)?;
+        let program = session.spawn(&run.argv, stdio).await?;
+        let end = wait(&program, &mut signals).await?;
+        if let Some(file) = status {
+            report(&session, &program, end, started, file)?;
+        }
+        Ok(exit_code(end))
+    })
+}
+
+fn explain(error: OpenError) -> Failure {
+    Failure::Open(error)
+}
+
+async fn wait(program: &Program, signals: &mut Signals) -> Result<ProgramEnd, Failure> {
+    loop {
+        tokio::select! {
+            end = program.wait() => return Ok(end.map_err(crate::call::CallError::from)?),
+            number = signals.next() => program.signal(number).await.map_err(crate::call::CallError::from)?,
+        }
+    }
+}
+
+struct Signals(Vec<(i32, tokio::signal::unix::Signal)>);
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        PASSED_ON.iter().map(|kind| Ok((kind.as_raw_value(), signal(*kind)?))).collect::<std::io::Result<_>>().map(Self)
+    }
+
+    async fn next(&mut self) -> i32 {
+        std::future::poll_fn(|context| {
+            for (number, signal) in &mut self.0 {
+                if signal.poll_recv(context).is_ready() {
+                    return std::task::Poll::Ready(*number);
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Opened before the command runs: a result that cannot be written is a reason not to start.
+fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
+    if let Some(path) = &run.status {
+        let file = std::fs::File::create(path).map_err(Failure::io(format!("create {}", path.display())))?;
+        return Ok(Some(file));
+    }
+    let Some(number) = run.status_fd else { return Ok(None) };
+    let fd: OwnedFd = callgate_worker::sys::fd::inherited(number)
+        .map_err(|e| Failure::Usage(format!("--status-fd {number}: {e}")))?;
+    Ok(Some(fd.into()))
+}
+
+fn report(
+    session: &Session,
+    program: &Program,
+    end: ProgramEnd,
+    started: Instant,
+    mut file: std::fs::File,
+) -> Result<(), Failure> {
+    let envelope = ResultEnvelope {
+        kind: Outcome::Output,
+        data: Some(json!({
+            "exit_code": end.code,
+            "signal": end.signal,
+            "cpu_us": end.cpu_us,
+            "killed": end.killed,
+        })),
+        error_text: None,
+        metadata: Metadata {
+            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            enforced: crate::session::enforced(session, program.steps()),
+            ..Metadata::default()
+        },
+    };
+    let mut text = serde_json::to_vec(&envelope).map_err(|e| Failure::runtime(e.into()))?;
+    text.push(b'\n');
+    file.write_all(&text).map_err(Failure::io("write the status"))
+}
+
+/// The command's own, or 128 and the signal's number, as a shell has it.
+fn exit_code(end: ProgramEnd) -> ExitCode {
+    let number = end.code.or(end.signal.map(|signal| 128 + signal)).unwrap_or(70);
+    ExitCode::from(u8::try_from(number).unwrap_or(70))
+}

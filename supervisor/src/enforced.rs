@@ -1,0 +1,35 @@
+//! What a result says of its confinement: per kind of right, the steps that hold it, each confirmed by the kernel.
+
+use callgate_policy::envelope::{Enforced, StepReport};
+use callgate_policy::plan::Strength;
+
+/// The kinds of right, and which steps hold each. A step that was not confirmed is not named, so a kind whose list is
+/// empty is one that nothing held: a test makes each step fail and sees the refusal instead.
+const HOLDS: &[(&str, &[&str])] = &[
+    ("fs", &["landlock", "mounts", "seccomp"]),
+    ("net", &["seccomp", "namespaces", "landlock"]),
+    ("ipc", &["seccomp", "namespaces", "landlock"]),
+    ("processes", &["landlock", "seccomp", "namespaces"]),
+    ("privilege", &["capabilities", "no_new_privs", "seccomp"]),
+    ("descriptors", &["close_fds"]),
+    ("limits", &["limits"]),
+];
+
+/// Sums up the steps of a session and of one of its calls.
+pub(crate) fn summarize(strength: Strength, session: &[StepReport], call: &[StepReport]) -> Vec<Enforced> {
+    let all = || session.iter().chain(call);
+    HOLDS
+        .iter()
+        .map(|(what, steps)| {
+            let mut by: Vec<String> = Vec::new();
+            for step in all().filter(|report| steps.contains(&report.step.as_str())) {
+                let text = format!("{}: {}", step.step, step.detail);
+                // Namespaces are confirmed as a whole; they are named only in the strength that has them.
+                if (step.step != "namespaces" || strength == Strength::Namespaces) && !by.contains(&text) {
+                    by.push(text);
+                }
+            }
+            Enforced { what: (*what).to_owned(), by }
+        })
+        .collect()
+}
