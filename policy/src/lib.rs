@@ -16,7 +16,7 @@
 //! use callgate_policy::effective::{Bound, Contribution, Declared, Source, narrow};
 //! use callgate_policy::manifest::{Format, Manifest};
 //! use callgate_policy::path::normalize;
-//! use callgate_policy::plan::{Identity, PrivateDir, Strength, Work, compile};
+//! use callgate_policy::plan::{Identity, PrivateDir, PrivateKind, Strength, Work, compile};
 //! use callgate_policy::variable::Variables;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +33,7 @@
 //!     strength: Strength::Landlock,
 //!     landlock_abi: 7,
 //!     identity: Identity { uid: 1000, gid: 1000 },
-//!     private: PrivateDir { host: "/run/s1".into(), inside: "/run/s1".into() },
+//!     private: PrivateDir { inside: "/run/s1".into(), kind: PrivateKind::OnHost },
 //!     workspace: variables.workspace().to_vec(),
 //!     toolchains: vec![],
 //!     extra_read: vec![],

@@ -91,6 +91,13 @@ pub(crate) fn owner(workspace: &[HostPath]) -> Result<Identity, HostError> {
     if metadata.uid() == 0 { Ok(me) } else { Ok(Identity { uid: metadata.uid(), gid: metadata.gid() }) }
 }
 
+/// 128 random bits, in hexadecimal.
+pub(crate) fn random() -> std::io::Result<String> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// Device and inode: what a directory is, whatever its name.
 pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))

@@ -10,7 +10,7 @@ use callgate_policy::envelope::StepReport;
 use callgate_policy::manifest::{Env, Limits, Manifest};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan, PlanError};
-use callgate_policy::plan::{PrivateDir, SessionPlan, Strength};
+use callgate_policy::plan::{PrivateDir, PrivateKind, SessionPlan, Strength};
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::variable::{VariableError, Variables};
 use callgate_policy::watchdog::Watchdog;
@@ -168,6 +168,9 @@ pub enum OpenError {
         /// What to do about it.
         remedy: &'static str,
     },
+    /// The kernel gave no random bytes.
+    #[error("get random bytes")]
+    Random(#[source] std::io::Error),
     /// The session's private directory could not be made.
     #[error("make the session's private directory")]
     Private(#[source] std::io::Error),
@@ -229,10 +232,10 @@ impl Supervisor {
             gate.add(Box::new(Held(watchdog)));
         }
         Ok(Session {
-            id: session_id(&facts),
+            id: session_id()?,
             manifest: spec.manifest.and_then(|manifest| manifest.id),
             registry,
-            effective: effective.with_session_dir(facts.private.inside.clone()),
+            effective,
             gate,
             identities: identities(&workspace),
             facts,
@@ -251,16 +254,20 @@ impl Supervisor {
         env: &Env,
     ) -> Result<(HostFacts, SessionPlan, Opened), OpenError> {
         let identity = host::owner(workspace)?;
-        let private = Private::make(identity).map_err(OpenError::Private)?;
-        let inside = match strength {
-            Strength::Landlock => private.path().to_owned(),
-            Strength::Namespaces => PathBuf::from("/run/callgate"),
+        let (private, dir) = match strength {
+            Strength::Landlock => {
+                let private = Private::make(identity).map_err(OpenError::Private)?;
+                let dir = PrivateDir { inside: private.path().into(), kind: PrivateKind::OnHost };
+                (Some(private), dir)
+            }
+            Strength::Namespaces => (None, PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace }),
         };
-        let dirs = PrivateDir { host: private.path().into(), inside: inside.into() };
-        let facts = host::facts(strength, self.support.landlock_abi, identity, dirs, workspace.to_vec(), effective);
+        let facts = host::facts(strength, self.support.landlock_abi, identity, dir, workspace.to_vec(), effective);
         let plan = compile::session(effective, &facts, env)?;
         let opened = Opened::open(&self.launcher, plan.clone()).await?;
-        private.hand_over();
+        if let Some(private) = private {
+            private.hand_over();
+        }
         Ok((facts, plan, opened))
     }
 }
@@ -346,10 +353,10 @@ fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError
     }
 }
 
-/// Unique among sessions: the private directory's random name.
-fn session_id(facts: &HostFacts) -> String {
-    let name = facts.private.host.as_path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-    name.replacen("callgate-", "ses_", 1)
+/// Unique among sessions, and not to be guessed.
+fn session_id() -> Result<String, OpenError> {
+    let random = host::random().map_err(OpenError::Random)?;
+    Ok(format!("ses_{random}"))
 }
 
 /// What each root is now, to notice one that is replaced.

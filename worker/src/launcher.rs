@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{PROTOCOL_VERSION, SessionPlan, Strength};
+use callgate_policy::plan::{PROTOCOL_VERSION, PrivateKind, SessionPlan, Strength};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{Mode, OFlags};
 
@@ -102,7 +102,9 @@ impl Serving {
         match self.channel.receive::<OpenSession>()? {
             Received::Message(OpenSession { plan }, fds) => {
                 if let Some(session) = fds.into_iter().next() {
-                    self.private.push(plan.private.host.clone());
+                    if plan.private.kind == PrivateKind::OnHost {
+                        self.private.push(plan.private.inside.clone());
+                    }
                     self.brokers.extend(open(&plan, &Channel::from(session))?);
                 }
                 Ok(true)

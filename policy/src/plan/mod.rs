@@ -93,14 +93,25 @@ pub struct Identity {
     pub gid: u32,
 }
 
-/// The session's own directory, made by the supervisor with mkdtemp(3) (mode 0700, the worker's user), removed with the
-/// session. It holds `tmp` (`TMPDIR`), `home` (`HOME`), `shm` (stands for `/dev/shm`) and `ipc`.
+/// The session's own directory, which ends with it. It holds `tmp` (`TMPDIR`), `home` (`HOME`), `shm` (stands for
+/// `/dev/shm`) and `ipc`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrivateDir {
-    /// Where it is on the host.
-    pub host: HostPath,
-    /// Where the session sees it: the same path without a mount namespace.
+    /// Where the session sees it.
     pub inside: HostPath,
+    /// Where it lives.
+    pub kind: PrivateKind,
+}
+
+/// Where a session's own directory lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PrivateKind {
+    /// On the host, at the same path: made by the supervisor (mode 0700, the worker's user, a name that cannot be
+    /// guessed), emptied by the broker, removed by the launcher.
+    OnHost,
+    /// A tmpfs in the session's mount namespace, gone with it.
+    InNamespace,
 }
 
 /// Which strength of `docs/architecture.md` the session runs in.

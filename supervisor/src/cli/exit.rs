@@ -120,7 +120,7 @@ fn open_status(error: &OpenError) -> u8 {
         OpenError::Workspace { .. } | OpenError::NotAWorkspace { .. } => USAGE,
         OpenError::Variable(_) | OpenError::Declare(_) | OpenError::Plan(_) => DATA,
         OpenError::Confine(confine) => confine_status(confine),
-        OpenError::Launcher(_) | OpenError::Private(_) | OpenError::Registry(_) => SOFTWARE,
+        OpenError::Launcher(_) | OpenError::Random(_) | OpenError::Private(_) | OpenError::Registry(_) => SOFTWARE,
     }
 }
 

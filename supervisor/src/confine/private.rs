@@ -51,10 +51,7 @@ impl Drop for Private {
 
 fn make_unpredictable(parent: &Path) -> io::Result<PathBuf> {
     for _ in 0..16 {
-        let mut random = [0; 16];
-        rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())?;
-        let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = parent.join(format!("callgate-{name}"));
+        let path = parent.join(format!("callgate-{}", crate::host::random()?));
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}

@@ -4,6 +4,8 @@ mod bash;
 mod files;
 mod surface;
 
+use std::sync::OnceLock;
+
 use callgate_policy::call_grant::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
@@ -27,7 +29,8 @@ pub struct Tool {
     /// Where the tool comes from; `locked` for the thirteen (S0-9).
     pub origin: &'static str,
     pub(crate) implementation: &'static dyn Implementation,
-    validator: jsonschema::Validator,
+    /// Built when first used: it takes longer than most calls, and `run` needs none.
+    validator: OnceLock<jsonschema::Validator>,
 }
 
 impl std::fmt::Debug for Tool {
@@ -138,9 +141,8 @@ impl Tool {
     ) -> Result<Self, RegistryError> {
         let bad = |reason: String| RegistryError::Schema { tool: id, reason };
         let parameters: Value = serde_json::from_str(schema).map_err(|e| bad(e.to_string()))?;
-        let validator = jsonschema::options().build(&parameters).map_err(|e| bad(e.to_string()))?;
         let description = description.to_owned();
-        Ok(Self { id, description, parameters, requires, kind, origin: "locked", implementation, validator })
+        Ok(Self { id, description, parameters, requires, kind, origin: "locked", implementation, validator: OnceLock::new() })
     }
 
     /// Validates arguments against the schema (S0-4, S0-66). The message names each offending place and what it must be.
@@ -148,11 +150,11 @@ impl Tool {
     /// # Errors
     /// The message, for the model.
     pub fn validate(&self, args: &Value) -> Result<(), String> {
-        if self.validator.is_valid(args) {
+        let validator = self.validator()?;
+        if validator.is_valid(args) {
             return Ok(());
         }
-        let mut problems: Vec<String> = self
-            .validator
+        let mut problems: Vec<String> = validator
             .iter_errors(args)
             .take(8)
             .map(|error| {
@@ -163,6 +165,16 @@ impl Tool {
             .collect();
         problems.dedup();
         Err(format!("invalid arguments for `{}`: {}. Its parameters: {}", self.id, problems.join("; "), self.outline()))
+    }
+
+    fn validator(&self) -> Result<&jsonschema::Validator, String> {
+        if let Some(validator) = self.validator.get() {
+            return Ok(validator);
+        }
+        let built = jsonschema::options()
+            .build(&self.parameters)
+            .map_err(|e| format!("the parameters of `{}` are not a JSON Schema: {e}", self.id))?;
+        Ok(self.validator.get_or_init(|| built))
     }
 
     /// The parameters in a line: `path: string, start_line?: integer`.

@@ -19,13 +19,14 @@ pub(crate) fn confine_tool(
     channel: &Channel,
 ) -> Result<Vec<StepReport>, StepFailure> {
     let rules = with_null(&plan.rules);
-    let (ruleset, count) = landlock::build(session.landlock_abi, &rules, Reach::Everything)?; // first: it opens paths
+    let places = landlock::locate(&rules)?; // first: it opens paths
+    let ruleset = landlock::build(session.landlock_abi, &places, Reach::Everything)?;
     let mut steps = inherited_steps();
     limit::set(&plan.limits).map_err(failure("limits", "setrlimit"))?;
     steps.push(done("limits", format!("{} set", plan.limits.len())));
     landlock::restrict(&ruleset)?; // before descriptors go: the ruleset is one of them
-    steps.push(done("landlock", format!("call domain, abi {}, {count} rules", session.landlock_abi)));
-    drop(ruleset);
+    steps.push(done("landlock", format!("call domain, abi {}, {} rules", session.landlock_abi, places.len())));
+    drop((ruleset, places));
     fd::close_all_but(&[channel.as_fd()]).map_err(failure("close_fds", "close_range"))?; // the broker's and the zygote's go here
     steps.push(done("close_fds", "only the channel"));
     filters::install_tool().map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
@@ -56,7 +57,8 @@ pub(crate) fn ruleset_for(
         let copy = cached.try_clone().map_err(failure("landlock", "copy the session's ruleset"))?;
         return Ok((copy, session.rule_count));
     }
-    landlock::build(session.landlock_abi, &plan.rules, Reach::Everything)
+    let places = landlock::locate(&plan.rules)?;
+    Ok((landlock::build(session.landlock_abi, &places, Reach::Everything)?, places.len()))
 }
 
 /// What the start of a program confirmed.

@@ -22,11 +22,27 @@ pub(crate) enum Reach {
     Everything,
 }
 
-/// Builds a ruleset. Each rule's path is opened here, so the rule binds what stands there now (landlock(7): rules
-/// follow inodes, not names).
-///
-/// Returns the ruleset and the number of rules in it.
-pub(crate) fn build(abi: u8, rules: &[FsRule], reach: Reach) -> Result<(OwnedFd, usize), Failure> {
+/// What a rule names, opened: rules bind what stands at a path now, not its name (landlock(7)).
+pub(crate) struct Place {
+    fd: OwnedFd,
+    is_dir: bool,
+    access: FsAccess,
+}
+
+/// Opens what the rules name. An optional path that is not there is left out.
+pub(crate) fn locate(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
+    let opened = rules.iter().map(|rule| {
+        Ok(open(rule)?.map(|(fd, is_dir)| Place { fd, is_dir, access: rule.access }))
+    });
+    opened.filter_map(Result::transpose).collect()
+}
+
+/// Builds a ruleset.
+pub(crate) fn build<'a>(
+    abi: u8,
+    places: impl IntoIterator<Item = &'a Place>,
+    reach: Reach,
+) -> Result<OwnedFd, Failure> {
     let known = known_abi(abi)?;
     let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for ABI {abi} ({e})"));
     // Hard: a right that this kernel lacks is an error here, never silently left out (A15, B14).
@@ -43,18 +59,12 @@ pub(crate) fn build(abi: u8, rules: &[FsRule], reach: Reach) -> Result<(OwnedFd,
         }
     }
     let mut created = ruleset.create().map_err(fail)?;
-    let mut count = 0;
-    for rule in rules {
-        let Some((target, is_dir)) = open(rule)? else { continue };
-        let rights = rights(known, rule.access, is_dir);
+    for place in places {
         created = created
-            .add_rule(PathBeneath::new(target, rights))
-            .map_err(|e| Failure::new("landlock", format!("add a rule for {} ({e})", rule.path)))?;
-        count += 1;
+            .add_rule(PathBeneath::new(&place.fd, rights(known, place.access, place.is_dir)))
+            .map_err(|e| Failure::new("landlock", format!("add a rule ({e})")))?;
     }
-    Option::<OwnedFd>::from(created)
-        .map(|fd| (fd, count))
-        .ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock".to_owned()))
+    Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock"))
 }
 
 /// Enforces a ruleset on this thread.

@@ -1,6 +1,6 @@
 //! The private mount tree: only what was granted exists in it, and only what may be written is writable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -24,8 +24,12 @@ enum Content {
     /// The host's, as it is or read-only.
     Bind { writable: bool, devices: bool },
     /// A new one of this type.
-    New { kind: &'static str, options: &'static [(&'static str, &'static str)], writable: bool },
+    New { kind: &'static str, options: &'static [(&'static str, &'static str)] },
 }
+
+/// Where the new root is put together. Every host has it, and nothing is left of it there: the mount is this
+/// namespace's alone.
+const BASE: &str = "/dev";
 
 /// Builds the tree and makes it the root. Needs CAP_SYS_ADMIN in the mount namespace; comes before Landlock, whose
 /// domains deny every mount call.
@@ -35,17 +39,20 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     let entries = entries(plan);
     // Cloned before anything is covered, by their host paths.
     let mut trees = Vec::new();
-    for (inside, (host, content)) in &entries {
-        if let Some(tree) = make_tree(host, *content)? {
-            trees.push((inside.as_path(), tree));
+    for (path, content) in &entries {
+        if let Some(tree) = make_tree(path, *content)? {
+            trees.push((path.as_path(), tree));
         }
     }
-    let base = plan.private.host.as_path();
-    let root = new_filesystem("tmpfs", &[("mode", "0755")], true)?;
-    attach(&root, base)?;
-    rustix::process::chdir(base).map_err(|e| step("enter the new root", e))?;
-    for (inside, tree) in &trees {
-        place(inside, tree)?;
+    let root = new_filesystem("tmpfs", &[("mode", "0755")])?;
+    attach(&root, Path::new(BASE))?;
+    rustix::process::chdir(BASE).map_err(|e| step("enter the new root", e))?;
+    let mut made = BTreeSet::new();
+    for (path, tree) in &trees {
+        place(path, tree, &mut made)?;
+        if path == &plan.private.inside.as_path() {
+            share_private(path, &mut made)?;
+        }
     }
     links()?;
     restrict(root.as_fd(), Attributes { read_only: true, no_dev: true }, false)
@@ -56,61 +63,62 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     Ok(format!("{} mounts in a root of their own", trees.len()))
 }
 
+/// Fills the session's own directory, and puts its `tmp` and `shm` where programs look for them.
+fn share_private(inside: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
+    let relative = inside.strip_prefix("/").unwrap_or(inside);
+    for name in ["tmp", "home", "shm", "ipc"] {
+        rustix::fs::mkdir(relative.join(name), Mode::from_raw_mode(0o700))
+            .map_err(|e| step("fill the session's own directory", e))?;
+    }
+    for (name, target) in [("tmp", "/tmp"), ("shm", "/dev/shm")] {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = rustix::mount::open_tree(CWD, relative.join(name), flags)
+            .map_err(|e| step("clone a part of the session's own directory", e))?;
+        place(Path::new(target), &tree, made)?;
+    }
+    Ok(())
+}
+
 fn step(what: &str, errno: rustix::io::Errno) -> StepFailure {
     kernel(STEP, what, io::Error::from(errno))
 }
 
-/// What goes where, parents before children. A tree within another that is at least as open needs no mount of its own.
-fn entries(plan: &SessionPlan) -> BTreeMap<PathBuf, (PathBuf, Content)> {
+/// What goes where, parents before children: `/dev` and the session's own directory come before what may lie in `/tmp`.
+fn entries(plan: &SessionPlan) -> Vec<(PathBuf, Content)> {
     let read_only = Content::Bind { writable: false, devices: false };
-    let mut entries: BTreeMap<PathBuf, (PathBuf, Content)> = BTreeMap::new();
-    let mut add = |inside: &Path, host: &Path, content| {
-        entries.insert(inside.to_owned(), (host.to_owned(), content));
-    };
-    for system in ["/usr", "/opt", "/etc", "/sys"] {
-        add(Path::new(system), Path::new(system), read_only);
-    }
+    let mut fixed: Vec<(PathBuf, Content)> =
+        ["/usr", "/opt", "/etc", "/sys"].into_iter().map(|path| (path.into(), read_only)).collect();
     // Names are visible in it; which of them may be opened is Landlock's business.
-    add(Path::new("/dev"), Path::new("/dev"), Content::Bind { writable: false, devices: true });
-    add(
-        Path::new("/proc"),
-        Path::new("/proc"),
-        // ptraceable: only processes of one's own Landlock domain are there to be seen (proc(5), Linux 5.8).
-        Content::New { kind: "proc", options: &[("hidepid", "ptraceable")], writable: true },
-    );
-    let tmpfs = |options| Content::New { kind: "tmpfs", options, writable: true };
-    add(Path::new("/dev/shm"), Path::new("/dev/shm"), tmpfs(&[("mode", "1777")]));
-    add(
-        Path::new("/dev/pts"),
-        Path::new("/dev/pts"),
-        Content::New { kind: "devpts", options: &[("ptmxmode", "0666"), ("mode", "0600")], writable: true },
-    );
-    let writable = Content::Bind { writable: true, devices: false };
-    let private = (plan.private.inside.as_path(), plan.private.host.as_path());
-    add(private.0, private.1, writable);
-    // Not a bind of the private directory's `tmp`: mount points made in it for a workspace under /tmp would be on disk,
-    // and could not be removed while this namespace lasts.
-    add(Path::new("/tmp"), Path::new("/tmp"), tmpfs(&[("mode", "0700")]));
+    fixed.push(("/dev".into(), Content::Bind { writable: false, devices: true }));
+    // ptraceable: only processes of one's own Landlock domain are there to be seen (proc(5), Linux 5.8).
+    fixed.push(("/proc".into(), Content::New { kind: "proc", options: &[("hidepid", "ptraceable")] }));
+    let devpts = Content::New { kind: "devpts", options: &[("ptmxmode", "0666"), ("mode", "0600")] };
+    fixed.push(("/dev/pts".into(), devpts));
+    fixed.push((
+        plan.private.inside.as_path().to_owned(),
+        Content::New { kind: "tmpfs", options: &[("mode", "0700")] },
+    ));
+    let mut rest: BTreeMap<PathBuf, Content> = BTreeMap::new();
     for rule in granted(plan) {
-        let path = rule.path.as_path();
-        add(path, path, if rule.access == FsAccess::Write { writable } else { read_only });
+        let content = Content::Bind { writable: rule.access == FsAccess::Write, devices: false };
+        rest.insert(rule.path.as_path().to_owned(), content);
     }
-    entries
+    fixed.into_iter().chain(rest).collect()
 }
 
 /// The rules that need a mount: what the fixed part of the tree does not hold already.
-fn granted(plan: &SessionPlan) -> impl Iterator<Item = &FsRule> {
-    let bound = || plan.rules.iter().filter(|rule| !is_fixed(plan, rule));
-    bound().filter(move |rule| {
+fn granted(plan: &SessionPlan) -> Vec<&FsRule> {
+    let bound: Vec<&FsRule> = plan.rules.iter().filter(|rule| !is_fixed(plan, rule) && is_there(rule)).collect();
+    let covered = |rule: &FsRule| {
         // A tree within another that is at least as open comes with it.
-        let covered = bound().any(|outer| {
+        bound.iter().any(|outer| {
             outer.extent == Extent::Subtree
                 && outer.path != rule.path
                 && rule.path.as_path().starts_with(&outer.path)
                 && (outer.access == FsAccess::Write || rule.access != FsAccess::Write)
-        });
-        !covered && is_there(rule)
-    })
+        })
+    };
+    bound.iter().copied().filter(|rule| !covered(rule)).collect()
 }
 
 /// Whether the fixed part of the tree has this.
@@ -130,24 +138,24 @@ fn is_there(rule: &FsRule) -> bool {
 }
 
 /// A detached tree with its final attributes. `None` for a part of the system that this host lacks.
-fn make_tree(host: &Path, content: Content) -> Result<Option<OwnedFd>, StepFailure> {
+fn make_tree(path: &Path, content: Content) -> Result<Option<OwnedFd>, StepFailure> {
     match content {
-        Content::New { kind, options, writable } => new_filesystem(kind, options, writable).map(Some),
+        Content::New { kind, options } => new_filesystem(kind, options).map(Some),
         Content::Bind { writable, devices } => {
             let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-            let tree = match rustix::mount::open_tree(CWD, host, flags) {
+            let tree = match rustix::mount::open_tree(CWD, path, flags) {
                 Ok(tree) => tree,
                 Err(rustix::io::Errno::NOENT) => return Ok(None),
-                Err(e) => return Err(step(&format!("clone {}", host.display()), e)),
+                Err(e) => return Err(step(&format!("clone {}", path.display()), e)),
             };
             restrict(tree.as_fd(), Attributes { read_only: !writable, no_dev: !devices }, true)
-                .map_err(|e| kernel(STEP, format!("restrict {}", host.display()), e))?;
+                .map_err(|e| kernel(STEP, format!("restrict {}", path.display()), e))?;
             Ok(Some(tree))
         }
     }
 }
 
-fn new_filesystem(kind: &str, options: &[(&str, &str)], writable: bool) -> Result<OwnedFd, StepFailure> {
+fn new_filesystem(kind: &str, options: &[(&str, &str)]) -> Result<OwnedFd, StepFailure> {
     let fail = |what: &str, e| step(&format!("{what} {kind}"), e);
     let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC).map_err(|e| fail("open", e))?;
     for (key, value) in options {
@@ -158,9 +166,6 @@ fn new_filesystem(kind: &str, options: &[(&str, &str)], writable: bool) -> Resul
     if kind != "devpts" {
         flags |= MountAttrFlags::MOUNT_ATTR_NODEV;
     }
-    if !writable {
-        flags |= MountAttrFlags::MOUNT_ATTR_RDONLY;
-    }
     rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags).map_err(|e| fail("mount", e))
 }
 
@@ -169,28 +174,29 @@ fn attach(tree: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
         .map_err(|e| step(&format!("attach {}", target.display()), e))
 }
 
-/// Makes the mount point below the current directory and attaches the tree there.
-fn place(inside: &Path, tree: &OwnedFd) -> Result<(), StepFailure> {
-    let relative = inside.strip_prefix("/").unwrap_or(inside);
+/// Makes the mount point below the current directory and attaches the tree there. `made` are the directories that are
+/// known to exist.
+fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
     let is_dir = rustix::fs::fstat(tree)
         .map(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
         .map_err(|e| step("look at a tree", e))?;
-    let make = |path: &Path| match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        // The parent is a host tree, read-only by now, that has this entry already; if not, the attach says so.
-        Err(rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS) => Ok(()),
-        Err(e) => Err(step(&format!("make the mount point {}", path.display()), e)),
-    };
-    let ancestors: Vec<&Path> = relative.ancestors().skip(1).collect();
-    for ancestor in ancestors.iter().rev().filter(|a| !a.as_os_str().is_empty()) {
-        make(ancestor)?;
+    let mut missing: Vec<&Path> = relative.ancestors().skip(usize::from(!is_dir)).collect();
+    missing.retain(|ancestor| !ancestor.as_os_str().is_empty() && !made.contains(*ancestor));
+    for directory in missing.into_iter().rev() {
+        match rustix::fs::mkdir(directory, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            // In a host tree, read-only by now, that has this entry already; if it has not, the attach says so.
+            Err(rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS) => {}
+            Err(e) => return Err(step(&format!("make the mount point {}", directory.display()), e)),
+        }
+        made.insert(directory.to_owned());
     }
-    if is_dir {
-        make(relative)?;
-    } else {
-        match rustix::fs::open(relative, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o644)) {
+    if !is_dir {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match rustix::fs::open(relative, flags, Mode::from_raw_mode(0o644)) {
             Ok(_) | Err(rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS) => {}
-            Err(e) => return Err(step(&format!("make the mount point {}", inside.display()), e)),
+            Err(e) => return Err(step(&format!("make the mount point {}", path.display()), e)),
         }
     }
     attach(tree, relative)

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{SessionPlan, Strength};
+use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Presence, SessionPlan, Strength};
 
 use super::landlock::Reach;
 use super::{done, landlock, mount, namespace, privilege};
@@ -30,35 +30,26 @@ pub(crate) fn confine(plan: &SessionPlan) -> Result<Session, StepFailure> {
     steps.push(done("capabilities", privilege::drop_capabilities()?)); // after mounts, the last step that needs one
     privilege::set_no_new_privs()?; // before landlock and seccomp: both demand it
     steps.push(done("no_new_privs", "set"));
-    // Both before the first is enforced: rules bind what stands at a path now, and the paths must not move in between.
-    let (call_ruleset, call_rules) = landlock::build(plan.landlock_abi, &plan.rules, Reach::Everything)?;
-    let (outer, outer_rules) = landlock::build(plan.landlock_abi, &with_proc(plan), Reach::Files)?;
+    let places = landlock::locate(&plan.rules)?; // once for both: what stands at a path must not change in between
+    let own = landlock::locate(&brokers_own(plan))?;
+    let call_ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything)?;
+    let outer = landlock::build(plan.landlock_abi, places.iter().chain(&own), Reach::Files)?;
     landlock::restrict(&outer)?; // last: the broker lives in it, and every worker below it
-    steps.push(done("landlock", format!("session domain, abi {}, {outer_rules} rules", plan.landlock_abi)));
-    Ok(Session { steps, call_ruleset, call_rules })
+    let rules = places.len() + own.len();
+    steps.push(done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi)));
+    Ok(Session { steps, call_ruleset, call_rules: places.len() })
 }
 
-/// The session's own domain also reads `/proc`: the broker asks there who a notification is from. Calls do not inherit
-/// it: their own domains do not have the rule.
-fn with_proc(plan: &SessionPlan) -> Vec<callgate_policy::plan::FsRule> {
-    use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Presence};
-    let mut rules = plan.rules.clone();
-    rules.push(FsRule {
-        path: "/proc".into(),
-        access: FsAccess::Read,
+/// What the broker needs besides: `/proc`, where it asks who a notification is from; and the session's own directory,
+/// where files stand for abstract names, and which it empties in the end. Calls' domains do not have these.
+fn brokers_own(plan: &SessionPlan) -> Vec<FsRule> {
+    let rule = |path, access| FsRule {
+        path,
+        access,
         extent: Extent::Subtree,
         presence: Presence::Required,
         exactness: Exactness::Exact,
         source: "broker".to_owned(),
-    });
-    // Abstract names stand for files in it, and it is emptied when the session ends.
-    rules.push(FsRule {
-        path: plan.private.inside.clone(),
-        access: FsAccess::Write,
-        extent: Extent::Subtree,
-        presence: Presence::Required,
-        exactness: Exactness::Exact,
-        source: "broker".to_owned(),
-    });
-    rules
+    };
+    vec![rule("/proc".into(), FsAccess::Read), rule(plan.private.inside.clone(), FsAccess::Write)]
 }

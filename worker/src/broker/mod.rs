@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::seccomp::Variant;
-use callgate_policy::plan::SessionPlan;
+use callgate_policy::plan::{PrivateKind, SessionPlan};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::caller::Caller;
@@ -107,6 +107,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
         registrations,
         calls: Calls::default(),
         private: plan.private.inside.as_path().to_owned(),
+        private_kind: plan.private.kind,
     };
     supervisor
         .send(&SessionReply::Ready { steps }, &[supervisors.as_fd()])
@@ -145,6 +146,7 @@ struct Broker {
     calls: Calls,
     /// The session's private directory, as seen inside.
     private: std::path::PathBuf,
+    private_kind: PrivateKind,
 }
 
 /// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
@@ -228,6 +230,9 @@ impl Broker {
     fn end(&mut self) -> io::Result<()> {
         self.calls.clear();
         family::end_all(&|_| false, SWEEP)?;
+        if self.private_kind == PrivateKind::InNamespace {
+            return Ok(());
+        }
         for name in ["tmp", "home", "shm", "ipc"] {
             empty(&self.private.join(name))?;
         }

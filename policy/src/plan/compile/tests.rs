@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
 
 use super::*;
+use crate::plan::PrivateKind;
 use crate::call_grant::{CallNeeds, ShellNeed};
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
@@ -12,7 +13,7 @@ fn facts() -> HostFacts {
         strength: Strength::Landlock,
         landlock_abi: 7,
         identity: Identity { uid: 1000, gid: 1000 },
-        private: PrivateDir { host: "/run/s1".into(), inside: "/run/s1".into() },
+        private: PrivateDir { inside: "/run/s1".into(), kind: PrivateKind::OnHost },
         workspace: vec!["/w".into()],
         toolchains: vec!["/home/u/.rustup".into()],
         extra_read: vec!["/etc/java-17-openjdk".into()],
