@@ -16,7 +16,7 @@
 //! use callgate_policy::effective::{Bound, Contribution, Declared, Source, narrow};
 //! use callgate_policy::manifest::{Format, Manifest};
 //! use callgate_policy::path::normalize;
-//! use callgate_policy::plan::{Identity, PrivateDir, PrivateKind, Strength, Work, compile};
+//! use callgate_policy::plan::{Calls, Identity, PrivateDir, PrivateKind, Strength, Work, compile};
 //! use callgate_policy::variable::Variables;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,6 +31,7 @@
 //!
 //! let facts = compile::HostFacts {
 //!     strength: Strength::Landlock,
+//!     calls: Calls::Many,
 //!     landlock_abi: 7,
 //!     identity: Identity { uid: 1000, gid: 1000 },
 //!     private: PrivateDir { inside: "/run/s1".into(), kind: PrivateKind::OnHost },

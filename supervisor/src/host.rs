@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::HostFacts;
-use callgate_policy::plan::{Identity, PrivateDir, Strength};
+use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
 use callgate_worker::apply::landlock::host_abi;
 use callgate_worker::protocol::StepFailure;
 
@@ -105,7 +105,7 @@ pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
 
 /// Collects what plans are compiled from.
 pub(crate) fn facts(
-    strength: Strength,
+    (strength, calls): (Strength, Calls),
     landlock_abi: u8,
     identity: Identity,
     private: PrivateDir,
@@ -123,6 +123,7 @@ pub(crate) fn facts(
     let path = search_path(env.get("PATH"), &toolchains, effective);
     HostFacts {
         strength,
+        calls,
         landlock_abi,
         identity,
         private,

@@ -10,7 +10,7 @@ use callgate_policy::envelope::StepReport;
 use callgate_policy::manifest::{Env, Limits, Manifest};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan, PlanError};
-use callgate_policy::plan::{PrivateDir, PrivateKind, SessionPlan, Strength};
+use callgate_policy::plan::{Calls, PrivateDir, PrivateKind, SessionPlan, Strength};
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::variable::{VariableError, Variables};
 use callgate_policy::watchdog::Watchdog;
@@ -83,6 +83,8 @@ pub struct SessionSpec {
     pub ceiling: Vec<Bound>,
     /// Which strength.
     pub strength: StrengthChoice,
+    /// How many calls the session is for.
+    pub calls: Calls,
     /// Whether the tools' own requirements are asked for.
     pub tools: bool,
     /// Further watchdogs.
@@ -104,6 +106,7 @@ impl SessionSpec {
             manifest: None,
             ceiling: Vec::new(),
             strength: StrengthChoice::Best,
+            calls: Calls::Many,
             tools: true,
             watchdogs: Vec::new(),
         }
@@ -212,7 +215,7 @@ impl Supervisor {
             (StrengthChoice::Landlock, _) | (StrengthChoice::Best, Some(_)) => Strength::Landlock,
             (StrengthChoice::Best | StrengthChoice::Namespaces, _) => Strength::Namespaces,
         };
-        let attempt = self.attempt(first, &workspace, &effective, &env).await;
+        let attempt = self.attempt(first, spec.calls, &workspace, &effective, &env).await;
         let (facts, plan, opened) = match attempt {
             Err(OpenError::Confine(ConfineError::Refused(failed)))
                 if spec.strength == StrengthChoice::Best
@@ -223,7 +226,7 @@ impl Supervisor {
                 tracing::info!(%failed, "this host refuses namespaces; Landlock and seccomp hold alone");
                 let missing = Missing::namespaces(&failed);
                 self.without_namespaces.get_or_init(|| missing);
-                self.attempt(Strength::Landlock, &workspace, &effective, &env).await?
+                self.attempt(Strength::Landlock, spec.calls, &workspace, &effective, &env).await?
             }
             other => other?,
         };
@@ -249,6 +252,7 @@ impl Supervisor {
     async fn attempt(
         &self,
         strength: Strength,
+        calls: Calls,
         workspace: &[HostPath],
         effective: &EffectiveSet,
         env: &Env,
@@ -262,7 +266,7 @@ impl Supervisor {
             }
             Strength::Namespaces => (None, PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace }),
         };
-        let facts = host::facts(strength, self.support.landlock_abi, identity, dir, workspace.to_vec(), effective);
+        let facts = host::facts((strength, calls), self.support.landlock_abi, identity, dir, workspace.to_vec(), effective);
         let plan = compile::session(effective, &facts, env)?;
         let opened = Opened::open(&self.launcher, plan.clone()).await?;
         if let Some(private) = private {

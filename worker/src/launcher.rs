@@ -46,6 +46,39 @@ pub fn start() -> io::Result<Launcher> {
     }
 }
 
+/// Forks the broker of one session from this very process, which must have one thread: for commands that open one
+/// session, whose own directory is in a namespace of its own, so that nobody must look after it when it has ended.
+///
+/// # Errors
+/// `EBUSY` if this process has threads; the launcher's failures otherwise go to the session's channel.
+pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
+    debug_assert_eq!(plan.private.kind, PrivateKind::InNamespace, "nothing that must be removed");
+    match fork_broker(plan, session) {
+        Ok(Side::Launcher(_)) => Ok(()),
+        Ok(Side::Broker) => process::exit_now(match become_nobodys_child(session) {
+            Ok(()) => broker::run(plan, session),
+            Err(_) => 70,
+        }),
+        Err(failed) => session.send(&SessionReply::Failed(failed), &[]),
+    }
+}
+
+/// Lets go of all that a fork has of its parent: environment, descriptors, standard streams, terminal, handlers.
+fn become_nobodys_child(keep: &Channel) -> io::Result<()> {
+    // First: every process of every session is a copy of this one.
+    process::erase_environment()?;
+    process::reset_signals();
+    fd::close_all_but(&[keep.as_fd()])?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    // The supervisor's own standard streams: a pipe that we held would never end for its reader.
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    // A session of its own: a terminal's Ctrl-C is for the program, not for those that watch it.
+    rustix::process::setsid().map(drop).or_else(ignore_permission)?;
+    Ok(())
+}
+
 /// Serves sessions until the other side is gone. Never returns: this process has no other purpose.
 pub fn run(channel: Channel) -> ! {
     let code = match serve(channel) {
@@ -56,16 +89,7 @@ pub fn run(channel: Channel) -> ! {
 }
 
 fn serve(channel: Channel) -> io::Result<()> {
-    // First: every process of every session is a copy of this one.
-    process::erase_environment()?;
-    fd::close_all_but(&[channel.as_fd()])?;
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    // The supervisor's own standard streams: a pipe that we held would never end for its reader.
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
-    // A session of its own: a terminal's Ctrl-C is for the program, not for those that watch it.
-    rustix::process::setsid().map(drop).or_else(ignore_permission)?;
+    become_nobodys_child(&channel)?;
     rustix::thread::set_name(c"cg-launcher")?;
     family::become_subreaper()?;
     let signals = process::children_as_fd()?;

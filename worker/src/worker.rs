@@ -34,8 +34,8 @@ pub(crate) struct SessionFacts {
 }
 
 /// Runs one call. Returns the exit code for this process.
-pub(crate) fn run(channel: Channel, inherited: &Inherited) -> i32 {
-    match serve(&channel, inherited) {
+pub(crate) fn run(channel: &Channel, inherited: &Inherited) -> i32 {
+    match serve(channel, inherited) {
         Ok(()) => 0,
         // The supervisor sees the end of the channel without a result.
         Err(_) => 70,

@@ -37,6 +37,11 @@ pub(crate) fn run(inherited: Inherited) -> io::Result<()> {
     family::end_all(&|_| false, SWEEP).map(drop)
 }
 
+/// The session is for one call: this process is its worker. Returns the exit code.
+pub(crate) fn serve_only_call(inherited: Inherited) -> i32 {
+    worker::run(&inherited.supervisor, &inherited)
+}
+
 struct Zygote {
     inherited: Inherited,
     workers: HashMap<Pid, u64>,
@@ -87,7 +92,7 @@ impl Zygote {
         match process::fork() {
             Ok(Fork::Child) => {
                 drop(ours);
-                process::exit_now(worker::run(theirs, &self.inherited))
+                process::exit_now(worker::run(&theirs, &self.inherited))
             }
             Ok(Fork::Parent(pid)) => {
                 self.workers.insert(pid, worker);

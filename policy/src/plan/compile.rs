@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::system::{self, Execute};
 use super::{
-    CallPlan, Exactness, Extent, FsAccess, FsRule, Identity, Limit, PROTOCOL_VERSION, Presence, PrivateDir, Resource,
+    CallPlan, Calls, Exactness, Extent, FsAccess, FsRule, Identity, Limit, PROTOCOL_VERSION, Presence, PrivateDir, Resource,
     SessionPlan, Strength, Work, env,
 };
 use crate::call_grant::CallGrant;
@@ -20,6 +20,8 @@ pub struct HostFacts {
     pub strength: Strength,
     /// The Landlock ABI to use.
     pub landlock_abi: u8,
+    /// How many calls it is for.
+    pub calls: Calls,
     /// As whom the session runs.
     pub identity: Identity,
     /// The session's own directory.
@@ -97,6 +99,7 @@ pub fn session(effective: &EffectiveSet, facts: &HostFacts, manifest_env: &Env) 
     Ok(SessionPlan {
         version: PROTOCOL_VERSION,
         strength: facts.strength,
+        calls: facts.calls,
         identity: facts.identity,
         landlock_abi: facts.landlock_abi,
         rules,

@@ -151,6 +151,16 @@ pub struct Limit {
     pub max: u64,
 }
 
+/// How many calls a session is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Calls {
+    /// Any number, in workers that a zygote forks.
+    Many,
+    /// One: what would be the zygote is its worker, and the session ends with it.
+    One,
+}
+
 /// What holds for a whole session: the outer bound that the broker, the zygote and every worker live in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPlan {
@@ -158,6 +168,8 @@ pub struct SessionPlan {
     pub version: u32,
     /// Which mechanisms this host offers.
     pub strength: Strength,
+    /// What for.
+    pub calls: Calls,
     /// As whom.
     pub identity: Identity,
     /// The Landlock ABI to use: the highest that both the kernel and this build know, 1 to 7 (landlock(7)).

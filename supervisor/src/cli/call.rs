@@ -4,19 +4,22 @@ use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
+use callgate_policy::plan::Calls;
 use serde_json::Value;
 
 use super::arguments::Call;
 use super::exit::{self, Failure};
 use super::{show, supervise};
+use crate::confine::Launcher;
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.
 const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;
 
 pub(super) fn call(call: Call) -> Result<ExitCode, Failure> {
-    let spec = show::spec(&call.grants)?;
+    let mut spec = show::spec(&call.grants)?;
     let arguments = arguments(&call.arguments)?;
-    let envelope = supervise(async |supervisor| {
+    spec.calls = Calls::One;
+    let envelope = supervise(Launcher::here(), async |supervisor| {
         let session = supervisor.open(spec).await?;
         let stream = call.stream;
         let mut pass_on = |piece: &[u8]| {

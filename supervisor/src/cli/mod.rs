@@ -43,12 +43,12 @@ fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Becomes a supervisor: the launcher is forked while there is one thread, then the process is closed to others of the
-/// same user, and only then does the runtime start.
+/// Becomes a supervisor: the process is closed to others of the same user, then the runtime starts, in this one thread,
+/// from which brokers are forked.
 fn supervise<T>(
+    launcher: Launcher,
     work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let launcher = Launcher::fork().map_err(crate::session::OpenError::from)?;
     protect_self()?;
     let supervisor = Supervisor::builder().launcher(launcher).build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;

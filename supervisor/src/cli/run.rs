@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use callgate_policy::envelope::{Metadata, Outcome, ResultEnvelope};
+use callgate_policy::plan::Calls;
 use callgate_worker::protocol::ProgramEnd;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,8 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::Run;
 use super::exit::Failure;
 use super::{show, supervise};
-use crate::confine::{Program, Stdio};
-use crate::session::{OpenError, Session};
+use crate::confine::{Launcher, Program, Stdio};
+use crate::session::Session;
 
 /// What a terminal or a process manager sends that is meant for the command.
 const PASSED_ON: [SignalKind; 6] = [
@@ -27,14 +28,15 @@ const PASSED_ON: [SignalKind; 6] = [
 ];
 
 pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
-    let spec = show::spec(&run.grants)?;
+    let mut spec = show::spec(&run.grants)?;
     let status = status_target(&run)?;
     let stdio = Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?;
-    supervise(async |supervisor| {
+    spec.calls = Calls::One;
+    supervise(Launcher::here(), async |supervisor| {
         let started = Instant::now();
-        // Before anything runs, so that none is lost between.
+        let session = supervisor.open(spec).await?;
+        // Before the command runs, so that none is lost between.
         let mut signals = Signals::listen().map_err(Failure::runtime)?;
-        let session = supervisor.open(spec).await.map_err(explain)?;
         let program = session.spawn(&run.argv, stdio).await?;
         let end = wait(&program, &mut signals).await?;
         if let Some(file) = status {
@@ -42,10 +44,6 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         }
         Ok(exit_code(end))
     })
-}
-
-fn explain(error: OpenError) -> Failure {
-    Failure::Open(error)
 }
 
 async fn wait(program: &Program, signals: &mut Signals) -> Result<ProgramEnd, Failure> {

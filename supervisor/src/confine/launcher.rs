@@ -4,19 +4,29 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use callgate_policy::plan::SessionPlan;
+use callgate_policy::plan::{PrivateKind, SessionPlan};
 use callgate_worker::launcher;
 use callgate_worker::protocol::{Channel, OpenSession};
 use std::os::fd::{AsFd as _, OwnedFd};
+
+use super::session::ConfineError;
 
 /// The name under which the `callgate` binary is started to be a launcher, with its channel as standard input.
 pub const LAUNCHER_NAME: &str = "callgate-launcher";
 
 /// The small process that forks brokers; it ends with the last copy of this.
 #[derive(Debug, Clone)]
-pub struct Launcher(Arc<Channel>);
+pub struct Launcher(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// A process of its own.
+    Process(Arc<Channel>),
+    /// This one, while it has one thread; and a process of its own once a session needs one.
+    Here(Arc<OnceLock<Channel>>),
+}
 
 /// A launcher could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +56,7 @@ impl Launcher {
     /// [`LauncherError::Fork`], with `EBUSY` if this process has threads.
     pub fn fork() -> Result<Self, LauncherError> {
         let launcher = launcher::start().map_err(LauncherError::Fork)?;
-        Ok(Self(Arc::new(launcher.channel)))
+        Ok(Self(Kind::Process(Arc::new(launcher.channel))))
     }
 
     /// Starts the `callgate` binary at `path` as the launcher: for programs that have threads already.
@@ -64,7 +74,7 @@ impl Launcher {
             .spawn()
             .map(drop)
             .map_err(|source| LauncherError::Spawn { path: path.to_owned(), source })?;
-        Ok(Self(Arc::new(ours)))
+        Ok(Self(Kind::Process(Arc::new(ours))))
     }
 
     /// What the binary does when it was started by [`Launcher::spawn`]. Never returns.
@@ -75,7 +85,25 @@ impl Launcher {
         }
     }
 
-    pub(super) fn open(&self, plan: SessionPlan, session: &Channel) -> io::Result<()> {
-        self.0.send(&OpenSession { plan }, &[session.as_fd()])
+    /// No process of its own: brokers are forked from this one, for commands that open one session. It becomes a
+    /// process when a session needs one that outlives this.
+    pub(crate) fn here() -> Self {
+        Self(Kind::Here(Arc::default()))
+    }
+
+    pub(super) fn open(&self, plan: SessionPlan, session: &Channel) -> Result<(), ConfineError> {
+        let asked = match (&self.0, plan.private.kind) {
+            (Kind::Process(channel), _) => channel.send(&OpenSession { plan }, &[session.as_fd()]),
+            (Kind::Here(_), PrivateKind::InNamespace) => launcher::open_here(&plan, session),
+            // Somebody must be left to remove the directory, even if this process is killed.
+            (Kind::Here(process), PrivateKind::OnHost) => {
+                let started = match process.get() {
+                    Some(channel) => Ok(channel),
+                    None => launcher::start().map(|started| process.get_or_init(|| started.channel)),
+                };
+                started.and_then(|channel| channel.send(&OpenSession { plan }, &[session.as_fd()]))
+            }
+        };
+        asked.map_err(|source| ConfineError::Channel { what: "ask the launcher for a session", source })
     }
 }

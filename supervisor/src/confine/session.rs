@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{CallPlan, SessionPlan, Work};
+use callgate_policy::plan::{CallPlan, Calls, SessionPlan, Work};
 use callgate_worker::protocol::{
     Channel, FromWorker, FromZygote, Received, SessionReply, StepFailure, ToWorker, ToZygote, ToolEnd,
 };
@@ -73,7 +73,19 @@ pub(crate) struct Opened {
     pub(crate) steps: Vec<StepReport>,
     /// Closing it ends the session.
     _broker: AsyncChannel,
-    zygote: Arc<AsyncChannel>,
+    workers: Workers,
+}
+
+/// Where a session's workers come from.
+enum Workers {
+    Zygote(Zygote),
+    /// There is one, for the one call of the session.
+    Only(Mutex<Option<AsyncChannel>>),
+}
+
+/// The zygote's side of a session.
+struct Zygote {
+    channel: Arc<AsyncChannel>,
     ready: tokio::sync::Mutex<mpsc::UnboundedReceiver<Result<Ready, i32>>>,
     /// Who wants to know that a worker is gone.
     gone: Waiting,
@@ -81,7 +93,7 @@ pub(crate) struct Opened {
     reader: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Opened {
+impl Drop for Zygote {
     fn drop(&mut self) {
         self.reader.abort();
     }
@@ -98,61 +110,38 @@ impl Opened {
     /// Opens a session and has its first worker made.
     pub(crate) async fn open(launcher: &Launcher, plan: SessionPlan) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
-        launcher.open(plan, &theirs).map_err(channel("ask the launcher for a session"))?;
+        let calls = plan.calls;
+        launcher.open(plan, &theirs)?;
         drop(theirs);
         let ours = AsyncChannel::new(ours).map_err(channel("wait on the session's channel"))?;
         let reply = tokio::time::timeout(PATIENCE, ours.receive::<SessionReply>())
             .await
             .map_err(|_elapsed| ConfineError::TimedOut(PATIENCE))?
             .map_err(channel("hear from the broker"))?;
-        let (steps, zygote) = match reply {
+        let (steps, fd) = match reply {
             Received::Message(SessionReply::Ready { steps }, fds) => {
                 (steps, fds.into_iter().next().ok_or(ConfineError::Ended)?)
             }
             Received::Message(SessionReply::Failed(failed), _) => return Err(ConfineError::Refused(failed)),
             Received::Data(_) | Received::Closed => return Err(ConfineError::Ended),
         };
-        let zygote = Arc::new(AsyncChannel::new(Channel::from(zygote)).map_err(channel("wait on the zygote's channel"))?);
-        let gone = Waiting::default();
-        let (sender, ready) = mpsc::unbounded_channel();
-        let reader = tokio::spawn(read_zygote(Arc::clone(&zygote), sender, Arc::clone(&gone)));
-        let session = Self {
-            steps,
-            _broker: ours,
-            zygote,
-            ready: tokio::sync::Mutex::new(ready),
-            gone,
-            next: AtomicU64::new(0),
-            reader,
+        let other = AsyncChannel::new(Channel::from(fd)).map_err(channel("wait on the zygote's channel"))?;
+        let workers = match calls {
+            Calls::One => Workers::Only(Mutex::new(Some(other))),
+            Calls::Many => Workers::Zygote(Zygote::start(other).await?),
         };
-        session.prepare().await?;
-        Ok(session)
-    }
-
-    async fn prepare(&self) -> Result<(), ConfineError> {
-        let worker = self.next.fetch_add(1, Ordering::Relaxed);
-        self.zygote.send(&ToZygote::Prepare { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)
+        Ok(Self { steps, _broker: ours, workers })
     }
 
     /// Takes the worker that stands ready, and has the next one made meanwhile.
     async fn take(&self) -> Result<Worker<'_>, ConfineError> {
-        let ready = {
-            let mut queue = self.ready.lock().await;
-            tokio::time::timeout(PATIENCE, queue.recv())
-                .await
-                .map_err(|_elapsed| ConfineError::TimedOut(PATIENCE))?
-                .ok_or(ConfineError::Ended)?
-        };
-        self.prepare().await?;
-        let ready = ready.map_err(|errno| {
-            ConfineError::Refused(StepFailure {
-                step: "worker".to_owned(),
-                what: "fork".to_owned(),
-                errno: Some(errno),
-            })
-        })?;
-        let channel_ = AsyncChannel::new(ready.channel).map_err(channel("wait on the worker's channel"))?;
-        Ok(Worker { id: ready.worker, channel: channel_, session: self })
+        match &self.workers {
+            Workers::Zygote(zygote) => zygote.take().await,
+            Workers::Only(worker) => {
+                let channel = worker.lock().unwrap_or_else(PoisonError::into_inner).take();
+                Ok(Worker { channel: channel.ok_or(ConfineError::Ended)?, killer: None })
+            }
+        }
     }
 
     /// Runs a tool in a worker.
@@ -187,12 +176,50 @@ impl Opened {
         let steps = worker.confined().await?;
         Ok(Program::new(worker.channel, steps))
     }
+}
 
-    /// Asks the zygote to kill a worker, and waits until it is gone with everything it started.
+impl Zygote {
+    /// Listens to it, and has its first worker made.
+    async fn start(channel: AsyncChannel) -> Result<Self, ConfineError> {
+        let channel = Arc::new(channel);
+        let gone = Waiting::default();
+        let (sender, ready) = mpsc::unbounded_channel();
+        let reader = tokio::spawn(read_zygote(Arc::clone(&channel), sender, Arc::clone(&gone)));
+        let zygote = Self { channel, ready: tokio::sync::Mutex::new(ready), gone, next: AtomicU64::new(0), reader };
+        zygote.prepare().await?;
+        Ok(zygote)
+    }
+
+    async fn prepare(&self) -> Result<(), ConfineError> {
+        let worker = self.next.fetch_add(1, Ordering::Relaxed);
+        self.channel.send(&ToZygote::Prepare { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)
+    }
+
+    async fn take(&self) -> Result<Worker<'_>, ConfineError> {
+        let ready = {
+            let mut queue = self.ready.lock().await;
+            tokio::time::timeout(PATIENCE, queue.recv())
+                .await
+                .map_err(|_elapsed| ConfineError::TimedOut(PATIENCE))?
+                .ok_or(ConfineError::Ended)?
+        };
+        self.prepare().await?;
+        let ready = ready.map_err(|errno| {
+            ConfineError::Refused(StepFailure {
+                step: "worker".to_owned(),
+                what: "fork".to_owned(),
+                errno: Some(errno),
+            })
+        })?;
+        let channel_ = AsyncChannel::new(ready.channel).map_err(channel("wait on the worker's channel"))?;
+        Ok(Worker { channel: channel_, killer: Some((self, ready.worker)) })
+    }
+
+    /// Kills a worker, and waits until it is gone with everything it started.
     async fn kill(&self, worker: u64) -> Result<(), ConfineError> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(worker, sender);
-        self.zygote.send(&ToZygote::Kill { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)?;
+        self.channel.send(&ToZygote::Kill { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)?;
         match tokio::time::timeout(PATIENCE, receiver).await {
             // Also when the sender was dropped with the session: then everything is gone.
             Ok(_) => Ok(()),
@@ -228,14 +255,17 @@ async fn read_zygote(zygote: Arc<AsyncChannel>, ready: mpsc::UnboundedSender<Res
 
 /// A worker with a call.
 struct Worker<'a> {
-    id: u64,
     channel: AsyncChannel,
-    session: &'a Opened,
+    /// Who can kill it; the only worker of a session ends with the session.
+    killer: Option<(&'a Zygote, u64)>,
 }
 
 impl Worker<'_> {
     async fn kill(&self) -> Result<(), ConfineError> {
-        self.session.kill(self.id).await
+        match self.killer {
+            Some((zygote, worker)) => zygote.kill(worker).await,
+            None => Ok(()),
+        }
     }
 
     /// The worker's first frame: what it confirmed before it read anything that a model wrote.

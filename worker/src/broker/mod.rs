@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::seccomp::Variant;
-use callgate_policy::plan::{PrivateKind, SessionPlan};
+use callgate_policy::plan::{Calls as CallCount, PrivateKind, SessionPlan};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::caller::Caller;
@@ -134,7 +134,10 @@ fn start_zygote(plan: &SessionPlan, inherited: zygote::Inherited) -> i32 {
     }
     // Held on, it would be in every worker: a call could then answer its own notifications.
     drop(listener);
-    i32::from(zygote::run(inherited).is_err()) * 70
+    match plan.calls {
+        CallCount::Many => i32::from(zygote::run(inherited).is_err()) * 70,
+        CallCount::One => zygote::serve_only_call(inherited),
+    }
 }
 
 /// The session's broker.

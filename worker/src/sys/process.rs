@@ -299,7 +299,7 @@ fn place_stdio(stdio: [BorrowedFd<'_>; 3]) -> Result<(), i32> {
 }
 
 /// Default dispositions for all and an empty mask: ignored signals would survive the exec.
-fn reset_signals() {
+pub(crate) fn reset_signals() {
     for signal in 1..=64 {
         // SAFETY: takes integers only; SIGKILL, SIGSTOP and glibc's own two are refused, which is as well.
         unsafe { libc::signal(signal, libc::SIG_DFL) };

@@ -11,6 +11,7 @@ use crate::variable::Variables;
 fn facts() -> HostFacts {
     HostFacts {
         strength: Strength::Landlock,
+        calls: Calls::Many,
         landlock_abi: 7,
         identity: Identity { uid: 1000, gid: 1000 },
         private: PrivateDir { inside: "/run/s1".into(), kind: PrivateKind::OnHost },
