@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use callgate_policy::call_grant::{CallNeeds, ShellNeed};
 use callgate_policy::envelope::{Denial, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec, PlanError};
-use callgate_policy::call_grant::{CallNeeds, ShellNeed};
 use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
 use callgate_worker::protocol::{ProgramEnd, ToolEnd};
 use serde_json::{Value, json};
@@ -139,7 +139,8 @@ impl Session {
             Some(root) => Err(denied(Denial {
                 layer: Layer::Host,
                 asked: root.to_string(),
-                reason: "it was replaced or removed since the session was opened, which is bound to the old one".to_owned(),
+                reason: "it was replaced or removed since the session was opened, which is bound to the old one"
+                    .to_owned(),
                 remedy: Some("open a new session".to_owned()),
             })),
         }

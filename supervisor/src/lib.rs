@@ -26,8 +26,6 @@ mod session;
 
 pub mod cli;
 
-
-
 pub use callgate_policy as policy;
 pub use callgate_policy::envelope::{Denial, Enforced, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
 pub use callgate_worker::protocol::ProgramEnd;

@@ -264,9 +264,12 @@ impl Supervisor {
                 let dir = PrivateDir { inside: private.path().into(), kind: PrivateKind::OnHost };
                 (Some(private), dir)
             }
-            Strength::Namespaces => (None, PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace }),
+            Strength::Namespaces => {
+                (None, PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace })
+            }
         };
-        let facts = host::facts((strength, calls), self.support.landlock_abi, identity, dir, workspace.to_vec(), effective);
+        let facts =
+            host::facts((strength, calls), self.support.landlock_abi, identity, dir, workspace.to_vec(), effective);
         let plan = compile::session(effective, &facts, env)?;
         let opened = Opened::open(&self.launcher, plan.clone()).await?;
         if let Some(private) = private {
@@ -295,7 +298,8 @@ fn roots(given: &[PathBuf]) -> Result<Vec<HostPath>, OpenError> {
         if !real.is_dir() {
             return refuse("it is not a directory");
         }
-        let too_much = ["/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/sys", "/dev", "/boot", "/run"];
+        let too_much =
+            ["/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/sys", "/dev", "/boot", "/run"];
         if too_much.iter().any(|system| real == Path::new(system)) {
             return refuse("it is a part of the system; choose the directory that the work is in");
         }
@@ -336,7 +340,8 @@ fn effective(spec: &SessionSpec, registry: &Registry, workspace: &[HostPath]) ->
     }
     let mut contributions: Vec<Contribution<'_>> = Vec::new();
     contributions.extend(spec.manifest.as_ref().map(Contribution::manifest));
-    contributions.extend(spec.requires.iter().chain(&asked).map(|(source, set)| Contribution::from_source(source, set)));
+    contributions
+        .extend(spec.requires.iter().chain(&asked).map(|(source, set)| Contribution::from_source(source, set)));
     let declared = Declared::union(&contributions, &variables, &[])?;
     Ok(narrow(&declared, &spec.ceiling))
 }

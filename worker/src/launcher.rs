@@ -107,10 +107,8 @@ struct Serving {
 
 impl Serving {
     fn serve_one(&mut self, signals: &OwnedFd) -> io::Result<bool> {
-        let mut fds = [
-            PollFd::new(self.channel.as_fd(), PollFlags::POLLIN),
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-        ];
+        let mut fds =
+            [PollFd::new(self.channel.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) | Err(nix::Error::EINTR) => {}
             Err(e) => return Err(e.into()),

@@ -11,12 +11,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use callgate_policy::plan::seccomp::{
-    Action, ArgRule, Condition, Filter, Verdict, Width, X86_64_ONLY,
-};
-use seccompiler::{
-    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-};
+use callgate_policy::plan::seccomp::{Action, ArgRule, Condition, Filter, Verdict, Width, X86_64_ONLY};
+use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
 
 use crate::sys;
 
@@ -106,9 +102,7 @@ pub fn assemble(filter: &Filter, arch: Arch) -> Result<Vec<BpfInsn>, AssembleErr
     let search = code.search(&ranges(&goals, Goal::Return(ret(filter.default))), PROBED);
     let program = code.finish(search, arch);
     if program.len() > libc::BPF_MAXINSNS as usize {
-        return Err(AssembleError::TooLong {
-            instructions: program.len(),
-        });
+        return Err(AssembleError::TooLong { instructions: program.len() });
     }
     Ok(program)
 }
@@ -146,10 +140,7 @@ fn ret(verdict: Verdict) -> u32 {
     }
 }
 
-fn numbered(
-    filter: &Filter,
-    arch: Arch,
-) -> Result<BTreeMap<u32, (&'static str, &Action)>, AssembleError> {
+fn numbered(filter: &Filter, arch: Arch) -> Result<BTreeMap<u32, (&'static str, &Action)>, AssembleError> {
     let mut calls = BTreeMap::new();
     for (name, action) in filter.calls() {
         let Some(number) = number(name, arch) else {
@@ -170,11 +161,7 @@ fn number(name: &str, arch: Arch) -> Option<u32> {
         Arch::X86_64 => name.parse::<syscalls::x86_64::Sysno>().ok()?.id(),
         Arch::Aarch64 => {
             // One call under two names: asm-generic/unistd.h says newfstatat from Linux 6.7 on.
-            let name = if name == "newfstatat" {
-                "fstatat"
-            } else {
-                name
-            };
+            let name = if name == "newfstatat" { "fstatat" } else { name };
             name.parse::<syscalls::aarch64::Sysno>().ok()?.id()
         }
     };
@@ -320,8 +307,7 @@ fn middle(ranges: &[Range], end: u32) -> usize {
     let start = ranges.first().map_or(0, |range| range.first);
     let imbalance = |cut: &Range| (cut.first - start).abs_diff(end.saturating_sub(cut.first));
     let cuts = ranges.iter().enumerate().skip(1);
-    cuts.min_by_key(|(_, cut)| imbalance(cut))
-        .map_or(1, |(index, _)| index)
+    cuts.min_by_key(|(_, cut)| imbalance(cut)).map_or(1, |(index, _)| index)
 }
 
 const MATCHED: u16 = 1;
@@ -340,28 +326,19 @@ fn argument_block(
 ) -> Result<Vec<BpfInsn>, AssembleError> {
     let mut block = Vec::new();
     for run in rules.chunk_by(|one, next| one.then == next.then) {
-        let compiled =
-            compile(run, arch).map_err(|source| AssembleError::Arguments { name, source })?;
+        let compiled = compile(run, arch).map_err(|source| AssembleError::Arguments { name, source })?;
         let matched = libc::SECCOMP_RET_TRACE | u32::from(MATCHED);
         // Two returns at the end, for arguments and for numbers that do not match.
         let body = compiled.len().saturating_sub(2);
         block.extend(compiled.into_iter().take(body).skip(PREFIX).map(|insn| {
             if insn.code == RETURN && insn.k == matched {
-                BpfInsn {
-                    k: ret(run.first().map_or(otherwise, |rule| rule.then)),
-                    ..insn
-                }
+                BpfInsn { k: ret(run.first().map_or(otherwise, |rule| rule.then)), ..insn }
             } else {
                 insn
             }
         }));
     }
-    block.push(BpfInsn {
-        code: RETURN,
-        jt: 0,
-        jf: 0,
-        k: ret(otherwise),
-    });
+    block.push(BpfInsn { code: RETURN, jt: 0, jf: 0, k: ret(otherwise) });
     tidy(&block).ok_or(AssembleError::BlockTooLong { name })
 }
 
@@ -369,10 +346,7 @@ fn compile(run: &[ArgRule], arch: Arch) -> Result<Vec<BpfInsn>, seccompiler::Bac
     let rules = run
         .iter()
         .map(|rule| {
-            let conditions = rule
-                .when
-                .iter()
-                .map(|condition| compile_condition(condition, arch));
+            let conditions = rule.when.iter().map(|condition| compile_condition(condition, arch));
             SeccompRule::new(conditions.collect::<Result<_, _>>()?)
         })
         .collect::<Result<Vec<_>, seccompiler::BackendError>>()?;
@@ -380,17 +354,11 @@ fn compile(run: &[ArgRule], arch: Arch) -> Result<Vec<BpfInsn>, seccompiler::Bac
         Arch::X86_64 => seccompiler::TargetArch::x86_64,
         Arch::Aarch64 => seccompiler::TargetArch::aarch64,
     };
-    let (missed, matched) = (
-        SeccompAction::Trace(MISSED.into()),
-        SeccompAction::Trace(MATCHED.into()),
-    );
+    let (missed, matched) = (SeccompAction::Trace(MISSED.into()), SeccompAction::Trace(MATCHED.into()));
     SeccompFilter::new([(0, rules)].into(), missed, matched, target)?.try_into()
 }
 
-fn compile_condition(
-    condition: &Condition,
-    arch: Arch,
-) -> Result<SeccompCondition, seccompiler::BackendError> {
+fn compile_condition(condition: &Condition, arch: Arch) -> Result<SeccompCondition, seccompiler::BackendError> {
     let width = match condition.width {
         Width::Low32 => SeccompCmpArgLen::Dword,
         Width::Full64 => SeccompCmpArgLen::Qword,
@@ -399,12 +367,7 @@ fn compile_condition(
         Some(mask) => SeccompCmpOp::MaskedEq(mask.value(arch)),
         None => SeccompCmpOp::Eq,
     };
-    SeccompCondition::new(
-        condition.arg,
-        width,
-        comparison,
-        condition.value.value(arch),
-    )
+    SeccompCondition::new(condition.arg, width, comparison, condition.value.value(arch))
 }
 
 /// What the accumulator holds when an instruction is reached.
@@ -426,17 +389,11 @@ fn tidy(block: &[BpfInsn]) -> Option<Vec<BpfInsn>> {
         loop {
             place = match block.get(place) {
                 Some(insn) if insn.code == JUMP => place + 1 + insn.k as usize,
-                Some(insn)
-                    if insn.code == LOAD
-                        && arrivals.get(place) == Some(&Some(Accumulator::Holds(insn.k))) =>
-                {
+                Some(insn) if insn.code == LOAD && arrivals.get(place) == Some(&Some(Accumulator::Holds(insn.k))) => {
                     place + 1
                 }
                 Some(insn) if insn.code == RETURN => {
-                    return block
-                        .iter()
-                        .rposition(|other| other == insn)
-                        .unwrap_or(place);
+                    return block.iter().rposition(|other| other == insn).unwrap_or(place);
                 }
                 Some(_) | None => return place,
             }
@@ -469,8 +426,7 @@ fn tidy(block: &[BpfInsn]) -> Option<Vec<BpfInsn>> {
     kept.map(|(place, insn)| {
         let mut insn = insn.clone();
         if class(&insn) == libc::BPF_JMP {
-            let offset =
-                |target: usize| u8::try_from(places.get(end_of(target))? - places[place] - 1).ok();
+            let offset = |target: usize| u8::try_from(places.get(end_of(target))? - places[place] - 1).ok();
             let [jt, jf] = branches(place, &insn);
             (insn.jt, insn.jf) = (offset(jt)?, offset(jf)?);
         }

@@ -129,7 +129,10 @@ fn start(
     let command = argv.first().ok_or_else(|| StepFailure::new("exec", "an empty argv"))?;
     let files = candidates(command, &path).map_err(|e| kernel("exec", "argv", e))?;
     let strings = |items: Vec<Vec<u8>>| -> Result<Vec<CString>, StepFailure> {
-        items.into_iter().map(|s| CString::new(s).map_err(|_nul| StepFailure::new("exec", "a NUL in an argument"))).collect()
+        items
+            .into_iter()
+            .map(|s| CString::new(s).map_err(|_nul| StepFailure::new("exec", "a NUL in an argument")))
+            .collect()
     };
     let args = strings(argv.iter().map(|a| a.as_bytes().to_vec()).collect())?;
     let env = strings(session.env.iter().map(|(k, v)| [k.as_bytes(), b"=", v.as_bytes()].concat()).collect())?;

@@ -98,7 +98,9 @@ impl Zygote {
                 self.workers.insert(pid, worker);
                 self.tell(&FromZygote::Prepared { worker }, Some(&ours))
             }
-            Err(e) => self.tell(&FromZygote::NotPrepared { worker, errno: e.raw_os_error().unwrap_or(libc::EAGAIN) }, None),
+            Err(e) => {
+                self.tell(&FromZygote::NotPrepared { worker, errno: e.raw_os_error().unwrap_or(libc::EAGAIN) }, None)
+            }
         }
     }
 

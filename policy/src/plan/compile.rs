@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::system::{self, Execute};
 use super::{
-    CallPlan, Calls, Exactness, Extent, FsAccess, FsRule, Identity, Limit, PROTOCOL_VERSION, Presence, PrivateDir, Resource,
-    SessionPlan, Strength, Work, env,
+    CallPlan, Calls, Exactness, Extent, FsAccess, FsRule, Identity, Limit, PROTOCOL_VERSION, Presence, PrivateDir,
+    Resource, SessionPlan, Strength, Work, env,
 };
 use crate::call_grant::CallGrant;
 use crate::effective::{EffectiveSet, Origin, PathRegion, Region as _, Scope};

@@ -106,20 +106,12 @@ pub struct Operand {
 impl Operand {
     /// One value on every architecture.
     pub const fn new(name: &'static str, value: u64) -> Self {
-        Self {
-            name,
-            x86_64: value,
-            aarch64: value,
-        }
+        Self { name, x86_64: value, aarch64: value }
     }
 
     /// A value that the architectures do not agree on, such as `O_NOFOLLOW`.
     pub const fn by_arch(name: &'static str, x86_64: u64, aarch64: u64) -> Self {
-        Self {
-            name,
-            x86_64,
-            aarch64,
-        }
+        Self { name, x86_64, aarch64 }
     }
 
     /// The value on one architecture.
@@ -229,10 +221,7 @@ pub const X86_64_ONLY: &[&str] = &[
 
 /// The filter that holds for everything in a session.
 pub fn base(variant: Variant) -> Filter {
-    let Variant {
-        strength,
-        landlock_abi,
-    } = variant;
+    let Variant { strength, landlock_abi } = variant;
     let strength_name = match strength {
         Strength::Landlock => "without namespaces",
         Strength::Namespaces => "with namespaces",
@@ -245,25 +234,12 @@ pub fn base(variant: Variant) -> Filter {
         messages(),
         socket_options(),
         ioctls(),
-        ipc(strength),
-        shared_memory_names(strength),
+        ipc(),
+        names(strength, landlock_abi),
     ]);
-    groups.extend(other_processes(strength, landlock_abi));
-    groups.extend([
-        memory_of_others(),
-        namespaces(),
-        mounts(),
-        kernel_surface(),
-        host_state(),
-    ]);
-    groups.extend([
-        execution_domains(),
-        clones(),
-        process_controls(),
-        unreadable(),
-        newer(),
-        obsolete(),
-    ]);
+    groups.extend(other_processes(landlock_abi));
+    groups.extend([memory_of_others(), namespaces(), mounts(), kernel_surface(), host_state()]);
+    groups.extend([execution_domains(), clones(), process_controls(), unreadable(), newer(), obsolete()]);
     Filter {
         title: format!("base filter, {strength_name}, Landlock ABI {landlock_abi}"),
         default: Verdict::Errno(Errno::Enosys),
@@ -276,10 +252,7 @@ pub fn base(variant: Variant) -> Filter {
 /// the stricter answer of the two.
 pub fn tool_delta() -> Filter {
     let executable = |arg| Action::Args {
-        rules: vec![ArgRule {
-            when: vec![has_all(arg, PROT_EXEC)],
-            then: EPERM,
-        }],
+        rules: vec![ArgRule { when: vec![has_all(arg, PROT_EXEC)], then: EPERM }],
         otherwise: Verdict::Allow,
     };
     Filter {
@@ -290,10 +263,7 @@ pub fn tool_delta() -> Filter {
                 title: "starting anything",
                 why: "a tool runs in the worker itself and needs neither programs nor threads",
                 attacks: &["C7"],
-                calls: vec![(
-                    "execve execveat clone clone3 fork vfork memfd_create ptrace",
-                    Action::Always(EPERM),
-                )],
+                calls: vec![("execve execveat clone clone3 fork vfork memfd_create ptrace", Action::Always(EPERM))],
             },
             Group {
                 title: "reaching anyone",
@@ -315,10 +285,7 @@ pub fn tool_delta() -> Filter {
                     (
                         "shmat",
                         Action::Args {
-                            rules: vec![ArgRule {
-                                when: vec![has_all(2, SHM_EXEC)],
-                                then: EPERM,
-                            }],
+                            rules: vec![ArgRule { when: vec![has_all(2, SHM_EXEC)], then: EPERM }],
                             otherwise: Verdict::Allow,
                         },
                     ),
@@ -333,15 +300,11 @@ const NOTIFY: Action = Action::Always(Verdict::Notify);
 const DENY: Action = Action::Always(EPERM);
 const ABSENT: Action = Action::Always(Verdict::Errno(Errno::Enosys));
 const EPERM: Verdict = Verdict::Errno(Errno::Eperm);
+const EACCES: Verdict = Verdict::Errno(Errno::Eacces);
 
 /// What programs use that reaches nothing but what Landlock, the limits and the process itself bound.
 fn ordinary() -> Vec<Group> {
-    let allow = |title, why, names| Group {
-        title,
-        why,
-        attacks: &[],
-        calls: vec![(names, ALLOW)],
-    };
+    let allow = |title, why, names| Group { title, why, attacks: &[], calls: vec![(names, ALLOW)] };
     vec![
         allow(
             "open descriptors",
@@ -363,9 +326,9 @@ fn ordinary() -> Vec<Group> {
         allow(
             "names of files",
             "Landlock judges every opening, creation, removal and renaming, in whichever spelling",
-            "creat openat2 stat lstat fstat newfstatat statx access faccessat faccessat2 readlink \
+            "stat lstat fstat newfstatat statx access faccessat faccessat2 readlink \
              readlinkat getdents getdents64 getcwd chdir fchdir mkdir mkdirat rmdir rename \
-             renameat renameat2 symlink symlinkat mknod mknodat truncate statfs fstatfs umask \
+             renameat renameat2 symlink symlinkat statfs fstatfs umask \
              getxattr lgetxattr fgetxattr getxattrat listxattr llistxattr flistxattr listxattrat \
              name_to_handle_at",
         ),
@@ -446,10 +409,7 @@ fn sockets() -> Group {
         when: vec![equal(0, domain), masked(1, SOCK_TYPE_MASK, kind), protocol],
         then: Verdict::Notify,
     };
-    let family = |domain| ArgRule {
-        when: vec![equal(0, domain)],
-        then: Verdict::Errno(Errno::Eacces),
-    };
+    let family = |domain| ArgRule { when: vec![equal(0, domain)], then: Verdict::Errno(Errno::Eacces) };
     let mut rules = Vec::new();
     for stream in [SOCK_STREAM, SOCK_SEQPACKET] {
         // unix(7) takes 0 and PF_UNIX (1) for the protocol, and both mean the same socket.
@@ -461,10 +421,7 @@ fn sockets() -> Group {
         }
     }
     rules.extend([AF_UNIX, AF_INET, AF_INET6].map(family));
-    let pair = |kind| ArgRule {
-        when: vec![equal(0, AF_UNIX), masked(1, SOCK_TYPE_MASK, kind)],
-        then: Verdict::Allow,
-    };
+    let pair = |kind| ArgRule { when: vec![equal(0, AF_UNIX), masked(1, SOCK_TYPE_MASK, kind)], then: Verdict::Allow };
     Group {
         title: "making sockets",
         why: "stream sockets are made by the broker, which keeps a duplicate, so that it can connect them later. \
@@ -473,13 +430,7 @@ fn sockets() -> Group {
               pathname socket",
         attacks: &["B1", "B3", "B4", "B7", "B8"],
         calls: vec![
-            (
-                "socket",
-                Action::Args {
-                    rules,
-                    otherwise: Verdict::Errno(Errno::Eafnosupport),
-                },
-            ),
+            ("socket", Action::Args { rules, otherwise: Verdict::Errno(Errno::Eafnosupport) }),
             (
                 "socketpair",
                 Action::Args {
@@ -510,10 +461,7 @@ fn addresses() -> Group {
 
 fn messages() -> Group {
     let unless_fast_open = |arg| Action::Args {
-        rules: vec![ArgRule {
-            when: vec![has_all(arg, MSG_FASTOPEN)],
-            then: Verdict::Errno(Errno::Eopnotsupp),
-        }],
+        rules: vec![ArgRule { when: vec![has_all(arg, MSG_FASTOPEN)], then: Verdict::Errno(Errno::Eopnotsupp) }],
         otherwise: Verdict::Allow,
     };
     Group {
@@ -521,26 +469,24 @@ fn messages() -> Group {
         why: "MSG_FASTOPEN connects without connect(2), and Landlock does not see it. Otherwise an address is \
               ignored or refused, since no datagram socket can exist",
         attacks: &["B2", "B18"],
-        calls: vec![
-            ("sendto sendmmsg", unless_fast_open(3)),
-            ("sendmsg", unless_fast_open(2)),
-        ],
+        calls: vec![("sendto sendmmsg", unless_fast_open(3)), ("sendmsg", unless_fast_open(2))],
     }
 }
 
 fn socket_options() -> Group {
-    let refuse = |option| ArgRule {
-        when: vec![equal(1, SOL_TCP), equal(2, option)],
-        then: EPERM,
-    };
+    let refuse = |option| ArgRule { when: vec![equal(1, SOL_TCP), equal(2, option)], then: EPERM };
+    let pretend_reuse =
+        ArgRule { when: vec![equal(1, SOL_SOCKET), equal(2, SO_REUSEPORT)], then: Verdict::Errno(Errno::Success) };
     Group {
         title: "options of sockets",
-        why: "TCP_FASTOPEN_CONNECT turns a later write into a connect; TCP_ULP replaces the protocol underneath",
+        why: "TCP_FASTOPEN_CONNECT turns a later write into a connect; TCP_ULP replaces the protocol underneath. \
+              SO_REUSEPORT would let a call share the port of a stranger's server of the same user, and take its \
+              connections: it is said to be set, and is not",
         attacks: &["B2"],
         calls: vec![(
             "setsockopt",
             Action::Args {
-                rules: vec![refuse(TCP_FASTOPEN_CONNECT), refuse(TCP_ULP)],
+                rules: vec![refuse(TCP_FASTOPEN_CONNECT), refuse(TCP_ULP), pretend_reuse],
                 otherwise: Verdict::Allow,
             },
         )],
@@ -570,150 +516,115 @@ fn ioctls() -> Group {
         calls: vec![(
             "ioctl",
             Action::Args {
-                rules: refused
-                    .map(|request| ArgRule {
-                        when: vec![equal(1, request)],
-                        then: EPERM,
-                    })
-                    .into(),
+                rules: refused.map(|request| ArgRule { when: vec![equal(1, request)], then: EPERM }).into(),
                 otherwise: Verdict::Allow,
             },
         )],
     }
 }
 
-fn ipc(strength: Strength) -> Group {
-    let names = "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open \
-     mq_unlink";
-    let (why, action) = match strength {
-        Strength::Landlock => (
-            "keys and ids are the whole host's, so that any process of the same user is in reach: the broker keeps \
-             each session to its own. Detaching, and queues that are open, reach no further",
-            NOTIFY,
-        ),
-        Strength::Namespaces => ("the session has an IPC namespace of its own", ALLOW),
-    };
+fn ipc() -> Group {
     Group {
         title: "System V and POSIX IPC",
-        why,
+        why: "keys, names and ids are shared by all that is in one IPC namespace, other calls of the session at least: \
+              the broker keeps each call to its own. Detaching, and queues that are open, reach no further",
         attacks: &[],
         calls: vec![
-            (names, action),
             (
-                "shmdt mq_timedsend mq_timedreceive mq_notify mq_getsetattr",
-                ALLOW,
+                "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink",
+                NOTIFY,
             ),
+            ("shmdt mq_timedsend mq_timedreceive mq_notify mq_getsetattr", ALLOW),
         ],
     }
 }
 
-fn shared_memory_names(strength: Strength) -> Group {
-    let (why, opening, names) = match strength {
-        Strength::Landlock => (
-            "/dev/shm is the whole host's, so the broker stands a private directory for it: shm_open(3) opens with \
-             O_NOFOLLOW and without O_DIRECTORY, sem_open(3) creates with O_EXCL, then links and unlinks. Other \
-             openings stay the kernel's, at full speed",
-            by_flags as fn(u8) -> Action,
-            NOTIFY,
-        ),
-        Strength::Namespaces => (
-            "the session has a mount tree with a /dev/shm of its own",
-            (|_| ALLOW) as fn(u8) -> Action,
-            ALLOW,
-        ),
+/// Opening, linking and removing names.
+///
+/// Without a mount tree /dev/shm is the whole host's, so the broker stands a private directory for it: shm_open(3) opens
+/// with O_NOFOLLOW and without O_DIRECTORY, sem_open(3) creates with O_EXCL, then links and unlinks.
+fn names(strength: Strength, landlock_abi: u8) -> Group {
+    let opening = |flags: u8| {
+        let mut rules = set_id(flags + 1, |bit| vec![has_all(flags, O_CREAT), bit]);
+        rules.extend(set_id(flags + 1, |bit| vec![has_all(flags, O_TMPFILE), bit]));
+        if landlock_abi < 3 {
+            rules.push(ArgRule { when: vec![masked(flags, O_ACCMODE_O_TRUNC, O_TRUNC)], then: EACCES });
+        }
+        if strength == Strength::Landlock {
+            rules
+                .push(ArgRule { when: vec![masked(flags, O_NOFOLLOW_O_DIRECTORY, O_NOFOLLOW)], then: Verdict::Notify });
+            rules.push(ArgRule { when: vec![has_all(flags, O_CREAT_O_EXCL)], then: Verdict::Notify });
+        }
+        Action::Args { rules, otherwise: Verdict::Allow }
     };
-    Group {
-        title: "opening, linking and removing names",
-        why,
-        attacks: &[],
-        calls: vec![
-            ("open", opening(1)),
-            ("openat", opening(2)),
-            ("link linkat unlink unlinkat", names),
-        ],
-    }
-}
-
-fn by_flags(arg: u8) -> Action {
-    let notify = |condition| ArgRule {
-        when: vec![condition],
-        then: Verdict::Notify,
-    };
-    Action::Args {
-        rules: vec![
-            notify(masked(arg, O_NOFOLLOW_O_DIRECTORY, O_NOFOLLOW)),
-            notify(has_all(arg, O_CREAT_O_EXCL)),
-        ],
-        otherwise: Verdict::Allow,
-    }
-}
-
-fn other_processes(strength: Strength, landlock_abi: u8) -> [Group; 3] {
-    let oneself = |conditions: Vec<Condition>| match strength {
-        Strength::Landlock => Action::Args {
-            rules: vec![ArgRule {
-                when: conditions,
-                then: Verdict::Allow,
-            }],
-            otherwise: Verdict::Notify,
-        },
-        Strength::Namespaces => ALLOW,
-    };
-    let pidfd = match strength {
+    let making = |mode: u8| Action::Args { rules: set_id(mode, |bit| vec![bit]), otherwise: Verdict::Allow };
+    let linking = match strength {
         Strength::Landlock => NOTIFY,
         Strength::Namespaces => ALLOW,
     };
+    let truncating = if landlock_abi < 3 { NOTIFY } else { ALLOW };
+    Group {
+        title: "making, opening, linking and removing names",
+        why: "a set-user-ID program that a call makes would lend its owner's identity, perhaps root's, to whoever runs \
+              it. Landlock before ABI 3 has no truncate right: the broker truncates by name, and O_TRUNC needs an \
+              opening for writing. Without a mount tree, names in /dev/shm are the broker's",
+        attacks: &["A12", "A15"],
+        calls: vec![
+            ("open", opening(1)),
+            ("openat", opening(2)),
+            ("creat mknod", making(1)),
+            ("mknodat", making(2)),
+            ("truncate", truncating),
+            ("link linkat unlink unlinkat", linking),
+        ],
+    }
+}
+
+/// Refuses both set-id bits of a mode.
+fn set_id(mode: u8, when: impl Fn(Condition) -> Vec<Condition>) -> Vec<ArgRule> {
+    [S_ISUID, S_ISGID].map(|bit| ArgRule { when: when(has_all(mode, bit)), then: EPERM }).into()
+}
+
+fn other_processes(landlock_abi: u8) -> [Group; 3] {
+    let oneself = |conditions: Vec<Condition>| Action::Args {
+        rules: vec![ArgRule { when: conditions, then: Verdict::Allow }],
+        otherwise: Verdict::Notify,
+    };
     let scheduling = Group {
         title: "limits and scheduling of processes",
-        why: "they take the id of any process of the same user. 0 is the caller; other ids are checked by the broker, \
-              or lie in the call's own PID namespace",
+        why: "they take the id of any process of the same user that is in the PID namespace, other calls of the session at \
+              least. 0 is the caller; other ids are checked by the broker",
         attacks: &["D1"],
         calls: vec![
-            (
-                "setpriority",
-                oneself(vec![equal(0, PRIO_PROCESS), equal(1, SELF)]),
-            ),
-            (
-                "ioprio_set",
-                oneself(vec![equal(0, IOPRIO_WHO_PROCESS), equal(1, SELF)]),
-            ),
+            ("setpriority", oneself(vec![equal(0, PRIO_PROCESS), equal(1, SELF)])),
+            ("ioprio_set", oneself(vec![equal(0, IOPRIO_WHO_PROCESS), equal(1, SELF)])),
             (
                 "sched_setaffinity sched_setscheduler sched_setparam sched_setattr prlimit64",
                 oneself(vec![equal(0, SELF)]),
             ),
-            ("pidfd_open", pidfd),
+            ("pidfd_open", NOTIFY),
         ],
     };
-    let unscoped = strength == Strength::Landlock && landlock_abi < 6;
+    let unscoped = landlock_abi < 6;
     let (why, signal, fcntl) = if unscoped {
         (
             "Landlock before ABI 6 has no signal scope, so the broker checks whom a signal is for",
             NOTIFY,
             Action::Args {
                 rules: [F_SETOWN, F_SETOWN_EX, F_SETSIG]
-                    .map(|command| ArgRule {
-                        when: vec![equal(1, command)],
-                        then: EPERM,
-                    })
+                    .map(|command| ArgRule { when: vec![equal(1, command)], then: EPERM })
                     .into(),
                 otherwise: Verdict::Allow,
             },
         )
     } else {
-        (
-            "Landlock's signal scope or the PID namespace bounds them",
-            ALLOW,
-            ALLOW,
-        )
+        ("Landlock's signal scope bounds them", ALLOW, ALLOW)
     };
     let signals = Group {
         title: "signals to processes",
         why,
         attacks: &["D2"],
-        calls: vec![(
-            "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
-            signal,
-        )],
+        calls: vec![("kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal", signal)],
     };
     let owners = Group {
         title: "descriptor flags and locks",
@@ -791,14 +702,7 @@ fn host_state() -> Group {
 }
 
 fn execution_domains() -> Group {
-    let known = [
-        PER_LINUX,
-        PER_QUERY,
-        ADDR_NO_RANDOMIZE,
-        PER_LINUX32,
-        UNAME26,
-        UNAME26_LINUX32,
-    ];
+    let known = [PER_LINUX, PER_QUERY, ADDR_NO_RANDOMIZE, PER_LINUX32, UNAME26, UNAME26_LINUX32];
     Group {
         title: "execution domains",
         why: "debuggers and builds switch off address randomization or ask for a 32-bit uname; the rest, such as \
@@ -807,12 +711,7 @@ fn execution_domains() -> Group {
         calls: vec![(
             "personality",
             Action::Args {
-                rules: known
-                    .map(|persona| ArgRule {
-                        when: vec![equal(0, persona)],
-                        then: Verdict::Allow,
-                    })
-                    .into(),
+                rules: known.map(|persona| ArgRule { when: vec![equal(0, persona)], then: Verdict::Allow }).into(),
                 otherwise: EPERM,
             },
         )],
@@ -829,14 +728,8 @@ fn clones() -> Group {
             "clone",
             Action::Args {
                 rules: vec![
-                    ArgRule {
-                        when: vec![masked(0, CLONE_FS_CLONE_THREAD, CLONE_FS)],
-                        then: EPERM,
-                    },
-                    ArgRule {
-                        when: vec![masked(0, CLONE_REFUSED, NONE)],
-                        then: Verdict::Allow,
-                    },
+                    ArgRule { when: vec![masked(0, CLONE_FS_CLONE_THREAD, CLONE_FS)], then: EPERM },
+                    ArgRule { when: vec![masked(0, CLONE_REFUSED, NONE)], then: Verdict::Allow },
                 ],
                 otherwise: EPERM,
             },
@@ -858,10 +751,7 @@ fn process_controls() -> Group {
                         when: vec![equal(0, PR_SET_DUMPABLE), equal_64(1, SUID_DUMP_DISABLE)],
                         then: Verdict::Errno(Errno::Success),
                     },
-                    ArgRule {
-                        when: vec![equal(0, PR_SET_MM)],
-                        then: EPERM,
-                    },
+                    ArgRule { when: vec![equal(0, PR_SET_MM)], then: EPERM },
                 ],
                 otherwise: Verdict::Allow,
             },
@@ -872,13 +762,10 @@ fn process_controls() -> Group {
 fn unreadable() -> Group {
     Group {
         title: "calls that a filter cannot read",
-        why: "clone3's flags lie behind a pointer; io_uring makes sockets and opens files without a system call of \
+        why: "clone3's flags and openat2's mode lie behind a pointer; io_uring makes sockets and opens files without a system call of \
               its own. As on a kernel without them, programs fall back",
         attacks: &["B9", "D3"],
-        calls: vec![(
-            "clone3 io_uring_setup io_uring_enter io_uring_register",
-            ABSENT,
-        )],
+        calls: vec![("clone3 openat2 io_uring_setup io_uring_enter io_uring_register", ABSENT)],
     }
 }
 
@@ -910,30 +797,15 @@ fn obsolete() -> Group {
 }
 
 fn equal(arg: u8, value: Operand) -> Condition {
-    Condition {
-        arg,
-        width: Width::Low32,
-        mask: None,
-        value,
-    }
+    Condition { arg, width: Width::Low32, mask: None, value }
 }
 
 fn equal_64(arg: u8, value: Operand) -> Condition {
-    Condition {
-        arg,
-        width: Width::Full64,
-        mask: None,
-        value,
-    }
+    Condition { arg, width: Width::Full64, mask: None, value }
 }
 
 fn masked(arg: u8, mask: Operand, value: Operand) -> Condition {
-    Condition {
-        arg,
-        width: Width::Low32,
-        mask: Some(mask),
-        value,
-    }
+    Condition { arg, width: Width::Low32, mask: Some(mask), value }
 }
 
 fn has_all(arg: u8, bits: Operand) -> Condition {
@@ -956,6 +828,8 @@ const IPPROTO_TCP: Operand = Operand::new("IPPROTO_TCP", 6);
 const MSG_FASTOPEN: Operand = Operand::new("MSG_FASTOPEN", 0x2000_0000);
 const SOL_TCP: Operand = Operand::new("SOL_TCP", 6);
 const TCP_FASTOPEN_CONNECT: Operand = Operand::new("TCP_FASTOPEN_CONNECT", 30);
+const SOL_SOCKET: Operand = Operand::new("SOL_SOCKET", 1);
+const SO_REUSEPORT: Operand = Operand::new("SO_REUSEPORT", 15);
 const TCP_ULP: Operand = Operand::new("TCP_ULP", 31);
 
 const TIOCSTI: Operand = Operand::new("TIOCSTI", 0x5412);
@@ -968,15 +842,19 @@ const FS_IOC_SETVERSION: Operand = Operand::new("FS_IOC_SETVERSION", 0x4008_7602
 const FS_IOC32_SETVERSION: Operand = Operand::new("FS_IOC32_SETVERSION", 0x4004_7602);
 const FS_IOC_FSSETXATTR: Operand = Operand::new("FS_IOC_FSSETXATTR", 0x401c_5820);
 /// `_IOR('f', 19, struct fscrypt_policy_v1)`, 12 bytes.
-const FS_IOC_SET_ENCRYPTION_POLICY: Operand =
-    Operand::new("FS_IOC_SET_ENCRYPTION_POLICY", 0x800c_6613);
+const FS_IOC_SET_ENCRYPTION_POLICY: Operand = Operand::new("FS_IOC_SET_ENCRYPTION_POLICY", 0x800c_6613);
 /// `_IOW('f', 133, struct fsverity_enable_arg)`, 128 bytes.
 const FS_IOC_ENABLE_VERITY: Operand = Operand::new("FS_IOC_ENABLE_VERITY", 0x4080_6685);
 
 // aarch64 kept the numbers of 32-bit ARM for these two.
 const O_NOFOLLOW: Operand = Operand::by_arch("O_NOFOLLOW", 0x2_0000, 0x8000);
-const O_NOFOLLOW_O_DIRECTORY: Operand =
-    Operand::by_arch("(O_NOFOLLOW|O_DIRECTORY)", 0x3_0000, 0xc000);
+const O_NOFOLLOW_O_DIRECTORY: Operand = Operand::by_arch("(O_NOFOLLOW|O_DIRECTORY)", 0x3_0000, 0xc000);
+const O_CREAT: Operand = Operand::new("O_CREAT", 0x40);
+const O_TMPFILE: Operand = Operand::new("__O_TMPFILE", 0x40_0000);
+const O_TRUNC: Operand = Operand::new("O_TRUNC", 0x200);
+const O_ACCMODE_O_TRUNC: Operand = Operand::new("(O_ACCMODE|O_TRUNC)", 0x203);
+const S_ISUID: Operand = Operand::new("S_ISUID", 0o4000);
+const S_ISGID: Operand = Operand::new("S_ISGID", 0o2000);
 const O_CREAT_O_EXCL: Operand = Operand::new("(O_CREAT|O_EXCL)", 0xc0);
 
 const PRIO_PROCESS: Operand = Operand::new("PRIO_PROCESS", 0);
@@ -997,10 +875,7 @@ const CLONE_FS: Operand = Operand::new("CLONE_FS", 0x200);
 const CLONE_FS_CLONE_THREAD: Operand = Operand::new("(CLONE_FS|CLONE_THREAD)", 0x1_0200);
 /// NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; CLONE_UNTRACED; and NEWTIME, whose bit clone(2) reads as
 /// part of a signal number that does not exist.
-const CLONE_REFUSED: Operand = Operand::new(
-    "(CLONE_NEW*|CLONE_UNTRACED)",
-    0x7e02_0000 | 0x80_0000 | 0x80,
-);
+const CLONE_REFUSED: Operand = Operand::new("(CLONE_NEW*|CLONE_UNTRACED)", 0x7e02_0000 | 0x80_0000 | 0x80);
 const PR_SET_DUMPABLE: Operand = Operand::new("PR_SET_DUMPABLE", 4);
 const SUID_DUMP_DISABLE: Operand = Operand::new("0", 0);
 const PR_SET_MM: Operand = Operand::new("PR_SET_MM", 35);
@@ -1078,12 +953,7 @@ mod tests {
     fn variants() -> impl Iterator<Item = Variant> {
         [Strength::Landlock, Strength::Namespaces]
             .into_iter()
-            .flat_map(|strength| {
-                (1..=7).map(move |landlock_abi| Variant {
-                    strength,
-                    landlock_abi,
-                })
-            })
+            .flat_map(|strength| (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi }))
     }
 
     fn every_filter() -> impl Iterator<Item = Filter> {
@@ -1092,13 +962,7 @@ mod tests {
 
     #[test]
     fn printed_base_filter_is_pinned() {
-        let printed = |strength, landlock_abi| {
-            base(Variant {
-                strength,
-                landlock_abi,
-            })
-            .to_string()
-        };
+        let printed = |strength, landlock_abi| base(Variant { strength, landlock_abi }).to_string();
         insta::assert_snapshot!("base_landlock_abi_7", printed(Strength::Landlock, 7));
         insta::assert_snapshot!("base_landlock_abi_5", printed(Strength::Landlock, 5));
         insta::assert_snapshot!("base_namespaces_abi_7", printed(Strength::Namespaces, 7));
@@ -1133,17 +997,11 @@ mod tests {
                         let mask = condition.mask.map_or(u64::MAX, |mask| mask.value(arch));
                         assert_eq!(value & !mask, 0, "{name}: {condition} can never hold");
                         if condition.width == Width::Low32 {
-                            assert!(
-                                u32::try_from(value).is_ok(),
-                                "{name}: {condition} can never hold"
-                            );
+                            assert!(u32::try_from(value).is_ok(), "{name}: {condition} can never hold");
                         }
                     }
                 }
-                assert!(
-                    rules.iter().all(|rule| !rule.when.is_empty()),
-                    "{name} has a rule without a condition"
-                );
+                assert!(rules.iter().all(|rule| !rule.when.is_empty()), "{name} has a rule without a condition");
             }
         }
     }
@@ -1153,26 +1011,13 @@ mod tests {
     fn weaker_hosts_open_no_more() {
         let always_allowed = |variant| {
             let filter = base(variant);
-            filter
-                .calls()
-                .filter(|(_, action)| **action == ALLOW)
-                .map(|(name, _)| name)
-                .collect::<BTreeSet<_>>()
+            filter.calls().filter(|(_, action)| **action == ALLOW).map(|(name, _)| name).collect::<BTreeSet<_>>()
         };
         for landlock_abi in 1..=7 {
-            let bare = always_allowed(Variant {
-                strength: Strength::Landlock,
-                landlock_abi,
-            });
-            let spaces = always_allowed(Variant {
-                strength: Strength::Namespaces,
-                landlock_abi,
-            });
+            let bare = always_allowed(Variant { strength: Strength::Landlock, landlock_abi });
+            let spaces = always_allowed(Variant { strength: Strength::Namespaces, landlock_abi });
             assert!(bare.is_subset(&spaces));
-            let higher = always_allowed(Variant {
-                strength: Strength::Landlock,
-                landlock_abi: landlock_abi + 1,
-            });
+            let higher = always_allowed(Variant { strength: Strength::Landlock, landlock_abi: landlock_abi + 1 });
             assert!(bare.is_subset(&higher));
         }
     }

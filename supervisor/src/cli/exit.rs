@@ -67,7 +67,9 @@ impl Failure {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Open(OpenError::Host(host)) => Some(host.remedy().to_owned()),
-            Self::Open(OpenError::Confine(confine)) | Self::Call(CallError::Confine(confine)) => confine_remedy(confine),
+            Self::Open(OpenError::Confine(confine)) | Self::Call(CallError::Confine(confine)) => {
+                confine_remedy(confine)
+            }
             Self::Call(CallError::Denied(denial)) => remedy_of(denial),
             Self::Usage(_) | Self::Data(_) | Self::Open(_) | Self::Call(_) | Self::Io { .. } | Self::Runtime(_) => None,
         }
@@ -105,7 +107,9 @@ fn confine_remedy(error: &ConfineError) -> Option<String> {
         ConfineError::Refused(failed) if failed.step == "working_dir" => {
             Some("start in a directory that is granted".to_owned())
         }
-        ConfineError::Refused(_) => Some("`callgate doctor` tells what this host can enforce, and how to get more".to_owned()),
+        ConfineError::Refused(_) => {
+            Some("`callgate doctor` tells what this host can enforce, and how to get more".to_owned())
+        }
         ConfineError::Channel { .. }
         | ConfineError::Ended
         | ConfineError::WorkerLost
@@ -149,9 +153,10 @@ fn confine_status(error: &ConfineError) -> u8 {
             _ => UNAVAILABLE,
         },
         ConfineError::TimedOut(_) => TIMEOUT,
-        ConfineError::Channel { .. } | ConfineError::Ended | ConfineError::WorkerLost | ConfineError::Hostile { .. } => {
-            SOFTWARE
-        }
+        ConfineError::Channel { .. }
+        | ConfineError::Ended
+        | ConfineError::WorkerLost
+        | ConfineError::Hostile { .. } => SOFTWARE,
     }
 }
 
@@ -159,7 +164,9 @@ fn confine_status(error: &ConfineError) -> u8 {
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
     let told = error.print();
     match error.kind() {
-        clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion if told.is_ok() => ExitCode::SUCCESS,
+        clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion if told.is_ok() => {
+            ExitCode::SUCCESS
+        }
         _ => ExitCode::from(USAGE),
     }
 }

@@ -45,10 +45,7 @@ fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 /// Becomes a supervisor: the process is closed to others of the same user, then the runtime starts, in this one thread,
 /// from which brokers are forked.
-fn supervise<T>(
-    launcher: Launcher,
-    work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+fn supervise<T>(launcher: Launcher, work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>) -> Result<T, Failure> {
     protect_self()?;
     let supervisor = Supervisor::builder().launcher(launcher).build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;

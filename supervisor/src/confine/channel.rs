@@ -16,7 +16,10 @@ impl AsyncChannel {
     pub(super) fn new(channel: Channel) -> io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(channel.as_fd())?;
         rustix::fs::fcntl_setfl(channel.as_fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
-        #[allow(deprecated, reason = "its replacement is unsafe; a Channel owns its descriptor and never gives another")]
+        #[allow(
+            deprecated,
+            reason = "its replacement is unsafe; a Channel owns its descriptor and never gives another"
+        )]
         Ok(Self(AsyncFd::new(channel)?))
     }
 

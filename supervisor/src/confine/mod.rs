@@ -7,7 +7,7 @@ mod program;
 mod session;
 
 pub use launcher::{LAUNCHER_NAME, Launcher, LauncherError};
-pub use program::{Program, Stdio};
 pub(crate) use private::Private;
-pub(crate) use session::{Opened, ToolRun};
+pub use program::{Program, Stdio};
 pub use session::ConfineError;
+pub(crate) use session::{Opened, ToolRun};

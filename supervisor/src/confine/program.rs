@@ -92,7 +92,9 @@ impl Program {
         let received = self.channel.receive::<FromWorker>().await;
         match received.map_err(|source| ConfineError::Channel { what: "hear from the program's worker", source })? {
             Received::Message(FromWorker::Ended(end), _) => Ok(end),
-            Received::Message(..) | Received::Data(_) => Err(ConfineError::Hostile { what: "something else than an end" }),
+            Received::Message(..) | Received::Data(_) => {
+                Err(ConfineError::Hostile { what: "something else than an end" })
+            }
             Received::Closed => Err(ConfineError::WorkerLost),
         }
     }

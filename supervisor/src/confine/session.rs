@@ -273,7 +273,9 @@ impl Worker<'_> {
         match self.channel.receive::<FromWorker>().await.map_err(channel("hear from the worker"))? {
             Received::Message(FromWorker::Confined { steps }, _) => Ok(steps),
             Received::Message(FromWorker::Failed(failed), _) => Err(ConfineError::Refused(failed)),
-            Received::Message(..) | Received::Data(_) => Err(ConfineError::Hostile { what: "a result before its confinement" }),
+            Received::Message(..) | Received::Data(_) => {
+                Err(ConfineError::Hostile { what: "a result before its confinement" })
+            }
             Received::Closed => Err(ConfineError::WorkerLost),
         }
     }
@@ -290,10 +292,11 @@ impl Worker<'_> {
                 Received::Data(chunk) if data.len() + chunk.len() <= RESULT_MAX => data.extend(chunk),
                 Received::Data(_) => return Err(ConfineError::Hostile { what: "more than a result may hold" }),
                 Received::Message(FromWorker::ToolEnded(end), _) => return Ok(ToolRun { steps, data, end }),
-                Received::Message(..) => return Err(ConfineError::Hostile { what: "a frame that a tool does not send" }),
+                Received::Message(..) => {
+                    return Err(ConfineError::Hostile { what: "a frame that a tool does not send" });
+                }
                 Received::Closed => return Err(ConfineError::WorkerLost),
             }
         }
     }
 }
-

@@ -51,7 +51,10 @@ impl Implementation for Bash {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let command = args["command"].as_str().unwrap_or_default();
         if command.contains('\0') {
-            return Err(InvalidArgument { name: "command", reason: "it contains a NUL, which no command line can".to_owned() });
+            return Err(InvalidArgument {
+                name: "command",
+                reason: "it contains a NUL, which no command line can".to_owned(),
+            });
         }
         let working_dir = match args["working_dir"].as_str() {
             None => context.root.clone(),

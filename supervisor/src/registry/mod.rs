@@ -142,7 +142,16 @@ impl Tool {
         let bad = |reason: String| RegistryError::Schema { tool: id, reason };
         let parameters: Value = serde_json::from_str(schema).map_err(|e| bad(e.to_string()))?;
         let description = description.to_owned();
-        Ok(Self { id, description, parameters, requires, kind, origin: "locked", implementation, validator: OnceLock::new() })
+        Ok(Self {
+            id,
+            description,
+            parameters,
+            requires,
+            kind,
+            origin: "locked",
+            implementation,
+            validator: OnceLock::new(),
+        })
     }
 
     /// Validates arguments against the schema (S0-4, S0-66). The message names each offending place and what it must be.

@@ -7,8 +7,8 @@ use callgate_policy::plan::{CallPlan, Exactness, Extent, FsAccess, FsRule, Prese
 
 use super::landlock::{self, Reach};
 use super::{done, failure, limit};
-use crate::protocol::{Channel, StepFailure};
 use crate::filters;
+use crate::protocol::{Channel, StepFailure};
 use crate::sys::fd;
 use crate::worker::SessionFacts;
 
@@ -62,7 +62,12 @@ pub(crate) fn ruleset_for(
 }
 
 /// What the start of a program confirmed.
-pub(crate) fn program_steps(plan: &CallPlan, session: &SessionFacts, rules: usize, landlocked: bool) -> Vec<StepReport> {
+pub(crate) fn program_steps(
+    plan: &CallPlan,
+    session: &SessionFacts,
+    rules: usize,
+    landlocked: bool,
+) -> Vec<StepReport> {
     let mut steps = inherited_steps();
     steps.push(done("limits", format!("{} set", plan.limits.len())));
     if landlocked {

@@ -31,9 +31,7 @@ pub(crate) struct Place {
 
 /// Opens what the rules name. An optional path that is not there is left out.
 pub(crate) fn locate(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
-    let opened = rules.iter().map(|rule| {
-        Ok(open(rule)?.map(|(fd, is_dir)| Place { fd, is_dir, access: rule.access }))
-    });
+    let opened = rules.iter().map(|rule| Ok(open(rule)?.map(|(fd, is_dir)| Place { fd, is_dir, access: rule.access })));
     opened.filter_map(Result::transpose).collect()
 }
 
@@ -113,8 +111,8 @@ fn open(rule: &FsRule) -> Result<Option<(OwnedFd, bool)>, Failure> {
                 return Err(kernel("landlock", format!("open {} for its rule", rule.path), errno.into()));
             }
         };
-        let stat = rustix::fs::fstat(&fd)
-            .map_err(|e| kernel("landlock", format!("look at {}", rule.path), e.into()))?;
+        let stat =
+            rustix::fs::fstat(&fd).map_err(|e| kernel("landlock", format!("look at {}", rule.path), e.into()))?;
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if rule.extent == Extent::Entry && !is_dir && path == rule.path.as_path() {
             // An entry is replaced by name, so the right lies in its directory.
@@ -134,11 +132,10 @@ fn rights(abi: ABI, access: FsAccess, is_dir: bool) -> BitFlags<AccessFs> {
         FsAccess::Read => read,
         FsAccess::ReadExecute => read | AccessFs::Execute,
         // No device nodes: a disk made in a writable directory would be read raw (A13).
-        FsAccess::Write => {
-            AccessFs::from_all(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
-        }
+        FsAccess::Write => AccessFs::from_all(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev),
         FsAccess::Device => {
-            (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate) & AccessFs::from_all(abi)
+            (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate)
+                & AccessFs::from_all(abi)
         }
     };
     if is_dir { rights } else { rights & AccessFs::from_file(abi) }

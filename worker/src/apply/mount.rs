@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence, SessionPlan};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-    UnmountFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
 use super::kernel;
@@ -94,10 +93,8 @@ fn entries(plan: &SessionPlan) -> Vec<(PathBuf, Content)> {
     fixed.push(("/proc".into(), Content::New { kind: "proc", options: &[("hidepid", "ptraceable")] }));
     let devpts = Content::New { kind: "devpts", options: &[("ptmxmode", "0666"), ("mode", "0600")] };
     fixed.push(("/dev/pts".into(), devpts));
-    fixed.push((
-        plan.private.inside.as_path().to_owned(),
-        Content::New { kind: "tmpfs", options: &[("mode", "0700")] },
-    ));
+    fixed
+        .push((plan.private.inside.as_path().to_owned(), Content::New { kind: "tmpfs", options: &[("mode", "0700")] }));
     let mut rest: BTreeMap<PathBuf, Content> = BTreeMap::new();
     for rule in granted(plan) {
         let content = Content::Bind { writable: rule.access == FsAccess::Write, devices: false };
@@ -214,4 +211,3 @@ fn links() -> Result<(), StepFailure> {
     }
     Ok(())
 }
-

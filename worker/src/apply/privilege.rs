@@ -52,7 +52,9 @@ pub(crate) fn set_no_new_privs() -> Result<(), StepFailure> {
 /// Empties all five capability sets and locks the way back (`SECBIT_NOROOT` and its lock: uid 0 gains nothing from an
 /// exec). Reads the sets back.
 pub(crate) fn drop_capabilities() -> Result<String, StepFailure> {
-    let fail = |what: &'static str| move |e: caps::errors::CapsError| StepFailure::new("capabilities", format!("{what} ({e})"));
+    let fail = |what: &'static str| {
+        move |e: caps::errors::CapsError| StepFailure::new("capabilities", format!("{what} ({e})"))
+    };
     if caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).map_err(fail("read the effective set"))? {
         let locked = CapabilitiesSecureBits::NO_ROOT
             | CapabilitiesSecureBits::NO_ROOT_LOCKED
@@ -84,5 +86,9 @@ fn confirm_empty() -> Result<String, StepFailure> {
     let bounding = caps::read(None, CapSet::Bounding)
         .map_err(|e| StepFailure::new("capabilities", format!("read the bounding set back ({e})")))?;
     // An ordinary user cannot drop from it; without a permitted capability and with no_new_privs it gives nothing.
-    Ok(if bounding.is_empty() { "all five sets empty".to_owned() } else { "four sets empty, bounding inert".to_owned() })
+    Ok(if bounding.is_empty() {
+        "all five sets empty".to_owned()
+    } else {
+        "four sets empty, bounding inert".to_owned()
+    })
 }

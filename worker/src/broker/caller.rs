@@ -164,15 +164,6 @@ impl<'a> Caller<'a> {
         u32::from_str_radix(mask, 8).map_err(|_not_octal| libc::EIO)
     }
 
-    /// The caller's process, when it is a thread of one.
-    pub(super) fn tgid(&self) -> Result<Pid, i32> {
-        let text = self.proc_file("status")?;
-        text.lines()
-            .find_map(|line| line.strip_prefix("Tgid:"))
-            .and_then(|tgid| tgid.trim().parse().ok())
-            .ok_or(libc::ESRCH)
-    }
-
     fn proc_file(&self, name: &str) -> Result<String, i32> {
         let text = fs::read_to_string(format!("/proc/{}/{name}", self.tid)).map_err(|e| match e.raw_os_error() {
             Some(libc::ENOENT) => libc::EBADF,

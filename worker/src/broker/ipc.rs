@@ -103,7 +103,13 @@ fn own(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
     if broker.call(caller)?.objects.ids.contains(&(kind, id)) { Ok(Answer::Continue) } else { Err(libc::EACCES) }
 }
 
-fn control(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind, command: i32) -> Result<Answer, i32> {
+fn control(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    n: &Notification,
+    kind: Kind,
+    command: i32,
+) -> Result<Answer, i32> {
     let id = int(n.args[0]);
     // IPC_64 is a flag of some old callers.
     match command & !0x100 {

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 
 use super::caller::{Caller, Links, Target};
 use super::{Broker, Handler};
@@ -38,6 +38,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_futimesat, |b, c, n| utimes(b, c, int(n.args[0]), n.args[1], n.args[2])),
     (libc::SYS_utimensat, utimensat),
+    (libc::SYS_truncate, truncate),
     (libc::SYS_setxattr, |b, c, n| setxattr(b, c, n, Links::Follow)),
     (libc::SYS_lsetxattr, |b, c, n| setxattr(b, c, n, Links::Keep)),
     (libc::SYS_fsetxattr, |b, c, n| {
@@ -168,6 +169,18 @@ fn utimensat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Resu
 
 fn set_times(target: &Target, times: &Timestamps) -> Result<Answer, i32> {
     rustix::fs::utimensat(target.fd.as_fd(), "", times, AtFlags::EMPTY_PATH).map_err(errno)?;
+    Ok(DONE)
+}
+
+/// Only below ABI 3, where Landlock has no right for it (A15).
+fn truncate(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+    let target = broker.own_path(caller, libc::AT_FDCWD, n.args[0], Links::Follow)?;
+    let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(libc::EINVAL);
+    }
+    let file = rustix::fs::open(by_proc(&target), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
+    rustix::fs::ftruncate(file, n.args[1]).map_err(errno)?;
     Ok(DONE)
 }
 

@@ -30,11 +30,11 @@ use self::caller::Caller;
 use self::calls::{Call, Calls};
 use crate::apply::{done, failure, kernel, session};
 use crate::family;
-use crate::protocol::{Channel, Received, Register, SessionReply, StepFailure};
 use crate::filters;
+use crate::protocol::{Channel, Received, Register, SessionReply, StepFailure};
+use crate::sys::fd;
 use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::process::{self, Fork};
-use crate::sys::fd;
 use crate::worker::SessionFacts;
 use crate::zygote;
 
@@ -281,3 +281,54 @@ fn empty(directory: &std::path::Path) -> io::Result<()> {
     fs::remove_dir(directory)
 }
 
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+    use std::collections::BTreeSet;
+    use std::str::FromStr as _;
+
+    use callgate_policy::plan::Strength;
+    use callgate_policy::plan::seccomp::{Action, Verdict, base};
+
+    use super::*;
+
+    fn asks(action: &Action) -> bool {
+        match action {
+            Action::Always(verdict) => *verdict == Verdict::Notify,
+            Action::Args { rules, otherwise } => {
+                *otherwise == Verdict::Notify || rules.iter().any(|rule| rule.then == Verdict::Notify)
+            }
+        }
+    }
+
+    /// The filter and the table are written apart. A call that is asked about and has no handler would always be refused;
+    /// a handler that is never asked would be dead.
+    #[test]
+    fn every_notified_call_has_a_handler_and_every_handler_is_asked() {
+        let mut asked = BTreeSet::new();
+        for strength in [Strength::Landlock, Strength::Namespaces] {
+            for landlock_abi in 1..=7 {
+                let filter = base(Variant { strength, landlock_abi });
+                let names = filter.calls().filter(|(_, action)| asks(action)).map(|(name, _)| name);
+                asked.extend(names.filter_map(|name| syscalls::Sysno::from_str(name).ok()).map(|nr| nr.id() as i64));
+            }
+        }
+        assert_eq!(handlers().into_keys().collect::<BTreeSet<_>>(), asked);
+    }
+
+    /// A tree of any depth, with directories that may not be entered, costs neither stack nor an error.
+    #[test]
+    fn a_deep_tree_is_emptied() {
+        let top = tempfile::tempdir().unwrap();
+        let directory = top.path().join("tmp");
+        fs::create_dir(&directory).unwrap();
+        let mut at = rustix::fs::open(&directory, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+        for _ in 0..3000 {
+            rustix::fs::mkdirat(&at, "d", rustix::fs::Mode::from_raw_mode(0o700)).unwrap();
+            rustix::fs::openat(&at, "f", rustix::fs::OFlags::CREATE | rustix::fs::OFlags::RDWR, 0o600.into()).unwrap();
+            at = rustix::fs::openat(&at, "d", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+        }
+        empty(&directory).unwrap();
+        assert!(rustix::fs::stat(&directory).is_err());
+    }
+}

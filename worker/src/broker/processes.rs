@@ -68,7 +68,8 @@ fn kill(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<An
         group if group < 0 => {
             let id = group.checked_neg().ok_or(libc::EINVAL)?;
             let own = broker.calls.family_of(caller).into_iter().any(|pid| {
-                KernelPid::from_raw(pid).is_some_and(|p| rustix::process::getpgid(Some(p)).is_ok_and(|g| g.as_raw_nonzero().get() == id))
+                KernelPid::from_raw(pid)
+                    .is_some_and(|p| rustix::process::getpgid(Some(p)).is_ok_and(|g| g.as_raw_nonzero().get() == id))
             });
             if own { Ok(Answer::Continue) } else { Err(libc::EPERM) }
         }

@@ -52,7 +52,8 @@ fn open(broker: &mut Broker, caller: &Caller<'_>, path: u64, flags: i32, mode: u
     let asked = OFlags::from_bits_retain(flags as u32);
     // Without blocking, whatever was put there: a FIFO would hold the broker.
     let with = asked | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = rustix::fs::openat(directory, name, with, Mode::from_raw_mode(mode)).map_err(rustix::io::Errno::raw_os_error)?;
+    let fd = rustix::fs::openat(directory, name, with, Mode::from_raw_mode(mode))
+        .map_err(rustix::io::Errno::raw_os_error)?;
     if !asked.contains(OFlags::NONBLOCK) {
         let status = rustix::fs::fcntl_getfl(&fd).map_err(rustix::io::Errno::raw_os_error)?;
         rustix::fs::fcntl_setfl(&fd, status - OFlags::NONBLOCK).map_err(rustix::io::Errno::raw_os_error)?;

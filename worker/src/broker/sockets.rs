@@ -25,12 +25,8 @@ use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::process::Pid;
 use crate::sys::socket as raw;
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
-    (libc::SYS_socket, socket),
-    (libc::SYS_bind, bind),
-    (libc::SYS_listen, listen),
-    (libc::SYS_connect, connect),
-];
+pub(super) const HANDLERS: &[(libc::c_long, Handler)] =
+    &[(libc::SYS_socket, socket), (libc::SYS_bind, bind), (libc::SYS_listen, listen), (libc::SYS_connect, connect)];
 
 /// Most sockets of one call that are neither connected nor listening; the oldest gives way, and can then no longer
 /// become either.
@@ -108,7 +104,8 @@ fn socket(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<
         _ => return Err(libc::EACCES),
     };
     let protocol = match (protocol, family) {
-        (0, _) => None,
+        // PF_UNIX is the same as 0 (unix(7)).
+        (0, _) | (1, Family::Unix) => None,
         (libc::IPPROTO_TCP, Family::V4 | Family::V6) => Some(rustix::net::ipproto::TCP),
         _ => return Err(libc::EPROTONOSUPPORT),
     };
@@ -270,7 +267,8 @@ fn bind_file(
     raw::bind(kept.fd.as_fd(), &unix_address(&path)?).map_err(io_errno)?;
     let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
     let stat = rustix::fs::statat(parent, name, flags).map_err(errno)?;
-    rustix::fs::chmodat(parent, name, Mode::from_raw_mode(0o777 & !mask), rustix::fs::AtFlags::empty()).map_err(errno)?;
+    rustix::fs::chmodat(parent, name, Mode::from_raw_mode(0o777 & !mask), rustix::fs::AtFlags::empty())
+        .map_err(errno)?;
     call.sockets.files.insert((stat.st_dev, stat.st_ino));
     Ok(Answer::Return(0))
 }
@@ -284,7 +282,8 @@ fn bind_name(broker: &mut Broker, caller: &Caller<'_>, inode: u64, name: Vec<u8>
         return Err(libc::EADDRINUSE);
     }
     let file = format!("{}-{inode}", call.number);
-    let parent = rustix::fs::open(&directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
+    let parent = rustix::fs::open(&directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(errno)?;
     call.sockets.names.insert(name, directory.join(&file));
     let file = CString::new(file).map_err(|_nul| libc::EIO)?;
     bind_file(broker, caller, inode, &parent, &file, 0o077)
@@ -313,7 +312,8 @@ fn listen(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<
         return Ok(Answer::Return(0));
     }
     if bound_to(&kept.fd)?.port() == 0 {
-        let every = if kept.family == Family::V4 { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+        let every =
+            if kept.family == Family::V4 { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
         let at = to_loopback(SocketAddr::new(every, 0), &kept.fd, kept.family)?;
         rustix::net::bind(&kept.fd, &at).map_err(errno)?;
     }
@@ -453,8 +453,12 @@ fn release_stale(broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
     }
     let held = held_sockets(&broker.calls.family_of(caller));
     let sockets = &mut broker.call(caller)?.sockets;
-    let stale: Vec<u64> =
-        sockets.kept.iter().filter(|(inode, k)| k.listening.is_some() && !held.contains(inode)).map(|(i, _)| *i).collect();
+    let stale: Vec<u64> = sockets
+        .kept
+        .iter()
+        .filter(|(inode, k)| k.listening.is_some() && !held.contains(inode))
+        .map(|(i, _)| *i)
+        .collect();
     stale.into_iter().for_each(|inode| sockets.forget(inode));
     Ok(())
 }

@@ -376,7 +376,8 @@ pub(crate) fn children_as_fd() -> io::Result<OwnedFd> {
     let set = Signals(unsafe { set.assume_init() });
     set.block().map(drop)?;
     // SAFETY: a live set; -1 asks for a new descriptor.
-    let fd = errno_if_negative(unsafe { libc::signalfd(-1, &raw const set.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
+    let fd =
+        errno_if_negative(unsafe { libc::signalfd(-1, &raw const set.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
     // SAFETY: a descriptor that the kernel has just given to this process.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

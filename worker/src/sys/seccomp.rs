@@ -23,8 +23,7 @@ pub(crate) fn set_filter(program: &[sock_filter]) -> io::Result<()> {
 /// The same, and returns the descriptor on which the kernel asks about notified calls. `WAIT_KILLABLE_RECV` (Linux
 /// 5.19) comes with it: without it any signal aborts and restarts a call that the listener already carried out.
 pub(crate) fn set_filter_with_listener(program: &[sock_filter]) -> io::Result<OwnedFd> {
-    let flags =
-        libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     let fd = set_mode_filter(program, flags)?;
     // SAFETY: with NEW_LISTENER a successful seccomp(2) returns a new descriptor, which nobody else knows of yet, so
     // the OwnedFd is its only owner.
@@ -35,21 +34,11 @@ fn set_mode_filter(program: &[sock_filter], flags: libc::c_ulong) -> io::Result<
     let Ok(len) = u16::try_from(program.len()) else {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     };
-    let fprog = libc::sock_fprog {
-        len,
-        filter: program.as_ptr().cast_mut().cast(),
-    };
+    let fprog = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
     // SAFETY: `fprog` lives on this stack until the call returns, and its pointer covers `len` instructions of
     // `program`, whose layout is checked above. The kernel copies both before it returns and writes to neither, so
     // that the cast to a mutable pointer takes nothing away from the shared borrow.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            flags,
-            &raw const fprog,
-        )
-    };
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const fprog) };
     // The kernel returns an int: 0, a descriptor or -1.
     match i32::try_from(result) {
         Ok(value) if value >= 0 => Ok(value),
@@ -71,21 +60,10 @@ mod tests {
 
     use crate::seccomp::{Arch, BpfInsn, Listener, assemble, install};
 
-    const HERE: Arch = if cfg!(target_arch = "aarch64") {
-        Arch::Aarch64
-    } else {
-        Arch::X86_64
-    };
+    const HERE: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
 
     fn base_program(strength: Strength) -> Vec<BpfInsn> {
-        assemble(
-            &base(Variant {
-                strength,
-                landlock_abi: 7,
-            }),
-            HERE,
-        )
-        .expect("the table is sound")
+        assemble(&base(Variant { strength, landlock_abi: 7 }), HERE).expect("the table is sound")
     }
 
     /// Makes a system call with integers, or with pointers to nothing, and returns its result or -errno.
@@ -93,11 +71,7 @@ mod tests {
         // SAFETY: every line below passes integers, descriptors that are not open, null pointers or an empty range, so
         // that the kernel has no memory of this process to read, write or unmap.
         let result = unsafe { libc::syscall(nr, args[0], args[1], args[2], args[3]) };
-        if result == -1 {
-            -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(0))
-        } else {
-            result
-        }
+        if result == -1 { -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(0)) } else { result }
     }
 
     /// How the child ended that installed these programs and then did `act`: its result is the exit status.
@@ -110,9 +84,7 @@ mod tests {
                 // A wrong filter may leave the child waiting for an answer from itself; SIGALRM then ends it.
                 let _earlier = nix::unistd::alarm::set(30);
                 let status = match no_new_privs().and_then(|()| {
-                    programs
-                        .iter()
-                        .try_for_each(|program| install(program, Listener::Absent).map(|_none| ()))
+                    programs.iter().try_for_each(|program| install(program, Listener::Absent).map(|_none| ()))
                 }) {
                     Ok(()) => act(),
                     Err(_) => 99,
@@ -134,9 +106,7 @@ mod tests {
             match expect {
                 Expect::Passes => result < 0,
                 Expect::Is(wanted) => result != *wanted,
-                Expect::Reaches => {
-                    result == -i64::from(libc::EPERM) || result == -i64::from(libc::ENOSYS)
-                }
+                Expect::Reaches => result == -i64::from(libc::EPERM) || result == -i64::from(libc::ENOSYS),
             }
         });
         wrong.map_or(0, |index| i32::try_from(index).unwrap_or(97) + 1)
@@ -174,23 +144,11 @@ mod tests {
             (libc::SYS_bpf, [0; 4], EPERM),
             (libc::SYS_io_uring_setup, [0; 4], ENOSYS),
             (libc::SYS_clone3, [0; 4], ENOSYS),
-            (
-                libc::SYS_clone,
-                [libc::CLONE_NEWUSER as u64, 0, 0, 0],
-                EPERM,
-            ),
+            (libc::SYS_clone, [libc::CLONE_NEWUSER as u64, 0, 0, 0], EPERM),
             // D5, D6: whatever the upper half says; a request next to it fails as the kernel has it.
             (libc::SYS_ioctl, [u64::MAX, libc::TIOCSTI, 0, 0], EPERM),
-            (
-                libc::SYS_ioctl,
-                [u64::MAX, HIGH | libc::TIOCSTI, 0, 0],
-                EPERM,
-            ),
-            (
-                libc::SYS_ioctl,
-                [u64::MAX, libc::TIOCGWINSZ, 0, 0],
-                Expect::Is(-(libc::EBADF as i64)),
-            ),
+            (libc::SYS_ioctl, [u64::MAX, HIGH | libc::TIOCSTI, 0, 0], EPERM),
+            (libc::SYS_ioctl, [u64::MAX, libc::TIOCGWINSZ, 0, 0], Expect::Is(-(libc::EBADF as i64))),
             // B1, B4, B7, B8.
             (libc::SYS_socket, [2, 1, 0, 0], ENOSYS),
             (libc::SYS_socket, [2, 1, 262, 0], EACCES),
@@ -199,48 +157,21 @@ mod tests {
             (libc::SYS_socket, [16, 3, 0, 0], EAFNOSUPPORT),
             (libc::SYS_socket, [HIGH | 16, 3, 0, 0], EAFNOSUPPORT),
             (libc::SYS_socketpair, [1, 2, 0, 0], EACCES),
-            (
-                libc::SYS_socketpair,
-                [1, 1, 0, 0],
-                Expect::Is(-(libc::EFAULT as i64)),
-            ),
+            (libc::SYS_socketpair, [1, 1, 0, 0], Expect::Is(-(libc::EFAULT as i64))),
             // B2.
             (libc::SYS_sendto, [u64::MAX, 0, 0, 0x2000_0000], EOPNOTSUPP),
-            (
-                libc::SYS_sendto,
-                [u64::MAX, 0, 0, 0],
-                Expect::Is(-(libc::EBADF as i64)),
-            ),
+            (libc::SYS_sendto, [u64::MAX, 0, 0, 0], Expect::Is(-(libc::EBADF as i64))),
             // A12.
             (libc::SYS_fchmod, [u64::MAX, 0, 0, 0], ENOSYS),
             // C14: said to be done, and not done.
-            (
-                libc::SYS_prctl,
-                [libc::PR_SET_DUMPABLE as u64, 0, 0, 0],
-                Expect::Is(0),
-            ),
-            (
-                libc::SYS_prctl,
-                [libc::PR_GET_DUMPABLE as u64, 0, 0, 0],
-                Expect::Is(1),
-            ),
-            (
-                libc::SYS_personality,
-                [0xffff_ffff, 0, 0, 0],
-                Expect::Passes,
-            ),
+            (libc::SYS_prctl, [libc::PR_SET_DUMPABLE as u64, 0, 0, 0], Expect::Is(0)),
+            (libc::SYS_prctl, [libc::PR_GET_DUMPABLE as u64, 0, 0, 0], Expect::Is(1)),
+            (libc::SYS_personality, [0xffff_ffff, 0, 0, 0], Expect::Passes),
             (libc::SYS_personality, [0x40_0000, 0, 0, 0], EPERM),
-            (
-                libc::SYS_landlock_restrict_self,
-                [u64::MAX, 0, 0, 0],
-                Expect::Reaches,
-            ),
+            (libc::SYS_landlock_restrict_self, [u64::MAX, 0, 0, 0], Expect::Reaches),
         ];
         let status = confined(&[&program], || first_wrong(&lines));
-        assert!(
-            matches!(status, WaitStatus::Exited(_, 0)),
-            "{status:?} (n: line n is wrong)"
-        );
+        assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?} (n: line n is wrong)");
     }
 
     #[test]
@@ -257,39 +188,16 @@ mod tests {
     #[test]
     fn without_a_filter_the_same_calls_reach_the_kernel() {
         let lines = [
-            (
-                libc::SYS_prctl,
-                [libc::PR_SET_DUMPABLE as u64, 0, 0, 0],
-                Expect::Is(0),
-            ),
-            (
-                libc::SYS_prctl,
-                [libc::PR_GET_DUMPABLE as u64, 0, 0, 0],
-                Expect::Is(0),
-            ),
-            (
-                libc::SYS_ioctl,
-                [u64::MAX, libc::TIOCSTI, 0, 0],
-                Expect::Is(-(libc::EBADF as i64)),
-            ),
+            (libc::SYS_prctl, [libc::PR_SET_DUMPABLE as u64, 0, 0, 0], Expect::Is(0)),
+            (libc::SYS_prctl, [libc::PR_GET_DUMPABLE as u64, 0, 0, 0], Expect::Is(0)),
+            (libc::SYS_ioctl, [u64::MAX, libc::TIOCSTI, 0, 0], Expect::Is(-(libc::EBADF as i64))),
             (libc::SYS_socket, [2, 2, 0, 0], Expect::Passes),
             (libc::SYS_socket, [1, 2, 0, 0], Expect::Passes),
-            (
-                libc::SYS_sendto,
-                [u64::MAX, 0, 0, 0x2000_0000],
-                Expect::Is(-(libc::EBADF as i64)),
-            ),
-            (
-                libc::SYS_fchmod,
-                [u64::MAX, 0, 0, 0],
-                Expect::Is(-(libc::EBADF as i64)),
-            ),
+            (libc::SYS_sendto, [u64::MAX, 0, 0, 0x2000_0000], Expect::Is(-(libc::EBADF as i64))),
+            (libc::SYS_fchmod, [u64::MAX, 0, 0, 0], Expect::Is(-(libc::EBADF as i64))),
         ];
         let status = confined(&[], || first_wrong(&lines));
-        assert!(
-            matches!(status, WaitStatus::Exited(_, 0)),
-            "{status:?} (n: line n is wrong)"
-        );
+        assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?} (n: line n is wrong)");
     }
 
     /// The stricter of two filters holds: in a tool nothing that the base filter allows starts a program.
@@ -297,21 +205,12 @@ mod tests {
     fn tool_delta_narrows_the_base_filter() {
         let base = base_program(Strength::Landlock);
         let delta = assemble(&tool_delta(), HERE).expect("the table is sound");
-        let exec = [
-            (libc::SYS_execve, [0; 4], EPERM),
-            (libc::SYS_socket, [2, 1, 0, 0], EPERM),
-        ];
+        let exec = [(libc::SYS_execve, [0; 4], EPERM), (libc::SYS_socket, [2, 1, 0, 0], EPERM)];
         let exec_bits = [
             (libc::SYS_mprotect, [0, 0, libc::PROT_EXEC as u64, 0], EPERM),
-            (
-                libc::SYS_mprotect,
-                [0, 0, libc::PROT_READ as u64, 0],
-                Expect::Passes,
-            ),
+            (libc::SYS_mprotect, [0, 0, libc::PROT_READ as u64, 0], Expect::Passes),
         ];
-        let status = confined(&[&base, &delta], || {
-            first_wrong(&exec) + 10 * first_wrong(&exec_bits)
-        });
+        let status = confined(&[&base, &delta], || first_wrong(&exec) + 10 * first_wrong(&exec_bits));
         assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
 
         let alone = [(libc::SYS_execve, [0; 4], Expect::Is(-(libc::EFAULT as i64)))];
@@ -325,15 +224,10 @@ mod tests {
     fn x32_call_kills() {
         let program = base_program(Strength::Landlock);
         let getpid = 0x4000_0000 | libc::SYS_getpid;
-        let control = confined(&[], || {
-            i32::from(call(getpid, [0; 4]) == -i64::from(libc::EPERM))
-        });
+        let control = confined(&[], || i32::from(call(getpid, [0; 4]) == -i64::from(libc::EPERM)));
         assert!(matches!(control, WaitStatus::Exited(_, 0)), "{control:?}");
         let status = confined(&[&program], || i32::from(call(getpid, [0; 4]) == 0));
-        assert!(
-            matches!(status, WaitStatus::Signaled(_, Signal::SIGSYS, _)),
-            "{status:?}"
-        );
+        assert!(matches!(status, WaitStatus::Signaled(_, Signal::SIGSYS, _)), "{status:?}");
     }
 
     /// D5: through `int 0x80` 20 is getpid and writev is 146; a filter that reads numbers alone mistakes them.
@@ -356,10 +250,7 @@ mod tests {
             return;
         }
         let status = confined(&[&program], getpid);
-        assert!(
-            matches!(status, WaitStatus::Signaled(_, Signal::SIGSYS, _)),
-            "{status:?}"
-        );
+        assert!(matches!(status, WaitStatus::Signaled(_, Signal::SIGSYS, _)), "{status:?}");
     }
 
     #[test]
@@ -392,10 +283,7 @@ mod tests {
         for (name, program) in [
             ("base, without namespaces", base_program(Strength::Landlock)),
             ("base, with namespaces", base_program(Strength::Namespaces)),
-            (
-                "tool delta",
-                assemble(&tool_delta(), HERE).expect("the table is sound"),
-            ),
+            ("tool delta", assemble(&tool_delta(), HERE).expect("the table is sound")),
         ] {
             let mut micros: Vec<i32> = (0..100)
                 .filter_map(|_| {
@@ -403,25 +291,15 @@ mod tests {
                         let start = Instant::now();
                         match install(&program, Listener::Absent) {
                             // An exit status has eight bits.
-                            Ok(_) => i32::try_from(start.elapsed().as_micros() / 4)
-                                .map_or(255, |us| us.min(255)),
+                            Ok(_) => i32::try_from(start.elapsed().as_micros() / 4).map_or(255, |us| us.min(255)),
                             Err(_) => 255,
                         }
                     });
-                    if let WaitStatus::Exited(_, quarter) = status {
-                        Some(quarter * 4)
-                    } else {
-                        None
-                    }
+                    if let WaitStatus::Exited(_, quarter) = status { Some(quarter * 4) } else { None }
                 })
                 .collect();
             micros.sort_unstable();
-            println!(
-                "{name}: {} instructions, min {:?} median {:?} µs",
-                program.len(),
-                micros.first(),
-                micros.get(50)
-            );
+            println!("{name}: {} instructions, min {:?} median {:?} µs", program.len(), micros.first(), micros.get(50));
             assert_eq!(micros.len(), 100, "{name}");
         }
     }

@@ -1,10 +1,10 @@
 #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
 
 use super::*;
-use crate::plan::PrivateKind;
 use crate::call_grant::{CallNeeds, ShellNeed};
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
+use crate::plan::PrivateKind;
 use crate::requirement::RequirementSet;
 use crate::variable::Variables;
 
