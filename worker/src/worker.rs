@@ -29,7 +29,8 @@ pub(crate) struct SessionFacts {
     pub(crate) landlock_abi: u8,
     /// The rules of the session's plan: a call with the same ones uses the ruleset that is already built.
     pub(crate) rules: Vec<FsRule>,
-    pub(crate) rule_count: usize,
+    /// What that ruleset holds, for reports.
+    pub(crate) call_domain: String,
     pub(crate) env: BTreeMap<String, HostPath>,
 }
 
@@ -44,7 +45,12 @@ pub(crate) fn run(channel: &Channel, inherited: &Inherited) -> i32 {
 
 fn serve(channel: &Channel, inherited: &Inherited) -> io::Result<()> {
     let (plan, fds) = match channel.receive::<ToWorker>()? {
-        Received::Message(ToWorker::Call(plan), fds) => (plan, fds),
+        Received::Message(ToWorker::Call { mut plan, rules_of_session }, fds) => {
+            if rules_of_session {
+                plan.rules.clone_from(&inherited.session.rules);
+            }
+            (plan, fds)
+        }
         Received::Message(..) | Received::Data(_) | Received::Closed => return Ok(()),
     };
     if plan.version != PROTOCOL_VERSION {
@@ -124,7 +130,7 @@ fn start(
     stdio: &[OwnedFd; 3],
 ) -> Result<(Pid, Vec<callgate_policy::envelope::StepReport>), StepFailure> {
     let session = &inherited.session;
-    let (ruleset, rules) = call::ruleset_for(plan, session, &inherited.ruleset)?;
+    let (ruleset, domain) = call::ruleset_for(plan, session, &inherited.ruleset)?;
     let path = session.env.get("PATH").map(|p| p.as_bytes().to_vec()).unwrap_or_default();
     let command = argv.first().ok_or_else(|| StepFailure::new("exec", "an empty argv"))?;
     let files = candidates(command, &path).map_err(|e| kernel("exec", "argv", e))?;
@@ -156,7 +162,7 @@ fn start(
         };
         kernel(step.name(), what, e)
     })?;
-    Ok((spawned.pid, call::program_steps(plan, session, rules, spawned.landlocked)))
+    Ok((spawned.pid, call::program_steps(plan, domain, spawned.landlocked)))
 }
 
 /// Where to look for a command: itself if it has a slash, else beneath each directory of PATH, as execvp(3).
@@ -208,7 +214,7 @@ impl Init<'_> {
                     other => other.map(|()| true),
                 }
             }
-            Ok(Received::Message(ToWorker::Call(_) | ToWorker::Arguments(_), _) | Received::Data(_)) => Ok(true),
+            Ok(Received::Message(ToWorker::Call { .. } | ToWorker::Arguments(_), _) | Received::Data(_)) => Ok(true),
             Ok(Received::Message(ToWorker::Abort, _) | Received::Closed) | Err(_) => {
                 process::kill(self.main, libc::SIGKILL)?;
                 Ok(false)

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{CallPlan, Calls, SessionPlan, Work};
+use callgate_policy::plan::{CallPlan, Calls, FsRule, SessionPlan, Work};
 use callgate_worker::protocol::{
     Channel, FromWorker, FromZygote, Received, SessionReply, StepFailure, ToWorker, ToZygote, ToolEnd,
 };
@@ -71,6 +71,8 @@ type Waiting = Arc<Mutex<HashMap<u64, tokio::sync::oneshot::Sender<()>>>>;
 /// An open session.
 pub(crate) struct Opened {
     pub(crate) steps: Vec<StepReport>,
+    /// The rules of the session's plan: most calls that run programs have the same.
+    rules: Vec<FsRule>,
     /// Closing it ends the session.
     _broker: AsyncChannel,
     workers: Workers,
@@ -110,7 +112,7 @@ impl Opened {
     /// Opens a session and has its first worker made.
     pub(crate) async fn open(launcher: &Launcher, plan: SessionPlan) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
-        let calls = plan.calls;
+        let (calls, rules) = (plan.calls, plan.rules.clone());
         launcher.open(plan, &theirs)?;
         drop(theirs);
         let ours = AsyncChannel::new(ours).map_err(channel("wait on the session's channel"))?;
@@ -130,7 +132,7 @@ impl Opened {
             Calls::One => Workers::Only(Mutex::new(Some(other))),
             Calls::Many => Workers::Zygote(Zygote::start(other).await?),
         };
-        Ok(Self { steps, _broker: ours, workers })
+        Ok(Self { steps, rules, _broker: ours, workers })
     }
 
     /// Takes the worker that stands ready, and has the next one made meanwhile.
@@ -148,7 +150,7 @@ impl Opened {
     pub(crate) async fn tool(&self, plan: CallPlan, arguments: Value) -> Result<ToolRun, ConfineError> {
         let timeout = plan.timeout;
         let worker = self.take().await?;
-        let run = tokio::time::timeout(timeout, worker.tool(plan, arguments)).await;
+        let run = tokio::time::timeout(timeout, worker.tool(self.hand_over(plan), arguments)).await;
         match run {
             Ok(Ok(run)) => Ok(run),
             Ok(Err(error)) => {
@@ -162,6 +164,15 @@ impl Opened {
         }
     }
 
+    /// The frame that hands a worker its call.
+    fn hand_over(&self, mut plan: CallPlan) -> ToWorker {
+        let rules_of_session = plan.rules == self.rules;
+        if rules_of_session {
+            plan.rules.clear();
+        }
+        ToWorker::Call { plan: Box::new(plan), rules_of_session }
+    }
+
     /// Starts a program in a worker.
     pub(crate) async fn program(&self, plan: CallPlan, stdio: Stdio) -> Result<Program, ConfineError> {
         debug_assert!(matches!(plan.work, Work::Program { .. }), "a program's plan");
@@ -169,7 +180,7 @@ impl Opened {
         let [input, output, error] = stdio.0;
         worker
             .channel
-            .send(&ToWorker::Call(Box::new(plan)), &[input.as_fd(), output.as_fd(), error.as_fd()])
+            .send(&self.hand_over(plan), &[input.as_fd(), output.as_fd(), error.as_fd()])
             .await
             .map_err(channel("hand the worker its call"))?;
         drop((input, output, error));
@@ -280,9 +291,9 @@ impl Worker<'_> {
         }
     }
 
-    async fn tool(&self, plan: CallPlan, arguments: Value) -> Result<ToolRun, ConfineError> {
+    async fn tool(&self, call: ToWorker, arguments: Value) -> Result<ToolRun, ConfineError> {
         let hand = channel("hand the worker its call");
-        self.channel.send(&ToWorker::Call(Box::new(plan)), &[]).await.map_err(hand)?;
+        self.channel.send(&call, &[]).await.map_err(hand)?;
         let hand = channel("hand the worker its arguments");
         self.channel.send(&ToWorker::Arguments(arguments), &[]).await.map_err(hand)?;
         let steps = self.confined().await?;

@@ -46,32 +46,28 @@ fn inherited_steps() -> Vec<StepReport> {
     steps
 }
 
-/// The ruleset that a call gets, and how many rules it has: the session's if it may do all that the session may, one
-/// of its own otherwise.
+/// The ruleset that a call gets, and what it holds: the session's if the call may do all that the session may, one of
+/// its own otherwise.
 pub(crate) fn ruleset_for(
     plan: &CallPlan,
     session: &SessionFacts,
     cached: &OwnedFd,
-) -> Result<(OwnedFd, usize), StepFailure> {
+) -> Result<(OwnedFd, String), StepFailure> {
     if plan.rules == session.rules {
         let copy = cached.try_clone().map_err(failure("landlock", "copy the session's ruleset"))?;
-        return Ok((copy, session.rule_count));
+        return Ok((copy, session.call_domain.clone()));
     }
     let places = landlock::locate(&plan.rules)?;
-    Ok((landlock::build(session.landlock_abi, &places, Reach::Everything)?, places.len()))
+    let ruleset = landlock::build(session.landlock_abi, &places, Reach::Everything)?;
+    Ok((ruleset, format!("call domain, abi {}, {} rules", session.landlock_abi, places.len())))
 }
 
 /// What the start of a program confirmed.
-pub(crate) fn program_steps(
-    plan: &CallPlan,
-    session: &SessionFacts,
-    rules: usize,
-    landlocked: bool,
-) -> Vec<StepReport> {
+pub(crate) fn program_steps(plan: &CallPlan, domain: String, landlocked: bool) -> Vec<StepReport> {
     let mut steps = inherited_steps();
     steps.push(done("limits", format!("{} set", plan.limits.len())));
     if landlocked {
-        steps.push(done("landlock", format!("call domain, abi {}, {rules} rules", session.landlock_abi)));
+        steps.push(done("landlock", domain));
     }
     steps.push(done("close_fds", "0, 1 and 2 only"));
     steps

@@ -20,6 +20,8 @@ pub(crate) enum Reach {
     Files,
     /// Files, TCP (ABI 4), signals and abstract sockets to the outside (ABI 6): a call's own domain.
     Everything,
+    /// The same without files: the only call of a session has the session's own.
+    Relations,
 }
 
 /// What a rule names, opened: rules bind what stands at a path now, not its name (landlock(7)).
@@ -44,11 +46,11 @@ pub(crate) fn build<'a>(
     let known = known_abi(abi)?;
     let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for ABI {abi} ({e})"));
     // Hard: a right that this kernel lacks is an error here, never silently left out (A15, B14).
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(known))
-        .map_err(fail)?;
-    if reach == Reach::Everything {
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    if reach != Reach::Relations {
+        ruleset = ruleset.handle_access(AccessFs::from_all(known)).map_err(fail)?;
+    }
+    if reach != Reach::Files {
         if known >= ABI::V4 {
             ruleset = ruleset.handle_access(AccessNet::from_all(known)).map_err(fail)?;
         }

@@ -66,7 +66,9 @@ pub(crate) fn drop_capabilities() -> Result<String, StepFailure> {
         rustix::thread::set_capabilities_secure_bits(locked)
             .map_err(|e| kernel("capabilities", "lock the secure bits", e.into()))?;
         // Before the effective set, which holds the right to do so.
-        caps::clear(None, CapSet::Bounding).map_err(fail("clear the bounding set"))?;
+        for capability in caps::runtime::thread_all_supported() {
+            caps::drop(None, CapSet::Bounding, capability).map_err(fail("drop from the bounding set"))?;
+        }
     }
     caps::clear(None, CapSet::Ambient).map_err(fail("clear the ambient set"))?;
     caps::clear(None, CapSet::Effective).map_err(fail("clear the effective set"))?;

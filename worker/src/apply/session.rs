@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Presence, SessionPlan, Strength};
+use callgate_policy::plan::{Calls, Exactness, Extent, FsAccess, FsRule, Presence, SessionPlan, Strength};
 
 use super::landlock::Reach;
 use super::{done, landlock, mount, namespace, privilege};
@@ -14,8 +14,8 @@ pub(crate) struct Session {
     pub(crate) steps: Vec<StepReport>,
     /// The ruleset of a call that may do all that the session may; built once, enforced by each such call.
     pub(crate) call_ruleset: OwnedFd,
-    /// Rules in it.
-    pub(crate) call_rules: usize,
+    /// What it holds, for reports.
+    pub(crate) call_domain: String,
 }
 
 /// Confines this process and all that it will fork. Namespaces were entered by the fork that made it, as the owner.
@@ -32,12 +32,25 @@ pub(crate) fn confine(plan: &SessionPlan) -> Result<Session, StepFailure> {
     steps.push(done("no_new_privs", "set"));
     let places = landlock::locate(&plan.rules)?; // once for both: what stands at a path must not change in between
     let own = landlock::locate(&brokers_own(plan))?;
-    let call_ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything)?;
+    let (call_ruleset, call_domain) = if files_are_the_sessions(plan) {
+        let ruleset = landlock::build(plan.landlock_abi, &[], Reach::Relations)?;
+        (ruleset, format!("call domain, abi {}: tcp and scopes, files by the session's", plan.landlock_abi))
+    } else {
+        let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything)?;
+        (ruleset, format!("call domain, abi {}, {} rules", plan.landlock_abi, places.len()))
+    };
     let outer = landlock::build(plan.landlock_abi, places.iter().chain(&own), Reach::Files)?;
     landlock::restrict(&outer)?; // last: the broker lives in it, and every worker below it
     let rules = places.len() + own.len();
     steps.push(done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi)));
-    Ok(Session { steps, call_ruleset, call_rules: places.len() })
+    Ok(Session { steps, call_ruleset, call_domain })
+}
+
+/// The one call of a session needs no second look at files: there is no sibling to keep from, and what the broker has
+/// besides, its `/proc` and its directory, is the session's own in a mount namespace. Before ABI 4 nothing would be left
+/// for a domain of its own to handle.
+fn files_are_the_sessions(plan: &SessionPlan) -> bool {
+    plan.calls == Calls::One && plan.strength == Strength::Namespaces && plan.landlock_abi >= 4
 }
 
 /// What the broker needs besides: `/proc`, where it asks who a notification is from; and the session's own directory,

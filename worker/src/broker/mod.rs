@@ -79,7 +79,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
     let facts = SessionFacts {
         landlock_abi: plan.landlock_abi,
         rules: plan.rules.clone(),
-        rule_count: confined.call_rules,
+        call_domain: confined.call_domain,
         env: plan.env.clone(),
     };
     let inherited =
@@ -232,10 +232,11 @@ impl Broker {
     /// The session is over: ends whatever still runs, and empties the private directory.
     fn end(&mut self) -> io::Result<()> {
         self.calls.clear();
-        family::end_all(&|_| false, SWEEP)?;
         if self.private_kind == PrivateKind::InNamespace {
+            // This process is the init of the session's PID namespace: the kernel ends all in it, and then its mounts.
             return Ok(());
         }
+        family::end_all(&|_| false, SWEEP)?;
         for name in ["tmp", "home", "shm", "ipc"] {
             empty(&self.private.join(name))?;
         }

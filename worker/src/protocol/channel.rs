@@ -100,9 +100,9 @@ impl Channel {
     /// # Errors
     /// `EAGAIN` on an empty non-blocking channel; `InvalidData` for a frame that is not one of ours.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
-        let mut buffer = vec![0; FRAME_MAX];
-        let (len, mut fds) = self.receive_frame(&mut buffer)?;
-        let Some((tag, body)) = buffer[..len].split_first() else {
+        let Some(mut buffer) = self.wait_for_frame()? else { return Ok(Received::Closed) };
+        let mut fds = self.receive_frame(&mut buffer)?;
+        let Some((tag, body)) = buffer.split_first() else {
             return Ok(Received::Closed);
         };
         match *tag {
@@ -112,7 +112,6 @@ impl Channel {
                 Ok(Received::Message(serde_json::from_slice(&read_memfd(memfd)?)?, fds))
             }
             TAG_DATA => {
-                buffer.truncate(len);
                 buffer.remove(0);
                 Ok(Received::Data(buffer))
             }
@@ -120,15 +119,31 @@ impl Channel {
         }
     }
 
-    fn receive_frame(&self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    /// Waits for a frame and makes room for exactly it: most are small, and every page that a fork touches is copied.
+    /// `None` if the other side is gone.
+    fn wait_for_frame(&self) -> io::Result<Option<Vec<u8>>> {
+        let len = loop {
+            match rustix::net::recv(&self.0, &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::TRUNC) {
+                Err(rustix::io::Errno::INTR) => {}
+                // A peer that was killed with our frames unread.
+                Err(rustix::io::Errno::CONNRESET) => break 0,
+                other => break other?.1,
+            }
+        };
+        match len {
+            0 => Ok(None),
+            1..=FRAME_MAX => Ok(Some(vec![0; len])),
+            _ => Err(invalid("a frame longer than the largest")),
+        }
+    }
+
+    fn receive_frame(&self, buffer: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
             let mut parts = [IoSliceMut::new(buffer)];
             match rustix::net::recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
                 Err(rustix::io::Errno::INTR) => {}
-                // A peer that was killed with our frames unread.
-                Err(rustix::io::Errno::CONNRESET) => return Ok((0, Vec::new())),
                 other => break other?,
             }
         };
@@ -138,10 +153,10 @@ impl Channel {
                 fds.extend(rights);
             }
         }
-        if received.flags.contains(rustix::net::ReturnFlags::TRUNC) {
-            return Err(invalid("a frame longer than the largest"));
+        if received.bytes != buffer.len() {
+            return Err(invalid("a frame that changed while it was received"));
         }
-        Ok((received.bytes, fds))
+        Ok(fds)
     }
 }
 

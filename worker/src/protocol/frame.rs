@@ -90,7 +90,12 @@ pub enum FromZygote {
 #[serde(rename_all = "kebab-case")]
 pub enum ToWorker {
     /// The call. For a program it carries three descriptors: its standard input, output and error.
-    Call(Box<CallPlan>),
+    Call {
+        /// What it is narrowed to.
+        plan: Box<CallPlan>,
+        /// Its rules are the session's, and are left out of the plan.
+        rules_of_session: bool,
+    },
     /// A tool's arguments: what the model wrote. The worker reads this frame only when it is confined.
     Arguments(Value),
     /// Pass a signal to the program.
