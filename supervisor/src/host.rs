@@ -114,6 +114,7 @@ pub(crate) fn facts(
 ) -> HostFacts {
     let home = std::env::home_dir().filter(|home| home.is_absolute());
     let (toolchains, defaults) = home.as_deref().map(toolchains).unwrap_or_default();
+    #[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
     let mut env: BTreeMap<String, HostPath> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, HostPath::from(PathBuf::from(value)))))
         .collect();
