@@ -36,3 +36,8 @@ pub use gate::Gate;
 pub use host::{HostError, HostSupport, Missing};
 pub use registry::{Registry, Surface, Tool};
 pub use session::{Builder, OpenError, Session, SessionSpec, StrengthChoice, Supervisor};
+
+/// The example of the README, compiled with the other doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
