@@ -34,7 +34,7 @@ pub use call::CallError;
 pub use confine::{ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio};
 pub use gate::Gate;
 pub use host::{HostError, HostSupport, Missing};
-pub use registry::{Registry, Surface, Tool};
+pub use registry::{Registry, RegistryError, Surface, Tool};
 pub use session::{Builder, OpenError, Session, SessionSpec, StrengthChoice, Supervisor};
 
 /// The example of the README, compiled with the other doctests.

@@ -158,7 +158,12 @@ fn start(
         let what = match step {
             process::SpawnStep::Exec => format!("start {command}"),
             process::SpawnStep::WorkingDir => format!("enter {working_dir}"),
-            other => format!("{other:?}"),
+            process::SpawnStep::Session
+            | process::SpawnStep::Stdio
+            | process::SpawnStep::Limit
+            | process::SpawnStep::CloseFds
+            | process::SpawnStep::Landlock
+            | process::SpawnStep::SignalMask => format!("{step:?}"),
         };
         kernel(step.name(), what, e)
     })?;

@@ -163,10 +163,7 @@ fn confine_status(error: &ConfineError) -> u8 {
 /// Help and version are asked for; anything else that clap says is a mistake of usage.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
     let told = error.print();
-    match error.kind() {
-        clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion if told.is_ok() => {
-            ExitCode::SUCCESS
-        }
-        _ => ExitCode::from(USAGE),
-    }
+    let asked_for =
+        matches!(error.kind(), clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion);
+    if asked_for && told.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(USAGE) }
 }

@@ -1,4 +1,4 @@
-//! The steps of confinement, each in a file of its own; [`session`] and [`call`] are their order.
+//! The steps of confinement, each in a file of its own; `session` and `call` are their order.
 
 pub(crate) mod call;
 pub mod landlock;

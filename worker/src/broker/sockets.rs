@@ -195,7 +195,7 @@ fn to_loopback(wanted: SocketAddr, socket: &OwnedFd, family: Family) -> Result<S
             let only = rustix::net::sockopt::ipv6_v6only(socket).map_err(errno)?;
             IpAddr::V6(if only { Ipv6Addr::LOCALHOST } else { Ipv4Addr::LOCALHOST.to_ipv6_mapped() })
         }
-        ip => ip,
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
     };
     if !is_loopback(ip) {
         return Err(libc::EACCES);
@@ -332,7 +332,7 @@ fn plain(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip().to_canonical() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
     };
     SocketAddr::new(ip, address.port())
 }

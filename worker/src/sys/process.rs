@@ -312,8 +312,10 @@ pub(crate) fn reset_signals() {
 }
 
 fn last_errno() -> i32 {
-    // SAFETY: glibc and musl return a valid pointer to this thread's errno.
-    unsafe { *libc::__errno_location() }
+    // SAFETY: takes nothing; glibc and musl return a valid pointer to this thread's errno.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: valid, as above, and nobody else's: errno is the thread's own.
+    unsafe { *errno }
 }
 
 /// A set of signals.
