@@ -20,25 +20,15 @@ impl Binaries {
         static FOUND: OnceLock<Binaries> = OnceLock::new();
         FOUND.get_or_init(|| {
             let this = std::env::current_exe().expect("the test's own executable has a path");
-            let built = this
-                .parent()
-                .and_then(Path::parent)
-                .expect("target/<profile>/deps/<test>");
-            let directory = if open_to_all(built) {
-                built.to_owned()
-            } else {
-                copied(built)
-            };
+            let built = this.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
+            let directory = if open_to_all(built) { built.to_owned() } else { copied(built) };
             Self { directory }
         })
     }
 
     fn named(&self, name: &str) -> PathBuf {
         let path = self.directory.join(name);
-        assert!(
-            path.is_file(),
-            "{name} is not built: run `cargo build` for the whole workspace first"
-        );
+        assert!(path.is_file(), "{name} is not built: run `cargo build` for the whole workspace first");
         path
     }
 
@@ -60,9 +50,7 @@ impl Binaries {
 
 /// Whether every user may pass through `directory` and all above it.
 pub(crate) fn open_to_all(directory: &Path) -> bool {
-    directory
-        .ancestors()
-        .all(|each| fs::metadata(each).is_ok_and(|about| about.mode() & 0o001 != 0))
+    directory.ancestors().all(|each| fs::metadata(each).is_ok_and(|about| about.mode() & 0o001 != 0))
 }
 
 /// A directory of ours under /tmp, named for what it holds, so that the tests of one build share it. Its owner is
@@ -78,15 +66,9 @@ fn copied(built: &Path) -> PathBuf {
     let directory = Path::new("/tmp").join(name);
     // Another test may have made it already; what it is, is looked at next.
     let made = fs::DirBuilder::new().mode(0o755).create(&directory);
-    let about =
-        fs::symlink_metadata(&directory).unwrap_or_else(|error| panic!("{made:?}, then {error}"));
-    assert!(
-        about.is_dir() && about.uid() == mine,
-        "{} is somebody else's",
-        directory.display()
-    );
-    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755))
-        .expect("the directory is ours");
+    let about = fs::symlink_metadata(&directory).unwrap_or_else(|error| panic!("{made:?}, then {error}"));
+    assert!(about.is_dir() && about.uid() == mine, "{} is somebody else's", directory.display());
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).expect("the directory is ours");
     for program in NAMES {
         let (from, to) = (built.join(program), directory.join(program));
         if from.is_file() && !to.is_file() {

@@ -25,11 +25,7 @@ impl TestEnv {
     /// An empty workspace and an empty outside.
     pub fn new(target: Target) -> Self {
         let parent = std::env::temp_dir();
-        let parent = if open_to_all(&parent) {
-            parent
-        } else {
-            PathBuf::from("/tmp")
-        };
+        let parent = if open_to_all(&parent) { parent } else { PathBuf::from("/tmp") };
         let root = tempfile::Builder::new()
             .prefix("callgate-test-")
             .permissions(fs::Permissions::from_mode(0o755))
@@ -178,10 +174,7 @@ impl Bystander {
 
     /// Whether it still runs.
     pub fn is_alive(&mut self) -> bool {
-        self.0
-            .try_wait()
-            .expect("our own child can be waited for")
-            .is_none()
+        self.0.try_wait().expect("our own child can be waited for").is_none()
     }
 
     /// Whether a signal stopped it.
@@ -193,24 +186,15 @@ impl Bystander {
 
     /// What an attack could have changed about it: priority, processors, core limit, tracer.
     pub fn condition(&self) -> String {
-        let file = |name: &str| {
-            fs::read_to_string(format!("/proc/{}/{name}", self.pid())).unwrap_or_default()
-        };
+        let file = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", self.pid())).unwrap_or_default();
         let kept = ["TracerPid:", "Cpus_allowed:"];
         let status = file("status");
-        let mut seen: Vec<&str> = status
-            .lines()
-            .filter(|line| kept.iter().any(|key| line.starts_with(key)))
-            .collect();
+        let mut seen: Vec<&str> = status.lines().filter(|line| kept.iter().any(|key| line.starts_with(key))).collect();
         let limits = file("limits");
         seen.extend(limits.lines().filter(|line| line.starts_with("Max core")));
         let stat = file("stat");
         // The 17th field after the command's name in brackets is the nice value.
-        seen.extend(
-            stat.rsplit(')')
-                .next()
-                .and_then(|rest| rest.split_whitespace().nth(16)),
-        );
+        seen.extend(stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16)));
         seen.join("\n")
     }
 }
@@ -229,10 +213,7 @@ impl Drop for Bystander {
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "not within ten seconds: {what}"
-        );
+        assert!(start.elapsed() < Duration::from_secs(10), "not within ten seconds: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

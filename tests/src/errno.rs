@@ -19,19 +19,12 @@ errnos! {
 
 /// The name of `number`, or `E?` where it has none here.
 pub fn name(number: i32) -> &'static str {
-    NAMES
-        .iter()
-        .find(|&&(_, known)| known == number)
-        .map_or("E?", |&(name, _)| name)
+    NAMES.iter().find(|&&(_, known)| known == number).map_or("E?", |&(name, _)| name)
 }
 
 /// The number of `name`, or of a decimal number written out.
 pub fn number(name: &str) -> Option<i32> {
-    NAMES
-        .iter()
-        .find(|&&(known, _)| known == name)
-        .map(|&(_, number)| number)
-        .or_else(|| name.parse().ok())
+    NAMES.iter().find(|&&(known, _)| known == name).map(|&(_, number)| number).or_else(|| name.parse().ok())
 }
 
 #[cfg(test)]

@@ -65,11 +65,7 @@ const ORDINARY_UID: u32 = 4242;
 pub(crate) fn own_uid() -> u32 {
     use std::os::unix::fs::MetadataExt;
     static UID: OnceLock<u32> = OnceLock::new();
-    *UID.get_or_init(|| {
-        std::fs::metadata("/proc/self")
-            .expect("/proc is mounted")
-            .uid()
-    })
+    *UID.get_or_init(|| std::fs::metadata("/proc/self").expect("/proc is mounted").uid())
 }
 
 impl User {
@@ -129,10 +125,7 @@ impl Target {
             }
             Host::Abi(version) => {
                 let abi = Run::bare(self, "/").probe(&["landlock-abi"]);
-                let enough = abi
-                    .fact("abi")
-                    .as_i64()
-                    .is_some_and(|abi| abi >= i64::from(version));
+                let enough = abi.fact("abi").as_i64().is_some_and(|abi| abi >= i64::from(version));
                 (!enough).then(|| format!("an older Landlock: {abi}"))
             }
             Host::NoNamespaces | Host::Docker | Host::Yama => None,

@@ -3,11 +3,7 @@
 //! A test asks for the hosts it is about ([`matrix`]), makes a [`TestEnv`] on each, and runs acts of the `probe` program
 //! there: [`TestEnv::bare`] for the control, [`TestEnv::sandbox`] for the claim. A [`Probe`] that was not really tried
 //! fails either assertion, so no test passes because a program was missing or a path misspelt.
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "this library is part of tests, where a panic is the report"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "this library is part of tests, where a panic is the report")]
 
 mod binaries;
 mod environment;

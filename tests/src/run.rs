@@ -38,10 +38,7 @@ impl Run {
 
     /// On the target's host without callgate: shows what the host itself denies.
     pub(crate) fn weakened(target: Target, directory: impl AsRef<Path>) -> Self {
-        Self {
-            modes: target.modes(),
-            ..Self::bare(target, directory)
-        }
+        Self { modes: target.modes(), ..Self::bare(target, directory) }
     }
 
     /// Under callgate, with its defaults and nothing but the probe to read besides.
@@ -56,10 +53,7 @@ impl Run {
     /// One more flag of `callgate run`, with its value if it has one.
     #[must_use]
     pub fn flag(mut self, words: &[&str]) -> Self {
-        let flags = self
-            .confined
-            .as_mut()
-            .expect("flags are for runs under callgate");
+        let flags = self.confined.as_mut().expect("flags are for runs under callgate");
         flags.extend(words.iter().map(|&word| word.to_owned()));
         self
     }
@@ -111,19 +105,14 @@ impl Run {
     /// The same for an act of the probe.
     pub fn probe_command(&self, act: &[&str]) -> Command {
         let probe = Binaries::of_this_build().probe().display().to_string();
-        let words: Vec<&str> = std::iter::once(probe.as_str())
-            .chain(act.iter().copied())
-            .collect();
+        let words: Vec<&str> = std::iter::once(probe.as_str()).chain(act.iter().copied()).collect();
         self.command(&words)
     }
 
     /// Performs an act.
     #[track_caller]
     pub fn probe(&self, act: &[&str]) -> Probe {
-        Probe {
-            act: act.join(" "),
-            ended: ended(self.probe_command(act)),
-        }
+        Probe { act: act.join(" "), ended: ended(self.probe_command(act)) }
     }
 
     /// Runs any program to its end.
@@ -151,23 +140,15 @@ fn ended(mut command: Command) -> Ended {
     let mut err = tempfile::tempfile().expect("a temporary file");
     command.stdout(out.try_clone().expect("a descriptor"));
     command.stderr(err.try_clone().expect("a descriptor"));
-    let mut child = command
-        .spawn()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let status =
-        wait(&mut child).unwrap_or_else(|| panic!("{command:?} has not ended after {TOO_LONG:?}"));
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let status = wait(&mut child).unwrap_or_else(|| panic!("{command:?} has not ended after {TOO_LONG:?}"));
     let text = |file: &mut std::fs::File| {
         let mut bytes = Vec::new();
         file.rewind().expect("a file can be rewound");
-        file.read_to_end(&mut bytes)
-            .expect("our own file can be read");
+        file.read_to_end(&mut bytes).expect("our own file can be read");
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    Ended {
-        status,
-        stdout: text(&mut out),
-        stderr: text(&mut err),
-    }
+    Ended { status, stdout: text(&mut out), stderr: text(&mut err) }
 }
 
 fn wait(child: &mut Child) -> Option<ExitStatus> {
@@ -194,11 +175,7 @@ pub struct Probe {
 
 impl fmt::Display for Probe {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ended {
-            status,
-            stdout,
-            stderr,
-        } = &self.ended;
+        let Ended { status, stdout, stderr } = &self.ended;
         write!(to, "probe {}: {status}\n{stdout}{stderr}", self.act)
     }
 }
@@ -208,9 +185,7 @@ impl Probe {
     fn line(&self) -> Option<Value> {
         let lines = self.ended.stdout.lines().rev();
         let mut lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        lines.find(|line| {
-            line["act"].as_str() == self.act.split(' ').next() && line["ok"].is_boolean()
-        })
+        lines.find(|line| line["act"].as_str() == self.act.split(' ').next() && line["ok"].is_boolean())
     }
 
     #[track_caller]
@@ -275,11 +250,7 @@ impl Probe {
     /// The act was tried and its process was killed by this signal.
     #[track_caller]
     pub fn assert_killed_by(&self, signal: i32) -> &Self {
-        assert_eq!(
-            self.tried()["signal"].as_i64(),
-            Some(i64::from(signal)),
-            "{self}"
-        );
+        assert_eq!(self.tried()["signal"].as_i64(), Some(i64::from(signal)), "{self}");
         self
     }
 }

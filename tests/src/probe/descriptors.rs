@@ -17,41 +17,17 @@ pub(crate) const ACTS: &[Act] = &[
         "run a command with a terminal of its own as standard input",
         under_terminal,
     ),
-    act(
-        "list-fds",
-        "A20",
-        "",
-        "every open descriptor and what it is",
-        list_fds,
-    ),
+    act("list-fds", "A20", "", "every open descriptor and what it is", list_fds),
     act("env", "A17", "", "the environment", env),
-    act(
-        "tty-sti",
-        "D6",
-        "FD [HIGHBITS]",
-        "TIOCSTI, with these bits above the 32nd of the request",
-        tty_sti,
-    ),
-    act(
-        "tty-linux",
-        "D6",
-        "FD",
-        "TIOCLINUX paste of the selection",
-        tty_linux,
-    ),
+    act("tty-sti", "D6", "FD [HIGHBITS]", "TIOCSTI, with these bits above the 32nd of the request", tty_sti),
+    act("tty-linux", "D6", "FD", "TIOCLINUX paste of the selection", tty_linux),
 ];
 
 /// Asks about each number rather than reading /proc/self/fd, which needs a descriptor itself and may be closed.
 fn list_fds(_args: &Args<'_>) -> Outcome {
     let mut open = serde_json::Map::new();
     for number in 0..65536 {
-        if call(
-            "fcntl",
-            libc::SYS_fcntl,
-            &[int(number), int(libc::F_GETFD), int(0)],
-        )
-        .is_ok()
-        {
+        if call("fcntl", libc::SYS_fcntl, &[int(number), int(libc::F_GETFD), int(0)]).is_ok() {
             let target = std::fs::read_link(format!("/proc/self/fd/{number}"));
             let target = target.map_or_else(|_| "?".to_owned(), |path| path.display().to_string());
             open.insert(number.to_string(), json!(target));
@@ -62,12 +38,7 @@ fn list_fds(_args: &Args<'_>) -> Outcome {
 
 fn env(_args: &Args<'_>) -> Outcome {
     let variables: serde_json::Map<_, _> = std::env::vars_os()
-        .map(|(key, value)| {
-            (
-                key.to_string_lossy().into_owned(),
-                json!(value.to_string_lossy()),
-            )
-        })
+        .map(|(key, value)| (key.to_string_lossy().into_owned(), json!(value.to_string_lossy())))
         .collect();
     Ok(json!({ "env": variables }))
 }
@@ -75,27 +46,15 @@ fn env(_args: &Args<'_>) -> Outcome {
 fn tty_sti(args: &Args<'_>) -> Outcome {
     let high = args.number_or(1, 0)?.cast_unsigned();
     let request = libc::TIOCSTI | high << 32;
-    call(
-        "TIOCSTI",
-        libc::SYS_ioctl,
-        &[int(args.number(0)?), bits(request), from(&b'x')],
-    )?;
+    call("TIOCSTI", libc::SYS_ioctl, &[int(args.number(0)?), bits(request), from(&b'x')])?;
     Ok(json!({}))
 }
 
 fn tty_linux(args: &Args<'_>) -> Outcome {
     const TIOCLINUX: u64 = 0x541c;
     const TIOCL_PASTESEL: u8 = 3;
-    call(
-        "TIOCLINUX",
-        libc::SYS_ioctl,
-        &[
-            int(args.number(0)?),
-            bits(TIOCLINUX),
-            from(&[TIOCL_PASTESEL, 0]),
-        ],
-    )
-    .map(|_| json!({}))
+    call("TIOCLINUX", libc::SYS_ioctl, &[int(args.number(0)?), bits(TIOCLINUX), from(&[TIOCL_PASTESEL, 0])])
+        .map(|_| json!({}))
 }
 
 /// Becomes the parent of COMMAND, which gets a new session and, as its standard input and controlling terminal, the other
@@ -107,26 +66,12 @@ fn under_terminal(args: &Args<'_>) -> Outcome {
     let program = args.word(0)?;
     let master = sys::open("open", c"/dev/ptmx", libc::O_RDWR | libc::O_NOCTTY)?;
     let unlocked = 0_i32;
-    call(
-        "TIOCSPTLCK",
-        libc::SYS_ioctl,
-        &[fd(&master), bits(TIOCSPTLCK), from(&unlocked)],
-    )?;
+    call("TIOCSPTLCK", libc::SYS_ioctl, &[fd(&master), bits(TIOCSPTLCK), from(&unlocked)])?;
     let flags = int(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
-    let slave = call_fd(
-        "TIOCGPTPEER",
-        libc::SYS_ioctl,
-        &[fd(&master), bits(TIOCGPTPEER), flags],
-    )?;
+    let slave = call_fd("TIOCGPTPEER", libc::SYS_ioctl, &[fd(&master), bits(TIOCGPTPEER), flags])?;
     let Side::Parent(child) = sys::fork_with("fork", 0)? else {
         let ready = call("setsid", libc::SYS_setsid, &[])
-            .and_then(|_| {
-                call(
-                    "TIOCSCTTY",
-                    libc::SYS_ioctl,
-                    &[fd(&slave), bits(TIOCSCTTY), int(0)],
-                )
-            })
+            .and_then(|_| call("TIOCSCTTY", libc::SYS_ioctl, &[fd(&slave), bits(TIOCSCTTY), int(0)]))
             .and_then(|_| call("dup3", libc::SYS_dup3, &[fd(&slave), int(0), int(0)]));
         if ready.is_ok() {
             let error = Command::new(program).args(args.rest(1)).exec();

@@ -12,215 +12,53 @@ use crate::{Act, act};
 
 pub(crate) const ACTS: &[Act] = &[
     act("read", "A2", "PATH", "open for reading and read", read),
-    act(
-        "write",
-        "A2",
-        "PATH TEXT",
-        "open for writing and write",
-        write,
-    ),
+    act("write", "A2", "PATH TEXT", "open for writing and write", write),
     act("create", "A1", "PATH [TEXT]", "create a new file", create),
     act("creat", "A5", "PATH", "creat(2), the call itself", creat),
-    act(
-        "open-legacy",
-        "A5",
-        "PATH FLAGS",
-        "open(2), the call itself",
-        open_legacy,
-    ),
+    act("open-legacy", "A5", "PATH FLAGS", "open(2), the call itself", open_legacy),
     act("open-trunc", "A15", "PATH", "open with O_TRUNC", open_trunc),
-    act(
-        "openat2",
-        "A5",
-        "PATH FLAGS",
-        "openat2(2): flags behind a pointer",
-        openat2,
-    ),
-    act(
-        "open-o-path-reopen",
-        "A5",
-        "PATH [FLAGS]",
-        "O_PATH, then open /proc/self/fd/N",
-        o_path_reopen,
-    ),
-    act(
-        "open-by-handle",
-        "A5",
-        "PATH",
-        "name_to_handle_at, open_by_handle_at",
-        by_handle,
-    ),
-    act(
-        "proc-root",
-        "A7",
-        "PATH",
-        "read /proc/self/root/PATH",
-        proc_root,
-    ),
-    act(
-        "truncate",
-        "A15",
-        "PATH",
-        "truncate(2) to nothing",
-        truncate,
-    ),
+    act("openat2", "A5", "PATH FLAGS", "openat2(2): flags behind a pointer", openat2),
+    act("open-o-path-reopen", "A5", "PATH [FLAGS]", "O_PATH, then open /proc/self/fd/N", o_path_reopen),
+    act("open-by-handle", "A5", "PATH", "name_to_handle_at, open_by_handle_at", by_handle),
+    act("proc-root", "A7", "PATH", "read /proc/self/root/PATH", proc_root),
+    act("truncate", "A15", "PATH", "truncate(2) to nothing", truncate),
     act("unlink", "A4", "PATH", "remove a name", unlink),
     act("rmdir", "A4", "PATH", "remove a directory", rmdir),
     act("mkdir", "A1", "PATH", "make a directory", mkdir),
     act("rename", "A4", "FROM TO", "rename", rename),
-    act(
-        "rename-exchange",
-        "A4",
-        "A B",
-        "renameat2 RENAME_EXCHANGE",
-        rename_exchange,
-    ),
+    act("rename-exchange", "A4", "A B", "renameat2 RENAME_EXCHANGE", rename_exchange),
     act("link", "A3", "FROM TO", "hard link", link),
     act("symlink", "A2", "TARGET PATH", "symbolic link", symlink),
-    act(
-        "mknod",
-        "A13",
-        "PATH [c|b MAJOR MINOR]",
-        "make a device node",
-        mknod,
-    ),
+    act("mknod", "A13", "PATH [c|b MAJOR MINOR]", "make a device node", mknod),
     act("mkfifo", "A13", "PATH", "make a FIFO", mkfifo),
     act("chmod", "A12", "PATH MODE", "chmod(2)", chmod),
     act("fchmodat", "A12", "PATH MODE", "fchmodat(2)", fchmodat),
-    act(
-        "fchmodat2",
-        "A12",
-        "PATH MODE",
-        "fchmodat2(2), number 452",
-        fchmodat2,
-    ),
-    act(
-        "fchmod",
-        "A12",
-        "PATH MODE",
-        "fchmod on a read-only descriptor",
-        fchmod,
-    ),
+    act("fchmodat2", "A12", "PATH MODE", "fchmodat2(2), number 452", fchmodat2),
+    act("fchmod", "A12", "PATH MODE", "fchmod on a read-only descriptor", fchmod),
     act("chown", "A12", "PATH", "chown to one's own ids", chown),
     act("lchown", "A12", "PATH", "lchown to one's own ids", lchown),
-    act(
-        "fchownat",
-        "A12",
-        "PATH",
-        "fchownat to one's own ids",
-        fchownat,
-    ),
-    act(
-        "fchown",
-        "A12",
-        "PATH",
-        "fchown on a read-only descriptor",
-        fchown,
-    ),
-    act(
-        "utimens",
-        "A12",
-        "PATH",
-        "set times to 1000 seconds",
-        utimens,
-    ),
-    act(
-        "futimens",
-        "A12",
-        "PATH",
-        "set times by a read-only descriptor",
-        futimens,
-    ),
-    act(
-        "utime-legacy",
-        "A12",
-        "PATH",
-        "utime(2), the call itself",
-        utime_legacy,
-    ),
+    act("fchownat", "A12", "PATH", "fchownat to one's own ids", fchownat),
+    act("fchown", "A12", "PATH", "fchown on a read-only descriptor", fchown),
+    act("utimens", "A12", "PATH", "set times to 1000 seconds", utimens),
+    act("futimens", "A12", "PATH", "set times by a read-only descriptor", futimens),
+    act("utime-legacy", "A12", "PATH", "utime(2), the call itself", utime_legacy),
     act("setxattr", "A12", "PATH", "set user.callgate", setxattr),
-    act(
-        "lsetxattr",
-        "A12",
-        "PATH",
-        "lsetxattr user.callgate",
-        lsetxattr,
-    ),
-    act(
-        "fsetxattr",
-        "A12",
-        "PATH",
-        "set it by a read-only descriptor",
-        fsetxattr,
-    ),
-    act(
-        "setxattrat",
-        "A12",
-        "PATH",
-        "setxattrat(2), number 463",
-        setxattrat,
-    ),
+    act("lsetxattr", "A12", "PATH", "lsetxattr user.callgate", lsetxattr),
+    act("fsetxattr", "A12", "PATH", "set it by a read-only descriptor", fsetxattr),
+    act("setxattrat", "A12", "PATH", "setxattrat(2), number 463", setxattrat),
     act("getxattr", "A12", "PATH", "read user.callgate", getxattr),
-    act(
-        "removexattr",
-        "A12",
-        "PATH",
-        "remove user.callgate",
-        removexattr,
-    ),
-    act(
-        "fremovexattr",
-        "A12",
-        "PATH",
-        "remove it by a read-only descriptor",
-        fremovexattr,
-    ),
-    act(
-        "removexattrat",
-        "A12",
-        "PATH",
-        "removexattrat(2), number 466",
-        removexattrat,
-    ),
-    act(
-        "file-setattr",
-        "A12",
-        "PATH",
-        "file_setattr(2), number 469: nodump",
-        file_setattr,
-    ),
-    act(
-        "fs-ioctl",
-        "A12",
-        "PATH",
-        "FS_IOC_SETFLAGS nodump, read-only descriptor",
-        fs_ioctl,
-    ),
+    act("removexattr", "A12", "PATH", "remove user.callgate", removexattr),
+    act("fremovexattr", "A12", "PATH", "remove it by a read-only descriptor", fremovexattr),
+    act("removexattrat", "A12", "PATH", "removexattrat(2), number 466", removexattrat),
+    act("file-setattr", "A12", "PATH", "file_setattr(2), number 469: nodump", file_setattr),
+    act("fs-ioctl", "A12", "PATH", "FS_IOC_SETFLAGS nodump, read-only descriptor", fs_ioctl),
     act("fallocate", "A12", "PATH", "allocate 8192 bytes", fallocate),
     act("readdir", "A2", "PATH", "list a directory", readdir),
     act("stat", "A2", "PATH", "stat", stat),
     act("inotify", "A2", "PATH", "watch a path", inotify),
-    act(
-        "flock",
-        "A2",
-        "PATH",
-        "take an exclusive lock without waiting",
-        flock,
-    ),
-    act(
-        "fifo-open",
-        "A2",
-        "PATH",
-        "open a FIFO both ways, O_NONBLOCK",
-        fifo_open,
-    ),
-    act(
-        "metadata-race",
-        "A6",
-        "PATH_OK PATH_BAD N",
-        "chmod 0666 N times while threads swap the name",
-        metadata_race,
-    ),
+    act("flock", "A2", "PATH", "take an exclusive lock without waiting", flock),
+    act("fifo-open", "A2", "PATH", "open a FIFO both ways, O_NONBLOCK", fifo_open),
+    act("metadata-race", "A6", "PATH_OK PATH_BAD N", "chmod 0666 N times while threads swap the name", metadata_race),
 ];
 
 fn nothing() -> Outcome {
@@ -237,11 +75,7 @@ fn read_all(path: &CStr, at: &str) -> Outcome {
     let mut held = 0;
     while let Some(room) = data.get_mut(held..).filter(|room| !room.is_empty()) {
         let size = len(room);
-        match usize::try_from(call(
-            "read",
-            libc::SYS_read,
-            &[fd(&file), into(room), size],
-        )?) {
+        match usize::try_from(call("read", libc::SYS_read, &[fd(&file), into(room), size])?) {
             Ok(0) | Err(_) => break,
             Ok(more) => held += more,
         }
@@ -261,12 +95,7 @@ fn read(args: &Args<'_>) -> Outcome {
 
 fn write_text(file: &impl std::os::fd::AsRawFd, words: &str) -> Result<(), Failure> {
     let bytes = words.as_bytes();
-    call(
-        "write",
-        libc::SYS_write,
-        &[fd(file), from(bytes), len(bytes)],
-    )
-    .map(|_written| ())
+    call("write", libc::SYS_write, &[fd(file), from(bytes), len(bytes)]).map(|_written| ())
 }
 
 fn write(args: &Args<'_>) -> Outcome {
@@ -289,21 +118,13 @@ fn creat(args: &Args<'_>) -> Outcome {
 
 fn open_legacy(args: &Args<'_>) -> Outcome {
     let flags = open_flags(args.word_or(1, "read"))?;
-    call(
-        "open",
-        legacy::OPEN,
-        &[text(&args.path(0)?), bits(flags), int(0o600)],
-    )?;
+    call("open", legacy::OPEN, &[text(&args.path(0)?), bits(flags), int(0o600)])?;
     nothing()
 }
 
 fn utime_legacy(args: &Args<'_>) -> Outcome {
     let times = [1000_i64, 1000];
-    call(
-        "utime",
-        legacy::UTIME,
-        &[text(&args.path(0)?), from(&times)],
-    )?;
+    call("utime", legacy::UTIME, &[text(&args.path(0)?), from(&times)])?;
     nothing()
 }
 
@@ -317,9 +138,7 @@ fn open_flags(word: &str) -> Result<u64, Failure> {
         "path" => libc::O_PATH,
         "tmpfile" => libc::O_WRONLY | libc::O_TMPFILE,
         _ => {
-            return Err(Failure::unready(format!(
-                "{word}: read, write, trunc, read-trunc, create, path or tmpfile"
-            )));
+            return Err(Failure::unready(format!("{word}: read, write, trunc, read-trunc, create, path or tmpfile")));
         }
     };
     Ok(u64::from((flags | libc::O_CLOEXEC).cast_unsigned()))
@@ -334,26 +153,15 @@ fn openat2(args: &Args<'_>) -> Outcome {
     let flags = open_flags(args.word_or(1, "read"))?;
     let creates = flags & (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u64 != 0;
     let how = [flags, if creates { 0o600 } else { 0 }, 0_u64];
-    call_fd(
-        "openat2",
-        libc::SYS_openat2,
-        &[cwd(), text(&args.path(0)?), from(&how), len(&how)],
-    )?;
+    call_fd("openat2", libc::SYS_openat2, &[cwd(), text(&args.path(0)?), from(&how), len(&how)])?;
     nothing()
 }
 
 fn o_path_reopen(args: &Args<'_>) -> Outcome {
     let flags = open_flags(args.word_or(1, "read"))?;
     let handle = sys::open("open-o-path", &args.path(0)?, libc::O_PATH)?;
-    let again = sys::c(&format!(
-        "/proc/self/fd/{}",
-        std::os::fd::AsRawFd::as_raw_fd(&handle)
-    ));
-    call_fd(
-        "reopen",
-        libc::SYS_openat,
-        &[cwd(), text(&again), bits(flags)],
-    )?;
+    let again = sys::c(&format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle)));
+    call_fd("reopen", libc::SYS_openat, &[cwd(), text(&again), bits(flags)])?;
     nothing()
 }
 
@@ -366,81 +174,44 @@ fn by_handle(args: &Args<'_>) -> Outcome {
     call(
         "name_to_handle_at",
         libc::SYS_name_to_handle_at,
-        &[
-            cwd(),
-            text(&path),
-            into(&mut handle),
-            into(&mut mount),
-            int(0),
-        ],
+        &[cwd(), text(&path), into(&mut handle), into(&mut mount), int(0)],
     )?;
     let words = args.word(0)?;
-    let parent = words.rsplit_once('/').map_or(
-        ".",
-        |(parent, _)| if parent.is_empty() { "/" } else { parent },
-    );
+    let parent = words.rsplit_once('/').map_or(".", |(parent, _)| if parent.is_empty() { "/" } else { parent });
     let flags = libc::O_RDONLY | libc::O_DIRECTORY;
     // Any descriptor on that mount serves; "/" is readable where the parent is not.
-    let mount = sys::open("open-mount", &sys::c(parent), flags)
-        .or_else(|_| sys::open("open-mount", c"/", flags))?;
-    call_fd(
-        "open_by_handle_at",
-        libc::SYS_open_by_handle_at,
-        &[fd(&mount), into(&mut handle), int(libc::O_RDONLY)],
-    )?;
+    let mount = sys::open("open-mount", &sys::c(parent), flags).or_else(|_| sys::open("open-mount", c"/", flags))?;
+    call_fd("open_by_handle_at", libc::SYS_open_by_handle_at, &[fd(&mount), into(&mut handle), int(libc::O_RDONLY)])?;
     nothing()
 }
 
 fn proc_root(args: &Args<'_>) -> Outcome {
-    read_path(&format!(
-        "/proc/self/root/{}",
-        args.word(0)?.trim_start_matches('/')
-    ))
+    read_path(&format!("/proc/self/root/{}", args.word(0)?.trim_start_matches('/')))
 }
 
 fn truncate(args: &Args<'_>) -> Outcome {
-    call(
-        "truncate",
-        libc::SYS_truncate,
-        &[text(&args.path(0)?), int(0)],
-    )?;
+    call("truncate", libc::SYS_truncate, &[text(&args.path(0)?), int(0)])?;
     nothing()
 }
 
 fn unlink(args: &Args<'_>) -> Outcome {
-    call(
-        "unlinkat",
-        libc::SYS_unlinkat,
-        &[cwd(), text(&args.path(0)?), int(0)],
-    )?;
+    call("unlinkat", libc::SYS_unlinkat, &[cwd(), text(&args.path(0)?), int(0)])?;
     nothing()
 }
 
 fn rmdir(args: &Args<'_>) -> Outcome {
-    call(
-        "rmdir",
-        libc::SYS_unlinkat,
-        &[cwd(), text(&args.path(0)?), int(libc::AT_REMOVEDIR)],
-    )?;
+    call("rmdir", libc::SYS_unlinkat, &[cwd(), text(&args.path(0)?), int(libc::AT_REMOVEDIR)])?;
     nothing()
 }
 
 fn mkdir(args: &Args<'_>) -> Outcome {
-    call(
-        "mkdirat",
-        libc::SYS_mkdirat,
-        &[cwd(), text(&args.path(0)?), int(0o700)],
-    )?;
+    call("mkdirat", libc::SYS_mkdirat, &[cwd(), text(&args.path(0)?), int(0o700)])?;
     nothing()
 }
 
 fn renameat2(args: &Args<'_>, flags: u32) -> Outcome {
     let (old, new) = (args.path(0)?, args.path(1)?);
-    call(
-        "renameat2",
-        libc::SYS_renameat2,
-        &[cwd(), text(&old), cwd(), text(&new), int(flags)],
-    )?;
+    call("renameat2", libc::SYS_renameat2, &[cwd(), text(&old), cwd(), text(&new), int(flags)])?;
     nothing()
 }
 
@@ -454,20 +225,12 @@ fn rename_exchange(args: &Args<'_>) -> Outcome {
 
 fn link(args: &Args<'_>) -> Outcome {
     let (old, new) = (args.path(0)?, args.path(1)?);
-    call(
-        "linkat",
-        libc::SYS_linkat,
-        &[cwd(), text(&old), cwd(), text(&new), int(0)],
-    )?;
+    call("linkat", libc::SYS_linkat, &[cwd(), text(&old), cwd(), text(&new), int(0)])?;
     nothing()
 }
 
 fn symlink(args: &Args<'_>) -> Outcome {
-    call(
-        "symlinkat",
-        libc::SYS_symlinkat,
-        &[text(&args.path(0)?), cwd(), text(&args.path(1)?)],
-    )?;
+    call("symlinkat", libc::SYS_symlinkat, &[text(&args.path(0)?), cwd(), text(&args.path(1)?)])?;
     nothing()
 }
 
@@ -479,33 +242,18 @@ fn mknod(args: &Args<'_>) -> Outcome {
     };
     let (major, minor) = (args.number_or(2, 1)?, args.number_or(3, 3)?);
     let device = major << 8 | minor;
-    call(
-        "mknodat",
-        libc::SYS_mknodat,
-        &[cwd(), text(&args.path(0)?), int(kind | 0o600), int(device)],
-    )?;
+    call("mknodat", libc::SYS_mknodat, &[cwd(), text(&args.path(0)?), int(kind | 0o600), int(device)])?;
     nothing()
 }
 
 fn mkfifo(args: &Args<'_>) -> Outcome {
-    call(
-        "mknodat",
-        libc::SYS_mknodat,
-        &[
-            cwd(),
-            text(&args.path(0)?),
-            int(libc::S_IFIFO | 0o600),
-            int(0),
-        ],
-    )?;
+    call("mknodat", libc::SYS_mknodat, &[cwd(), text(&args.path(0)?), int(libc::S_IFIFO | 0o600), int(0)])?;
     nothing()
 }
 
 fn mode<'a>(args: &Args<'_>) -> Result<sys::Arg<'a>, Failure> {
     let word = args.word(1)?;
-    i64::from_str_radix(word, 8)
-        .map(int)
-        .map_err(|_not_octal| Failure::unready(format!("{word} is no mode")))
+    i64::from_str_radix(word, 8).map(int).map_err(|_not_octal| Failure::unready(format!("{word} is no mode")))
 }
 
 fn chmod(args: &Args<'_>) -> Outcome {
@@ -514,20 +262,12 @@ fn chmod(args: &Args<'_>) -> Outcome {
 }
 
 fn fchmodat(args: &Args<'_>) -> Outcome {
-    call(
-        "fchmodat",
-        libc::SYS_fchmodat,
-        &[cwd(), text(&args.path(0)?), mode(args)?],
-    )?;
+    call("fchmodat", libc::SYS_fchmodat, &[cwd(), text(&args.path(0)?), mode(args)?])?;
     nothing()
 }
 
 fn fchmodat2(args: &Args<'_>) -> Outcome {
-    call(
-        "fchmodat2",
-        452,
-        &[cwd(), text(&args.path(0)?), mode(args)?, int(0)],
-    )?;
+    call("fchmodat2", 452, &[cwd(), text(&args.path(0)?), mode(args)?, int(0)])?;
     nothing()
 }
 
@@ -536,11 +276,7 @@ fn readable(args: &Args<'_>) -> Result<std::os::fd::OwnedFd, Failure> {
 }
 
 fn fchmod(args: &Args<'_>) -> Outcome {
-    call(
-        "fchmod",
-        libc::SYS_fchmod,
-        &[fd(&readable(args)?), mode(args)?],
-    )?;
+    call("fchmod", libc::SYS_fchmod, &[fd(&readable(args)?), mode(args)?])?;
     nothing()
 }
 
@@ -564,21 +300,13 @@ fn lchown(args: &Args<'_>) -> Outcome {
 
 fn fchownat(args: &Args<'_>) -> Outcome {
     let (uid, gid) = own_ids()?;
-    call(
-        "fchownat",
-        libc::SYS_fchownat,
-        &[cwd(), text(&args.path(0)?), uid, gid, int(0)],
-    )?;
+    call("fchownat", libc::SYS_fchownat, &[cwd(), text(&args.path(0)?), uid, gid, int(0)])?;
     nothing()
 }
 
 fn fchown(args: &Args<'_>) -> Outcome {
     let (uid, gid) = own_ids()?;
-    call(
-        "fchown",
-        libc::SYS_fchown,
-        &[fd(&readable(args)?), uid, gid],
-    )?;
+    call("fchown", libc::SYS_fchown, &[fd(&readable(args)?), uid, gid])?;
     nothing()
 }
 
@@ -586,20 +314,12 @@ fn fchown(args: &Args<'_>) -> Outcome {
 const LONG_AGO: [i64; 4] = [1000, 0, 1000, 0];
 
 fn utimens(args: &Args<'_>) -> Outcome {
-    call(
-        "utimensat",
-        libc::SYS_utimensat,
-        &[cwd(), text(&args.path(0)?), from(&LONG_AGO), int(0)],
-    )?;
+    call("utimensat", libc::SYS_utimensat, &[cwd(), text(&args.path(0)?), from(&LONG_AGO), int(0)])?;
     nothing()
 }
 
 fn futimens(args: &Args<'_>) -> Outcome {
-    call(
-        "futimens",
-        libc::SYS_utimensat,
-        &[fd(&readable(args)?), null(), from(&LONG_AGO), int(0)],
-    )?;
+    call("futimens", libc::SYS_utimensat, &[fd(&readable(args)?), null(), from(&LONG_AGO), int(0)])?;
     nothing()
 }
 
@@ -608,70 +328,27 @@ const XATTR_VALUE: &[u8] = b"probe";
 
 fn setxattr(args: &Args<'_>) -> Outcome {
     let path = args.path(0)?;
-    call(
-        "setxattr",
-        libc::SYS_setxattr,
-        &[
-            text(&path),
-            text(XATTR),
-            from(XATTR_VALUE),
-            len(XATTR_VALUE),
-            int(0),
-        ],
-    )?;
+    call("setxattr", libc::SYS_setxattr, &[text(&path), text(XATTR), from(XATTR_VALUE), len(XATTR_VALUE), int(0)])?;
     nothing()
 }
 
 fn lsetxattr(args: &Args<'_>) -> Outcome {
     let path = args.path(0)?;
-    call(
-        "lsetxattr",
-        libc::SYS_lsetxattr,
-        &[
-            text(&path),
-            text(XATTR),
-            from(XATTR_VALUE),
-            len(XATTR_VALUE),
-            int(0),
-        ],
-    )?;
+    call("lsetxattr", libc::SYS_lsetxattr, &[text(&path), text(XATTR), from(XATTR_VALUE), len(XATTR_VALUE), int(0)])?;
     nothing()
 }
 
 fn fsetxattr(args: &Args<'_>) -> Outcome {
     let file = readable(args)?;
-    call(
-        "fsetxattr",
-        libc::SYS_fsetxattr,
-        &[
-            fd(&file),
-            text(XATTR),
-            from(XATTR_VALUE),
-            len(XATTR_VALUE),
-            int(0),
-        ],
-    )?;
+    call("fsetxattr", libc::SYS_fsetxattr, &[fd(&file), text(XATTR), from(XATTR_VALUE), len(XATTR_VALUE), int(0)])?;
     nothing()
 }
 
 fn setxattrat(args: &Args<'_>) -> Outcome {
     // struct xattr_args: u64 value, u32 size, u32 flags.
-    let value = std::ptr::from_ref(XATTR_VALUE)
-        .cast::<u8>()
-        .expose_provenance() as u64;
+    let value = std::ptr::from_ref(XATTR_VALUE).cast::<u8>().expose_provenance() as u64;
     let how = [value, XATTR_VALUE.len() as u64];
-    call(
-        "setxattrat",
-        463,
-        &[
-            cwd(),
-            text(&args.path(0)?),
-            int(0),
-            text(XATTR),
-            from(&how),
-            len(&how),
-        ],
-    )?;
+    call("setxattrat", 463, &[cwd(), text(&args.path(0)?), int(0), text(XATTR), from(&how), len(&how)])?;
     nothing()
 }
 
@@ -679,55 +356,29 @@ fn getxattr(args: &Args<'_>) -> Outcome {
     let mut value = [0_u8; 64];
     let size = len(&value);
     let path = args.path(0)?;
-    call(
-        "getxattr",
-        libc::SYS_getxattr,
-        &[text(&path), text(XATTR), into(&mut value), size],
-    )?;
+    call("getxattr", libc::SYS_getxattr, &[text(&path), text(XATTR), into(&mut value), size])?;
     nothing()
 }
 
 fn removexattr(args: &Args<'_>) -> Outcome {
-    call(
-        "removexattr",
-        libc::SYS_removexattr,
-        &[text(&args.path(0)?), text(XATTR)],
-    )?;
+    call("removexattr", libc::SYS_removexattr, &[text(&args.path(0)?), text(XATTR)])?;
     nothing()
 }
 
 fn fremovexattr(args: &Args<'_>) -> Outcome {
-    call(
-        "fremovexattr",
-        libc::SYS_fremovexattr,
-        &[fd(&readable(args)?), text(XATTR)],
-    )?;
+    call("fremovexattr", libc::SYS_fremovexattr, &[fd(&readable(args)?), text(XATTR)])?;
     nothing()
 }
 
 fn removexattrat(args: &Args<'_>) -> Outcome {
-    call(
-        "removexattrat",
-        466,
-        &[cwd(), text(&args.path(0)?), int(0), text(XATTR)],
-    )?;
+    call("removexattrat", 466, &[cwd(), text(&args.path(0)?), int(0), text(XATTR)])?;
     nothing()
 }
 
 fn file_setattr(args: &Args<'_>) -> Outcome {
     // struct file_attr: u64 fa_xflags (FS_XFLAG_NODUMP 0x80), u32 extsize, nextents, projid, cowextsize.
     let attributes = [0x80_u64, 0, 0];
-    call(
-        "file_setattr",
-        469,
-        &[
-            cwd(),
-            text(&args.path(0)?),
-            from(&attributes),
-            len(&attributes),
-            int(0),
-        ],
-    )?;
+    call("file_setattr", 469, &[cwd(), text(&args.path(0)?), from(&attributes), len(&attributes), int(0)])?;
     nothing()
 }
 
@@ -737,27 +388,15 @@ fn fs_ioctl(args: &Args<'_>) -> Outcome {
     const FS_NODUMP_FL: i64 = 0x40;
     let file = readable(args)?;
     let mut flags = 0_i64;
-    call(
-        "FS_IOC_GETFLAGS",
-        libc::SYS_ioctl,
-        &[fd(&file), bits(FS_IOC_GETFLAGS), into(&mut flags)],
-    )?;
+    call("FS_IOC_GETFLAGS", libc::SYS_ioctl, &[fd(&file), bits(FS_IOC_GETFLAGS), into(&mut flags)])?;
     flags |= FS_NODUMP_FL;
-    call(
-        "FS_IOC_SETFLAGS",
-        libc::SYS_ioctl,
-        &[fd(&file), bits(FS_IOC_SETFLAGS), from(&flags)],
-    )?;
+    call("FS_IOC_SETFLAGS", libc::SYS_ioctl, &[fd(&file), bits(FS_IOC_SETFLAGS), from(&flags)])?;
     nothing()
 }
 
 fn fallocate(args: &Args<'_>) -> Outcome {
     let file = sys::open("open", &args.path(0)?, libc::O_WRONLY)?;
-    call(
-        "fallocate",
-        libc::SYS_fallocate,
-        &[fd(&file), int(0), int(0), int(8192)],
-    )?;
+    call("fallocate", libc::SYS_fallocate, &[fd(&file), int(0), int(0), int(8192)])?;
     nothing()
 }
 
@@ -773,28 +412,19 @@ fn readdir(args: &Args<'_>) -> Outcome {
 
 fn stat(args: &Args<'_>) -> Outcome {
     use std::os::unix::fs::MetadataExt;
-    let seen =
-        std::fs::symlink_metadata(args.word(0)?).map_err(|error| Failure::io("stat", &error))?;
+    let seen = std::fs::symlink_metadata(args.word(0)?).map_err(|error| Failure::io("stat", &error))?;
     Ok(json!({ "mode": format!("{:o}", seen.mode()), "uid": seen.uid(), "size": seen.size() }))
 }
 
 fn inotify(args: &Args<'_>) -> Outcome {
     let queue = call_fd("inotify_init1", libc::SYS_inotify_init1, &[int(0)])?;
     let path = args.path(0)?;
-    call(
-        "inotify_add_watch",
-        libc::SYS_inotify_add_watch,
-        &[fd(&queue), text(&path), int(libc::IN_ALL_EVENTS)],
-    )?;
+    call("inotify_add_watch", libc::SYS_inotify_add_watch, &[fd(&queue), text(&path), int(libc::IN_ALL_EVENTS)])?;
     nothing()
 }
 
 fn flock(args: &Args<'_>) -> Outcome {
-    call(
-        "flock",
-        libc::SYS_flock,
-        &[fd(&readable(args)?), int(libc::LOCK_EX | libc::LOCK_NB)],
-    )?;
+    call("flock", libc::SYS_flock, &[fd(&readable(args)?), int(libc::LOCK_EX | libc::LOCK_NB)])?;
     nothing()
 }
 
@@ -805,11 +435,7 @@ fn fifo_open(args: &Args<'_>) -> Outcome {
     write_text(&writer, "through")?;
     let mut data = [0_u8; 16];
     let size = len(&data);
-    let got = call(
-        "read",
-        libc::SYS_read,
-        &[fd(&reader), into(&mut data), size],
-    )?;
+    let got = call("read", libc::SYS_read, &[fd(&reader), into(&mut data), size])?;
     Ok(json!({ "bytes": got }))
 }
 
@@ -818,10 +444,7 @@ fn fifo_open(args: &Args<'_>) -> Outcome {
 fn metadata_race(args: &Args<'_>) -> Outcome {
     let (good, bad) = (args.path(0)?, args.path(1)?);
     let rounds = args.number(2)?;
-    let size = good
-        .as_bytes_with_nul()
-        .len()
-        .max(bad.as_bytes_with_nul().len());
+    let size = good.as_bytes_with_nul().len().max(bad.as_bytes_with_nul().len());
     let name: Vec<AtomicU8> = (0..size).map(|_| AtomicU8::new(0)).collect();
     let put = |path: &CString| {
         for (slot, &byte) in name.iter().zip(path.as_bytes_with_nul()) {
@@ -845,11 +468,7 @@ fn metadata_race(args: &Args<'_>) -> Outcome {
         // All three at once: the rounds are over sooner than a thread starts.
         start.wait();
         for _ in 0..rounds {
-            match call(
-                "fchmodat",
-                libc::SYS_fchmodat,
-                &[cwd(), from(name.as_slice()), int(0o666)],
-            ) {
+            match call("fchmodat", libc::SYS_fchmodat, &[cwd(), from(name.as_slice()), int(0o666)]) {
                 Ok(_) => done += 1,
                 Err(failure) if failure.is_errno(libc::ENOENT) => torn += 1,
                 Err(_) => refused += 1,

@@ -7,126 +7,24 @@ use crate::sys::{self, bits, call, call_fd, fd, from, int, into, len, null, text
 use crate::{Act, act};
 
 pub(crate) const ACTS: &[Act] = &[
-    act(
-        "shm-sysv-create",
-        "D4",
-        "KEY",
-        "make a shared memory segment",
-        shm_create,
-    ),
-    act(
-        "shm-sysv-get",
-        "D4",
-        "KEY",
-        "find a segment by key",
-        shm_get,
-    ),
-    act(
-        "shm-sysv-attach",
-        "D4",
-        "ID",
-        "attach a segment and read its first byte",
-        shm_attach,
-    ),
-    act(
-        "shm-sysv-remove",
-        "D4",
-        "ID",
-        "remove a segment",
-        shm_remove,
-    ),
-    act(
-        "sem-sysv-create",
-        "D4",
-        "KEY",
-        "make a semaphore set",
-        sem_create,
-    ),
-    act(
-        "sem-sysv-get",
-        "D4",
-        "KEY",
-        "find a semaphore set by key",
-        sem_get,
-    ),
+    act("shm-sysv-create", "D4", "KEY", "make a shared memory segment", shm_create),
+    act("shm-sysv-get", "D4", "KEY", "find a segment by key", shm_get),
+    act("shm-sysv-attach", "D4", "ID", "attach a segment and read its first byte", shm_attach),
+    act("shm-sysv-remove", "D4", "ID", "remove a segment", shm_remove),
+    act("sem-sysv-create", "D4", "KEY", "make a semaphore set", sem_create),
+    act("sem-sysv-get", "D4", "KEY", "find a semaphore set by key", sem_get),
     act("sem-sysv-op", "D4", "ID", "raise a semaphore", sem_op),
-    act(
-        "sem-sysv-remove",
-        "D4",
-        "ID",
-        "remove a semaphore set",
-        sem_remove,
-    ),
-    act(
-        "msg-sysv-create",
-        "D4",
-        "KEY",
-        "make a message queue",
-        msg_create,
-    ),
-    act(
-        "msg-sysv-get",
-        "D4",
-        "KEY",
-        "find a message queue by key",
-        msg_get,
-    ),
-    act(
-        "msg-sysv-send",
-        "D4",
-        "ID",
-        "send to a message queue",
-        msg_send,
-    ),
-    act(
-        "msg-sysv-remove",
-        "D4",
-        "ID",
-        "remove a message queue",
-        msg_remove,
-    ),
-    act(
-        "shm-posix",
-        "D4",
-        "NAME",
-        "create and read /dev/shm/NAME, leave it",
-        shm_posix,
-    ),
-    act(
-        "shm-posix-open",
-        "D4",
-        "NAME",
-        "open an existing /dev/shm/NAME and read",
-        shm_posix_open,
-    ),
-    act(
-        "sem-posix",
-        "D4",
-        "NAME",
-        "create /dev/shm/sem.NAME as sem_open does",
-        sem_posix,
-    ),
-    act(
-        "mq-open",
-        "D4",
-        "NAME",
-        "create a POSIX queue, send, receive, unlink",
-        mq_open,
-    ),
-    act(
-        "mq-open-existing",
-        "D4",
-        "NAME",
-        "open an existing POSIX queue",
-        mq_existing,
-    ),
-    act(
-        "memfd-seal",
-        "D4",
-        "",
-        "make a memfd, write, seal",
-        memfd_seal,
-    ),
+    act("sem-sysv-remove", "D4", "ID", "remove a semaphore set", sem_remove),
+    act("msg-sysv-create", "D4", "KEY", "make a message queue", msg_create),
+    act("msg-sysv-get", "D4", "KEY", "find a message queue by key", msg_get),
+    act("msg-sysv-send", "D4", "ID", "send to a message queue", msg_send),
+    act("msg-sysv-remove", "D4", "ID", "remove a message queue", msg_remove),
+    act("shm-posix", "D4", "NAME", "create and read /dev/shm/NAME, leave it", shm_posix),
+    act("shm-posix-open", "D4", "NAME", "open an existing /dev/shm/NAME and read", shm_posix_open),
+    act("sem-posix", "D4", "NAME", "create /dev/shm/sem.NAME as sem_open does", sem_posix),
+    act("mq-open", "D4", "NAME", "create a POSIX queue, send, receive, unlink", mq_open),
+    act("mq-open-existing", "D4", "NAME", "open an existing POSIX queue", mq_existing),
+    act("memfd-seal", "D4", "", "make a memfd, write, seal", memfd_seal),
 ];
 
 const PRIVATE_MODE: i32 = 0o600;
@@ -140,13 +38,7 @@ fn made(at: &str, number: i64, key: i64, middle: Option<i64>, flags: i32) -> Out
 }
 
 fn shm_create(args: &Args<'_>) -> Outcome {
-    made(
-        "shmget",
-        libc::SYS_shmget,
-        args.number(0)?,
-        Some(4096),
-        libc::IPC_CREAT | libc::IPC_EXCL | PRIVATE_MODE,
-    )
+    made("shmget", libc::SYS_shmget, args.number(0)?, Some(4096), libc::IPC_CREAT | libc::IPC_EXCL | PRIVATE_MODE)
 }
 
 fn shm_get(args: &Args<'_>) -> Outcome {
@@ -154,17 +46,9 @@ fn shm_get(args: &Args<'_>) -> Outcome {
 }
 
 fn shm_attach(args: &Args<'_>) -> Outcome {
-    let address = call(
-        "shmat",
-        libc::SYS_shmat,
-        &[int(args.number(0)?), null(), int(0)],
-    )?;
+    let address = call("shmat", libc::SYS_shmat, &[int(args.number(0)?), null(), int(0)])?;
     // Read through the kernel, not by a pointer of our own: a write of one byte from there to a memfd.
-    let sink = call_fd(
-        "memfd_create",
-        libc::SYS_memfd_create,
-        &[text(c"sink"), int(0)],
-    )?;
+    let sink = call_fd("memfd_create", libc::SYS_memfd_create, &[text(c"sink"), int(0)])?;
     call("write", libc::SYS_write, &[fd(&sink), int(address), int(1)])?;
     Ok(json!({}))
 }
@@ -175,21 +59,11 @@ fn removed(at: &str, number: i64, args: &[sys::Arg<'_>]) -> Outcome {
 }
 
 fn shm_remove(args: &Args<'_>) -> Outcome {
-    removed(
-        "shmctl",
-        libc::SYS_shmctl,
-        &[int(args.number(0)?), int(libc::IPC_RMID), null()],
-    )
+    removed("shmctl", libc::SYS_shmctl, &[int(args.number(0)?), int(libc::IPC_RMID), null()])
 }
 
 fn sem_create(args: &Args<'_>) -> Outcome {
-    made(
-        "semget",
-        libc::SYS_semget,
-        args.number(0)?,
-        Some(1),
-        libc::IPC_CREAT | libc::IPC_EXCL | PRIVATE_MODE,
-    )
+    made("semget", libc::SYS_semget, args.number(0)?, Some(1), libc::IPC_CREAT | libc::IPC_EXCL | PRIVATE_MODE)
 }
 
 fn sem_get(args: &Args<'_>) -> Outcome {
@@ -199,29 +73,15 @@ fn sem_get(args: &Args<'_>) -> Outcome {
 fn sem_op(args: &Args<'_>) -> Outcome {
     // struct sembuf {u16 number 0, i16 operation +1, i16 flags 0}
     let raise = [0_i16, 1, 0];
-    removed(
-        "semop",
-        libc::SYS_semop,
-        &[int(args.number(0)?), from(&raise), int(1)],
-    )
+    removed("semop", libc::SYS_semop, &[int(args.number(0)?), from(&raise), int(1)])
 }
 
 fn sem_remove(args: &Args<'_>) -> Outcome {
-    removed(
-        "semctl",
-        libc::SYS_semctl,
-        &[int(args.number(0)?), int(0), int(libc::IPC_RMID), null()],
-    )
+    removed("semctl", libc::SYS_semctl, &[int(args.number(0)?), int(0), int(libc::IPC_RMID), null()])
 }
 
 fn msg_create(args: &Args<'_>) -> Outcome {
-    made(
-        "msgget",
-        libc::SYS_msgget,
-        args.number(0)?,
-        None,
-        libc::IPC_CREAT | libc::IPC_EXCL | PRIVATE_MODE,
-    )
+    made("msgget", libc::SYS_msgget, args.number(0)?, None, libc::IPC_CREAT | libc::IPC_EXCL | PRIVATE_MODE)
 }
 
 fn msg_get(args: &Args<'_>) -> Outcome {
@@ -231,50 +91,22 @@ fn msg_get(args: &Args<'_>) -> Outcome {
 fn msg_send(args: &Args<'_>) -> Outcome {
     // struct msgbuf {i64 type 1; text of 8 bytes}
     let message = [1_i64, 0];
-    removed(
-        "msgsnd",
-        libc::SYS_msgsnd,
-        &[
-            int(args.number(0)?),
-            from(&message),
-            int(8),
-            int(libc::IPC_NOWAIT),
-        ],
-    )
+    removed("msgsnd", libc::SYS_msgsnd, &[int(args.number(0)?), from(&message), int(8), int(libc::IPC_NOWAIT)])
 }
 
 fn msg_remove(args: &Args<'_>) -> Outcome {
-    removed(
-        "msgctl",
-        libc::SYS_msgctl,
-        &[int(args.number(0)?), int(libc::IPC_RMID), null()],
-    )
+    removed("msgctl", libc::SYS_msgctl, &[int(args.number(0)?), int(libc::IPC_RMID), null()])
 }
 
 fn shared(args: &Args<'_>, prefix: &str, flags: i32) -> Result<std::os::fd::OwnedFd, Failure> {
     let path = format!("/dev/shm/{prefix}{}", args.word(0)?.trim_start_matches('/'));
-    sys::open(
-        "open",
-        &sys::c(&path),
-        libc::O_RDWR | libc::O_NOFOLLOW | flags,
-    )
+    sys::open("open", &sys::c(&path), libc::O_RDWR | libc::O_NOFOLLOW | flags)
 }
 
 fn use_shared(file: &std::os::fd::OwnedFd, size: i64) -> Outcome {
     call("ftruncate", libc::SYS_ftruncate, &[fd(file), int(size)])?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    call(
-        "mmap",
-        libc::SYS_mmap,
-        &[
-            null(),
-            int(size),
-            int(protection),
-            int(libc::MAP_SHARED),
-            fd(file),
-            int(0),
-        ],
-    )?;
+    call("mmap", libc::SYS_mmap, &[null(), int(size), int(protection), int(libc::MAP_SHARED), fd(file), int(0)])?;
     Ok(json!({}))
 }
 
@@ -291,29 +123,18 @@ fn sem_posix(args: &Args<'_>) -> Outcome {
     use_shared(&shared(args, "sem.", libc::O_CREAT | libc::O_EXCL)?, 32)
 }
 
-fn queue(
-    args: &Args<'_>,
-    flags: i32,
-) -> Result<(std::ffi::CString, std::os::fd::OwnedFd), Failure> {
+fn queue(args: &Args<'_>, flags: i32) -> Result<(std::ffi::CString, std::os::fd::OwnedFd), Failure> {
     // The kernel wants the name without the slash that mq_open(3) demands.
     let name = sys::c(args.word(0)?.trim_start_matches('/'));
     let flags = int(libc::O_RDWR | flags);
-    let queue = call_fd(
-        "mq_open",
-        libc::SYS_mq_open,
-        &[text(&name), flags, int(PRIVATE_MODE), null()],
-    )?;
+    let queue = call_fd("mq_open", libc::SYS_mq_open, &[text(&name), flags, int(PRIVATE_MODE), null()])?;
     Ok((name, queue))
 }
 
 fn mq_open(args: &Args<'_>) -> Outcome {
     let (name, queue) = queue(args, libc::O_CREAT | libc::O_EXCL)?;
     let word = b"callgate-probe";
-    call(
-        "mq_timedsend",
-        libc::SYS_mq_timedsend,
-        &[fd(&queue), from(word), len(word), int(0), null()],
-    )?;
+    call("mq_timedsend", libc::SYS_mq_timedsend, &[fd(&queue), from(word), len(word), int(0), null()])?;
     let mut taken = vec![0_u8; 8192];
     let size = len(&taken);
     call(
@@ -332,22 +153,9 @@ fn mq_existing(args: &Args<'_>) -> Outcome {
 
 fn memfd_seal(_args: &Args<'_>) -> Outcome {
     let flags = bits(u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING));
-    let file = call_fd(
-        "memfd_create",
-        libc::SYS_memfd_create,
-        &[text(c"callgate"), flags],
-    )?;
-    call(
-        "write",
-        libc::SYS_write,
-        &[fd(&file), from(b"sealed"), int(6)],
-    )?;
-    let seals =
-        int(libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL);
-    call(
-        "F_ADD_SEALS",
-        libc::SYS_fcntl,
-        &[fd(&file), int(libc::F_ADD_SEALS), seals],
-    )?;
+    let file = call_fd("memfd_create", libc::SYS_memfd_create, &[text(c"callgate"), flags])?;
+    call("write", libc::SYS_write, &[fd(&file), from(b"sealed"), int(6)])?;
+    let seals = int(libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL);
+    call("F_ADD_SEALS", libc::SYS_fcntl, &[fd(&file), int(libc::F_ADD_SEALS), seals])?;
     Ok(json!({}))
 }

@@ -7,125 +7,35 @@ use crate::sys::{self, Side, bits, call, call_fd, fd, from, int, into, len, null
 use crate::{Act, act};
 
 pub(crate) const ACTS: &[Act] = &[
-    act(
-        "unshare-user",
-        "D3",
-        "",
-        "unshare a user namespace",
-        unshare_user,
-    ),
-    act(
-        "unshare-all",
-        "D3",
-        "",
-        "unshare user, mount, network, IPC, UTS and PID namespaces",
-        unshare_all,
-    ),
+    act("unshare-user", "D3", "", "unshare a user namespace", unshare_user),
+    act("unshare-all", "D3", "", "unshare user, mount, network, IPC, UTS and PID namespaces", unshare_all),
     act("unshare", "D3", "FLAGS", "unshare these flags", unshare),
-    act(
-        "clone-newuser",
-        "D3",
-        "",
-        "clone(CLONE_NEWUSER), the raw call",
-        clone_newuser,
-    ),
-    act(
-        "clone3-newuser",
-        "D3",
-        "",
-        "clone3 with CLONE_NEWUSER behind a pointer",
-        clone3_newuser,
-    ),
-    act(
-        "clone-fs",
-        "D3",
-        "",
-        "clone(CLONE_FS): a child that shares the current directory",
-        clone_fs,
-    ),
-    act(
-        "clone-untraced",
-        "D1",
-        "",
-        "clone(CLONE_UNTRACED)",
-        clone_untraced,
-    ),
+    act("clone-newuser", "D3", "", "clone(CLONE_NEWUSER), the raw call", clone_newuser),
+    act("clone3-newuser", "D3", "", "clone3 with CLONE_NEWUSER behind a pointer", clone3_newuser),
+    act("clone-fs", "D3", "", "clone(CLONE_FS): a child that shares the current directory", clone_fs),
+    act("clone-untraced", "D1", "", "clone(CLONE_UNTRACED)", clone_untraced),
     act("mount-tmpfs", "D3", "DIR", "mount a tmpfs", mount_tmpfs),
-    act(
-        "mount-after-userns",
-        "D3",
-        "DIR",
-        "the same in a new user and mount namespace",
-        mount_after_userns,
-    ),
+    act("mount-after-userns", "D3", "DIR", "the same in a new user and mount namespace", mount_after_userns),
     act("fsopen", "D3", "", "fsopen(2) of tmpfs", fsopen),
-    act(
-        "open-tree-clone",
-        "D3",
-        "DIR",
-        "open_tree(2) OPEN_TREE_CLONE",
-        open_tree,
-    ),
+    act("open-tree-clone", "D3", "DIR", "open_tree(2) OPEN_TREE_CLONE", open_tree),
     act("pivot-root", "D3", "DIR", "pivot_root(2)", pivot_root),
     act("umount", "D3", "DIR", "umount2(2)", umount),
     act("chroot", "D3", "DIR", "chroot(2)", chroot),
     act("bpf", "D4", "", "bpf(BPF_MAP_CREATE)", bpf),
-    act(
-        "perf",
-        "D4",
-        "",
-        "perf_event_open of one's own task clock",
-        perf,
-    ),
+    act("perf", "D4", "", "perf_event_open of one's own task clock", perf),
     act("userfaultfd", "D4", "", "userfaultfd(2)", userfaultfd),
-    act(
-        "keyctl",
-        "D4",
-        "",
-        "keyctl(KEYCTL_GET_KEYRING_ID, user)",
-        keyctl,
-    ),
-    act(
-        "add-key",
-        "D4",
-        "",
-        "add_key(user) to the process's keyring",
-        add_key,
-    ),
+    act("keyctl", "D4", "", "keyctl(KEYCTL_GET_KEYRING_ID, user)", keyctl),
+    act("add-key", "D4", "", "add_key(user) to the process's keyring", add_key),
     act("request-key", "D4", "", "request_key(user)", request_key),
     act("personality", "D4", "VALUE", "personality(2)", personality),
-    act(
-        "memfd-exec",
-        "C7",
-        "[PATH]",
-        "copy PATH (/bin/true) to a memfd and execveat it",
-        memfd_exec,
-    ),
+    act("memfd-exec", "C7", "[PATH]", "copy PATH (/bin/true) to a memfd and execveat it", memfd_exec),
     act("ldt", "D5", "", "modify_ldt: a 16-bit code segment", ldt),
     act("sethostname", "D3", "NAME", "sethostname(2)", sethostname),
     act("setuid", "D7", "UID", "setuid(2)", setuid),
     act("syslog", "D4", "", "read the kernel's log", syslog),
-    act(
-        "dumpable",
-        "D1",
-        "VALUE",
-        "prctl(PR_SET_DUMPABLE)",
-        dumpable,
-    ),
-    act(
-        "capabilities",
-        "D7",
-        "",
-        "capability sets, groups, no_new_privs, seccomp mode",
-        capabilities,
-    ),
-    act(
-        "landlock-abi",
-        "D10",
-        "",
-        "the Landlock ABI that the kernel answers",
-        landlock_abi,
-    ),
+    act("dumpable", "D1", "VALUE", "prctl(PR_SET_DUMPABLE)", dumpable),
+    act("capabilities", "D7", "", "capability sets, groups, no_new_privs, seccomp mode", capabilities),
+    act("landlock-abi", "D10", "", "the Landlock ABI that the kernel answers", landlock_abi),
     act(
         "landlock-layer",
         "D10",
@@ -133,34 +43,10 @@ pub(crate) const ACTS: &[Act] = &[
         "one more Landlock layer of these rights",
         landlock_layer,
     ),
-    act(
-        "seccomp-listener",
-        "D9",
-        "",
-        "install a filter with a notification listener",
-        seccomp_listener,
-    ),
-    act(
-        "syscall",
-        "D5",
-        "NAME|NR [ARG…]",
-        "any call, its arguments as integers",
-        any_call,
-    ),
-    act(
-        "bad-pointers",
-        "D5",
-        "NAME|NR",
-        "a call whose six arguments are all bad pointers",
-        bad_pointers,
-    ),
-    act(
-        "int80",
-        "D5",
-        "NR [ARG…]",
-        "a call of the 32-bit table by int 0x80",
-        int80,
-    ),
+    act("seccomp-listener", "D9", "", "install a filter with a notification listener", seccomp_listener),
+    act("syscall", "D5", "NAME|NR [ARG…]", "any call, its arguments as integers", any_call),
+    act("bad-pointers", "D5", "NAME|NR", "a call whose six arguments are all bad pointers", bad_pointers),
+    act("int80", "D5", "NR [ARG…]", "a call of the 32-bit table by int 0x80", int80),
     act("x32", "D5", "NR [ARG…]", "a call of the x32 table", x32),
 ];
 
@@ -225,25 +111,12 @@ fn clone3_newuser(_args: &Args<'_>) -> Outcome {
 }
 
 fn mount_tmpfs(args: &Args<'_>) -> Outcome {
-    call(
-        "mount",
-        libc::SYS_mount,
-        &[
-            text(c"none"),
-            text(&args.path(0)?),
-            text(c"tmpfs"),
-            int(0),
-            null(),
-        ],
-    )?;
+    call("mount", libc::SYS_mount, &[text(c"none"), text(&args.path(0)?), text(c"tmpfs"), int(0), null()])?;
     done()
 }
 
 fn mount_after_userns(args: &Args<'_>) -> Outcome {
-    unshare_flags(
-        "unshare",
-        i64::from(libc::CLONE_NEWUSER | libc::CLONE_NEWNS),
-    )?;
+    unshare_flags("unshare", i64::from(libc::CLONE_NEWUSER | libc::CLONE_NEWNS))?;
     mount_tmpfs(args)
 }
 
@@ -256,30 +129,18 @@ fn open_tree(args: &Args<'_>) -> Outcome {
     const OPEN_TREE_CLONE: i32 = 1;
     let path = args.path(0)?;
     let flags = int(OPEN_TREE_CLONE | libc::O_CLOEXEC);
-    call_fd(
-        "open_tree",
-        libc::SYS_open_tree,
-        &[int(libc::AT_FDCWD), text(&path), flags],
-    )?;
+    call_fd("open_tree", libc::SYS_open_tree, &[int(libc::AT_FDCWD), text(&path), flags])?;
     done()
 }
 
 fn pivot_root(args: &Args<'_>) -> Outcome {
     let path = args.path(0)?;
-    call(
-        "pivot_root",
-        libc::SYS_pivot_root,
-        &[text(&path), text(&path)],
-    )?;
+    call("pivot_root", libc::SYS_pivot_root, &[text(&path), text(&path)])?;
     done()
 }
 
 fn umount(args: &Args<'_>) -> Outcome {
-    call(
-        "umount2",
-        libc::SYS_umount2,
-        &[text(&args.path(0)?), int(libc::MNT_DETACH)],
-    )?;
+    call("umount2", libc::SYS_umount2, &[text(&args.path(0)?), int(libc::MNT_DETACH)])?;
     done()
 }
 
@@ -303,36 +164,20 @@ fn perf(_args: &Args<'_>) -> Outcome {
     how[0] = 1 | 64 << 32;
     how[1] = 1;
     how[5] = 1 << 5 | 1 << 6;
-    call_fd(
-        "perf_event_open",
-        libc::SYS_perf_event_open,
-        &[from(&how), int(0), int(-1), int(-1), int(0)],
-    )?;
+    call_fd("perf_event_open", libc::SYS_perf_event_open, &[from(&how), int(0), int(-1), int(-1), int(0)])?;
     done()
 }
 
 fn userfaultfd(_args: &Args<'_>) -> Outcome {
     const UFFD_USER_MODE_ONLY: i32 = 1;
-    call_fd(
-        "userfaultfd",
-        libc::SYS_userfaultfd,
-        &[int(UFFD_USER_MODE_ONLY)],
-    )?;
+    call_fd("userfaultfd", libc::SYS_userfaultfd, &[int(UFFD_USER_MODE_ONLY)])?;
     done()
 }
 
 fn keyctl(_args: &Args<'_>) -> Outcome {
     const KEYCTL_GET_KEYRING_ID: i32 = 0;
     const KEY_SPEC_PROCESS_KEYRING: i32 = -2;
-    call(
-        "keyctl",
-        libc::SYS_keyctl,
-        &[
-            int(KEYCTL_GET_KEYRING_ID),
-            int(KEY_SPEC_PROCESS_KEYRING),
-            int(1),
-        ],
-    )?;
+    call("keyctl", libc::SYS_keyctl, &[int(KEYCTL_GET_KEYRING_ID), int(KEY_SPEC_PROCESS_KEYRING), int(1)])?;
     done()
 }
 
@@ -340,69 +185,37 @@ fn add_key(_args: &Args<'_>) -> Outcome {
     const KEY_SPEC_PROCESS_KEYRING: i32 = -2;
     let payload = b"probe";
     let ring = int(KEY_SPEC_PROCESS_KEYRING);
-    call(
-        "add_key",
-        libc::SYS_add_key,
-        &[
-            text(c"user"),
-            text(c"callgate"),
-            from(payload),
-            len(payload),
-            ring,
-        ],
-    )?;
+    call("add_key", libc::SYS_add_key, &[text(c"user"), text(c"callgate"), from(payload), len(payload), ring])?;
     done()
 }
 
 /// There is no such key: `ENOKEY` shows that the kernel looked, so it counts as done.
 fn request_key(_args: &Args<'_>) -> Outcome {
-    match call(
-        "request_key",
-        libc::SYS_request_key,
-        &[text(c"user"), text(c"callgate:none"), null(), int(0)],
-    ) {
+    match call("request_key", libc::SYS_request_key, &[text(c"user"), text(c"callgate:none"), null(), int(0)]) {
         Err(failure) if !failure.is_errno(libc::ENOKEY) => Err(failure),
         Ok(_) | Err(_) => done(),
     }
 }
 
 fn personality(args: &Args<'_>) -> Outcome {
-    let before = call(
-        "personality",
-        libc::SYS_personality,
-        &[int(args.number(0)?)],
-    )?;
+    let before = call("personality", libc::SYS_personality, &[int(args.number(0)?)])?;
     Ok(json!({ "before": before }))
 }
 
 fn memfd_exec(args: &Args<'_>) -> Outcome {
-    let program =
-        std::fs::read(args.word_or(0, "/bin/true")).map_err(|error| Failure::io("read", &error))?;
+    let program = std::fs::read(args.word_or(0, "/bin/true")).map_err(|error| Failure::io("read", &error))?;
     let flags = bits(u64::from(libc::MFD_CLOEXEC));
-    let file = call_fd(
-        "memfd_create",
-        libc::SYS_memfd_create,
-        &[text(c"callgate"), flags],
-    )?;
+    let file = call_fd("memfd_create", libc::SYS_memfd_create, &[text(c"callgate"), flags])?;
     let mut left = program.as_slice();
     while !left.is_empty() {
-        let written = call(
-            "write",
-            libc::SYS_write,
-            &[fd(&file), from(left), len(left)],
-        )?;
-        left = left
-            .get(usize::try_from(written).unwrap_or(usize::MAX)..)
-            .unwrap_or_default();
+        let written = call("write", libc::SYS_write, &[fd(&file), from(left), len(left)])?;
+        left = left.get(usize::try_from(written).unwrap_or(usize::MAX)..).unwrap_or_default();
     }
     let argv = [c"true".as_ptr().expose_provenance(), 0];
     let envp = [0_usize];
     sys::in_child("execveat", || {
         let empty = int(libc::AT_EMPTY_PATH);
-        sys::raw(
-            libc::SYS_execveat,
-            &[fd(&file), text(c""), from(&argv), from(&envp), empty],
-        )
+        sys::raw(libc::SYS_execveat, &[fd(&file), text(c""), from(&argv), from(&envp), empty])
     })?;
     done()
 }
@@ -410,21 +223,13 @@ fn memfd_exec(args: &Args<'_>) -> Outcome {
 fn ldt(_args: &Args<'_>) -> Outcome {
     // struct user_desc {entry 0, base 0, limit 0xfffff, bits: contents code (2 << 1), limit in pages (1 << 4)}
     let description = [0_u32, 0, 0xf_ffff, 2 << 1 | 1 << 4];
-    call(
-        "modify_ldt",
-        sys::legacy::MODIFY_LDT,
-        &[int(1), from(&description), len(&description)],
-    )?;
+    call("modify_ldt", sys::legacy::MODIFY_LDT, &[int(1), from(&description), len(&description)])?;
     done()
 }
 
 fn sethostname(args: &Args<'_>) -> Outcome {
     let name = args.word(0)?.as_bytes();
-    call(
-        "sethostname",
-        libc::SYS_sethostname,
-        &[from(name), len(name)],
-    )?;
+    call("sethostname", libc::SYS_sethostname, &[from(name), len(name)])?;
     done()
 }
 
@@ -437,31 +242,13 @@ fn syslog(_args: &Args<'_>) -> Outcome {
     const SYSLOG_ACTION_READ_ALL: i32 = 3;
     let mut log = [0_u8; 256];
     let size = len(&log);
-    call(
-        "syslog",
-        libc::SYS_syslog,
-        &[int(SYSLOG_ACTION_READ_ALL), into(&mut log), size],
-    )?;
+    call("syslog", libc::SYS_syslog, &[int(SYSLOG_ACTION_READ_ALL), into(&mut log), size])?;
     done()
 }
 
 fn dumpable(args: &Args<'_>) -> Outcome {
-    call(
-        "prctl",
-        libc::SYS_prctl,
-        &[
-            int(libc::PR_SET_DUMPABLE),
-            int(args.number(0)?),
-            int(0),
-            int(0),
-            int(0),
-        ],
-    )?;
-    let value = call(
-        "prctl",
-        libc::SYS_prctl,
-        &[int(libc::PR_GET_DUMPABLE), int(0), int(0), int(0), int(0)],
-    )?;
+    call("prctl", libc::SYS_prctl, &[int(libc::PR_SET_DUMPABLE), int(args.number(0)?), int(0), int(0), int(0)])?;
+    let value = call("prctl", libc::SYS_prctl, &[int(libc::PR_GET_DUMPABLE), int(0), int(0), int(0), int(0)])?;
     Ok(json!({ "value": value }))
 }
 
@@ -471,50 +258,21 @@ fn capabilities(_args: &Args<'_>) -> Outcome {
     let header = [VERSION_3, 0];
     // Two structs of {effective, permitted, inheritable}, low and high half.
     let mut sets = [0_u32; 6];
-    call(
-        "capget",
-        libc::SYS_capget,
-        &[from(&header), into(&mut sets)],
-    )?;
-    let whole = |low: usize| {
-        format!(
-            "{:016x}",
-            u64::from(sets[low]) | u64::from(sets[low + 3]) << 32
-        )
-    };
+    call("capget", libc::SYS_capget, &[from(&header), into(&mut sets)])?;
+    let whole = |low: usize| format!("{:016x}", u64::from(sets[low]) | u64::from(sets[low + 3]) << 32);
     let asked = |option: i32, first: i32| {
         (0..64).fold(0_u64, |set, capability| {
-            let words = if first == 0 {
-                [capability, 0]
-            } else {
-                [first, capability]
-            };
-            match call(
-                "prctl",
-                libc::SYS_prctl,
-                &[int(option), int(words[0]), int(words[1]), int(0), int(0)],
-            ) {
+            let words = if first == 0 { [capability, 0] } else { [first, capability] };
+            match call("prctl", libc::SYS_prctl, &[int(option), int(words[0]), int(words[1]), int(0), int(0)]) {
                 Ok(1) => set | 1 << capability,
                 Ok(_) | Err(_) => set,
             }
         })
     };
-    let one = |option: i32| {
-        call(
-            "prctl",
-            libc::SYS_prctl,
-            &[int(option), int(0), int(0), int(0), int(0)],
-        )
-    };
+    let one = |option: i32| call("prctl", libc::SYS_prctl, &[int(option), int(0), int(0), int(0), int(0)]);
     let mut groups = [0_u32; 1024];
-    let count = call(
-        "getgroups",
-        libc::SYS_getgroups,
-        &[int(1024), into(&mut groups)],
-    )?;
-    let groups = groups
-        .get(..usize::try_from(count).unwrap_or(0))
-        .unwrap_or_default();
+    let count = call("getgroups", libc::SYS_getgroups, &[int(1024), into(&mut groups)])?;
+    let groups = groups.get(..usize::try_from(count).unwrap_or(0)).unwrap_or_default();
     Ok(json!({
         "effective": whole(0),
         "permitted": whole(1),
@@ -532,35 +290,17 @@ fn capabilities(_args: &Args<'_>) -> Outcome {
 
 fn landlock_abi(_args: &Args<'_>) -> Outcome {
     const VERSION: i32 = 1;
-    let abi = call(
-        "landlock_create_ruleset",
-        444,
-        &[null(), int(0), int(VERSION)],
-    )?;
+    let abi = call("landlock_create_ruleset", 444, &[null(), int(0), int(VERSION)])?;
     Ok(json!({ "abi": abi }))
 }
 
 fn landlock_layer(args: &Args<'_>) -> Outcome {
     // struct landlock_ruleset_attr: u64 handled_access_fs, handled_access_net, scoped; a shorter one is an older one.
-    let attributes = [
-        args.number_or(0, 1)?,
-        args.number_or(1, 0)?,
-        args.number_or(2, 0)?,
-    ];
+    let attributes = [args.number_or(0, 1)?, args.number_or(1, 0)?, args.number_or(2, 0)?];
     let size = 8 * args.rest(0).len().clamp(1, 3);
     let size = i64::try_from(size).unwrap_or(8);
-    let ruleset = call_fd(
-        "landlock_create_ruleset",
-        444,
-        &[from(&attributes), int(size), int(0)],
-    )?;
-    let quiet = [
-        int(libc::PR_SET_NO_NEW_PRIVS),
-        int(1),
-        int(0),
-        int(0),
-        int(0),
-    ];
+    let ruleset = call_fd("landlock_create_ruleset", 444, &[from(&attributes), int(size), int(0)])?;
+    let quiet = [int(libc::PR_SET_NO_NEW_PRIVS), int(1), int(0), int(0), int(0)];
     call("prctl", libc::SYS_prctl, &quiet)?;
     call("landlock_restrict_self", 446, &[fd(&ruleset), int(0)])?;
     done()
@@ -573,38 +313,22 @@ fn seccomp_listener(_args: &Args<'_>) -> Outcome {
     // One struct sock_filter {u16 BPF_RET|BPF_K (6), u8 jt, u8 jf, u32 k} and the struct sock_fprog about it.
     let program = [6 | ALLOW << 32];
     let about = [1_u64, crate::network::word_of(&program)];
-    let quiet = [
-        int(libc::PR_SET_NO_NEW_PRIVS),
-        int(1),
-        int(0),
-        int(0),
-        int(0),
-    ];
+    let quiet = [int(libc::PR_SET_NO_NEW_PRIVS), int(1), int(0), int(0), int(0)];
     call("prctl", libc::SYS_prctl, &quiet)?;
-    call_fd(
-        "seccomp",
-        libc::SYS_seccomp,
-        &[int(SET_MODE_FILTER), int(NEW_LISTENER), from(&about)],
-    )?;
+    call_fd("seccomp", libc::SYS_seccomp, &[int(SET_MODE_FILTER), int(NEW_LISTENER), from(&about)])?;
     done()
 }
 
 fn number(word: &str) -> Result<i64, Failure> {
     outcome::number(word)
-        .or_else(|| {
-            word.parse::<syscalls::Sysno>()
-                .ok()
-                .map(|known| i64::from(known.id()))
-        })
+        .or_else(|| word.parse::<syscalls::Sysno>().ok().map(|known| i64::from(known.id())))
         .ok_or_else(|| Failure::unready(format!("{word} is no system call")))
 }
 
 fn numbers(words: &[String]) -> Result<Vec<i64>, Failure> {
     words
         .iter()
-        .map(|word| {
-            outcome::number(word).ok_or_else(|| Failure::unready(format!("{word} is no number")))
-        })
+        .map(|word| outcome::number(word).ok_or_else(|| Failure::unready(format!("{word} is no number"))))
         .collect()
 }
 
@@ -648,9 +372,7 @@ fn x32(args: &Args<'_>) -> Outcome {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn int80(_args: &Args<'_>) -> Outcome {
-    Err(Failure::unready(
-        "there is no int 0x80 on this architecture",
-    ))
+    Err(Failure::unready("there is no int 0x80 on this architecture"))
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -35,13 +35,7 @@ const fn act(
     about: &'static str,
     run: fn(&Args<'_>) -> Outcome,
 ) -> Act {
-    Act {
-        name,
-        attack,
-        args,
-        about,
-        run,
-    }
+    Act { name, attack, args, about, run }
 }
 
 const FAMILIES: &[(&str, &[Act])] = &[

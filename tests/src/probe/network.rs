@@ -12,138 +12,30 @@ use crate::sys::{call, call_fd, fd, from, int, into, len, null};
 use crate::{Act, act};
 
 pub(crate) const ACTS: &[Act] = &[
-    act(
-        "tcp-connect",
-        "B5",
-        "ADDR PORT",
-        "connect a TCP socket of ADDR's family",
-        tcp_connect,
-    ),
-    act(
-        "tcp6-connect",
-        "B5",
-        "ADDR PORT",
-        "the same by an IPv6 socket; an IPv4 ADDR is mapped",
-        tcp6_connect,
-    ),
-    act(
-        "v4mapped-connect",
-        "B10",
-        "ADDR PORT",
-        "connect an IPv6 socket to ::ffff:ADDR",
-        tcp6_connect,
-    ),
-    act(
-        "mptcp-connect",
-        "B1",
-        "ADDR PORT",
-        "connect a Multipath TCP socket",
-        mptcp_connect,
-    ),
-    act(
-        "sctp",
-        "B3",
-        "[ADDR PORT]",
-        "make an SCTP socket; connect it",
-        sctp,
-    ),
+    act("tcp-connect", "B5", "ADDR PORT", "connect a TCP socket of ADDR's family", tcp_connect),
+    act("tcp6-connect", "B5", "ADDR PORT", "the same by an IPv6 socket; an IPv4 ADDR is mapped", tcp6_connect),
+    act("v4mapped-connect", "B10", "ADDR PORT", "connect an IPv6 socket to ::ffff:ADDR", tcp6_connect),
+    act("mptcp-connect", "B1", "ADDR PORT", "connect a Multipath TCP socket", mptcp_connect),
+    act("sctp", "B3", "[ADDR PORT]", "make an SCTP socket; connect it", sctp),
     act("smc", "B1", "", "make an SMC socket", smc),
-    act(
-        "udp-sendto",
-        "B4",
-        "ADDR PORT",
-        "send a datagram by address",
-        udp_sendto,
-    ),
-    act(
-        "udp-connect",
-        "B4",
-        "ADDR PORT",
-        "connect a datagram socket and send",
-        udp_connect,
-    ),
-    act(
-        "ping-socket",
-        "B4",
-        "",
-        "make an ICMP datagram socket",
-        ping_socket,
-    ),
+    act("udp-sendto", "B4", "ADDR PORT", "send a datagram by address", udp_sendto),
+    act("udp-connect", "B4", "ADDR PORT", "connect a datagram socket and send", udp_connect),
+    act("ping-socket", "B4", "", "make an ICMP datagram socket", ping_socket),
     act("raw", "B8", "", "make a raw ICMP socket", raw),
     act("packet", "B8", "", "make an AF_PACKET socket", packet),
-    act(
-        "netlink",
-        "B8",
-        "",
-        "make a route netlink socket and ask for links",
-        netlink,
-    ),
-    act(
-        "vsock",
-        "B8",
-        "",
-        "make an AF_VSOCK socket and connect to the host",
-        vsock,
-    ),
+    act("netlink", "B8", "", "make a route netlink socket and ask for links", netlink),
+    act("vsock", "B8", "", "make an AF_VSOCK socket and connect to the host", vsock),
     act("alg", "B8", "", "make an AF_ALG socket", alg),
     act("key", "B8", "", "make an AF_KEY socket", key),
-    act(
-        "socket",
-        "B8",
-        "FAMILY TYPE PROTOCOL",
-        "make any socket",
-        socket_any,
-    ),
-    act(
-        "fastopen-sendto",
-        "B2",
-        "ADDR PORT",
-        "sendto MSG_FASTOPEN",
-        fastopen_sendto,
-    ),
-    act(
-        "fastopen-sendmsg",
-        "B2",
-        "ADDR PORT",
-        "sendmsg MSG_FASTOPEN",
-        fastopen_sendmsg,
-    ),
-    act(
-        "fastopen-sendmmsg",
-        "B2",
-        "ADDR PORT",
-        "sendmmsg MSG_FASTOPEN",
-        fastopen_sendmmsg,
-    ),
-    act(
-        "fastopen-connect",
-        "B2",
-        "ADDR PORT",
-        "TCP_FASTOPEN_CONNECT, connect, write",
-        fastopen_connect,
-    ),
-    act(
-        "tcp-listen",
-        "B5",
-        "[ADDR] [SECONDS]",
-        "bind ADDR:0 (0.0.0.0), listen, stay",
-        tcp_listen,
-    ),
-    act(
-        "listen-without-bind",
-        "B5",
-        "",
-        "listen on a socket that was never bound",
-        listen_without_bind,
-    ),
+    act("socket", "B8", "FAMILY TYPE PROTOCOL", "make any socket", socket_any),
+    act("fastopen-sendto", "B2", "ADDR PORT", "sendto MSG_FASTOPEN", fastopen_sendto),
+    act("fastopen-sendmsg", "B2", "ADDR PORT", "sendmsg MSG_FASTOPEN", fastopen_sendmsg),
+    act("fastopen-sendmmsg", "B2", "ADDR PORT", "sendmmsg MSG_FASTOPEN", fastopen_sendmmsg),
+    act("fastopen-connect", "B2", "ADDR PORT", "TCP_FASTOPEN_CONNECT, connect, write", fastopen_connect),
+    act("tcp-listen", "B5", "[ADDR] [SECONDS]", "bind ADDR:0 (0.0.0.0), listen, stay", tcp_listen),
+    act("listen-without-bind", "B5", "", "listen on a socket that was never bound", listen_without_bind),
     act("bind", "B5", "ADDR PORT", "bind a TCP socket", bind),
-    act(
-        "io-uring-setup",
-        "B9",
-        "",
-        "make an io_uring",
-        io_uring_setup,
-    ),
+    act("io-uring-setup", "B9", "", "make an io_uring", io_uring_setup),
     act(
         "loopback-self",
         "B5",
@@ -155,11 +47,7 @@ pub(crate) const ACTS: &[Act] = &[
 
 /// `struct sockaddr_in` or `sockaddr_in6`, byte by byte.
 fn sockaddr(address: SocketAddr) -> Vec<u8> {
-    let family = if address.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    };
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut bytes = u16::try_from(family).unwrap_or(0).to_ne_bytes().to_vec();
     bytes.extend(address.port().to_be_bytes());
     match address.ip() {
@@ -178,45 +66,27 @@ fn sockaddr(address: SocketAddr) -> Vec<u8> {
 
 fn address(args: &Args<'_>) -> Result<SocketAddr, Failure> {
     let (ip, port) = (args.word(0)?, args.number(1)?);
-    let ip: IpAddr = ip
-        .parse()
-        .map_err(|_not_ip| Failure::unready(format!("{ip} is no address")))?;
-    let port =
-        u16::try_from(port).map_err(|_too_large| Failure::unready(format!("{port} is no port")))?;
+    let ip: IpAddr = ip.parse().map_err(|_not_ip| Failure::unready(format!("{ip} is no address")))?;
+    let port = u16::try_from(port).map_err(|_too_large| Failure::unready(format!("{port} is no port")))?;
     Ok(SocketAddr::new(ip, port))
 }
 
 fn family(address: SocketAddr) -> i32 {
-    if address.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    }
+    if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
 }
 
 fn socket(family: i32, kind: i32, protocol: i32) -> Result<OwnedFd, Failure> {
-    call_fd(
-        "socket",
-        libc::SYS_socket,
-        &[int(family), int(kind | libc::SOCK_CLOEXEC), int(protocol)],
-    )
+    call_fd("socket", libc::SYS_socket, &[int(family), int(kind | libc::SOCK_CLOEXEC), int(protocol)])
 }
 
 fn connect_to(socket: &OwnedFd, address: &[u8]) -> Outcome {
-    call(
-        "connect",
-        libc::SYS_connect,
-        &[fd(socket), from(address), len(address)],
-    )?;
+    call("connect", libc::SYS_connect, &[fd(socket), from(address), len(address)])?;
     Ok(json!({}))
 }
 
 fn tcp_connect(args: &Args<'_>) -> Outcome {
     let address = address(args)?;
-    connect_to(
-        &socket(family(address), libc::SOCK_STREAM, 0)?,
-        &sockaddr(address),
-    )
+    connect_to(&socket(family(address), libc::SOCK_STREAM, 0)?, &sockaddr(address))
 }
 
 fn tcp6_connect(args: &Args<'_>) -> Outcome {
@@ -225,18 +95,12 @@ fn tcp6_connect(args: &Args<'_>) -> Outcome {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
     };
-    connect_to(
-        &socket(libc::AF_INET6, libc::SOCK_STREAM, 0)?,
-        &sockaddr(SocketAddr::new(ip.into(), given.port())),
-    )
+    connect_to(&socket(libc::AF_INET6, libc::SOCK_STREAM, 0)?, &sockaddr(SocketAddr::new(ip.into(), given.port())))
 }
 
 fn mptcp_connect(args: &Args<'_>) -> Outcome {
     let address = address(args)?;
-    connect_to(
-        &socket(family(address), libc::SOCK_STREAM, libc::IPPROTO_MPTCP)?,
-        &sockaddr(address),
-    )
+    connect_to(&socket(family(address), libc::SOCK_STREAM, libc::IPPROTO_MPTCP)?, &sockaddr(address))
 }
 
 fn sctp(args: &Args<'_>) -> Outcome {
@@ -256,40 +120,21 @@ fn smc(_args: &Args<'_>) -> Outcome {
 const WORD: &[u8] = b"callgate-probe";
 
 fn send_to(at: &str, socket: &OwnedFd, flags: i32, address: &[u8]) -> Outcome {
-    let sent = call(
-        at,
-        libc::SYS_sendto,
-        &[
-            fd(socket),
-            from(WORD),
-            len(WORD),
-            int(flags),
-            from(address),
-            len(address),
-        ],
-    )?;
+    let sent =
+        call(at, libc::SYS_sendto, &[fd(socket), from(WORD), len(WORD), int(flags), from(address), len(address)])?;
     Ok(json!({ "sent": sent }))
 }
 
 fn udp_sendto(args: &Args<'_>) -> Outcome {
     let address = address(args)?;
-    send_to(
-        "sendto",
-        &socket(family(address), libc::SOCK_DGRAM, 0)?,
-        0,
-        &sockaddr(address),
-    )
+    send_to("sendto", &socket(family(address), libc::SOCK_DGRAM, 0)?, 0, &sockaddr(address))
 }
 
 fn udp_connect(args: &Args<'_>) -> Outcome {
     let address = address(args)?;
     let socket = socket(family(address), libc::SOCK_DGRAM, 0)?;
     connect_to(&socket, &sockaddr(address))?;
-    let sent = call(
-        "send",
-        libc::SYS_sendto,
-        &[fd(&socket), from(WORD), len(WORD), int(0), null(), int(0)],
-    )?;
+    let sent = call("send", libc::SYS_sendto, &[fd(&socket), from(WORD), len(WORD), int(0), null(), int(0)])?;
     Ok(json!({ "sent": sent }))
 }
 
@@ -313,18 +158,7 @@ fn netlink(_args: &Args<'_>) -> Outcome {
     request[4] = 18;
     request[6..8].copy_from_slice(&0x301_u16.to_ne_bytes());
     request[8] = 1;
-    call(
-        "sendto",
-        libc::SYS_sendto,
-        &[
-            fd(&socket),
-            from(&request),
-            len(&request),
-            int(0),
-            null(),
-            int(0),
-        ],
-    )?;
+    call("sendto", libc::SYS_sendto, &[fd(&socket), from(&request), len(&request), int(0), null(), int(0)])?;
     Ok(json!({}))
 }
 
@@ -351,22 +185,12 @@ fn key(_args: &Args<'_>) -> Outcome {
 
 fn socket_any(args: &Args<'_>) -> Outcome {
     let (family, kind, protocol) = (args.number(0)?, args.number(1)?, args.number_or(2, 0)?);
-    call_fd(
-        "socket",
-        libc::SYS_socket,
-        &[int(family), int(kind), int(protocol)],
-    )
-    .map(|_| json!({}))
+    call_fd("socket", libc::SYS_socket, &[int(family), int(kind), int(protocol)]).map(|_| json!({}))
 }
 
 fn fastopen_sendto(args: &Args<'_>) -> Outcome {
     let address = address(args)?;
-    send_to(
-        "sendto",
-        &socket(family(address), libc::SOCK_STREAM, 0)?,
-        libc::MSG_FASTOPEN,
-        &sockaddr(address),
-    )
+    send_to("sendto", &socket(family(address), libc::SOCK_STREAM, 0)?, libc::MSG_FASTOPEN, &sockaddr(address))
 }
 
 /// `struct iovec` and `struct msghdr`, as words: name, its length, iov, how many, control, its length, flags.
@@ -386,18 +210,7 @@ impl Message {
     /// The parts must outlive the call that is made with this.
     pub(crate) fn new(name: &[u8], vector: &[u64; 2], control: &[u8]) -> Self {
         let at = |part: &[u8]| if part.is_empty() { 0 } else { word_of(part) };
-        Self {
-            words: [
-                at(name),
-                name.len() as u64,
-                word_of(vector),
-                1,
-                at(control),
-                control.len() as u64,
-                0,
-                0,
-            ],
-        }
+        Self { words: [at(name), name.len() as u64, word_of(vector), 1, at(control), control.len() as u64, 0, 0] }
     }
 }
 
@@ -410,28 +223,15 @@ pub(crate) fn send_message(
 ) -> Result<i64, Failure> {
     let vector = [word_of(data), data.len() as u64];
     let message = Message::new(name, &vector, control);
-    call(
-        "sendmsg",
-        libc::SYS_sendmsg,
-        &[fd(socket), from(&message.words[..7]), int(flags)],
-    )
+    call("sendmsg", libc::SYS_sendmsg, &[fd(socket), from(&message.words[..7]), int(flags)])
 }
 
-pub(crate) fn send_messages(
-    socket: &OwnedFd,
-    name: &[u8],
-    data: &[u8],
-    flags: i32,
-) -> Result<i64, Failure> {
+pub(crate) fn send_messages(socket: &OwnedFd, name: &[u8], data: &[u8], flags: i32) -> Result<i64, Failure> {
     let vector = [word_of(data), data.len() as u64];
     let message = Message::new(name, &vector, &[]);
     // One struct mmsghdr: the msghdr and, in the eighth word, the count that the kernel fills in.
     let mut messages = message.words;
-    call(
-        "sendmmsg",
-        libc::SYS_sendmmsg,
-        &[fd(socket), into(&mut messages), int(1), int(flags)],
-    )
+    call("sendmmsg", libc::SYS_sendmmsg, &[fd(socket), into(&mut messages), int(1), int(flags)])
 }
 
 fn fastopen_sendmsg(args: &Args<'_>) -> Outcome {
@@ -455,48 +255,26 @@ fn fastopen_connect(args: &Args<'_>) -> Outcome {
     call(
         "TCP_FASTOPEN_CONNECT",
         libc::SYS_setsockopt,
-        &[
-            fd(&socket),
-            int(libc::IPPROTO_TCP),
-            int(libc::TCP_FASTOPEN_CONNECT),
-            from(&on),
-            int(4),
-        ],
+        &[fd(&socket), int(libc::IPPROTO_TCP), int(libc::TCP_FASTOPEN_CONNECT), from(&on), int(4)],
     )?;
     connect_to(&socket, &sockaddr(address))?;
-    call(
-        "write",
-        libc::SYS_write,
-        &[fd(&socket), from(WORD), len(WORD)],
-    )?;
+    call("write", libc::SYS_write, &[fd(&socket), from(WORD), len(WORD)])?;
     Ok(json!({}))
 }
 
 fn tcp_listen(args: &Args<'_>) -> Outcome {
-    let ip: IpAddr = args
-        .word_or(0, "0.0.0.0")
-        .parse()
-        .map_err(|_not_ip| Failure::unready("no address"))?;
+    let ip: IpAddr = args.word_or(0, "0.0.0.0").parse().map_err(|_not_ip| Failure::unready("no address"))?;
     let at = SocketAddr::new(ip, 0);
     let socket = socket(family(at), libc::SOCK_STREAM, 0)?;
     let name = sockaddr(at);
-    call(
-        "bind",
-        libc::SYS_bind,
-        &[fd(&socket), from(name.as_slice()), len(&name)],
-    )?;
+    call("bind", libc::SYS_bind, &[fd(&socket), from(name.as_slice()), len(&name)])?;
     call("listen", libc::SYS_listen, &[fd(&socket), int(8)])?;
     let listener = TcpListener::from(socket);
-    let bound = listener
-        .local_addr()
-        .map_err(|error| Failure::io("getsockname", &error))?;
+    let bound = listener.local_addr().map_err(|error| Failure::io("getsockname", &error))?;
     let seconds = args.number_or(1, 0)?;
     if seconds > 0 {
         // The test needs the address while somebody still listens there.
-        println!(
-            "{}",
-            json!({ "act": "tcp-listen", "ok": true, "address": bound.to_string() })
-        );
+        println!("{}", json!({ "act": "tcp-listen", "ok": true, "address": bound.to_string() }));
         std::thread::sleep(Duration::from_secs(seconds.unsigned_abs()));
     }
     Ok(json!({ "address": bound.to_string() }))
@@ -505,9 +283,7 @@ fn tcp_listen(args: &Args<'_>) -> Outcome {
 fn listen_without_bind(_args: &Args<'_>) -> Outcome {
     let socket = socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
     call("listen", libc::SYS_listen, &[fd(&socket), int(8)])?;
-    let bound = TcpListener::from(socket)
-        .local_addr()
-        .map_err(|error| Failure::io("getsockname", &error))?;
+    let bound = TcpListener::from(socket).local_addr().map_err(|error| Failure::io("getsockname", &error))?;
     Ok(json!({ "address": bound.to_string() }))
 }
 
@@ -515,22 +291,13 @@ fn bind(args: &Args<'_>) -> Outcome {
     let address = address(args)?;
     let socket = socket(family(address), libc::SOCK_STREAM, 0)?;
     let name = sockaddr(address);
-    call(
-        "bind",
-        libc::SYS_bind,
-        &[fd(&socket), from(name.as_slice()), len(&name)],
-    )?;
+    call("bind", libc::SYS_bind, &[fd(&socket), from(name.as_slice()), len(&name)])?;
     Ok(json!({}))
 }
 
 fn io_uring_setup(_args: &Args<'_>) -> Outcome {
     let mut parameters = [0_u64; 15];
-    call_fd(
-        "io_uring_setup",
-        libc::SYS_io_uring_setup,
-        &[int(4), into(&mut parameters)],
-    )
-    .map(|_| json!({}))
+    call_fd("io_uring_setup", libc::SYS_io_uring_setup, &[int(4), into(&mut parameters)]).map(|_| json!({}))
 }
 
 /// A server thread and a client of one process: what every test suite of every tool does, and must keep working.
@@ -547,17 +314,11 @@ fn loopback_self(args: &Args<'_>) -> Outcome {
 }
 
 fn echo(form: &str) -> Outcome {
-    let failed = |at: &'static str| {
-        move |error: std::io::Error| Failure::io(&format!("{form}: {at}"), &error)
-    };
+    let failed = |at: &'static str| move |error: std::io::Error| Failure::io(&format!("{form}: {at}"), &error);
     let bind_to = match form {
         "dual" => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         "localhost" => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        ip => SocketAddr::new(
-            ip.parse()
-                .map_err(|_not_ip| Failure::unready(format!("{form}: no form")))?,
-            0,
-        ),
+        ip => SocketAddr::new(ip.parse().map_err(|_not_ip| Failure::unready(format!("{form}: no form")))?, 0),
     };
     let listener = TcpListener::bind(bind_to).map_err(failed("bind"))?;
     let port = listener.local_addr().map_err(failed("getsockname"))?.port();
@@ -574,23 +335,13 @@ fn echo(form: &str) -> Outcome {
         _ => TcpStream::connect((bind_to.ip(), port)),
     }
     .map_err(failed("connect"))?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .map_err(failed("setsockopt"))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(failed("setsockopt"))?;
     stream.write_all(WORD).map_err(failed("write"))?;
     let mut answer = [0_u8; WORD.len()];
     stream.read_exact(&mut answer).map_err(failed("read"))?;
-    let peer = stream
-        .peer_addr()
-        .map_err(failed("getpeername"))?
-        .to_string();
-    let local = stream
-        .local_addr()
-        .map_err(failed("getsockname"))?
-        .to_string();
-    let seen = server
-        .join()
-        .map_err(|_panic| Failure::unready("the server thread panicked"))?;
+    let peer = stream.peer_addr().map_err(failed("getpeername"))?.to_string();
+    let local = stream.local_addr().map_err(failed("getsockname"))?.to_string();
+    let seen = server.join().map_err(|_panic| Failure::unready("the server thread panicked"))?;
     let seen = seen.map_err(failed("accept"))?;
     if answer != *WORD {
         return Err(Failure::unready(format!("{form}: the echo differs")));

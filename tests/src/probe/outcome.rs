@@ -18,17 +18,11 @@ pub(crate) enum Failure {
 
 impl Failure {
     pub(crate) fn errno(at: &str, number: i32) -> Self {
-        Self::Errno {
-            at: at.to_owned(),
-            number,
-        }
+        Self::Errno { at: at.to_owned(), number }
     }
 
     pub(crate) fn signal(at: &str, number: i32) -> Self {
-        Self::Signal {
-            at: at.to_owned(),
-            number,
-        }
+        Self::Signal { at: at.to_owned(), number }
     }
 
     pub(crate) fn unready(why: impl Into<String>) -> Self {
@@ -115,8 +109,7 @@ impl Args<'_> {
     }
 
     pub(crate) fn pid(&self, index: usize) -> Result<i32, Failure> {
-        i32::try_from(self.number(index)?)
-            .map_err(|_too_large| Failure::unready("no process number".to_owned()))
+        i32::try_from(self.number(index)?).map_err(|_too_large| Failure::unready("no process number".to_owned()))
     }
 
     pub(crate) fn rest(&self, from: usize) -> &[String] {
@@ -127,9 +120,7 @@ impl Args<'_> {
 /// A number: decimal, 0x hexadecimal or 0 octal.
 pub(crate) fn number(word: &str) -> Option<i64> {
     if let Some(hexadecimal) = word.strip_prefix("0x") {
-        return u64::from_str_radix(hexadecimal, 16)
-            .ok()
-            .map(u64::cast_signed);
+        return u64::from_str_radix(hexadecimal, 16).ok().map(u64::cast_signed);
     }
     match word.strip_prefix('0') {
         Some(octal) if !octal.is_empty() => i64::from_str_radix(octal, 8).ok(),

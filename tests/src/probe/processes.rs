@@ -9,135 +9,27 @@ use crate::sys::{self, Side, call, call_fd, fd, int, into, null};
 use crate::{Act, act, files, network};
 
 pub(crate) const ACTS: &[Act] = &[
-    act(
-        "kill",
-        "D2",
-        "PID SIGNAL",
-        "kill(2); signal 0 asks only",
-        kill,
-    ),
+    act("kill", "D2", "PID SIGNAL", "kill(2); signal 0 asks only", kill),
     act("tkill", "D2", "TID SIGNAL", "tkill(2)", tkill),
-    act(
-        "tgkill",
-        "D2",
-        "PID SIGNAL",
-        "tgkill(2) of the main thread",
-        tgkill,
-    ),
-    act(
-        "sigqueue",
-        "D2",
-        "PID SIGNAL",
-        "rt_sigqueueinfo(2)",
-        sigqueue,
-    ),
+    act("tgkill", "D2", "PID SIGNAL", "tgkill(2) of the main thread", tgkill),
+    act("sigqueue", "D2", "PID SIGNAL", "rt_sigqueueinfo(2)", sigqueue),
     act("pidfd-open", "D1", "PID", "pidfd_open(2)", pidfd_open),
-    act(
-        "pidfd-signal",
-        "D2",
-        "PID SIGNAL",
-        "pidfd_send_signal(2)",
-        pidfd_signal,
-    ),
-    act(
-        "pidfd-getfd",
-        "D1",
-        "PID FD",
-        "take a descriptor of another process",
-        pidfd_getfd,
-    ),
-    act(
-        "ptrace-attach",
-        "D1",
-        "PID",
-        "PTRACE_ATTACH, then detach",
-        ptrace_attach,
-    ),
+    act("pidfd-signal", "D2", "PID SIGNAL", "pidfd_send_signal(2)", pidfd_signal),
+    act("pidfd-getfd", "D1", "PID FD", "take a descriptor of another process", pidfd_getfd),
+    act("ptrace-attach", "D1", "PID", "PTRACE_ATTACH, then detach", ptrace_attach),
     act("ptrace-seize", "D1", "PID", "PTRACE_SEIZE", ptrace_seize),
-    act(
-        "process-vm-readv",
-        "D1",
-        "PID",
-        "read memory of another process",
-        process_vm_readv,
-    ),
-    act(
-        "proc-pid",
-        "A7",
-        "PID environ|cmdline|maps|mem|root|cwd|fd|exe",
-        "look through /proc/PID",
-        proc_pid,
-    ),
-    act(
-        "prlimit",
-        "D1",
-        "PID",
-        "set another process's core limit to 4096",
-        prlimit,
-    ),
-    act(
-        "setpriority",
-        "D1",
-        "PID",
-        "renice another process to 7",
-        setpriority,
-    ),
-    act(
-        "sched-affinity",
-        "D1",
-        "PID",
-        "bind another process to CPU 0",
-        sched_affinity,
-    ),
-    act(
-        "setns",
-        "D3",
-        "PID",
-        "join the network namespace of PID",
-        setns,
-    ),
-    act(
-        "kcmp",
-        "D1",
-        "PID",
-        "compare file tables with another process",
-        kcmp,
-    ),
-    act(
-        "ps",
-        "A7",
-        "",
-        "every process in /proc with a readable command line",
-        ps,
-    ),
-    act(
-        "own-pid",
-        "D2",
-        "",
-        "pid, parent, group and session",
-        own_pid,
-    ),
-    act(
-        "double-fork-daemon",
-        "D2",
-        "FILE SECONDS",
-        "leave a daemon behind that writes its pid to FILE",
-        daemon,
-    ),
-    act(
-        "fork-children",
-        "D2",
-        "N SECONDS [FILE]",
-        "leave N sleeping children behind",
-        fork_children,
-    ),
-    act(
-        "sigterm-ignorer",
-        "D2",
-        "SECONDS [FILE]",
-        "ignore every signal that can be, and sleep",
-        sigterm_ignorer,
-    ),
+    act("process-vm-readv", "D1", "PID", "read memory of another process", process_vm_readv),
+    act("proc-pid", "A7", "PID environ|cmdline|maps|mem|root|cwd|fd|exe", "look through /proc/PID", proc_pid),
+    act("prlimit", "D1", "PID", "set another process's core limit to 4096", prlimit),
+    act("setpriority", "D1", "PID", "renice another process to 7", setpriority),
+    act("sched-affinity", "D1", "PID", "bind another process to CPU 0", sched_affinity),
+    act("setns", "D3", "PID", "join the network namespace of PID", setns),
+    act("kcmp", "D1", "PID", "compare file tables with another process", kcmp),
+    act("ps", "A7", "", "every process in /proc with a readable command line", ps),
+    act("own-pid", "D2", "", "pid, parent, group and session", own_pid),
+    act("double-fork-daemon", "D2", "FILE SECONDS", "leave a daemon behind that writes its pid to FILE", daemon),
+    act("fork-children", "D2", "N SECONDS [FILE]", "leave N sleeping children behind", fork_children),
+    act("sigterm-ignorer", "D2", "SECONDS [FILE]", "ignore every signal that can be, and sleep", sigterm_ignorer),
     act("wait", "D2", "SECONDS", "sleep", wait),
 ];
 
@@ -155,21 +47,13 @@ fn kill(args: &Args<'_>) -> Outcome {
 }
 
 fn tkill(args: &Args<'_>) -> Outcome {
-    call(
-        "tkill",
-        libc::SYS_tkill,
-        &[int(args.pid(0)?), signal(args)?],
-    )?;
+    call("tkill", libc::SYS_tkill, &[int(args.pid(0)?), signal(args)?])?;
     done()
 }
 
 fn tgkill(args: &Args<'_>) -> Outcome {
     let pid = args.pid(0)?;
-    call(
-        "tgkill",
-        libc::SYS_tgkill,
-        &[int(pid), int(pid), signal(args)?],
-    )?;
+    call("tgkill", libc::SYS_tgkill, &[int(pid), int(pid), signal(args)?])?;
     done()
 }
 
@@ -177,20 +61,12 @@ fn sigqueue(args: &Args<'_>) -> Outcome {
     // siginfo_t of 128 bytes; si_code SI_QUEUE (-1) in the third word.
     let mut info = [0_i32; 32];
     info[2] = -1;
-    call(
-        "rt_sigqueueinfo",
-        libc::SYS_rt_sigqueueinfo,
-        &[int(args.pid(0)?), signal(args)?, into(&mut info)],
-    )?;
+    call("rt_sigqueueinfo", libc::SYS_rt_sigqueueinfo, &[int(args.pid(0)?), signal(args)?, into(&mut info)])?;
     done()
 }
 
 fn pidfd(args: &Args<'_>) -> Result<std::os::fd::OwnedFd, Failure> {
-    call_fd(
-        "pidfd_open",
-        libc::SYS_pidfd_open,
-        &[int(args.pid(0)?), int(0)],
-    )
+    call_fd("pidfd_open", libc::SYS_pidfd_open, &[int(args.pid(0)?), int(0)])
 }
 
 fn pidfd_open(args: &Args<'_>) -> Outcome {
@@ -199,41 +75,25 @@ fn pidfd_open(args: &Args<'_>) -> Outcome {
 }
 
 fn pidfd_signal(args: &Args<'_>) -> Outcome {
-    call(
-        "pidfd_send_signal",
-        libc::SYS_pidfd_send_signal,
-        &[fd(&pidfd(args)?), signal(args)?, null(), int(0)],
-    )?;
+    call("pidfd_send_signal", libc::SYS_pidfd_send_signal, &[fd(&pidfd(args)?), signal(args)?, null(), int(0)])?;
     done()
 }
 
 fn pidfd_getfd(args: &Args<'_>) -> Outcome {
     let process = pidfd(args)?;
-    call_fd(
-        "pidfd_getfd",
-        libc::SYS_pidfd_getfd,
-        &[fd(&process), int(args.number_or(1, 0)?), int(0)],
-    )?;
+    call_fd("pidfd_getfd", libc::SYS_pidfd_getfd, &[fd(&process), int(args.number_or(1, 0)?), int(0)])?;
     done()
 }
 
 fn ptrace(at: &str, request: u32, pid: i32) -> Result<i64, Failure> {
-    call(
-        at,
-        libc::SYS_ptrace,
-        &[int(request), int(pid), null(), null()],
-    )
+    call(at, libc::SYS_ptrace, &[int(request), int(pid), null(), null()])
 }
 
 fn ptrace_attach(args: &Args<'_>) -> Outcome {
     let pid = args.pid(0)?;
     ptrace("ptrace", libc::PTRACE_ATTACH, pid)?;
     // The target stops; it goes on when the tracer detaches, or dies.
-    call(
-        "wait4",
-        libc::SYS_wait4,
-        &[int(pid), null(), int(libc::__WALL), null()],
-    )?;
+    call("wait4", libc::SYS_wait4, &[int(pid), null(), int(libc::__WALL), null()])?;
     ptrace("detach", libc::PTRACE_DETACH, pid)?;
     done()
 }
@@ -246,10 +106,7 @@ fn ptrace_seize(args: &Args<'_>) -> Outcome {
 /// Where the target has something mapped; 0x400000, which is refused just the same, where its maps are closed.
 fn mapped(pid: i32) -> u64 {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.split('-')
-        .next()
-        .and_then(|start| u64::from_str_radix(start, 16).ok())
-        .unwrap_or(0x40_0000)
+    maps.split('-').next().and_then(|start| u64::from_str_radix(start, 16).ok()).unwrap_or(0x40_0000)
 }
 
 fn process_vm_readv(args: &Args<'_>) -> Outcome {
@@ -258,11 +115,7 @@ fn process_vm_readv(args: &Args<'_>) -> Outcome {
     let local = [network::word_of_mut(&mut bytes), 4];
     let remote = [mapped(pid), 4];
     let (local, remote) = (sys::from(&local), sys::from(&remote));
-    call(
-        "process_vm_readv",
-        libc::SYS_process_vm_readv,
-        &[int(pid), local, int(1), remote, int(1), int(0)],
-    )?;
+    call("process_vm_readv", libc::SYS_process_vm_readv, &[int(pid), local, int(1), remote, int(1), int(0)])?;
     Ok(json!({ "magic": bytes }))
 }
 
@@ -271,8 +124,7 @@ fn proc_pid(args: &Args<'_>) -> Outcome {
     let path = format!("/proc/{pid}/{what}");
     match what {
         "root" | "cwd" | "exe" => {
-            let target =
-                std::fs::read_link(&path).map_err(|error| Failure::io("readlink", &error))?;
+            let target = std::fs::read_link(&path).map_err(|error| Failure::io("readlink", &error))?;
             Ok(json!({ "target": target }))
         }
         "fd" => {
@@ -283,11 +135,7 @@ fn proc_pid(args: &Args<'_>) -> Outcome {
             let memory = sys::open("open", &sys::c(&path), libc::O_RDONLY)?;
             let mut bytes = [0_u8; 4];
             let at = mapped(pid.parse().unwrap_or(0)).cast_signed();
-            call(
-                "pread64",
-                libc::SYS_pread64,
-                &[fd(&memory), into(&mut bytes), int(4), int(at)],
-            )?;
+            call("pread64", libc::SYS_pread64, &[fd(&memory), into(&mut bytes), int(4), int(at)])?;
             Ok(json!({ "magic": bytes }))
         }
         _ => files::read_path(&path),
@@ -296,56 +144,31 @@ fn proc_pid(args: &Args<'_>) -> Outcome {
 
 fn prlimit(args: &Args<'_>) -> Outcome {
     let limit = [4096_u64, 4096];
-    call(
-        "prlimit64",
-        libc::SYS_prlimit64,
-        &[
-            int(args.pid(0)?),
-            int(libc::RLIMIT_CORE),
-            sys::from(&limit),
-            null(),
-        ],
-    )?;
+    call("prlimit64", libc::SYS_prlimit64, &[int(args.pid(0)?), int(libc::RLIMIT_CORE), sys::from(&limit), null()])?;
     done()
 }
 
 fn setpriority(args: &Args<'_>) -> Outcome {
-    call(
-        "setpriority",
-        libc::SYS_setpriority,
-        &[int(libc::PRIO_PROCESS), int(args.pid(0)?), int(7)],
-    )?;
+    call("setpriority", libc::SYS_setpriority, &[int(libc::PRIO_PROCESS), int(args.pid(0)?), int(7)])?;
     done()
 }
 
 fn sched_affinity(args: &Args<'_>) -> Outcome {
     let first = [1_u64; 1];
-    call(
-        "sched_setaffinity",
-        libc::SYS_sched_setaffinity,
-        &[int(args.pid(0)?), int(8), sys::from(&first)],
-    )?;
+    call("sched_setaffinity", libc::SYS_sched_setaffinity, &[int(args.pid(0)?), int(8), sys::from(&first)])?;
     done()
 }
 
 fn setns(args: &Args<'_>) -> Outcome {
     let process = pidfd(args)?;
-    call(
-        "setns",
-        libc::SYS_setns,
-        &[fd(&process), int(libc::CLONE_NEWNET)],
-    )?;
+    call("setns", libc::SYS_setns, &[fd(&process), int(libc::CLONE_NEWNET)])?;
     done()
 }
 
 fn kcmp(args: &Args<'_>) -> Outcome {
     const KCMP_FILES: i32 = 2;
     let me = i64::from(std::process::id());
-    call(
-        "kcmp",
-        libc::SYS_kcmp,
-        &[int(me), int(args.pid(0)?), int(KCMP_FILES), int(0), int(0)],
-    )?;
+    call("kcmp", libc::SYS_kcmp, &[int(me), int(args.pid(0)?), int(KCMP_FILES), int(0), int(0)])?;
     done()
 }
 
@@ -358,10 +181,7 @@ fn ps(_args: &Args<'_>) -> Outcome {
             continue;
         }
         if let Ok(line) = std::fs::read(entry.path().join("cmdline")) {
-            seen.insert(
-                name,
-                json!(String::from_utf8_lossy(&line).replace('\0', " ")),
-            );
+            seen.insert(name, json!(String::from_utf8_lossy(&line).replace('\0', " ")));
         }
     }
     Ok(json!({ "processes": seen }))
@@ -384,9 +204,7 @@ fn leave_pid(file: &str) -> bool {
         .create(true)
         .append(true)
         .open(file)
-        .and_then(|mut file| {
-            std::io::Write::write_all(&mut file, format!("{}\n", std::process::id()).as_bytes())
-        })
+        .and_then(|mut file| std::io::Write::write_all(&mut file, format!("{}\n", std::process::id()).as_bytes()))
         .is_ok()
 }
 
@@ -397,11 +215,7 @@ fn daemon(args: &Args<'_>) -> Outcome {
         let session = call("setsid", libc::SYS_setsid, &[]);
         match sys::fork_with("fork", 0) {
             Ok(Side::Child) => {
-                let closed = call(
-                    "close_range",
-                    libc::SYS_close_range,
-                    &[int(0), int(u32::MAX), int(0)],
-                );
+                let closed = call("close_range", libc::SYS_close_range, &[int(0), int(u32::MAX), int(0)]);
                 let told = leave_pid(&file);
                 sleep(seconds);
                 sys::exit(i32::from(!told || closed.is_err()));
@@ -412,9 +226,7 @@ fn daemon(args: &Args<'_>) -> Outcome {
     };
     match sys::wait(child)? {
         sys::End::Exit(0) => done(),
-        sys::End::Exit(status) => Err(Failure::unready(format!(
-            "the daemon's parent exited with {status}"
-        ))),
+        sys::End::Exit(status) => Err(Failure::unready(format!("the daemon's parent exited with {status}"))),
         sys::End::Signal(number) => Err(Failure::signal("fork", number)),
     }
 }

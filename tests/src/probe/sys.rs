@@ -2,10 +2,7 @@
 //!
 //! The probe goes past libc's wrappers because they hide what an attacker would do: glibc turns `open` into `openat`,
 //! validates, falls back, caches. Everything unsafe in the probe is in this file.
-#![allow(
-    unsafe_code,
-    reason = "raw system calls are what the probe is for; no other file of it has any"
-)]
+#![allow(unsafe_code, reason = "raw system calls are what the probe is for; no other file of it has any")]
 
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
@@ -22,10 +19,7 @@ pub(crate) struct Arg<'a> {
 
 /// An integer, or a descriptor's number.
 pub(crate) fn int<'a>(value: impl Into<i64>) -> Arg<'a> {
-    Arg {
-        value: value.into(),
-        lives: PhantomData,
-    }
+    Arg { value: value.into(), lives: PhantomData }
 }
 
 /// An unsigned constant whose top bit may be set, as it is.
@@ -85,8 +79,8 @@ pub(crate) fn call(at: &str, number: i64, args: &[Arg<'_>]) -> Result<i64, Failu
 /// The same for a call that makes a descriptor.
 pub(crate) fn call_fd(at: &str, number: i64, args: &[Arg<'_>]) -> Result<OwnedFd, Failure> {
     let made = call(at, number, args)?;
-    let made = i32::try_from(made)
-        .map_err(|_too_large| Failure::unready(format!("{at} answered {made}, no descriptor")))?;
+    let made =
+        i32::try_from(made).map_err(|_too_large| Failure::unready(format!("{at} answered {made}, no descriptor")))?;
     // SAFETY: the kernel has just made this descriptor for us and nobody else knows its number.
     Ok(unsafe { OwnedFd::from_raw_fd(made) })
 }
@@ -100,11 +94,7 @@ pub(crate) fn own(number: i32) -> OwnedFd {
 /// Opens `path`, relative to the current directory.
 pub(crate) fn open(at: &str, path: &CStr, flags: i32) -> Result<OwnedFd, Failure> {
     let flags = flags | libc::O_CLOEXEC;
-    call_fd(
-        at,
-        libc::SYS_openat,
-        &[int(libc::AT_FDCWD), text(path), int(flags), int(0o600)],
-    )
+    call_fd(at, libc::SYS_openat, &[int(libc::AT_FDCWD), text(path), int(flags), int(0o600)])
 }
 
 fn last_errno() -> i32 {
@@ -125,11 +115,7 @@ pub(crate) enum Side {
 /// Forks by the raw call, so that a filter sees `clone` with the flags given and nothing else.
 pub(crate) fn fork_with(at: &str, flags: u64) -> Result<Side, Failure> {
     let flags = flags | libc::SIGCHLD as u64;
-    match call(
-        at,
-        libc::SYS_clone,
-        &[bits(flags), null(), null(), null(), null()],
-    )? {
+    match call(at, libc::SYS_clone, &[bits(flags), null(), null(), null(), null()])? {
         0 => Ok(Side::Child),
         pid => Ok(Side::Parent(i32::try_from(pid).unwrap_or(i32::MAX))),
     }
@@ -145,11 +131,7 @@ pub(crate) enum End {
 pub(crate) fn wait(pid: i32) -> Result<End, Failure> {
     let mut status = 0_i32;
     loop {
-        match call(
-            "wait4",
-            libc::SYS_wait4,
-            &[int(pid), into(&mut status), int(0), null()],
-        ) {
+        match call("wait4", libc::SYS_wait4, &[int(pid), into(&mut status), int(0), null()]) {
             Ok(_) if libc::WIFSIGNALED(status) => return Ok(End::Signal(libc::WTERMSIG(status))),
             Ok(_) => return Ok(End::Exit(libc::WEXITSTATUS(status))),
             Err(failure) if failure.is_errno(libc::EINTR) => {}
@@ -168,19 +150,11 @@ pub(crate) fn exit(status: i32) -> ! {
 /// reported by its signal.
 pub(crate) fn in_child(at: &str, work: impl FnOnce() -> i64) -> Result<i64, Failure> {
     let mut ends = [0_i32; 2];
-    call(
-        "pipe2",
-        libc::SYS_pipe2,
-        &[into(&mut ends), int(libc::O_CLOEXEC)],
-    )?;
+    call("pipe2", libc::SYS_pipe2, &[into(&mut ends), int(libc::O_CLOEXEC)])?;
     let (reader, writer) = (own(ends[0]), own(ends[1]));
     let Side::Parent(pid) = fork_with("fork", 0)? else {
         let answer = work().to_ne_bytes();
-        let told = call(
-            "write",
-            libc::SYS_write,
-            &[fd(&writer), from(&answer), len(&answer)],
-        );
+        let told = call("write", libc::SYS_write, &[fd(&writer), from(&answer), len(&answer)]);
         exit(i32::from(told.is_err()));
     };
     drop(writer);
@@ -189,16 +163,9 @@ pub(crate) fn in_child(at: &str, work: impl FnOnce() -> i64) -> Result<i64, Fail
     }
     // A child that executed another program has nothing to say: the pipe is at its end and the answer stays 0.
     let mut answer = [0_u8; 8];
-    call(
-        "read",
-        libc::SYS_read,
-        &[fd(&reader), into(&mut answer), int(8)],
-    )?;
+    call("read", libc::SYS_read, &[fd(&reader), into(&mut answer), int(8)])?;
     match i64::from_ne_bytes(answer) {
-        value @ -4095..=-1 => Err(Failure::errno(
-            at,
-            i32::try_from(-value).unwrap_or(libc::EIO),
-        )),
+        value @ -4095..=-1 => Err(Failure::errno(at, i32::try_from(-value).unwrap_or(libc::EIO))),
         value => Ok(value),
     }
 }

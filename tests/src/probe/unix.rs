@@ -14,120 +14,27 @@ use crate::sys::{call, call_fd, fd, from, int, into, len};
 use crate::{Act, act};
 
 pub(crate) const ACTS: &[Act] = &[
-    act(
-        "unix-connect",
-        "B7",
-        "PATH [stream|seqpacket|dgram]",
-        "connect to a pathname socket",
-        connect_path,
-    ),
-    act(
-        "unix-dgram",
-        "B7",
-        "PATH",
-        "sendto a pathname datagram socket",
-        dgram,
-    ),
-    act(
-        "unix-dgram-sendmmsg",
-        "B7",
-        "PATH",
-        "sendmmsg to a pathname datagram socket",
-        dgram_sendmmsg,
-    ),
-    act(
-        "unix-dgram-pair-sendmsg",
-        "B7",
-        "PATH",
-        "a datagram pair's end sends to PATH by msg_name",
-        pair_sendmsg,
-    ),
-    act(
-        "unix-dgram-pair-sendto",
-        "B7",
-        "PATH",
-        "a datagram pair's end sends to PATH by sendto",
-        pair_sendto,
-    ),
-    act(
-        "unix-abstract",
-        "B7",
-        "NAME",
-        "connect to an abstract socket",
-        connect_abstract,
-    ),
-    act(
-        "unix-abstract-bind",
-        "B7",
-        "NAME",
-        "bind an abstract socket and listen",
-        bind_abstract,
-    ),
-    act(
-        "unix-abstract-dgram",
-        "B7",
-        "NAME",
-        "sendto an abstract datagram socket",
-        dgram_abstract,
-    ),
-    act(
-        "unix-bind",
-        "B7",
-        "PATH",
-        "bind a pathname socket and listen",
-        bind_path,
-    ),
-    act(
-        "unix-self",
-        "B7",
-        "DIR",
-        "one's own server and client in DIR",
-        self_path,
-    ),
-    act(
-        "unix-self-abstract",
-        "B7",
-        "NAME",
-        "one's own server and client, abstract",
-        self_abstract,
-    ),
-    act(
-        "socketpair-stream",
-        "B7",
-        "",
-        "a stream pair carries a word",
-        pair_stream,
-    ),
-    act(
-        "socketpair-seqpacket",
-        "B7",
-        "",
-        "a seqpacket pair carries a word",
-        pair_seqpacket,
-    ),
-    act(
-        "socketpair-dgram",
-        "B7",
-        "",
-        "a datagram pair carries a word",
-        pair_dgram,
-    ),
-    act(
-        "scm-rights-self",
-        "B7",
-        "",
-        "send a descriptor through one's own pair",
-        scm_rights,
-    ),
+    act("unix-connect", "B7", "PATH [stream|seqpacket|dgram]", "connect to a pathname socket", connect_path),
+    act("unix-dgram", "B7", "PATH", "sendto a pathname datagram socket", dgram),
+    act("unix-dgram-sendmmsg", "B7", "PATH", "sendmmsg to a pathname datagram socket", dgram_sendmmsg),
+    act("unix-dgram-pair-sendmsg", "B7", "PATH", "a datagram pair's end sends to PATH by msg_name", pair_sendmsg),
+    act("unix-dgram-pair-sendto", "B7", "PATH", "a datagram pair's end sends to PATH by sendto", pair_sendto),
+    act("unix-abstract", "B7", "NAME", "connect to an abstract socket", connect_abstract),
+    act("unix-abstract-bind", "B7", "NAME", "bind an abstract socket and listen", bind_abstract),
+    act("unix-abstract-dgram", "B7", "NAME", "sendto an abstract datagram socket", dgram_abstract),
+    act("unix-bind", "B7", "PATH", "bind a pathname socket and listen", bind_path),
+    act("unix-self", "B7", "DIR", "one's own server and client in DIR", self_path),
+    act("unix-self-abstract", "B7", "NAME", "one's own server and client, abstract", self_abstract),
+    act("socketpair-stream", "B7", "", "a stream pair carries a word", pair_stream),
+    act("socketpair-seqpacket", "B7", "", "a seqpacket pair carries a word", pair_seqpacket),
+    act("socketpair-dgram", "B7", "", "a datagram pair carries a word", pair_dgram),
+    act("scm-rights-self", "B7", "", "send a descriptor through one's own pair", scm_rights),
 ];
 
 const WORD: &[u8] = b"callgate-probe";
 
 fn name(path: &str, abstract_name: bool) -> Result<Vec<u8>, Failure> {
-    let mut bytes = u16::try_from(libc::AF_UNIX)
-        .unwrap_or(0)
-        .to_ne_bytes()
-        .to_vec();
+    let mut bytes = u16::try_from(libc::AF_UNIX).unwrap_or(0).to_ne_bytes().to_vec();
     if abstract_name {
         bytes.push(0);
         bytes.extend(path.as_bytes());
@@ -142,11 +49,7 @@ fn name(path: &str, abstract_name: bool) -> Result<Vec<u8>, Failure> {
 }
 
 fn socket(kind: i32) -> Result<OwnedFd, Failure> {
-    call_fd(
-        "socket",
-        libc::SYS_socket,
-        &[int(libc::AF_UNIX), int(kind | libc::SOCK_CLOEXEC), int(0)],
-    )
+    call_fd("socket", libc::SYS_socket, &[int(libc::AF_UNIX), int(kind | libc::SOCK_CLOEXEC), int(0)])
 }
 
 fn kind(word: &str) -> Result<i32, Failure> {
@@ -154,32 +57,19 @@ fn kind(word: &str) -> Result<i32, Failure> {
         "stream" => Ok(libc::SOCK_STREAM),
         "seqpacket" => Ok(libc::SOCK_SEQPACKET),
         "dgram" => Ok(libc::SOCK_DGRAM),
-        _ => Err(Failure::unready(format!(
-            "{word}: stream, seqpacket or dgram"
-        ))),
+        _ => Err(Failure::unready(format!("{word}: stream, seqpacket or dgram"))),
     }
 }
 
 fn connect(name: &[u8], kind: i32) -> Outcome {
     let socket = socket(kind)?;
-    call(
-        "connect",
-        libc::SYS_connect,
-        &[fd(&socket), from(name), len(name)],
-    )?;
-    call(
-        "write",
-        libc::SYS_write,
-        &[fd(&socket), from(WORD), len(WORD)],
-    )?;
+    call("connect", libc::SYS_connect, &[fd(&socket), from(name), len(name)])?;
+    call("write", libc::SYS_write, &[fd(&socket), from(WORD), len(WORD)])?;
     Ok(json!({}))
 }
 
 fn connect_path(args: &Args<'_>) -> Outcome {
-    connect(
-        &name(args.word(0)?, false)?,
-        kind(args.word_or(1, "stream"))?,
-    )
+    connect(&name(args.word(0)?, false)?, kind(args.word_or(1, "stream"))?)
 }
 
 fn connect_abstract(args: &Args<'_>) -> Outcome {
@@ -187,18 +77,7 @@ fn connect_abstract(args: &Args<'_>) -> Outcome {
 }
 
 fn send_by_name(socket: &OwnedFd, name: &[u8]) -> Outcome {
-    call(
-        "sendto",
-        libc::SYS_sendto,
-        &[
-            fd(socket),
-            from(WORD),
-            len(WORD),
-            int(0),
-            from(name),
-            len(name),
-        ],
-    )?;
+    call("sendto", libc::SYS_sendto, &[fd(socket), from(WORD), len(WORD), int(0), from(name), len(name)])?;
     Ok(json!({}))
 }
 
@@ -211,23 +90,14 @@ fn dgram_abstract(args: &Args<'_>) -> Outcome {
 }
 
 fn dgram_sendmmsg(args: &Args<'_>) -> Outcome {
-    send_messages(
-        &socket(libc::SOCK_DGRAM)?,
-        &name(args.word(0)?, false)?,
-        WORD,
-        0,
-    )?;
+    send_messages(&socket(libc::SOCK_DGRAM)?, &name(args.word(0)?, false)?, WORD, 0)?;
     Ok(json!({}))
 }
 
 fn pair(kind: i32) -> Result<(OwnedFd, OwnedFd), Failure> {
     let mut ends = [0_i32; 2];
     let kind = int(kind | libc::SOCK_CLOEXEC);
-    call(
-        "socketpair",
-        libc::SYS_socketpair,
-        &[int(libc::AF_UNIX), kind, int(0), into(&mut ends)],
-    )?;
+    call("socketpair", libc::SYS_socketpair, &[int(libc::AF_UNIX), kind, int(0), into(&mut ends)])?;
     Ok((crate::sys::own(ends[0]), crate::sys::own(ends[1])))
 }
 
@@ -244,11 +114,7 @@ fn pair_sendto(args: &Args<'_>) -> Outcome {
 
 fn bind(name: &[u8]) -> Outcome {
     let socket = socket(libc::SOCK_STREAM)?;
-    call(
-        "bind",
-        libc::SYS_bind,
-        &[fd(&socket), from(name), len(name)],
-    )?;
+    call("bind", libc::SYS_bind, &[fd(&socket), from(name), len(name)])?;
     call("listen", libc::SYS_listen, &[fd(&socket), int(8)])?;
     Ok(json!({}))
 }
@@ -271,16 +137,11 @@ fn serve(address: &SocketAddr) -> Outcome {
         stream.write_all(&word)
     });
     let mut stream = UnixStream::connect_addr(address).map_err(failed("connect"))?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .map_err(failed("setsockopt"))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(failed("setsockopt"))?;
     stream.write_all(WORD).map_err(failed("write"))?;
     let mut answer = [0_u8; WORD.len()];
     stream.read_exact(&mut answer).map_err(failed("read"))?;
-    server
-        .join()
-        .map_err(|_panic| Failure::unready("the server thread panicked"))?
-        .map_err(failed("accept"))?;
+    server.join().map_err(|_panic| Failure::unready("the server thread panicked"))?.map_err(failed("accept"))?;
     Ok(json!({}))
 }
 
@@ -291,10 +152,7 @@ fn self_path(args: &Args<'_>) -> Outcome {
 
 fn self_abstract(args: &Args<'_>) -> Outcome {
     let name = args.word_or(0, "callgate-probe-self");
-    serve(
-        &SocketAddr::from_abstract_name(name)
-            .map_err(|error| Failure::unready(error.to_string()))?,
-    )
+    serve(&SocketAddr::from_abstract_name(name).map_err(|error| Failure::unready(error.to_string()))?)
 }
 
 fn carry(kind: i32) -> Outcome {
@@ -330,19 +188,7 @@ fn scm_rights(_args: &Args<'_>) -> Outcome {
     send_message(&one, &[], WORD, &control, 0)?;
     let (mut word, mut taken) = ([0_u8; 64], [0_u8; 24]);
     let vector = [word_of_mut(&mut word), 64];
-    let mut message = [
-        0,
-        0,
-        word_of(&vector),
-        1,
-        word_of_mut(&mut taken),
-        24,
-        0_u64,
-    ];
-    call(
-        "recvmsg",
-        libc::SYS_recvmsg,
-        &[fd(&other), into(&mut message), int(0)],
-    )?;
+    let mut message = [0, 0, word_of(&vector), 1, word_of_mut(&mut taken), 24, 0_u64];
+    call("recvmsg", libc::SYS_recvmsg, &[fd(&other), into(&mut message), int(0)])?;
     Ok(json!({ "control": message[5] }))
 }

@@ -29,19 +29,11 @@ pub(crate) enum Test {
 
 impl Condition {
     pub(crate) const fn equals(argument: u8, mask: u64, value: u64) -> Self {
-        Self {
-            argument,
-            mask,
-            test: Test::Equals(value),
-        }
+        Self { argument, mask, test: Test::Equals(value) }
     }
 
     pub(crate) const fn differs(argument: u8, mask: u64, value: u64) -> Self {
-        Self {
-            argument,
-            mask,
-            test: Test::Differs(value),
-        }
+        Self { argument, mask, test: Test::Differs(value) }
     }
 }
 
@@ -55,11 +47,7 @@ pub(crate) struct Rule {
 
 impl Rule {
     pub(crate) fn new(number: i64, answer: Answer) -> Self {
-        Self {
-            number: u32::try_from(number).unwrap_or(u32::MAX),
-            conditions: Vec::new(),
-            answer,
-        }
+        Self { number: u32::try_from(number).unwrap_or(u32::MAX), conditions: Vec::new(), answer }
     }
 
     pub(crate) fn when(mut self, condition: Condition) -> Self {
@@ -92,12 +80,7 @@ const RETURN_ERRNO: u32 = 0x0005_0000;
 const RETURN_TRACE: u32 = 0x7ff0_0000;
 
 fn statement(code: u16, k: u32) -> libc::sock_filter {
-    libc::sock_filter {
-        code,
-        jt: 0,
-        jf: 0,
-        k,
-    }
+    libc::sock_filter { code, jt: 0, jf: 0, k }
 }
 
 fn jump(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
@@ -166,12 +149,7 @@ pub(crate) fn compile(rules: &[Rule], otherwise: Answer) -> Vec<libc::sock_filte
         }
         // After the conditions come the answer and, since they overwrote it, the call's number once more.
         let length = body.len() + 1;
-        program.push(jump(
-            JUMP_EQUAL,
-            rule.number,
-            0,
-            u8::try_from(length).unwrap_or(u8::MAX),
-        ));
+        program.push(jump(JUMP_EQUAL, rule.number, 0, u8::try_from(length).unwrap_or(u8::MAX)));
         for (index, piece) in body.into_iter().enumerate() {
             let past = u8::try_from(length - index - 1).unwrap_or(u8::MAX);
             program.push(match piece {

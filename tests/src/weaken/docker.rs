@@ -54,16 +54,15 @@ pub(crate) fn rules() -> Vec<Rule> {
         .collect();
     rules.push(Rule::new(libc::SYS_clone, Answer::Allow).when(Condition::equals(0, NAMESPACES, 0)));
     rules.push(Rule::new(libc::SYS_clone3, Answer::Errno(libc::ENOSYS)));
-    rules.push(
-        Rule::new(libc::SYS_socket, Answer::Allow).when(Condition::differs(
-            0,
-            u64::MAX,
-            u64::from(libc::AF_VSOCK.cast_unsigned()),
-        )),
+    rules.push(Rule::new(libc::SYS_socket, Answer::Allow).when(Condition::differs(
+        0,
+        u64::MAX,
+        u64::from(libc::AF_VSOCK.cast_unsigned()),
+    )));
+    rules.extend(
+        PERSONALITIES
+            .map(|value| Rule::new(libc::SYS_personality, Answer::Allow).when(Condition::equals(0, u64::MAX, value))),
     );
-    rules.extend(PERSONALITIES.map(|value| {
-        Rule::new(libc::SYS_personality, Answer::Allow).when(Condition::equals(0, u64::MAX, value))
-    }));
     // CAP_SYS_CHROOT is among Docker's default capabilities, and the profile opens chroot with it.
     rules.push(Rule::new(libc::SYS_chroot, Answer::Allow));
     rules

@@ -59,10 +59,7 @@ type Parsed<'a> = (Vec<Mode>, (&'a String, &'a [String]));
 fn parse(words: &[String]) -> Result<Parsed<'_>, String> {
     let split = words.iter().position(|word| word == "--").ok_or("no --")?;
     let (mut left, command) = words.split_at(split);
-    let command = command
-        .get(1..)
-        .and_then(<[String]>::split_first)
-        .ok_or("no command")?;
+    let command = command.get(1..).and_then(<[String]>::split_first).ok_or("no command")?;
     let mut modes = Vec::new();
     while !left.is_empty() {
         let (mode, rest) = Mode::parse(left)?;

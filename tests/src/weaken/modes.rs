@@ -40,10 +40,7 @@ impl Mode {
     /// Takes one mode, with its arguments, off the front of `words`.
     pub(crate) fn parse(words: &[String]) -> Result<(Self, &[String]), String> {
         let (name, rest) = words.split_first().ok_or("no mode")?;
-        let one = || {
-            rest.split_first()
-                .ok_or(format!("{name} wants an argument"))
-        };
+        let one = || rest.split_first().ok_or(format!("{name} wants an argument"));
         match name.as_str() {
             "no-userns" => Ok((Self::NoUserns, rest)),
             "docker" => Ok((Self::Docker, rest)),
@@ -51,16 +48,12 @@ impl Mode {
             "yama" => Ok((Self::Yama, rest)),
             "abi" => {
                 let (version, rest) = one()?;
-                let version = version
-                    .parse()
-                    .map_err(|_not_number| format!("{version} is no version"))?;
+                let version = version.parse().map_err(|_not_number| format!("{version} is no version"))?;
                 Ok((Self::Abi(version), rest))
             }
             "uid" => {
                 let (uid, rest) = one()?;
-                let uid = uid
-                    .parse()
-                    .map_err(|_not_number| format!("{uid} is no user"))?;
+                let uid = uid.parse().map_err(|_not_number| format!("{uid} is no user"))?;
                 Ok((Self::Uid(uid), rest))
             }
             "fail" => fail(rest),
@@ -73,26 +66,16 @@ impl Mode {
         let rules = match self {
             Self::NoUserns => vec![
                 Rule::new(libc::SYS_clone, EPERM).when(Condition::differs(0, NAMESPACES, 0)),
-                Rule::new(libc::SYS_unshare, EPERM).when(Condition::differs(
-                    0,
-                    NAMESPACES | TIME_NAMESPACE,
-                    0,
-                )),
+                Rule::new(libc::SYS_unshare, EPERM).when(Condition::differs(0, NAMESPACES | TIME_NAMESPACE, 0)),
                 Rule::new(libc::SYS_setns, EPERM),
                 // Its flags lie behind a pointer; ENOSYS sends every libc back to clone.
                 Rule::new(libc::SYS_clone3, ENOSYS),
             ],
             Self::Docker => return Some((docker::rules(), EPERM)),
-            Self::NoLandlock => (444..=446)
-                .map(|number| Rule::new(number, ENOSYS))
-                .collect(),
+            Self::NoLandlock => (444..=446).map(|number| Rule::new(number, ENOSYS)).collect(),
             Self::Yama => {
                 let attach = |request: u32| {
-                    Rule::new(libc::SYS_ptrace, EPERM).when(Condition::equals(
-                        0,
-                        u64::MAX,
-                        u64::from(request),
-                    ))
+                    Rule::new(libc::SYS_ptrace, EPERM).when(Condition::equals(0, u64::MAX, u64::from(request)))
                 };
                 vec![
                     attach(libc::PTRACE_ATTACH),
@@ -115,16 +98,12 @@ impl Mode {
 /// succeed with a value, nor see the rights behind the pointer.
 fn abi(version: i64) -> Vec<Rule> {
     if version < 1 {
-        return (444..=446)
-            .map(|number| Rule::new(number, ENOSYS))
-            .collect();
+        return (444..=446).map(|number| Rule::new(number, ENOSYS)).collect();
     }
     let mut rules = vec![Rule::new(444, Answer::Trace)];
     if version < 7 {
         // Flags of landlock_restrict_self(2) came with ABI 7.
-        rules.push(
-            Rule::new(446, Answer::Errno(libc::EINVAL)).when(Condition::differs(1, u64::MAX, 0)),
-        );
+        rules.push(Rule::new(446, Answer::Errno(libc::EINVAL)).when(Condition::differs(1, u64::MAX, 0)));
     }
     rules
 }
@@ -134,9 +113,7 @@ fn fail(words: &[String]) -> Result<(Mode, &[String]), String> {
     let [name, error, rest @ ..] = words else {
         return Err("fail wants a call and an errno".to_owned());
     };
-    let call: Sysno = name
-        .parse()
-        .map_err(|_unknown| format!("{name} is no system call"))?;
+    let call: Sysno = name.parse().map_err(|_unknown| format!("{name} is no system call"))?;
     let number = errno::number(error).ok_or(format!("{error} is no errno"))?;
     let mut rule = Rule::new(i64::from(call.id()), Answer::Errno(number));
     let mut left = rest;
@@ -180,9 +157,7 @@ mod tests {
     #[test]
     fn fail_takes_its_conditions_and_leaves_the_next_mode() {
         let line = words("fail prctl EINVAL arg0=38 arg1&0x0f=1 yama");
-        let Ok((mode, rest)) = Mode::parse(&line) else {
-            unreachable!("the line is well formed")
-        };
+        let Ok((mode, rest)) = Mode::parse(&line) else { unreachable!("the line is well formed") };
         let rule = Rule::new(libc::SYS_prctl, Answer::Errno(libc::EINVAL))
             .when(Condition::equals(0, u64::MAX, 38))
             .when(Condition::equals(1, 0x0f, 1));
@@ -192,14 +167,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_refused() {
-        for line in [
-            "fail nosuch EPERM",
-            "fail prctl EWHAT",
-            "fail prctl EPERM arg9=1",
-            "abi x",
-            "uid",
-            "docker2",
-        ] {
+        for line in ["fail nosuch EPERM", "fail prctl EWHAT", "fail prctl EPERM arg9=1", "abi x", "uid", "docker2"] {
             assert!(Mode::parse(&words(line)).is_err(), "{line}");
         }
     }

@@ -1,8 +1,5 @@
 //! The system calls that weakening a process and tracing it take; the program's only unsafe code.
-#![allow(
-    unsafe_code,
-    reason = "seccomp, capabilities and ptrace have no safe wrapper in the standard library"
-)]
+#![allow(unsafe_code, reason = "seccomp, capabilities and ptrace have no safe wrapper in the standard library")]
 
 use std::io;
 
@@ -36,17 +33,14 @@ pub(crate) fn install(program: &[libc::sock_filter]) -> io::Result<()> {
 
 fn prctl(option: i32, first: u64, second: u64) -> io::Result<i64> {
     // SAFETY: the options used here take integers only and read no memory.
-    check(i64::from(unsafe {
-        libc::prctl(option, first, second, 0_u64, 0_u64)
-    }))
+    check(i64::from(unsafe { libc::prctl(option, first, second, 0_u64, 0_u64) }))
 }
 
 /// Keeps `kept` of the capabilities, in the bounding, the permitted and the effective set; drops all inheritable ones.
 pub(crate) fn keep_capabilities(kept: &[u32]) -> io::Result<()> {
     const VERSION_3: u32 = 0x2008_0522;
     for capability in 0..64 {
-        let known =
-            prctl(libc::PR_CAPBSET_READ, u64::from(capability), 0).is_ok_and(|held| held == 1);
+        let known = prctl(libc::PR_CAPBSET_READ, u64::from(capability), 0).is_ok_and(|held| held == 1);
         if known && !kept.contains(&capability) {
             prctl(libc::PR_CAPBSET_DROP, u64::from(capability), 0)?;
         }
@@ -55,9 +49,7 @@ pub(crate) fn keep_capabilities(kept: &[u32]) -> io::Result<()> {
     let mut sets = [0_u32; 6];
     // SAFETY: version 3 reads eight bytes of header and writes 24 bytes of sets, which is what the arrays hold.
     check(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) })?;
-    let mask = kept
-        .iter()
-        .fold(0_u32, |mask, capability| mask | 1 << capability);
+    let mask = kept.iter().fold(0_u32, |mask, capability| mask | 1 << capability);
     // Effective and permitted of the low half; the high half holds none of Docker's.
     sets = [sets[0] & mask, sets[1] & mask, 0, 0, 0, 0];
     // SAFETY: as above, read only.
@@ -96,9 +88,7 @@ pub(crate) fn fork() -> io::Result<Option<i32>> {
 pub(crate) fn wait_any() -> io::Result<(i32, i32)> {
     let mut status = 0;
     // SAFETY: `status` is a live i32, which the kernel may write.
-    let pid = check(i64::from(unsafe {
-        libc::waitpid(-1, &raw mut status, libc::__WALL)
-    }))?;
+    let pid = check(i64::from(unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) }))?;
     Ok((i32::try_from(pid).unwrap_or(0), status))
 }
 
@@ -136,35 +126,20 @@ pub(crate) fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
 pub(crate) fn set_registers(tid: i32, registers: &libc::user_regs_struct) -> io::Result<()> {
     let none = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: SETREGS reads one whole user_regs_struct, borrowed here.
-    check(unsafe {
-        libc::ptrace(
-            libc::PTRACE_SETREGS,
-            tid,
-            none,
-            std::ptr::from_ref(registers),
-        )
-    })
-    .map(drop)
+    check(unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, none, std::ptr::from_ref(registers)) }).map(drop)
 }
 
 /// Reads words of a tracee's memory at `address`; what is not mapped stays zero, and the number read is returned.
 pub(crate) fn read_memory(tid: i32, address: u64, words: &mut [u64]) -> io::Result<usize> {
     let length = size_of_val(words);
-    let local = libc::iovec {
-        iov_base: words.as_mut_ptr().cast(),
-        iov_len: length,
-    };
+    let local = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: length };
     let remote = libc::iovec {
         iov_base: std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0)),
         iov_len: length,
     };
     // SAFETY: the kernel writes at most `length` bytes to `words`, exclusively borrowed; `remote` is an address in the
     // tracee, which nothing here dereferences.
-    let got =
-        check(
-            unsafe { libc::process_vm_readv(tid, &raw const local, 1, &raw const remote, 1, 0) }
-                as i64,
-        )?;
+    let got = check(unsafe { libc::process_vm_readv(tid, &raw const local, 1, &raw const remote, 1, 0) } as i64)?;
     Ok(usize::try_from(got).unwrap_or(0))
 }
 
@@ -182,22 +157,13 @@ pub(crate) fn forward_signals(child: i32) -> io::Result<()> {
         }
     }
     CHILD.store(child, Ordering::Relaxed);
-    for signal in [
-        libc::SIGTERM,
-        libc::SIGHUP,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-        libc::SIGINT,
-        libc::SIGQUIT,
-    ] {
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGINT, libc::SIGQUIT] {
         // SAFETY: all-zero is a valid sigaction: no flags, an empty mask, no restorer.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = forward as extern "C" fn(_, _, _) as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         // SAFETY: `action` is live and holds a handler of the type that SA_SIGINFO asks for; the old one is not wanted.
-        check(i64::from(unsafe {
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut())
-        }))?;
+        check(i64::from(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) }))?;
     }
     Ok(())
 }

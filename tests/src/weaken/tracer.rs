@@ -85,11 +85,7 @@ fn gone_is_fine(done: io::Result<()>) -> io::Result<()> {
 
 /// The signal that a stop is about to deliver; none for the stops that ptrace itself makes.
 fn pending(status: i32) -> i64 {
-    if status >> 16 == 0 {
-        i64::from(libc::WSTOPSIG(status))
-    } else {
-        0
-    }
+    if status >> 16 == 0 { i64::from(libc::WSTOPSIG(status)) } else { 0 }
 }
 
 fn let_go(tid: i32, status: i32) -> io::Result<()> {
@@ -103,12 +99,7 @@ fn serve(tid: i32, status: i32, abi: i64, tracees: &mut BTreeSet<i32>) -> io::Re
         libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
             tracees.insert(i32::try_from(sys::event_message(tid)?).unwrap_or(0));
         }
-        libc::PTRACE_EVENT_STOP
-            if matches!(
-                signal,
-                libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
-            ) =>
-        {
+        libc::PTRACE_EVENT_STOP if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) => {
             return sys::ptrace(libc::PTRACE_LISTEN, tid, 0);
         }
         _ => {}

@@ -11,35 +11,19 @@ fn a20_b17_only_three_descriptors_are_open() {
         let secret = env.file("secret", "old");
         let handing_down = |run: &callgate_tests::Run| {
             let inner = run.probe_command(&["list-fds"]);
-            let mut words = vec![
-                "/bin/sh".to_owned(),
-                "-c".to_owned(),
-                "exec 7<\"$0\" 8<\"$0\" 9</ \"$@\"".to_owned(),
-            ];
+            let mut words = vec!["/bin/sh".to_owned(), "-c".to_owned(), "exec 7<\"$0\" 8<\"$0\" 9</ \"$@\"".to_owned()];
             words.push(secret.text().to_owned());
             words.extend(
                 std::iter::once(inner.get_program())
                     .chain(inner.get_args())
-                    .map(|word| {
-                        word.to_str()
-                            .expect("test command lines are text")
-                            .to_owned()
-                    }),
+                    .map(|word| word.to_str().expect("test command lines are text").to_owned()),
             );
-            let output = std::process::Command::new(&words[0])
-                .args(&words[1..])
-                .current_dir(env.workspace())
-                .output()
-                .unwrap();
+            let output =
+                std::process::Command::new(&words[0]).args(&words[1..]).current_dir(env.workspace()).output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let line: serde_json::Value = serde_json::from_str(&text)
                 .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
-            line["fds"]
-                .as_object()
-                .unwrap()
-                .keys()
-                .cloned()
-                .collect::<Vec<_>>()
+            line["fds"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
         };
         let bare = handing_down(&env.bare());
         for handed in ["7", "8", "9"] {
@@ -64,19 +48,12 @@ fn a17_the_environment_is_not_inherited() {
             ("PYTHONSTARTUP", "/tmp/code"),
             ("CALLGATE_TEST_CANARY", "secret"),
         ];
-        let dress = |run: callgate_tests::Run| {
-            variables
-                .iter()
-                .fold(run, |run, (key, value)| run.variable(key, value))
-        };
+        let dress = |run: callgate_tests::Run| variables.iter().fold(run, |run, (key, value)| run.variable(key, value));
         let bare = dress(env.bare()).probe(&["env"]);
         let inside = dress(env.sandbox()).probe(&["env"]);
         for (key, value) in variables {
             assert_eq!(bare.fact("env")[key], value);
-            assert!(
-                inside.assert_ok().fact("env")[key].is_null(),
-                "{key}: {inside}"
-            );
+            assert!(inside.assert_ok().fact("env")[key].is_null(), "{key}: {inside}");
         }
         assert!(!inside.fact("env")["PATH"].is_null(), "{inside}");
     });
@@ -89,13 +66,7 @@ fn e5_no_variable_switches_protection_off() {
         let env = TestEnv::new(target);
         let theirs = env.file("theirs", "old");
         let words = ["write", theirs.text(), "new"];
-        for key in [
-            "CALLGATE_DISABLE",
-            "CALLGATE_NO_SANDBOX",
-            "CALLGATE_MODE",
-            "NO_SANDBOX",
-            "SANDBOX_DISABLED",
-        ] {
+        for key in ["CALLGATE_DISABLE", "CALLGATE_NO_SANDBOX", "CALLGATE_MODE", "NO_SANDBOX", "SANDBOX_DISABLED"] {
             for value in ["1", "off", "yolo", ""] {
                 let tried = env.sandbox().variable(key, value).probe(&words);
                 tried.assert_errno_any(&[EACCES, libc::ENOENT, libc::EROFS]);
@@ -130,11 +101,7 @@ fn d6_nothing_can_be_typed_into_the_terminal() {
             serde_json::from_str::<serde_json::Value>(&text)
                 .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
         };
-        let typing = [
-            &["tty-sti", "0"][..],
-            &["tty-sti", "0", "1"],
-            &["tty-sti", "0", "0x80000000"],
-        ];
+        let typing = [&["tty-sti", "0"][..], &["tty-sti", "0", "1"], &["tty-sti", "0", "0x80000000"]];
         let legacy = std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti");
         if legacy.is_ok_and(|on| on.trim() == "1") {
             for act in typing {
@@ -147,10 +114,7 @@ fn d6_nothing_can_be_typed_into_the_terminal() {
         for act in typing.into_iter().chain([&["tty-linux", "0"][..]]) {
             let seen = type_into(&env.sandbox(), act);
             assert_eq!(seen["ok"], false, "{seen}");
-            let errno = seen["errno"]
-                .as_i64()
-                .and_then(|number| i32::try_from(number).ok())
-                .unwrap();
+            let errno = seen["errno"].as_i64().and_then(|number| i32::try_from(number).ok()).unwrap();
             assert!([EPERM, EACCES, ENOTTY, EIO].contains(&errno), "{seen}");
         }
     });

@@ -8,11 +8,7 @@ use libc::{EACCES, ENOENT, ENOSYS, EPERM, EROFS, EXDEV};
 
 /// Landlock says EACCES; a private mount tree ENOENT where the path is hidden and EROFS where it is read-only.
 fn denied(target: Target) -> &'static [i32] {
-    if target.has_namespaces() {
-        &[EACCES, ENOENT, EROFS]
-    } else {
-        &[EACCES]
-    }
+    if target.has_namespaces() { &[EACCES, ENOENT, EROFS] } else { &[EACCES] }
 }
 
 fn text(path: &Path) -> &str {
@@ -43,9 +39,7 @@ fn a5_every_way_of_opening_is_denied_outside() {
             let words = |path| [&[*act, path], *rest].concat();
             env.bare().probe(&words(control.text())).assert_ok();
             env.sandbox().probe(&words(mine.text())).assert_ok();
-            env.sandbox()
-                .probe(&words(theirs.text()))
-                .assert_errno_any(denied(target));
+            env.sandbox().probe(&words(theirs.text())).assert_errno_any(denied(target));
             theirs.assert_contents("old");
         }
     });
@@ -59,9 +53,7 @@ fn a5_openat2_is_denied_outside() {
         let theirs = env.file("theirs", "old");
         for flags in ["read", "write", "trunc"] {
             let words = ["openat2", theirs.text(), flags];
-            env.sandbox()
-                .probe(&words)
-                .assert_errno_any(&[EACCES, ENOENT, EROFS, ENOSYS]);
+            env.sandbox().probe(&words).assert_errno_any(&[EACCES, ENOENT, EROFS, ENOSYS]);
             theirs.assert_contents("old");
             env.bare().probe(&words).assert_ok();
             fs::write(&theirs, "old").unwrap();
@@ -76,14 +68,10 @@ fn a5_a_file_handle_opens_nothing() {
         let env = TestEnv::new(target);
         let theirs = env.file("theirs", "old");
         if target.user.uid() == 0 {
-            env.bare()
-                .probe(&["open-by-handle", theirs.text()])
-                .assert_ok();
+            env.bare().probe(&["open-by-handle", theirs.text()]).assert_ok();
         }
         let denied = [EPERM, EACCES, ENOENT, ENOSYS];
-        env.sandbox()
-            .probe(&["open-by-handle", theirs.text()])
-            .assert_errno_any(&denied);
+        env.sandbox().probe(&["open-by-handle", theirs.text()]).assert_errno_any(&denied);
     });
 }
 
@@ -97,9 +85,7 @@ fn a7_proc_self_root_leads_nowhere_else() {
         // In the workspace either answer is sound: what counts is that the detour opens no more than the path.
         let detour = env.sandbox().probe(&["proc-root", mine.text()]);
         assert!(detour.is_ok() || detour.errno().is_some());
-        env.sandbox()
-            .probe(&["proc-root", theirs.text()])
-            .assert_errno_any(denied(target));
+        env.sandbox().probe(&["proc-root", theirs.text()]).assert_errno_any(denied(target));
     });
 }
 
@@ -109,24 +95,13 @@ fn a2_a_symlink_in_the_workspace_does_not_lead_outside() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let (mine, theirs) = (env.workspace_file("mine", "old"), env.file("theirs", "old"));
-        let (inward, outward) = (
-            env.workspace().join("inward"),
-            env.workspace().join("outward"),
-        );
-        env.sandbox()
-            .probe(&["symlink", mine.text(), text(&inward)])
-            .assert_ok();
-        env.sandbox()
-            .probe(&["symlink", theirs.text(), text(&outward)])
-            .assert_ok();
+        let (inward, outward) = (env.workspace().join("inward"), env.workspace().join("outward"));
+        env.sandbox().probe(&["symlink", mine.text(), text(&inward)]).assert_ok();
+        env.sandbox().probe(&["symlink", theirs.text(), text(&outward)]).assert_ok();
         env.bare().probe(&["read", text(&outward)]).assert_ok();
         env.sandbox().probe(&["read", text(&inward)]).assert_ok();
-        env.sandbox()
-            .probe(&["read", text(&outward)])
-            .assert_errno_any(denied(target));
-        env.sandbox()
-            .probe(&["write", text(&outward), "new"])
-            .assert_errno_any(denied(target));
+        env.sandbox().probe(&["read", text(&outward)]).assert_errno_any(denied(target));
+        env.sandbox().probe(&["write", text(&outward), "new"]).assert_errno_any(denied(target));
         theirs.assert_contents("old");
     });
 }
@@ -152,9 +127,7 @@ fn names_outside_stay_as_they_are() {
         ] {
             env.sandbox().probe(act).assert_errno_any(&expected);
             assert_eq!(
-                env.bare()
-                    .probe(&["readdir", text(&env.outside())])
-                    .fact("names"),
+                env.bare().probe(&["readdir", text(&env.outside())]).fact("names"),
                 serde_json::json!(["theirs"])
             );
             assert!(fs::symlink_metadata(&inside).is_err());
@@ -178,12 +151,8 @@ fn directories_outside_are_not_listed() {
         env.file("secret-name", "");
         let outside = env.outside();
         env.bare().probe(&["readdir", text(&outside)]).assert_ok();
-        env.sandbox()
-            .probe(&["readdir", text(&env.workspace())])
-            .assert_ok();
-        env.sandbox()
-            .probe(&["readdir", text(&outside)])
-            .assert_errno_any(denied(target));
+        env.sandbox().probe(&["readdir", text(&env.workspace())]).assert_ok();
+        env.sandbox().probe(&["readdir", text(&outside)]).assert_errno_any(denied(target));
     });
 }
 
@@ -194,15 +163,11 @@ fn a13_no_device_node_in_the_workspace() {
         let env = TestEnv::new(target);
         let (node, fifo) = (env.workspace().join("node"), env.workspace().join("fifo"));
         if target.user.uid() == 0 {
-            env.bare()
-                .probe(&["mknod", text(&node), "c", "1", "3"])
-                .assert_ok();
+            env.bare().probe(&["mknod", text(&node), "c", "1", "3"]).assert_ok();
             fs::remove_file(&node).unwrap();
         }
         for kind in ["c", "b"] {
-            env.sandbox()
-                .probe(&["mknod", text(&node), kind, "1", "3"])
-                .assert_errno_any(&[EPERM, EACCES]);
+            env.sandbox().probe(&["mknod", text(&node), kind, "1", "3"]).assert_errno_any(&[EPERM, EACCES]);
             assert!(fs::symlink_metadata(&node).is_err());
         }
         env.sandbox().probe(&["mkfifo", text(&fifo)]).assert_ok();
@@ -217,9 +182,7 @@ fn a15_truncation_is_denied_at_every_abi() {
         let env = TestEnv::new(target);
         let (mine, theirs) = (env.workspace_file("mine", "old"), env.file("theirs", "old"));
         for act in ["truncate", "open-trunc"] {
-            env.sandbox()
-                .probe(&[act, theirs.text()])
-                .assert_errno_any(denied(target));
+            env.sandbox().probe(&[act, theirs.text()]).assert_errno_any(denied(target));
             theirs.assert_contents("old");
         }
         env.sandbox().probe(&["truncate", mine.text()]).assert_ok();
@@ -237,17 +200,10 @@ fn e4_a_read_grant_is_no_write_grant() {
         let state = env.file("policy.toml", "old");
         let sandbox = || env.sandbox().read(&state);
         sandbox().probe(&["read", state.text()]).assert_ok();
-        sandbox()
-            .probe(&["write", state.text(), "new"])
-            .assert_errno_any(&[EACCES, EROFS]);
-        sandbox()
-            .probe(&["unlink", state.text()])
-            .assert_errno_any(&[EACCES, EROFS, libc::EBUSY, ENOENT]);
+        sandbox().probe(&["write", state.text(), "new"]).assert_errno_any(&[EACCES, EROFS]);
+        sandbox().probe(&["unlink", state.text()]).assert_errno_any(&[EACCES, EROFS, libc::EBUSY, ENOENT]);
         state.assert_contents("old");
-        env.sandbox()
-            .write(&state)
-            .probe(&["write", state.text(), "new"])
-            .assert_ok();
+        env.sandbox().write(&state).probe(&["write", state.text(), "new"]).assert_ok();
         state.assert_contents("new");
     });
 }

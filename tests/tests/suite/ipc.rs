@@ -6,11 +6,7 @@ use libc::{EACCES, EEXIST, EIDRM, EINVAL, ENOENT, ENOSYS, EPERM, EROFS};
 /// By filter EACCES, EPERM or ENOSYS; an IPC namespace of one's own has no such key (ENOENT) or number (EINVAL), and a
 /// /dev/shm of one's own no such name.
 fn denied(target: Target) -> &'static [i32] {
-    if target.has_namespaces() {
-        &[EACCES, EPERM, ENOSYS, ENOENT, EINVAL, EIDRM]
-    } else {
-        &[EACCES, EPERM, ENOSYS]
-    }
+    if target.has_namespaces() { &[EACCES, EPERM, ENOSYS, ENOENT, EINVAL, EIDRM] } else { &[EACCES, EPERM, ENOSYS] }
 }
 
 /// A key that no other test uses at the same time.
@@ -23,24 +19,9 @@ fn key(target: Target, salt: u32) -> String {
 #[test]
 fn d4_system_v_ipc_of_the_host_is_out_of_reach() {
     let kinds = [
-        (
-            "shm-sysv-create",
-            "shm-sysv-get",
-            "shm-sysv-attach",
-            "shm-sysv-remove",
-        ),
-        (
-            "sem-sysv-create",
-            "sem-sysv-get",
-            "sem-sysv-op",
-            "sem-sysv-remove",
-        ),
-        (
-            "msg-sysv-create",
-            "msg-sysv-get",
-            "msg-sysv-send",
-            "msg-sysv-remove",
-        ),
+        ("shm-sysv-create", "shm-sysv-get", "shm-sysv-attach", "shm-sysv-remove"),
+        ("sem-sysv-create", "sem-sysv-get", "sem-sysv-op", "sem-sysv-remove"),
+        ("msg-sysv-create", "msg-sysv-get", "msg-sysv-send", "msg-sysv-remove"),
     ];
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
@@ -48,10 +29,7 @@ fn d4_system_v_ipc_of_the_host_is_out_of_reach() {
             let key = key(target, salt);
             let made = env.bare().probe(&[create, &key]);
             let id = made.assert_ok().fact("id").to_string();
-            let controls = [
-                env.bare().probe(&[get, &key]),
-                env.bare().probe(&[using, &id]),
-            ];
+            let controls = [env.bare().probe(&[get, &key]), env.bare().probe(&[using, &id])];
             let refusals = [
                 env.sandbox().probe(&[get, &key]),
                 env.sandbox().probe(&[using, &id]),
@@ -86,9 +64,7 @@ fn d4_system_v_ipc_of_a_call_does_not_outlive_it() {
             assert!(made.is_ok() || made.errno().is_some(), "{made}");
             let left = env.bare().probe(&[get, &key]);
             if left.is_ok() {
-                env.bare()
-                    .probe(&[remove, &left.fact("id").to_string()])
-                    .assert_ok();
+                env.bare().probe(&[remove, &left.fact("id").to_string()]).assert_ok();
             }
             left.assert_errno(ENOENT);
         }
@@ -137,17 +113,10 @@ fn d4_posix_queues_of_the_host_are_out_of_reach() {
         let name = format!("callgate-test-{}-{}", std::process::id(), target.user.uid());
         env.bare().probe(&["mq-open", &name]).assert_ok();
         // A call may have queues of its own; it may not leave one behind, nor find one by name.
-        env.sandbox()
-            .probe(&["mq-open-existing", &name])
-            .assert_errno_any(denied(target));
+        env.sandbox().probe(&["mq-open-existing", &name]).assert_errno_any(denied(target));
         let own = env.sandbox().probe(&["mq-open", &name]);
-        assert!(
-            own.is_ok() || own.errno().is_some_and(|errno| errno != EEXIST),
-            "{own}"
-        );
-        env.bare()
-            .probe(&["mq-open-existing", &name])
-            .assert_errno(ENOENT);
+        assert!(own.is_ok() || own.errno().is_some_and(|errno| errno != EEXIST), "{own}");
+        env.bare().probe(&["mq-open-existing", &name]).assert_errno(ENOENT);
     });
 }
 

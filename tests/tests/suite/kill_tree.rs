@@ -15,20 +15,15 @@ fn survivors(file: &Path) -> Vec<String> {
             let line = std::fs::read(entry.path().join("cmdline")).ok()?;
             let line = String::from_utf8_lossy(&line).into_owned();
             let words: Vec<&str> = line.split('\0').collect();
-            let is_probe = words
-                .first()
-                .is_some_and(|program| program.ends_with("/probe"));
-            (is_probe && words.contains(&file))
-                .then(|| entry.file_name().to_string_lossy().into_owned())
+            let is_probe = words.first().is_some_and(|program| program.ends_with("/probe"));
+            (is_probe && words.contains(&file)).then(|| entry.file_name().to_string_lossy().into_owned())
         })
         .collect()
 }
 
 fn kill(pids: &[String]) {
     for pid in pids {
-        let killed = std::process::Command::new("kill")
-            .args(["-9", pid])
-            .status();
+        let killed = std::process::Command::new("kill").args(["-9", pid]).status();
         assert!(killed.is_ok());
     }
 }
@@ -40,8 +35,7 @@ fn d2_a_double_forked_daemon_does_not_outlive_the_call() {
         let env = TestEnv::new(target);
         for (run, survives) in [(env.bare(), true), (env.sandbox(), false)] {
             let file = env.workspace().join(format!("pid-{survives}"));
-            run.probe(&["double-fork-daemon", file.to_str().unwrap(), "60"])
-                .assert_ok();
+            run.probe(&["double-fork-daemon", file.to_str().unwrap(), "60"]).assert_ok();
             let left = survivors(&file);
             kill(&left);
             assert_eq!(!left.is_empty(), survives, "{left:?}");
@@ -71,9 +65,7 @@ fn d12_killing_the_supervisor_kills_the_call() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let file = env.workspace().join("pid");
-        let mut command =
-            env.sandbox()
-                .probe_command(&["sigterm-ignorer", "60", file.to_str().unwrap()]);
+        let mut command = env.sandbox().probe_command(&["sigterm-ignorer", "60", file.to_str().unwrap()]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut supervisor = command.spawn().unwrap();
         eventually("the tool runs", || {
@@ -94,22 +86,13 @@ fn d2_terminating_the_supervisor_ends_a_tool_that_ignores_signals() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let file = env.workspace().join("pid");
-        let mut command =
-            env.sandbox()
-                .probe_command(&["sigterm-ignorer", "60", file.to_str().unwrap()]);
+        let mut command = env.sandbox().probe_command(&["sigterm-ignorer", "60", file.to_str().unwrap()]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut supervisor = command.spawn().unwrap();
-        eventually("the tool runs", || {
-            std::fs::read_to_string(&file).is_ok_and(|pid| !pid.is_empty())
-        });
-        let asked = std::process::Command::new("kill")
-            .arg(supervisor.id().to_string())
-            .status()
-            .unwrap();
+        eventually("the tool runs", || std::fs::read_to_string(&file).is_ok_and(|pid| !pid.is_empty()));
+        let asked = std::process::Command::new("kill").arg(supervisor.id().to_string()).status().unwrap();
         assert!(asked.success());
-        eventually("callgate has ended", || {
-            supervisor.try_wait().unwrap().is_some()
-        });
+        eventually("callgate has ended", || supervisor.try_wait().unwrap().is_some());
         eventually("the tool is gone", || survivors(&file).is_empty());
     });
 }

@@ -124,10 +124,7 @@ fn a6_swapping_the_name_during_chmod_never_reaches_outside() {
         let mode = || fs::metadata(&bad).unwrap().permissions().mode() & 0o777;
         let race = env.sandbox().probe(&words);
         race.assert_ok();
-        assert!(
-            race.fact("done").as_u64() > Some(0),
-            "the name inside must work: {race}"
-        );
+        assert!(race.fact("done").as_u64() > Some(0), "the name inside must work: {race}");
         assert_eq!(mode(), 0o644, "{race}");
         eventually("the control loses the race", || {
             env.bare().probe(&words).assert_ok();

@@ -4,18 +4,12 @@ use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
 
 use callgate_tests::{Host, Target, TestEnv, matrix};
-use libc::{
-    EACCES, EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ENOSYS, EOPNOTSUPP, EPERM, EPROTONOSUPPORT,
-};
+use libc::{EACCES, EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ENOSYS, EOPNOTSUPP, EPERM, EPROTONOSUPPORT};
 
 /// Seccomp and the broker say EACCES or EPERM; an empty network namespace has nobody there: ECONNREFUSED on loopback,
 /// ENETUNREACH while loopback is down.
 fn denied(target: Target) -> &'static [i32] {
-    if target.has_namespaces() {
-        &[EACCES, EPERM, ECONNREFUSED, ENETUNREACH]
-    } else {
-        &[EACCES, EPERM, EOPNOTSUPP]
-    }
+    if target.has_namespaces() { &[EACCES, EPERM, ECONNREFUSED, ENETUNREACH] } else { &[EACCES, EPERM, EOPNOTSUPP] }
 }
 
 /// What is refused by family or protocol.
@@ -35,11 +29,7 @@ impl Host4 {
         let udp = UdpSocket::bind(("127.0.0.1", port)).unwrap();
         tcp.set_nonblocking(true).unwrap();
         udp.set_nonblocking(true).unwrap();
-        Self {
-            tcp,
-            udp,
-            port: port.to_string(),
-        }
+        Self { tcp, udp, port: port.to_string() }
     }
 
     /// How many connections and datagrams have arrived since the last look.
@@ -101,16 +91,7 @@ fn b1_b2_b4_b5_a_listener_of_the_host_is_out_of_reach() {
 fn b3_b4_b8_other_kinds_of_socket_are_refused() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        for act in [
-            "sctp",
-            "smc",
-            "ping-socket",
-            "raw",
-            "packet",
-            "vsock",
-            "alg",
-            "key",
-        ] {
+        for act in ["sctp", "smc", "ping-socket", "raw", "packet", "vsock", "alg", "key"] {
             let control = env.bare().probe(&[act]);
             if !control.is_ok() {
                 eprintln!("SKIP control of {act} as {:?}: {control}", target.user);
@@ -134,12 +115,7 @@ fn b8_flags_in_the_type_hide_no_socket() {
         }
         let mptcp = libc::IPPROTO_MPTCP.to_string();
         for kind in [libc::SOCK_STREAM, libc::SOCK_STREAM | flags] {
-            let words = [
-                "socket",
-                &libc::AF_INET.to_string(),
-                &kind.to_string(),
-                &mptcp,
-            ];
+            let words = ["socket", &libc::AF_INET.to_string(), &kind.to_string(), &mptcp];
             env.sandbox().probe(&words).assert_errno_any(NO_SUCH_SOCKET);
         }
     });
@@ -151,9 +127,7 @@ fn b8_netlink_shows_no_link_of_the_host() {
     matrix(&[Host::NoNamespaces], |target| {
         let env = TestEnv::new(target);
         env.bare().probe(&["netlink"]).assert_ok();
-        env.sandbox()
-            .probe(&["netlink"])
-            .assert_errno_any(NO_SUCH_SOCKET);
+        env.sandbox().probe(&["netlink"]).assert_errno_any(NO_SUCH_SOCKET);
     });
 }
 
@@ -163,9 +137,7 @@ fn b9_no_io_uring() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         env.bare().probe(&["io-uring-setup"]).assert_ok();
-        env.sandbox()
-            .probe(&["io-uring-setup"])
-            .assert_errno_any(&[ENOSYS, EPERM, EACCES]);
+        env.sandbox().probe(&["io-uring-setup"]).assert_errno_any(&[ENOSYS, EPERM, EACCES]);
     });
 }
 
@@ -197,15 +169,10 @@ fn b5_nobody_outside_reaches_a_listener_of_the_call() {
                 answer = std::fs::read_to_string(&out).unwrap();
                 answer.ends_with('\n') || child.try_wait().unwrap().is_some()
             });
-            let line: serde_json::Value =
-                serde_json::from_str(answer.lines().next().unwrap_or("null")).unwrap();
+            let line: serde_json::Value = serde_json::from_str(answer.lines().next().unwrap_or("null")).unwrap();
             assert!(line["ok"].is_boolean(), "the act was not tried");
-            let port = line["address"]
-                .as_str()
-                .and_then(|address| address.rsplit(':').next().map(str::to_owned));
-            let reached = port.is_some_and(|port| {
-                std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok()
-            });
+            let port = line["address"].as_str().and_then(|address| address.rsplit(':').next().map(str::to_owned));
+            let reached = port.is_some_and(|port| std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
             child.kill().unwrap();
             child.wait().unwrap();
             assert_eq!(reached, reachable, "{line}");

@@ -3,10 +3,7 @@
 use callgate_tests::{Host, Target, TestEnv, User};
 
 fn env() -> TestEnv {
-    TestEnv::new(Target {
-        host: Host::NoNamespaces,
-        user: User::Ordinary,
-    })
+    TestEnv::new(Target { host: Host::NoNamespaces, user: User::Ordinary })
 }
 
 #[test]
@@ -29,17 +26,10 @@ fn an_act_that_fails_names_the_errno_and_the_call() {
 #[test]
 fn an_act_that_could_not_be_tried_exits_75_and_fails_every_assertion() {
     let env = env();
-    for act in [
-        &["nosuch"][..],
-        &["read"],
-        &["kill", "x"],
-        &["openat2", "/", "sideways"],
-    ] {
+    for act in [&["nosuch"][..], &["read"], &["kill", "x"], &["openat2", "/", "sideways"]] {
         let seen = env.bare().probe(act);
         assert_eq!(seen.ended().status.code(), Some(75), "{seen}");
-        let passes = |assertion: &dyn Fn()| {
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(assertion)).is_ok()
-        };
+        let passes = |assertion: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(assertion)).is_ok();
         assert!(!passes(&|| {
             seen.assert_ok();
         }));
@@ -54,11 +44,8 @@ fn every_act_is_listed_once() {
     let env = env();
     let probe = callgate_tests::Binaries::of_this_build().probe();
     let list = env.bare().run(&[probe.to_str().unwrap(), "--list"]).stdout;
-    let mut names: Vec<&str> = list
-        .lines()
-        .filter_map(|line| line.strip_prefix("  "))
-        .filter_map(|line| line.split(' ').next())
-        .collect();
+    let mut names: Vec<&str> =
+        list.lines().filter_map(|line| line.strip_prefix("  ")).filter_map(|line| line.split(' ').next()).collect();
     let count = names.len();
     names.sort_unstable();
     names.dedup();
@@ -91,8 +78,5 @@ fn a_child_killed_by_the_kernel_is_reported_by_its_signal() {
     // Without a frame to return to, this call kills whoever makes it; by which of the two depends on its stack.
     let seen = env.bare().probe(&["syscall", "rt_sigreturn"]);
     let signal = seen.fact("signal").as_i64();
-    assert!(
-        signal == Some(libc::SIGSEGV.into()) || signal == Some(libc::SIGBUS.into()),
-        "{seen}"
-    );
+    assert!(signal == Some(libc::SIGSEGV.into()) || signal == Some(libc::SIGBUS.into()), "{seen}");
 }

@@ -5,11 +5,7 @@ use libc::{EACCES, ENOENT, ENOSYS, EPERM, ESRCH};
 
 /// By filter or Landlock's scope EPERM, EACCES or ENOSYS; a PID namespace of one's own has no such process.
 fn denied(target: Target) -> &'static [i32] {
-    if target.has_namespaces() {
-        &[EPERM, EACCES, ENOSYS, ESRCH, ENOENT]
-    } else {
-        &[EPERM, EACCES, ENOSYS]
-    }
+    if target.has_namespaces() { &[EPERM, EACCES, ENOSYS, ESRCH, ENOENT] } else { &[EPERM, EACCES, ENOSYS] }
 }
 
 /// D1: acts that reach into another process. The bystander belongs to the same user, so bare they all succeed.
@@ -63,9 +59,7 @@ fn d2_no_signal_reaches_the_host() {
             let mut bystander = env.bystander();
             let pid = bystander.text();
             for signal in ["0", "15", "9", "19"] {
-                env.sandbox()
-                    .probe(&[act, &pid, signal])
-                    .assert_errno_any(denied(target));
+                env.sandbox().probe(&[act, &pid, signal]).assert_errno_any(denied(target));
                 assert!(bystander.is_alive(), "{act} {signal}");
             }
             env.bare().probe(&[act, &pid, "9"]).assert_ok();
@@ -114,8 +108,7 @@ fn a7_processes_of_the_host_are_not_seen_with_namespaces() {
     matrix(&[Host::Namespaces], |target| {
         let env = TestEnv::new(target);
         let bystander = env.bystander();
-        let seen =
-            |probe: callgate_tests::Probe| !probe.fact("processes")[bystander.text()].is_null();
+        let seen = |probe: callgate_tests::Probe| !probe.fact("processes")[bystander.text()].is_null();
         assert!(seen(env.bare().probe(&["ps"])));
         assert!(!seen(env.sandbox().probe(&["ps"])));
     });

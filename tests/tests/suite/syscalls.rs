@@ -10,12 +10,7 @@ const DENIED: &[i32] = &[EPERM, EACCES, ENOSYS];
 fn d3_no_new_namespaces() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        for act in [
-            "unshare-user",
-            "unshare-all",
-            "clone-newuser",
-            "clone3-newuser",
-        ] {
+        for act in ["unshare-user", "unshare-all", "clone-newuser", "clone3-newuser"] {
             env.bare().probe(&[act]).assert_ok();
             env.sandbox().probe(&[act]).assert_errno_any(DENIED);
         }
@@ -31,9 +26,7 @@ fn d3_no_mounts() {
         std::fs::create_dir(&directory).unwrap();
         env.give(&directory);
         let directory = directory.to_str().unwrap();
-        env.bare()
-            .probe(&["mount-after-userns", directory])
-            .assert_ok();
+        env.bare().probe(&["mount-after-userns", directory]).assert_ok();
         for act in [
             &["mount-tmpfs", directory][..],
             &["mount-after-userns", directory],
@@ -53,15 +46,7 @@ fn d3_no_mounts() {
 fn d4_no_risky_subsystems() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        for act in [
-            "bpf",
-            "perf",
-            "userfaultfd",
-            "keyctl",
-            "add-key",
-            "request-key",
-            "syslog",
-        ] {
+        for act in ["bpf", "perf", "userfaultfd", "keyctl", "add-key", "request-key", "syslog"] {
             let control = env.bare().probe(&[act]);
             if !control.is_ok() {
                 eprintln!("SKIP control of {act} as {:?}: {control}", target.user);
@@ -112,9 +97,7 @@ fn d5_unknown_numbers_are_enosys() {
         let env = TestEnv::new(target);
         for number in ["600", "1023", "0x7fffffff"] {
             env.bare().probe(&["syscall", number]).assert_errno(ENOSYS);
-            env.sandbox()
-                .probe(&["syscall", number])
-                .assert_errno_any(&[ENOSYS, EPERM]);
+            env.sandbox().probe(&["syscall", number]).assert_errno_any(&[ENOSYS, EPERM]);
         }
     });
 }
@@ -124,14 +107,10 @@ fn d5_unknown_numbers_are_enosys() {
 fn d5_no_other_personality() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        env.sandbox()
-            .probe(&["personality", "0xffffffff"])
-            .assert_ok();
+        env.sandbox().probe(&["personality", "0xffffffff"]).assert_ok();
         for value in ["0x0400000", "0x0040000"] {
             env.bare().probe(&["personality", value]).assert_ok();
-            env.sandbox()
-                .probe(&["personality", value])
-                .assert_errno_any(&[EPERM, EACCES, EINVAL, ENOSYS]);
+            env.sandbox().probe(&["personality", value]).assert_errno_any(&[EPERM, EACCES, EINVAL, ENOSYS]);
         }
     });
 }
@@ -154,13 +133,7 @@ fn d7_no_privilege_is_left() {
         let env = TestEnv::new(target);
         let seen = env.sandbox().probe(&["capabilities"]);
         seen.assert_ok();
-        for set in [
-            "effective",
-            "permitted",
-            "inheritable",
-            "ambient",
-            "bounding",
-        ] {
+        for set in ["effective", "permitted", "inheritable", "ambient", "bounding"] {
             // An ordinary user without namespaces cannot empty the bounding set; no_new_privs makes it moot.
             if set != "bounding" || target.user.uid() == 0 {
                 assert_eq!(seen.fact(set), "0000000000000000", "{set}: {seen}");
@@ -171,9 +144,7 @@ fn d7_no_privilege_is_left() {
         if target.user.uid() == 0 {
             env.bare().probe(&["setuid", "1"]).assert_ok();
         }
-        env.sandbox()
-            .probe(&["setuid", "1"])
-            .assert_errno_any(&[EPERM, EACCES, EINVAL]);
+        env.sandbox().probe(&["setuid", "1"]).assert_errno_any(&[EPERM, EACCES, EINVAL]);
         // The name that it has: should the call succeed, nothing is lost.
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let words = ["sethostname", name.trim()];
@@ -190,18 +161,10 @@ fn d7_root_s_own_files_are_closed() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let denied = [EACCES, EPERM, ENOENT, libc::EROFS];
-        for path in [
-            "/proc/sys/kernel/hostname",
-            "/proc/sysrq-trigger",
-            "/etc/passwd",
-            "/sys/fs/cgroup/cgroup.procs",
-        ] {
+        for path in ["/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/etc/passwd", "/sys/fs/cgroup/cgroup.procs"] {
             // Opening without a byte to write leaves the host alone, should it succeed.
             let tried = env.sandbox().probe(&["write", path, ""]);
-            assert!(
-                tried.errno().is_some_and(|errno| denied.contains(&errno)),
-                "{tried}"
-            );
+            assert!(tried.errno().is_some_and(|errno| denied.contains(&errno)), "{tried}");
         }
     });
 }

@@ -10,11 +10,7 @@ use libc::{EACCES, ECONNREFUSED, ENOENT, EPERM};
 
 /// By filter or broker EACCES or EPERM; ENOENT and ECONNREFUSED where a namespace hides the name.
 fn denied(target: Target) -> &'static [i32] {
-    if target.has_namespaces() {
-        &[EACCES, EPERM, ENOENT, ECONNREFUSED]
-    } else {
-        &[EACCES, EPERM]
-    }
+    if target.has_namespaces() { &[EACCES, EPERM, ENOENT, ECONNREFUSED] } else { &[EACCES, EPERM] }
 }
 
 fn open_to_all(path: &Path) -> &str {
@@ -82,23 +78,16 @@ fn b7_an_abstract_server_of_the_host_is_out_of_reach() {
         stream.set_nonblocking(true).unwrap();
         env.bare().probe(&["unix-abstract", &name]).assert_ok();
         stream.accept().expect("the control arrived");
-        env.sandbox()
-            .probe(&["unix-abstract", &name])
-            .assert_errno_any(denied(target));
+        env.sandbox().probe(&["unix-abstract", &name]).assert_errno_any(denied(target));
         assert!(stream.accept().is_err(), "somebody came");
 
         let name = format!("{name}-datagram");
-        let datagrams =
-            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let datagrams = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         datagrams.set_nonblocking(true).unwrap();
         let mut data = [0; 64];
-        env.bare()
-            .probe(&["unix-abstract-dgram", &name])
-            .assert_ok();
+        env.bare().probe(&["unix-abstract-dgram", &name]).assert_ok();
         datagrams.recv(&mut data).expect("the control arrived");
-        env.sandbox()
-            .probe(&["unix-abstract-dgram", &name])
-            .assert_errno_any(denied(target));
+        env.sandbox().probe(&["unix-abstract-dgram", &name]).assert_errno_any(denied(target));
         assert!(datagrams.recv(&mut data).is_err(), "something came");
     });
 }
@@ -108,11 +97,7 @@ fn b7_an_abstract_server_of_the_host_is_out_of_reach() {
 fn pairs_work_inside() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        for act in [
-            "socketpair-stream",
-            "socketpair-seqpacket",
-            "scm-rights-self",
-        ] {
+        for act in ["socketpair-stream", "socketpair-seqpacket", "scm-rights-self"] {
             env.sandbox().probe(&[act]).assert_ok();
         }
     });
