@@ -248,7 +248,7 @@ pub fn base(variant: Variant) -> Filter {
         ipc(strength),
         shared_memory_names(strength),
     ]);
-    groups.extend(other_processes(strength, landlock_abi));
+    groups.extend(other_processes(landlock_abi));
     groups.extend([
         memory_of_others(),
         namespaces(),
@@ -648,25 +648,19 @@ fn by_flags(arg: u8) -> Action {
     }
 }
 
-fn other_processes(strength: Strength, landlock_abi: u8) -> [Group; 3] {
-    let oneself = |conditions: Vec<Condition>| match strength {
-        Strength::Landlock => Action::Args {
-            rules: vec![ArgRule {
-                when: conditions,
-                then: Verdict::Allow,
-            }],
-            otherwise: Verdict::Notify,
-        },
-        Strength::Namespaces => ALLOW,
-    };
-    let pidfd = match strength {
-        Strength::Landlock => NOTIFY,
-        Strength::Namespaces => ALLOW,
+/// In both strengths alike: a PID namespace is the session's, and holds its broker, its zygote and its other calls.
+fn other_processes(landlock_abi: u8) -> [Group; 3] {
+    let oneself = |conditions: Vec<Condition>| Action::Args {
+        rules: vec![ArgRule {
+            when: conditions,
+            then: Verdict::Allow,
+        }],
+        otherwise: Verdict::Notify,
     };
     let scheduling = Group {
         title: "limits and scheduling of processes",
-        why: "they take the id of any process of the same user. 0 is the caller; other ids are checked by the broker, \
-              or lie in the call's own PID namespace",
+        why: "they take the id of any process of the same user, the session's own broker and zygote among them, and \
+              Landlock does not see them. 0 is the caller; other ids are checked by the broker",
         attacks: &["D1"],
         calls: vec![
             (
@@ -681,11 +675,10 @@ fn other_processes(strength: Strength, landlock_abi: u8) -> [Group; 3] {
                 "sched_setaffinity sched_setscheduler sched_setparam sched_setattr prlimit64",
                 oneself(vec![equal(0, SELF)]),
             ),
-            ("pidfd_open", pidfd),
+            ("pidfd_open", NOTIFY),
         ],
     };
-    let unscoped = strength == Strength::Landlock && landlock_abi < 6;
-    let (why, signal, fcntl) = if unscoped {
+    let (why, signal, fcntl) = if landlock_abi < 6 {
         (
             "Landlock before ABI 6 has no signal scope, so the broker checks whom a signal is for",
             NOTIFY,
@@ -700,11 +693,7 @@ fn other_processes(strength: Strength, landlock_abi: u8) -> [Group; 3] {
             },
         )
     } else {
-        (
-            "Landlock's signal scope or the PID namespace bounds them",
-            ALLOW,
-            ALLOW,
-        )
+        ("Landlock's signal scope bounds them", ALLOW, ALLOW)
     };
     let signals = Group {
         title: "signals to processes",
