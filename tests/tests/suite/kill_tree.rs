@@ -291,6 +291,11 @@ fn killed(name: &str, salt: u32) {
             comm => all.iter().filter(|(_, each)| each == comm).map(|(pid, _)| *pid).min().unwrap(),
         };
         kill(&[victim.to_string()]);
+        if name == "cg-launcher" {
+            // It only opens sessions: this one goes on, as confined as before, and still ends with its supervisor.
+            assert!(child.try_wait().unwrap().is_none());
+            child.kill().unwrap();
+        }
         eventually("callgate has ended", || child.try_wait().unwrap().is_some_and(|end| !end.success()));
         tree.assert_gone();
     });
