@@ -237,6 +237,7 @@ pub fn base(variant: Variant) -> Filter {
         Strength::Landlock => "without namespaces",
         Strength::Namespaces => "with namespaces",
     };
+    let no_truncate_right = strength == Strength::Landlock && landlock_abi < 3;
     let mut groups = ordinary();
     groups.extend([
         metadata(),
@@ -246,7 +247,8 @@ pub fn base(variant: Variant) -> Filter {
         socket_options(),
         ioctls(landlock_abi),
         ipc(strength),
-        shared_memory_names(strength),
+        shared_memory_names(strength, no_truncate_right),
+        truncation(no_truncate_right),
     ]);
     groups.extend(other_processes(landlock_abi));
     groups.extend([
@@ -363,9 +365,9 @@ fn ordinary() -> Vec<Group> {
         allow(
             "names of files",
             "Landlock judges every opening, creation, removal and renaming, in whichever spelling",
-            "creat openat2 stat lstat fstat newfstatat statx access faccessat faccessat2 readlink \
+            "creat stat lstat fstat newfstatat statx access faccessat faccessat2 readlink \
              readlinkat getdents getdents64 getcwd chdir fchdir mkdir mkdirat rmdir rename \
-             renameat renameat2 symlink symlinkat mknod mknodat truncate statfs fstatfs umask \
+             renameat renameat2 symlink symlinkat mknod mknodat statfs fstatfs umask \
              getxattr lgetxattr fgetxattr getxattrat listxattr llistxattr flistxattr listxattrat \
              name_to_handle_at",
         ),
@@ -612,13 +614,33 @@ fn ipc(strength: Strength) -> Group {
     }
 }
 
-fn shared_memory_names(strength: Strength) -> Group {
+fn truncation(no_truncate_right: bool) -> Group {
+    let (why, by_name, behind_a_pointer) = if no_truncate_right {
+        (
+            "Landlock before ABI 3 has no right for truncation, and without a read-only mount a file that may be read, or \
+             only be named, could be emptied: the broker truncates by name, and openat2, whose flags no filter sees, is \
+             absent",
+            NOTIFY,
+            ABSENT,
+        )
+    } else {
+        ("Landlock's right, or a read-only mount, bounds them", ALLOW, ALLOW)
+    };
+    Group {
+        title: "truncation",
+        why,
+        attacks: &["A5", "A15"],
+        calls: vec![("truncate", by_name), ("openat2", behind_a_pointer)],
+    }
+}
+
+fn shared_memory_names(strength: Strength, no_truncate_right: bool) -> Group {
     let (why, opening, names) = match strength {
         Strength::Landlock => (
             "/dev/shm is the whole host's, so the broker stands a private directory for it: shm_open(3) opens with \
              O_NOFOLLOW and without O_DIRECTORY, sem_open(3) creates with O_EXCL, then links and unlinks. Other \
              openings stay the kernel's, at full speed",
-            by_flags as fn(u8) -> Action,
+            if no_truncate_right { by_flags_and_truncation } else { by_flags as fn(u8) -> Action },
             NOTIFY,
         ),
         Strength::Namespaces => (
@@ -637,6 +659,21 @@ fn shared_memory_names(strength: Strength) -> Group {
             ("link linkat unlink unlinkat", names),
         ],
     }
+}
+
+/// O_TRUNC with O_RDONLY empties a file that may only be read. POSIX leaves it undefined, and no program needs it.
+fn by_flags_and_truncation(arg: u8) -> Action {
+    let mut action = by_flags(arg);
+    if let Action::Args { rules, .. } = &mut action {
+        rules.insert(
+            0,
+            ArgRule {
+                when: vec![masked(arg, O_TRUNC_O_ACCMODE, O_TRUNC)],
+                then: Verdict::Errno(Errno::Eacces),
+            },
+        );
+    }
+    action
 }
 
 fn by_flags(arg: u8) -> Action {
@@ -973,6 +1010,8 @@ const FS_IOC_ENABLE_VERITY: Operand = Operand::new("FS_IOC_ENABLE_VERITY", 0x408
 const O_NOFOLLOW: Operand = Operand::by_arch("O_NOFOLLOW", 0x2_0000, 0x8000);
 const O_NOFOLLOW_O_DIRECTORY: Operand =
     Operand::by_arch("(O_NOFOLLOW|O_DIRECTORY)", 0x3_0000, 0xc000);
+const O_TRUNC: Operand = Operand::new("O_TRUNC", 0x200);
+const O_TRUNC_O_ACCMODE: Operand = Operand::new("(O_TRUNC|O_ACCMODE)", 0x203);
 const O_CREAT_O_EXCL: Operand = Operand::new("(O_CREAT|O_EXCL)", 0xc0);
 
 const PRIO_PROCESS: Operand = Operand::new("PRIO_PROCESS", 0);

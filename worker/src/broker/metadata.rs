@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 
 use super::caller::{Caller, Links, Target};
 use super::{Broker, Handler};
@@ -38,6 +38,10 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_futimesat, |b, c, n| utimes(b, c, int(n.args[0]), n.args[1], n.args[2])),
     (libc::SYS_utimensat, utimensat),
+    (libc::SYS_truncate, |b, c, n| {
+        let target = b.own_path(c, libc::AT_FDCWD, n.args[0], Links::Follow)?;
+        truncate(&target, n.args[1])
+    }),
     (libc::SYS_setxattr, |b, c, n| setxattr(b, c, n, Links::Follow)),
     (libc::SYS_lsetxattr, |b, c, n| setxattr(b, c, n, Links::Keep)),
     (libc::SYS_fsetxattr, |b, c, n| {
@@ -51,6 +55,22 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
         remove_attribute(c, &target, n.args[1])
     }),
 ];
+
+/// truncate(2), where Landlock has no right for it.
+fn truncate(target: &Target, length: u64) -> Result<Answer, i32> {
+    let raw = rustix::io::Errno::raw_os_error;
+    let stat = rustix::fs::fstat(&target.fd).map_err(raw)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(libc::EISDIR),
+        _ => return Err(libc::EINVAL),
+    }
+    // The descriptor that was judged is opened again, not its name.
+    let link = format!("/proc/self/fd/{}", target.fd.as_raw_fd());
+    let file = rustix::fs::open(link, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(raw)?;
+    rustix::fs::ftruncate(&file, length).map_err(raw)?;
+    Ok(Answer::Return(0))
+}
 
 /// A C `int` argument: its low 32 bits, whatever the caller put above them (D5).
 pub(super) fn int(argument: u64) -> i32 {
