@@ -18,6 +18,8 @@ pub enum Host {
     Yama,
     /// A Landlock of this ABI.
     Abi(u8),
+    /// A Landlock of this ABI, and no namespaces.
+    BareAbi(u8),
 }
 
 impl Host {
@@ -36,6 +38,12 @@ impl Host {
         Self::Abi(4),
         Self::Abi(5),
         Self::Abi(6),
+        Self::BareAbi(1),
+        Self::BareAbi(2),
+        Self::BareAbi(3),
+        Self::BareAbi(4),
+        Self::BareAbi(5),
+        Self::BareAbi(6),
     ];
 
     fn modes(self) -> Vec<String> {
@@ -45,6 +53,7 @@ impl Host {
             Self::Docker => vec!["docker".to_owned()],
             Self::Yama => vec!["yama".to_owned()],
             Self::Abi(version) => vec!["abi".to_owned(), version.to_string()],
+            Self::BareAbi(version) => vec!["abi".to_owned(), version.to_string(), "no-userns".to_owned()],
         }
     }
 }
@@ -94,8 +103,13 @@ impl Target {
     pub fn has_namespaces(self) -> bool {
         match self.host {
             Host::Namespaces | Host::Yama | Host::Abi(_) => true,
-            Host::NoNamespaces | Host::Docker => false,
+            Host::NoNamespaces | Host::Docker | Host::BareAbi(_) => false,
         }
+    }
+
+    /// Of two answers, the one of this target's strength: what a namespace hides, a rule refuses.
+    pub fn by_strength<T>(self, namespaces: T, rules: T) -> T {
+        if self.has_namespaces() { namespaces } else { rules }
     }
 
     /// The words for `weaken` that make this target of the host and user that run the tests.
@@ -123,7 +137,7 @@ impl Target {
                 let tried = Run::bare(self, "/").probe(&["unshare-all"]);
                 (!tried.is_ok()).then(|| format!("no namespaces here: {tried}"))
             }
-            Host::Abi(version) => {
+            Host::Abi(version) | Host::BareAbi(version) => {
                 let abi = Run::bare(self, "/").probe(&["landlock-abi"]);
                 let enough = abi.fact("abi").as_i64().is_some_and(|abi| abi >= i64::from(version));
                 (!enough).then(|| format!("an older Landlock: {abi}"))

@@ -13,7 +13,7 @@ use callgate_policy::plan::{PROTOCOL_VERSION, PrivateKind, SessionPlan, Strength
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{Mode, OFlags};
 
-use crate::apply::{failure, namespace, privilege};
+use crate::apply::{failure, kernel, namespace, privilege};
 use crate::broker;
 use crate::family;
 use crate::protocol::{Channel, OpenSession, Received, SessionReply, StepFailure};
@@ -55,10 +55,12 @@ pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
     debug_assert_eq!(plan.private.kind, PrivateKind::InNamespace, "nothing that must be removed");
     match fork_broker(plan, session) {
         Ok(Side::Launcher(_)) => Ok(()),
-        Ok(Side::Broker) => process::exit_now(match become_nobodys_child(session) {
-            Ok(()) => broker::run(plan, session),
-            Err(_) => 70,
-        }),
+        Ok(Side::Broker) => process::exit_now(
+            match become_nobodys_child(session).and_then(|()| become_dumpable().map_err(io::Error::other)) {
+                Ok(()) => broker::run(plan, session),
+                Err(_) => 70,
+            },
+        ),
         Err(failed) => session.send(&SessionReply::Failed(failed), &[]),
     }
 }
@@ -90,6 +92,7 @@ pub fn run(channel: Channel) -> ! {
 
 fn serve(channel: Channel) -> io::Result<()> {
     become_nobodys_child(&channel)?;
+    become_dumpable().map_err(io::Error::other)?;
     rustix::thread::set_name(c"cg-launcher")?;
     family::become_subreaper()?;
     let signals = process::children_as_fd()?;
@@ -213,7 +216,10 @@ fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailur
     // Become the other user in a process between, so that the user namespace is that user's.
     match process::fork().map_err(failure("fork", "fork"))? {
         Fork::Parent(between) => orphan_of(between).map(Side::Launcher),
-        Fork::Child => match privilege::become_owner(plan.identity).and_then(|_| fork_into_namespaces(plan)) {
+        Fork::Child => match privilege::become_owner(plan.identity)
+            .and_then(|_| become_dumpable())
+            .and_then(|()| fork_into_namespaces(plan))
+        {
             Ok(Side::Broker) => Ok(Side::Broker),
             // Its number is told by its being there when this process is not.
             Ok(Side::Launcher(_)) => process::exit_now(0),
@@ -223,6 +229,13 @@ fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailur
             }
         },
     }
+}
+
+/// A process that is not dumpable cannot write its own uid_map, and the broker could not look into what is forked from it.
+/// A supervisor is not, and a change of user takes it away too. There is no secret left to dump here.
+fn become_dumpable() -> Result<(), StepFailure> {
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
+        .map_err(|e| kernel("identity", "prctl(PR_SET_DUMPABLE)", e.into()))
 }
 
 /// Waits for the process between to end, and finds the broker that it left to this process, if it left one.

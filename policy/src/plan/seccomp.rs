@@ -233,7 +233,7 @@ pub fn base(variant: Variant) -> Filter {
         addresses(),
         messages(),
         socket_options(),
-        ioctls(),
+        ioctls(landlock_abi),
         ipc(),
         names(strength, landlock_abi),
     ]);
@@ -493,8 +493,8 @@ fn socket_options() -> Group {
     }
 }
 
-fn ioctls() -> Group {
-    let refused = [
+fn ioctls(landlock_abi: u8) -> Group {
+    let mut refused = vec![
         TIOCSTI,
         TIOCLINUX,
         TIOCCONS,
@@ -507,6 +507,10 @@ fn ioctls() -> Group {
         FS_IOC_SET_ENCRYPTION_POLICY,
         FS_IOC_ENABLE_VERITY,
     ];
+    if landlock_abi < 6 {
+        // F_SETOWN by another name: with O_ASYNC the kernel sends SIGIO, which kills, to whom they name.
+        refused.extend([FIOSETOWN, SIOCSPGRP]);
+    }
     Group {
         title: "device and file controls",
         why: "TIOCSTI and TIOCLINUX type into a terminal that the host's shell reads; the FS_IOC ones change \
@@ -516,7 +520,10 @@ fn ioctls() -> Group {
         calls: vec![(
             "ioctl",
             Action::Args {
-                rules: refused.map(|request| ArgRule { when: vec![equal(1, request)], then: EPERM }).into(),
+                rules: refused
+                    .into_iter()
+                    .map(|request| ArgRule { when: vec![equal(1, request)], then: EPERM })
+                    .collect(),
                 otherwise: Verdict::Allow,
             },
         )],
@@ -836,6 +843,8 @@ const TIOCSTI: Operand = Operand::new("TIOCSTI", 0x5412);
 const TIOCLINUX: Operand = Operand::new("TIOCLINUX", 0x541c);
 const TIOCCONS: Operand = Operand::new("TIOCCONS", 0x541d);
 const TIOCSETD: Operand = Operand::new("TIOCSETD", 0x5423);
+const FIOSETOWN: Operand = Operand::new("FIOSETOWN", 0x8901);
+const SIOCSPGRP: Operand = Operand::new("SIOCSPGRP", 0x8902);
 const FS_IOC_SETFLAGS: Operand = Operand::new("FS_IOC_SETFLAGS", 0x4008_6602);
 const FS_IOC32_SETFLAGS: Operand = Operand::new("FS_IOC32_SETFLAGS", 0x4004_6602);
 const FS_IOC_SETVERSION: Operand = Operand::new("FS_IOC_SETVERSION", 0x4008_7602);

@@ -1,9 +1,11 @@
 //! A call dies with everything it started, however that tried to hide (D2, D12).
 
-use std::path::Path;
-use std::process::Stdio;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use callgate_tests::{Host, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Host, Run, Target, TestEnv, eventually, matrix};
 
 /// The processes whose pids a probe left in `file` and that still run it: seen from the host, where a PID namespace's
 /// numbers mean nothing, so they are found by the file's name in their command line.
@@ -80,19 +82,251 @@ fn d12_killing_the_supervisor_kills_the_call() {
     });
 }
 
-/// D2: a polite request to the supervisor ends a tool that ignores it.
+/// D2: a polite request to callgate is passed on, as `run` passes every signal on: it ends a tool that listens, and one that
+/// does not goes on as it would bare.
 #[test]
-fn d2_terminating_the_supervisor_ends_a_tool_that_ignores_signals() {
+fn d2_a_polite_request_is_passed_on() {
     matrix(Host::STRENGTHS, |target| {
-        let env = TestEnv::new(target);
-        let file = env.workspace().join("pid");
-        let mut command = env.sandbox().probe_command(&["sigterm-ignorer", "60", file.to_str().unwrap()]);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut supervisor = command.spawn().unwrap();
-        eventually("the tool runs", || std::fs::read_to_string(&file).is_ok_and(|pid| !pid.is_empty()));
-        let asked = std::process::Command::new("kill").arg(supervisor.id().to_string()).status().unwrap();
-        assert!(asked.success());
-        eventually("callgate has ended", || supervisor.try_wait().unwrap().is_some());
-        eventually("the tool is gone", || survivors(&file).is_empty());
+        for (ignores, run) in [(false, "bare"), (true, "bare"), (false, "sandbox"), (true, "sandbox")] {
+            let env = TestEnv::new(target);
+            let file = env.workspace().join("pid");
+            let run = if run == "bare" { env.bare() } else { env.sandbox() };
+            let script = format!(
+                "trap '{}' TERM; echo > {}; sleep 60 & wait; sleep 60",
+                if ignores { "" } else { "exit 9" },
+                file.display()
+            );
+            let mut child = run.command(&["/bin/bash", "-c", &script]).stdout(Stdio::null()).spawn().unwrap();
+            eventually("the tool runs", || file.exists());
+            assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+            if ignores {
+                // Long enough that the other case has ended many times over.
+                std::thread::sleep(Duration::from_millis(150));
+                assert!(child.try_wait().unwrap().is_none());
+                child.kill().unwrap();
+                child.wait().unwrap();
+            } else {
+                eventually("it ends as the tool did", || {
+                    child.try_wait().unwrap().is_some_and(|end| end.code() == Some(9))
+                });
+            }
+        }
     });
+}
+
+/// What a tool leaves running: a daemon, hundreds of children, one that ignores signals, one that is stopped; and what it
+/// leaves in the kernel: System V objects. It says when all of that is there, and then waits or ends.
+const TREE: &str = r#"
+P=$1 D=$2
+$P double-fork-daemon $D/daemon 60
+$P fork-children 200 60 $D/children
+$P sigterm-ignorer 60 $D/ignorer &
+$P sigterm-ignorer 60 $D/stopped &
+perl -e 'for (oct $ARGV[0]) { defined shmget(77, 315392, 01000|$_) && defined semget(77, 77, 01000|$_) && defined msgget(77, 01000|$_) or die $! }' $3
+kill -STOP $!
+touch $D/ready
+[ $4 = wait ] && sleep 60
+exit 0
+"#;
+
+/// A tool with all that, under callgate, in a temporary directory of its own.
+struct Tree {
+    env: TestEnv,
+    temporary: PathBuf,
+    /// The mode of the System V objects: no other test uses it, so it tells whose they are.
+    mode: String,
+}
+
+impl Tree {
+    fn new(target: Target, salt: u32) -> Self {
+        let env = TestEnv::new(target);
+        let temporary = env.outside().join("tmp");
+        fs::create_dir(&temporary).unwrap();
+        env.give(&temporary);
+        let script = env.workspace().join("tree.sh");
+        fs::write(script, TREE).unwrap();
+        // Owner's reading and writing, and a number in the other bits.
+        Self { env, temporary, mode: format!("{:o}", 0o600 | salt) }
+    }
+
+    fn words(&self, then: &str) -> Vec<String> {
+        let probe = Binaries::of_this_build().probe();
+        let (probe, here) = (probe.display().to_string(), self.env.workspace().display().to_string());
+        ["/bin/bash", "tree.sh", &probe, &here, &format!("0{}", self.mode), then].map(str::to_owned).to_vec()
+    }
+
+    fn start(&self, run: Run, then: &str) -> Child {
+        let words = self.words(then);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.spawn(run.variable("TMPDIR", self.temporary.to_str().unwrap()).command(&words))
+    }
+
+    fn spawn(&self, mut command: Command) -> Child {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        eventually("everything runs", || {
+            let ended = child.try_wait().unwrap();
+            self.env.workspace().join("ready").exists() || ended.is_some_and(|end| panic!("{end}"))
+        });
+        child
+    }
+
+    /// Processes that belong to it: their command lines name its directory.
+    fn processes(&self) -> Vec<(u32, String)> {
+        let here = self.env.workspace().display().to_string();
+        let listing = fs::read_dir("/proc").unwrap().flatten();
+        let found = listing.filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let line = String::from_utf8_lossy(&fs::read(entry.path().join("cmdline")).ok()?).into_owned();
+            let comm = fs::read_to_string(entry.path().join("comm")).ok()?;
+            line.contains(&here).then(|| (pid, comm.trim().to_owned()))
+        });
+        found.collect()
+    }
+
+    /// System V objects that belong to it.
+    fn objects(&self) -> Vec<String> {
+        let kinds = ["shm", "sem", "msg"].iter();
+        let lines = kinds.flat_map(|kind| {
+            let text = fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap();
+            text.lines().skip(1).map(|line| format!("{kind}: {line}")).collect::<Vec<_>>()
+        });
+        lines.filter(|line| line.split_whitespace().nth(3) == Some(&self.mode)).collect()
+    }
+
+    /// Nothing is left: no process, no object, no directory.
+    fn assert_gone(&self) {
+        let mut left = Vec::new();
+        let gone = eventually_or_not(|| {
+            left = self.processes();
+            left.is_empty()
+        });
+        let objects = self.objects();
+        let directories: Vec<_> = fs::read_dir(&self.temporary).unwrap().flatten().map(|e| e.file_name()).collect();
+        for (pid, _) in &left {
+            kill(&[pid.to_string()]);
+        }
+        assert!(gone, "{} processes are left: {:?}", left.len(), left.iter().take(5).collect::<Vec<_>>());
+        assert_eq!(objects, Vec::<String>::new(), "System V objects are left");
+        assert!(directories.is_empty(), "left in the temporary directory: {directories:?}");
+    }
+}
+
+fn eventually_or_not(mut holds: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !holds() {
+        if start.elapsed() > Duration::from_secs(10) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+/// D2: the control: bare, all of it stays.
+#[test]
+fn d2_bare_everything_outlives_the_command() {
+    let target = Target { host: Host::NoNamespaces, user: callgate_tests::User::Ordinary };
+    let tree = Tree::new(target, 0o12);
+    let mut child = tree.start(tree.env.bare(), "end");
+    child.wait().unwrap();
+    let (left, objects) = (tree.processes(), tree.objects());
+    for line in &objects {
+        let (kind, rest) = line.split_once(':').unwrap();
+        let id = rest.split_whitespace().nth(1).unwrap();
+        let flag = match kind {
+            "shm" => "-m",
+            "sem" => "-s",
+            _ => "-q",
+        };
+        assert!(Command::new("ipcrm").args([flag, id]).status().unwrap().success());
+    }
+    kill(&left.iter().map(|(pid, _)| pid.to_string()).collect::<Vec<_>>());
+    assert!(left.len() >= 203, "{left:?}");
+    assert_eq!(objects.len(), 3, "{objects:?}");
+}
+
+/// D2: the command ends; what it left ends with it, before callgate does.
+#[test]
+fn d2_nothing_outlives_a_command_that_ends() {
+    matrix(Host::STRENGTHS, |target| {
+        let tree = Tree::new(target, 0o13);
+        let end = tree.start(tree.env.sandbox(), "end").wait().unwrap();
+        assert!(end.success(), "{end}");
+        tree.assert_gone();
+    });
+}
+
+/// D2: a call's time is up.
+#[test]
+fn d2_nothing_outlives_a_call_that_times_out() {
+    matrix(Host::STRENGTHS, |target| {
+        let tree = Tree::new(target, 0o14);
+        let command = tree.words("wait").join(" ");
+        // More than it takes to get everything running, on a machine that is busy.
+        let arguments = serde_json::json!({ "command": command, "timeout_ms": 4000 }).to_string();
+        let manifest = tree.env.outside().join("callgate.toml");
+        fs::write(&manifest, "[[requires.shell]]\ncmd = \"*\"\n").unwrap();
+        let run = tree.env.weakened().variable("TMPDIR", tree.temporary.to_str().unwrap());
+        let callgate = Binaries::of_this_build().callgate().display().to_string();
+        let probe = Binaries::of_this_build().probe().display().to_string();
+        let mut child = tree.spawn(run.command(&[&callgate, "call", "--read", &probe, "bash", &arguments]));
+        child.wait().unwrap();
+        tree.assert_gone();
+    });
+}
+
+/// D12: whichever of callgate's own processes is killed, by the signal that none can catch, nothing is left.
+fn killed(name: &str, salt: u32) {
+    matrix(Host::STRENGTHS, |target| {
+        let tree = Tree::new(target, salt);
+        let mut child = tree.start(tree.env.sandbox(), "wait");
+        let all = tree.processes();
+        let victim = match name {
+            "callgate" => child.id(),
+            // The zygote's child that is the parent of the command.
+            "worker" => {
+                let bash = all.iter().find(|(_, comm)| comm == "bash").unwrap().0;
+                parent(bash)
+            }
+            comm => all.iter().filter(|(_, each)| each == comm).map(|(pid, _)| *pid).min().unwrap(),
+        };
+        kill(&[victim.to_string()]);
+        if name == "cg-launcher" {
+            // It only opens sessions: this one goes on, as confined as before, and still ends with its supervisor.
+            assert!(child.try_wait().unwrap().is_none());
+            child.kill().unwrap();
+        }
+        eventually("callgate has ended", || child.try_wait().unwrap().is_some_and(|end| !end.success()));
+        tree.assert_gone();
+    });
+}
+
+fn parent(pid: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn d12_killing_the_supervisor_leaves_nothing() {
+    killed("callgate", 0o15);
+}
+
+#[test]
+fn d12_killing_the_launcher_leaves_nothing() {
+    killed("cg-launcher", 0o16);
+}
+
+#[test]
+fn d12_killing_the_broker_leaves_nothing() {
+    killed("cg-broker", 0o17);
+}
+
+#[test]
+fn d12_killing_the_zygote_leaves_nothing() {
+    killed("cg-zygote", 0o21);
+}
+
+#[test]
+fn d12_killing_the_worker_leaves_nothing() {
+    killed("worker", 0o22);
 }

@@ -23,10 +23,6 @@ pub(crate) fn become_owner(identity: Identity) -> Result<String, StepFailure> {
         rustix::thread::set_thread_groups(&[gid]).map_err(io::Error::from).map_err(fail("setgroups"))?;
         rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(io::Error::from).map_err(fail("setresgid"))?;
         rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(io::Error::from).map_err(fail("setresuid"))?;
-        // The change of user made this process's /proc entries root's, among them the uid_map it must write.
-        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
-            .map_err(io::Error::from)
-            .map_err(fail("prctl(PR_SET_DUMPABLE)"))?;
     }
     let now = (rustix::process::geteuid(), rustix::process::getuid(), rustix::process::getegid());
     if now != (uid, uid, gid) {

@@ -157,6 +157,14 @@ impl<'a> Caller<'a> {
         Ok(flags & libc::O_ACCMODE != libc::O_RDONLY)
     }
 
+    /// The process that a pidfd of the caller stands for (`Pid:` in proc_pid_fdinfo(5)).
+    pub(super) fn process_of_pidfd(&self, number: i32) -> Result<Pid, i32> {
+        let text = self.proc_file(&format!("fdinfo/{number}"))?;
+        let pid = text.lines().find_map(|line| line.strip_prefix("Pid:")).ok_or(libc::EBADF)?;
+        // 0 is outside this PID namespace, -1 has ended.
+        pid.trim().parse().ok().filter(|pid| *pid > 0).ok_or(libc::ESRCH)
+    }
+
     /// The caller's file mode creation mask.
     pub(super) fn umask(&self) -> Result<u32, i32> {
         let text = self.proc_file("status")?;

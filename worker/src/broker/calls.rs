@@ -110,16 +110,20 @@ impl Calls {
         if confirmed { chain.last().copied() } else { None }
     }
 
-    /// Whether a process or thread belongs to the caller's call.
+    /// Whether a process or thread belongs to the caller's call. The worker does not, except to itself: it is the init
+    /// that ends the call's processes, and a program that could stop, starve or kill it would outlive it for a moment.
     pub(super) fn are_siblings(&mut self, caller: &Caller<'_>, other: Pid) -> bool {
+        if other != caller.tid && self.calls.contains_key(&other) {
+            return false;
+        }
         let mine = self.worker_of(caller.tid);
         mine.is_some() && self.worker_of(other) == mine
     }
 
-    /// All processes of the caller's call.
+    /// All processes of the caller's call, without its worker, whose process group is not the call's.
     pub(super) fn family_of(&mut self, caller: &Caller<'_>) -> Vec<Pid> {
         let Some(worker) = self.worker_of(caller.tid) else { return Vec::new() };
-        let mut all = vec![worker];
+        let mut all = family::children(worker);
         let mut next = 0;
         while let Some(pid) = all.get(next).copied() {
             next += 1;

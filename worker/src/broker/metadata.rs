@@ -38,7 +38,10 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_futimesat, |b, c, n| utimes(b, c, int(n.args[0]), n.args[1], n.args[2])),
     (libc::SYS_utimensat, utimensat),
-    (libc::SYS_truncate, truncate),
+    (libc::SYS_truncate, |b, c, n| {
+        let target = b.own_path(c, libc::AT_FDCWD, n.args[0], Links::Follow)?;
+        truncate(&target, n.args[1])
+    }),
     (libc::SYS_setxattr, |b, c, n| setxattr(b, c, n, Links::Follow)),
     (libc::SYS_lsetxattr, |b, c, n| setxattr(b, c, n, Links::Keep)),
     (libc::SYS_fsetxattr, |b, c, n| {
@@ -52,6 +55,22 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
         remove_attribute(c, &target, n.args[1])
     }),
 ];
+
+/// truncate(2), where Landlock has no right for it.
+fn truncate(target: &Target, length: u64) -> Result<Answer, i32> {
+    let raw = rustix::io::Errno::raw_os_error;
+    let stat = rustix::fs::fstat(&target.fd).map_err(raw)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(libc::EISDIR),
+        _ => return Err(libc::EINVAL),
+    }
+    // The descriptor that was judged is opened again, not its name.
+    let link = format!("/proc/self/fd/{}", target.fd.as_raw_fd());
+    let file = rustix::fs::open(link, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(raw)?;
+    rustix::fs::ftruncate(&file, length).map_err(raw)?;
+    Ok(Answer::Return(0))
+}
 
 /// A C `int` argument: its low 32 bits, whatever the caller put above them (D5).
 pub(super) fn int(argument: u64) -> i32 {
@@ -169,18 +188,6 @@ fn utimensat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Resu
 
 fn set_times(target: &Target, times: &Timestamps) -> Result<Answer, i32> {
     rustix::fs::utimensat(target.fd.as_fd(), "", times, AtFlags::EMPTY_PATH).map_err(errno)?;
-    Ok(DONE)
-}
-
-/// Only below ABI 3, where Landlock has no right for it (A15).
-fn truncate(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
-    let target = broker.own_path(caller, libc::AT_FDCWD, n.args[0], Links::Follow)?;
-    let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(libc::EINVAL);
-    }
-    let file = rustix::fs::open(by_proc(&target), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
-    rustix::fs::ftruncate(file, n.args[1]).map_err(errno)?;
     Ok(DONE)
 }
 

@@ -85,12 +85,16 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
     let inherited =
         zygote::Inherited { supervisor: zygotes, broker: workers, ruleset: confined.call_ruleset, session: facts };
     filters::prepare_tool_filter().map_err(failure("seccomp", "assemble the tool filter"))?;
+    let zygote_pid;
     match process::fork().map_err(failure("zygote", "fork"))? {
         Fork::Child => {
             rustix::process::umask(umask);
             process::exit_now(start_zygote(plan, inherited))
         }
-        Fork::Parent(_) => drop(inherited),
+        Fork::Parent(pid) => {
+            drop(inherited);
+            zygote_pid = pid;
+        }
     }
     let mut steps = confined.steps;
     let listener = match registrations.receive::<ZygoteReply>().map_err(failure("zygote", "hear from it"))? {
@@ -101,7 +105,15 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
         Received::Message(ZygoteReply::Failed(failed), _) => return Err(failed),
         Received::Data(_) | Received::Closed => return Err(StepFailure::new("zygote", "it ended while it started")),
     };
+    // It has just spoken; were it gone since, this would fail, for its number is not given out again so soon.
+    let zygote = rustix::process::Pid::from_raw(zygote_pid)
+        .ok_or_else(|| StepFailure::new("zygote", "it has no number"))
+        .and_then(|pid| {
+            rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+                .map_err(|e| kernel("zygote", "pidfd_open", e.into()))
+        })?;
     let broker = Broker {
+        zygote,
         handlers: handlers(),
         listener: Arc::new(listener),
         registrations,
@@ -142,6 +154,8 @@ fn start_zygote(plan: &SessionPlan, inherited: zygote::Inherited) -> i32 {
 
 /// The session's broker.
 struct Broker {
+    /// A pidfd: workers hold the same channels as the zygote, so that none of them tells of its end.
+    zygote: OwnedFd,
     handlers: HashMap<i64, Handler>,
     /// Shared with threads that wait for a blocking connect.
     listener: Arc<OwnedFd>,
@@ -166,14 +180,16 @@ impl Broker {
                 PollFd::new(supervisor.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.registrations.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.zygote.as_fd(), PollFlags::POLLIN),
             ];
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }
-            let [supervisor, registration, notification] = fds.map(|fd| fd.revents().unwrap_or(PollFlags::empty()));
+            let [supervisor, registration, notification, zygote] =
+                fds.map(|fd| fd.revents().unwrap_or(PollFlags::empty()));
             // The supervisor sends nothing here: anything that comes is its end.
-            if !supervisor.is_empty() || notification.contains(PollFlags::POLLHUP) {
+            if !supervisor.is_empty() || !zygote.is_empty() || notification.contains(PollFlags::POLLHUP) {
                 return Ok(());
             }
             if registration.contains(PollFlags::POLLIN) {

@@ -3,13 +3,15 @@
 //! The names are numbers, so the kernel may be left to carry on once one is known to be a sibling. A number could be given
 //! to a stranger between the two only if its process ended at that moment and all 2^22 others were used up.
 
+use std::os::fd::AsFd as _;
+
 use rustix::process::{Pid as KernelPid, PidfdFlags};
 
 use super::caller::Caller;
 use super::metadata::int;
 use super::{Broker, Handler};
 use crate::sys::notify::{Answer, Notification};
-use crate::sys::process::Pid;
+use crate::sys::process::{Pid, pidfd_signal};
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_pidfd_open, pidfd_open),
@@ -25,8 +27,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_tgkill, first_argument),
     (libc::SYS_rt_sigqueueinfo, first_argument),
     (libc::SYS_rt_tgsigqueueinfo, first_argument),
-    // A pidfd comes from clone(2), of a child, or from pidfd_open(2), which is judged above.
-    (libc::SYS_pidfd_send_signal, |_, _, _| Ok(Answer::Continue)),
+    (libc::SYS_pidfd_send_signal, pidfd_send_signal),
 ];
 
 fn sibling(broker: &mut Broker, caller: &Caller<'_>, pid: Pid) -> Result<Answer, i32> {
@@ -44,6 +45,24 @@ fn pidfd_open(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Res
     let flags = PidfdFlags::from_bits_retain(n.args[1] as u32);
     let fd = rustix::process::pidfd_open(kernel_pid, flags).map_err(rustix::io::Errno::raw_os_error)?;
     if broker.calls.are_siblings(caller, pid) { Ok(Answer::Fd { fd, cloexec: true }) } else { Err(libc::EPERM) }
+}
+
+/// Performed here, on a descriptor of this process's own: the caller could exchange its own after it was judged. And it
+/// must be judged, wherever it came from: SO_PEERPIDFD gives one of whoever connected a socket, which is the broker.
+fn pidfd_send_signal(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+    let pid = caller.process_of_pidfd(int(n.args[0]))?;
+    // What a siginfo carries is lost on the way; who needs it has sigqueue(3).
+    let (signal, info, flags) = (int(n.args[1]), n.args[2], n.args[3]);
+    if info != 0 || flags != 0 {
+        return Err(libc::EPERM);
+    }
+    let kernel_pid = KernelPid::from_raw(pid).ok_or(libc::ESRCH)?;
+    let fd = rustix::process::pidfd_open(kernel_pid, PidfdFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
+    if !broker.calls.are_siblings(caller, pid) {
+        return Err(libc::EPERM);
+    }
+    pidfd_signal(fd.as_fd(), signal).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+    Ok(Answer::Return(0))
 }
 
 /// setpriority(2) and ioprio_set(2): a kind (process, group, user) and a number. A process may be a sibling; a group or

@@ -131,6 +131,18 @@ pub fn kill(pid: Pid, signal: i32) -> io::Result<()> {
     errno_if_negative(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
+/// pidfd_send_signal(2), with the information that kill(2) would send. Unlike rustix's, takes any signal number, 0 too.
+///
+/// # Errors
+/// pidfd_send_signal's own.
+pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    // SAFETY: an open descriptor, an integer, a null siginfo, no flags: the kernel reads no memory of ours.
+    let sent = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, std::ptr::null::<libc::siginfo_t>(), 0)
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// What a program is started with. Everything is made before the clone: the child may not allocate.
 pub(crate) struct Exec<'a> {
     /// Candidates for the executable, tried in order as execvp(3) does.
