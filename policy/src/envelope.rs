@@ -40,6 +40,9 @@ pub struct Metadata {
     /// Where the rest is (S0-44).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output_path: Option<String>,
+    /// There is no result because the call's time was up.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub timed_out: Option<bool>,
     /// Which layer said no, when one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub denial: Option<Denial>,

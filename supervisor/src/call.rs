@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use callgate_policy::call_grant::{CallNeeds, ShellNeed};
+use callgate_policy::call_grant::{CallGrant, CallNeeds, ShellNeed};
 use callgate_policy::envelope::{Denial, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
@@ -97,13 +97,19 @@ impl Session {
             .implementation
             .prepare(&args, &Context { root: &root })
             .map_err(|e| CallError::Arguments(e.to_string()))?;
-        let grant = self.effective.check(&prepared.needs).map_err(denied)?;
+        let grant = self.check(&prepared.needs)?;
         self.gate(tool.id, &args)?;
         let Prepared { work, timeout, .. } = prepared;
         let timeout = timeout.unwrap_or(TIMEOUT);
         let spec = CallSpec { call: self.next_call(), work: work.clone(), limits: self.limits, timeout };
         let plan = compile::call(&grant, &self.facts, spec)?;
         self.still_there()?;
+        #[cfg(feature = "ablation")]
+        if self.lacks(Layer::Sandbox) {
+            let path = plan.rules.first().map(|rule| &rule.path);
+            let data = crate::ablation::unconfined(&work, path, &args).map_err(CallError::Tool)?;
+            return Ok(Done { data, truncated: false, steps: Vec::new() });
+        }
         match work {
             Work::Tool { .. } => self.shape_tool(self.opened.tool(plan, args).await?, &root),
             Work::Program { .. } => {
@@ -118,8 +124,21 @@ impl Session {
         CallError::UnknownTool { name: name.to_owned(), known }
     }
 
+    /// Layer 1.
+    fn check(&self, needs: &CallNeeds) -> Result<CallGrant, CallError> {
+        #[cfg(feature = "ablation")]
+        if let Some(everything) = crate::ablation::everything().filter(|_| self.lacks(Layer::Capability)) {
+            return everything.check(needs).map_err(denied);
+        }
+        self.effective.check(needs).map_err(denied)
+    }
+
     /// Layer 2.
     fn gate(&self, tool: &str, args: &Value) -> Result<(), CallError> {
+        #[cfg(feature = "ablation")]
+        if self.lacks(Layer::Watchdog) {
+            return Ok(());
+        }
         let facts = CallFacts { tool, args, manifest: self.manifest.as_deref(), session: &self.id };
         match self.gate.judge(&facts) {
             Verdict::Allow => Ok(()),
@@ -176,32 +195,17 @@ impl Session {
         let (reader, writer) = std::io::pipe().map_err(output("make a pipe for the output"))?;
         let error = writer.try_clone().map_err(output("make a pipe for the output"))?;
         let null = std::fs::File::open("/dev/null").map_err(output("open /dev/null"))?;
-        let timeout = plan.timeout;
         let started = Instant::now();
+        // The worker ends the program when its time is up; a worker that does not is itself ended with the session.
         let program = self.opened.program(plan, Stdio::new(null.into(), writer.into(), error.into())).await?;
         let mut pipe =
             tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(output("wait on the output"))?;
         let mut head = Head::new(limit);
-        let timed_out = tokio::time::timeout(timeout, head.fill(&mut pipe, on_output)).await.is_err();
-        if timed_out {
-            program.abort().await?;
-        }
-        // A program may close its output and go on; the time that is left is all it has.
-        let left = timeout.saturating_sub(started.elapsed());
-        let (end, timed_out) = match tokio::time::timeout(left, program.wait()).await {
-            Ok(end) => (end?, timed_out),
-            Err(_elapsed) if timed_out => (program.wait().await?, true),
-            Err(_elapsed) => {
-                program.abort().await?;
-                (program.wait().await?, true)
-            }
-        };
-        if timed_out {
-            // Everything that held the pipe is dead: what is in it is the rest.
-            head.fill(&mut pipe, &mut |_| {}).await.map_err(output("read the output"))?;
-        }
+        // Until everything that holds the pipe has ended, or has closed it.
+        head.fill(&mut pipe, on_output).await.map_err(output("read the output"))?;
+        let end = program.wait().await?;
         let truncated = head.dropped;
-        let data = shell_data(&head, end, timed_out, started.elapsed());
+        let data = shell_data(&head, end, started.elapsed());
         let data = if truncated { json!({ "head": data }) } else { data };
         Ok(Done { data, truncated, steps: program.steps().to_vec() })
     }
@@ -219,7 +223,7 @@ impl Session {
             argv.into_iter().map(|arg| HostPath::from(std::path::PathBuf::from(arg.as_ref()))).collect();
         let working_dir = self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
         let needs = CallNeeds { shell: Some(ShellNeed::Program { argv: argv.clone() }), ..CallNeeds::default() };
-        let grant = self.effective.check(&needs).map_err(denied)?;
+        let grant = self.check(&needs)?;
         let work = Work::Program { argv, working_dir };
         let spec = CallSpec { call: self.next_call(), work, limits: self.limits, timeout: FOREVER };
         let plan = compile::call(&grant, &self.facts, spec)?;
@@ -244,7 +248,7 @@ impl Session {
                 kind: Outcome::Error,
                 data: None,
                 error_text: Some(error_text(&error)),
-                metadata: Metadata { denial: denial_of(error), ..metadata },
+                metadata: Metadata { timed_out: timed_out(&error), denial: denial_of(error), ..metadata },
             },
         }
     }
@@ -252,6 +256,10 @@ impl Session {
 
 fn denied(denial: Denial) -> CallError {
     CallError::Denied(Box::new(denial))
+}
+
+fn timed_out(error: &CallError) -> Option<bool> {
+    matches!(error, CallError::Confine(ConfineError::TimedOut(_))).then_some(true)
 }
 
 fn is_denial(errno: i32) -> bool {
@@ -339,12 +347,12 @@ impl Head {
 }
 
 /// C-27's shape, with C-13's unit.
-fn shell_data(head: &Head, end: ProgramEnd, timed_out: bool, took: Duration) -> Value {
+fn shell_data(head: &Head, end: ProgramEnd, took: Duration) -> Value {
     json!({
         "output": head.text(),
         "exit_code": end.code,
         "duration_seconds": (took.as_secs_f64() * 1000.0).round() / 1000.0,
-        "timed_out": timed_out,
+        "timed_out": end.timed_out,
         "signal": end.signal,
     })
 }

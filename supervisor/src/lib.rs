@@ -16,6 +16,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "ablation")]
+mod ablation;
 mod call;
 mod confine;
 mod enforced;

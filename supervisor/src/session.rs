@@ -8,9 +8,11 @@ use std::sync::{Arc, OnceLock};
 use callgate_policy::effective::{Bound, Contribution, DeclareError, Declared, EffectiveSet, Source, narrow};
 use callgate_policy::envelope::StepReport;
 use callgate_policy::manifest::{Env, Limits, Manifest};
+use callgate_policy::mode::Mode;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan, PlanError};
 use callgate_policy::plan::{Calls, PrivateDir, PrivateKind, SessionPlan, Strength};
+use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::variable::{VariableError, Variables};
 use callgate_policy::watchdog::Watchdog;
@@ -203,10 +205,16 @@ impl Supervisor {
     /// # Errors
     /// [`OpenError`]; nothing has run, and nothing is left behind.
     pub async fn open(&self, spec: SessionSpec) -> Result<Session, OpenError> {
-        let registry = Registry::locked()?;
+        let mut registry = Registry::locked()?;
+        if let Some(tools) = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
+            registry.offer_only(tools)?;
+        }
         let workspace = roots(&spec.workspace)?;
         let effective = effective(&spec, &registry, &workspace)?;
         refuse_what_is_not_enforced(&effective)?;
+        if let Some(manifest) = &spec.manifest {
+            refuse_what_is_not_yet_in_force(manifest)?;
+        }
         let (limits, env) = match &spec.manifest {
             Some(manifest) => (manifest.limits, manifest.env.clone()),
             None => (Limits::default(), Env::default()),
@@ -240,6 +248,8 @@ impl Supervisor {
             registry,
             effective,
             gate,
+            #[cfg(feature = "ablation")]
+            ablated: None,
             identities: identities(&workspace),
             facts,
             plan,
@@ -362,6 +372,24 @@ fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError
     }
 }
 
+/// A manifest may say what later versions act on. Acting as if it had not been said would be a silent downgrade.
+fn refuse_what_is_not_yet_in_force(manifest: &Manifest) -> Result<(), OpenError> {
+    let refuse = |what: &str, remedy| Err(OpenError::NotYet { what: format!("{what} of {}", manifest.file), remedy });
+    if !manifest.rules.is_empty() {
+        return refuse("[[rules]]", "rules are not in force yet; leave them out, and grant only what may happen");
+    }
+    if manifest.mode != Mode::default() {
+        return refuse("`mode`", "only the default mode is in force yet; leave it out");
+    }
+    if manifest.profile != Profile::default() {
+        return refuse("`profile`", "only the default profile is in force yet; leave it out");
+    }
+    if !manifest.requires.capabilities.is_empty() {
+        return refuse("`capabilities`", "no capability has a point that enforces it yet; leave them out");
+    }
+    Ok(())
+}
+
 /// Unique among sessions, and not to be guessed.
 fn session_id() -> Result<String, OpenError> {
     let random = host::random().map_err(OpenError::Random)?;
@@ -383,6 +411,8 @@ pub struct Session {
     pub(crate) facts: HostFacts,
     pub(crate) limits: Limits,
     pub(crate) opened: Opened,
+    #[cfg(feature = "ablation")]
+    pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
     plan: SessionPlan,
     identities: Vec<Option<(u64, u64)>>,
     next: AtomicU64,

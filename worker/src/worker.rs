@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, FsAccess, FsRule, PROTOCOL_VERSION, Work};
@@ -118,7 +118,7 @@ fn program(
     };
     drop(stdio);
     channel.send(&FromWorker::Confined { steps }, &[])?;
-    let end = Init { channel, signals, main: pid }.run()?;
+    let end = Init { channel, signals, main: pid, deadline: Instant::now().checked_add(plan.timeout) }.run()?;
     channel.send(&FromWorker::Ended(end), &[])
 }
 
@@ -186,27 +186,41 @@ struct Init<'a> {
     channel: &'a Channel,
     signals: OwnedFd,
     main: Pid,
+    /// When its time is up; `None` for a time that no clock reaches.
+    deadline: Option<Instant>,
 }
 
 impl Init<'_> {
     fn run(&self) -> io::Result<ProgramEnd> {
         let mut listening = true;
+        let mut timed_out = false;
         loop {
             let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
             if listening {
                 fds.push(PollFd::new(self.channel.as_fd(), PollFlags::POLLIN));
             }
-            match poll(&mut fds, PollTimeout::NONE) {
+            match poll(&mut fds, if timed_out { PollTimeout::NONE } else { self.time_left() }) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
+            }
+            if !timed_out && self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                timed_out = true;
+                process::kill(self.main, libc::SIGKILL)?;
             }
             if listening && fds.get(1).is_some_and(|fd| fd.any().unwrap_or(false)) {
                 listening = self.command()?;
             }
             if let Some(end) = self.reap()? {
-                return self.finish(end);
+                return self.finish(end, timed_out);
             }
         }
+    }
+
+    /// Until the deadline, as poll(2) takes it: at most what fits, and looked at again then.
+    fn time_left(&self) -> PollTimeout {
+        let Some(deadline) = self.deadline else { return PollTimeout::NONE };
+        let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
     }
 
     /// Handles a frame from the supervisor. False once the program has been killed on its word, or because it is gone.
@@ -242,7 +256,7 @@ impl Init<'_> {
     }
 
     /// The program has ended; now everything else that it started ends too.
-    fn finish(&self, end: Ended) -> io::Result<ProgramEnd> {
+    fn finish(&self, end: Ended, timed_out: bool) -> io::Result<ProgramEnd> {
         let killed = match process::reap() {
             Err(e) if e.raw_os_error() == Some(libc::ECHILD) => 0,
             _ => family::end_all(&|_| false, SWEEP)?.killed,
@@ -252,6 +266,6 @@ impl Init<'_> {
         } else {
             (Some(libc::WEXITSTATUS(end.status)), None)
         };
-        Ok(ProgramEnd { code, signal, cpu_us: end.cpu_us, killed })
+        Ok(ProgramEnd { code, signal, cpu_us: end.cpu_us, killed, timed_out })
     }
 }

@@ -50,6 +50,7 @@ fn arguments(given: &str) -> Result<Value, Failure> {
 fn status(envelope: &ResultEnvelope) -> u8 {
     match (&envelope.kind, &envelope.metadata.denial) {
         (Outcome::Output, _) => 0,
+        (Outcome::Error, None) if envelope.metadata.timed_out == Some(true) => exit::TIMEOUT,
         (Outcome::Error, None) => 1,
         (Outcome::Error, Some(denial)) => match denial.layer {
             Layer::Schema => exit::DATA,

@@ -7,6 +7,7 @@ use callgate_policy::envelope::Denial;
 
 use crate::call::CallError;
 use crate::confine::ConfineError;
+use crate::registry::RegistryError;
 use crate::session::OpenError;
 
 /// sysexits.h's numbers, and the shell's.
@@ -122,7 +123,10 @@ fn open_status(error: &OpenError) -> u8 {
     match error {
         OpenError::Host(_) | OpenError::NotYet { .. } => UNAVAILABLE,
         OpenError::Workspace { .. } | OpenError::NotAWorkspace { .. } => USAGE,
-        OpenError::Variable(_) | OpenError::Declare(_) | OpenError::Plan(_) => DATA,
+        OpenError::Variable(_)
+        | OpenError::Declare(_)
+        | OpenError::Plan(_)
+        | OpenError::Registry(RegistryError::Unknown { .. }) => DATA,
         OpenError::Confine(confine) => confine_status(confine),
         OpenError::Launcher(_) | OpenError::Random(_) | OpenError::Private(_) | OpenError::Registry(_) => SOFTWARE,
     }

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -78,7 +79,14 @@ impl Signals {
 /// Opened before the command runs: a result that cannot be written is a reason not to start.
 fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
     if let Some(path) = &run.status {
-        let file = std::fs::File::create(path).map_err(Failure::io(format!("create {}", path.display())))?;
+        // Never through a link: an earlier call may have planted one where this was expected (A21).
+        let file = std::fs::File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .custom_flags((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed())
+            .open(path)
+            .map_err(|e| Failure::Usage(format!("--status {}: {e}", path.display())))?;
         return Ok(Some(file));
     }
     let Some(number) = run.status_fd else { return Ok(None) };
@@ -101,6 +109,7 @@ fn report(
             "signal": end.signal,
             "cpu_us": end.cpu_us,
             "killed": end.killed,
+            "timed_out": end.timed_out,
         })),
         error_text: None,
         metadata: Metadata {
@@ -116,6 +125,9 @@ fn report(
 
 /// The command's own, or 128 and the signal's number, as a shell has it.
 fn exit_code(end: ProgramEnd) -> ExitCode {
+    if end.timed_out {
+        return ExitCode::from(super::exit::TIMEOUT);
+    }
     let number = end.code.or(end.signal.map(|signal| 128 + signal)).unwrap_or(70);
     ExitCode::from(u8::try_from(number).unwrap_or(70))
 }

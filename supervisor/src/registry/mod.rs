@@ -87,6 +87,14 @@ pub enum RegistryError {
         /// What is wrong.
         reason: String,
     },
+    /// A manifest offers a tool that is not there.
+    #[error("the manifest offers the tool `{tool}`, which there is not; there are: {known}")]
+    Unknown {
+        /// The name.
+        tool: String,
+        /// What there is.
+        known: String,
+    },
     /// What it requires cannot be compiled.
     #[error("the requirements of {tool}: {reason}")]
     Requires {
@@ -105,6 +113,19 @@ impl Registry {
     pub fn locked() -> Result<Self, RegistryError> {
         let tools = vec![files::read()?, files::write()?, bash::bash()?];
         Ok(Self { surface: Surface::locked(), tools })
+    }
+
+    /// Keeps only the tools that a manifest offers (S4-1).
+    ///
+    /// # Errors
+    /// [`RegistryError::Unknown`] for a name that no tool has: a misspelt one would be missed only when it is called.
+    pub(crate) fn offer_only(&mut self, names: &[String]) -> Result<(), RegistryError> {
+        if let Some(unknown) = names.iter().find(|name| self.find(name).is_none()) {
+            let known = self.names().join(", ");
+            return Err(RegistryError::Unknown { tool: unknown.clone(), known });
+        }
+        self.tools.retain(|tool| names.iter().any(|name| name == tool.id));
+        Ok(())
     }
 
     /// The tools, in the order in which they are listed.

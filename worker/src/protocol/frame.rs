@@ -132,6 +132,8 @@ pub struct ProgramEnd {
     pub cpu_us: u64,
     /// Processes that it had left behind and that were killed.
     pub killed: u32,
+    /// Its time was up, and it was killed.
+    pub timed_out: bool,
 }
 
 /// How a tool ended.

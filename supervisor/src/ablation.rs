@@ -1,0 +1,64 @@
+//! One layer switched off, to show that the other two hold. In test builds only (feature `ablation`): a shipped binary has
+//! no code for it, and no flag, variable or manifest reaches it.
+
+use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, Source, narrow};
+use callgate_policy::envelope::Layer;
+use callgate_policy::path::HostPath;
+use callgate_policy::pattern::PathTemplate;
+use callgate_policy::plan::Work;
+use callgate_policy::requirement::{FsRequirement, Program, RequirementSet, ShellRunRequirement};
+use callgate_policy::variable::Variables;
+use callgate_worker::tools;
+use serde_json::{Value, json};
+
+use crate::session::Session;
+
+impl Session {
+    /// The same session without one of its three layers.
+    #[must_use]
+    pub fn without(mut self, layer: Layer) -> Self {
+        self.ablated = Some(layer);
+        self
+    }
+
+    pub(crate) fn lacks(&self, layer: Layer) -> bool {
+        self.ablated == Some(layer)
+    }
+}
+
+/// What the capability check would be if everything were granted.
+pub(crate) fn everything() -> Option<EffectiveSet> {
+    let all = || PathTemplate::parse("/**").ok();
+    let set = RequirementSet {
+        fs: FsRequirement { read: vec![all()?], write: vec![all()?], exact: false },
+        shell: vec![ShellRunRequirement { cmd: Program::Any, args: None }],
+        ..RequirementSet::default()
+    };
+    let contribution = Contribution::from_source(&Source::Default, &set);
+    let declared = Declared::union(&[contribution], &Variables::default(), &[]).ok()?;
+    Some(narrow(&declared, &[Bound::unlimited(Source::Ceiling)]))
+}
+
+/// Carries a call out in this very process, as if there were no sandbox.
+pub(crate) fn unconfined(work: &Work, path: Option<&HostPath>, args: &Value) -> Result<Value, String> {
+    match work {
+        Work::Tool { name } => {
+            let path = path.cloned().ok_or("the plan names no path")?;
+            let context = tools::Context { path, limit: tools::DEFAULT_LIMIT };
+            tools::run(name, args, &context).map(|output| output.data).map_err(|e| e.text())
+        }
+        Work::Program { argv, working_dir } => {
+            let [program, rest @ ..] = argv.as_slice() else { return Err("an empty argv".to_owned()) };
+            #[allow(clippy::disallowed_methods, reason = "the sandbox is what is missing here")]
+            let output = std::process::Command::new(program.as_path())
+                .args(rest.iter().map(HostPath::as_path))
+                .current_dir(working_dir.as_path())
+                .output()
+                .map_err(|e| e.to_string())?;
+            Ok(json!({
+                "output": String::from_utf8_lossy(&output.stdout),
+                "exit_code": output.status.code(),
+            }))
+        }
+    }
+}
