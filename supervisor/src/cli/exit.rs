@@ -1,6 +1,6 @@
 //! Failures, whose move they are, and what the process exits with: in one place.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use callgate_policy::envelope::Denial;
@@ -33,6 +33,15 @@ pub(super) enum Failure {
     /// Reading or writing for the person failed.
     #[error("{what}")]
     Io { what: String, source: io::Error },
+    /// What was typed names something that cannot be used.
+    #[error("{what}")]
+    Named { what: String, source: io::Error },
+    /// Whoever read our output is gone: nobody is left to be told.
+    #[error("standard output is closed")]
+    ReaderGone,
+    /// Something that is to be measured does not run.
+    #[error("measure {subject}: {reason}")]
+    Subject { subject: String, reason: String },
     /// The process itself could not be set up.
     #[error("set up this process")]
     Runtime(#[source] io::Error),
@@ -53,13 +62,28 @@ impl Failure {
         move |source| Self::Io { what: what.into(), source }
     }
 
+    /// For paths that were typed.
+    pub(super) fn named(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Named { what: what.into(), source }
+    }
+
+    /// For what is printed. A reader that has seen enough (`| head`) is not an error worth telling.
+    pub(super) fn print(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match source.kind() {
+            io::ErrorKind::BrokenPipe => Self::ReaderGone,
+            _ => Self::Io { what: what.to_owned(), source },
+        }
+    }
+
     fn status(&self) -> u8 {
         match self {
-            Self::Usage(_) => USAGE,
+            Self::Usage(_) | Self::Named { .. } => USAGE,
+            // As if SIGPIPE had ended us, which is how a shell knows it.
+            Self::ReaderGone => 128 + 13,
             Self::Data(_) => DATA,
             Self::Open(open) => open_status(open),
             Self::Call(call) => call_status(call),
-            Self::Io { .. } | Self::Runtime(_) => SOFTWARE,
+            Self::Io { .. } | Self::Subject { .. } | Self::Runtime(_) => SOFTWARE,
         }
     }
 
@@ -67,14 +91,35 @@ impl Failure {
     fn remedy(&self) -> Option<String> {
         match self {
             Self::Open(OpenError::Host(host)) => Some(host.remedy().to_owned()),
-            Self::Open(OpenError::Confine(confine)) | Self::Call(CallError::Confine(confine)) => confine_remedy(confine),
+            Self::Open(OpenError::Confine(confine)) | Self::Call(CallError::Confine(confine)) => {
+                confine_remedy(confine)
+            }
             Self::Call(CallError::Denied(denial)) => remedy_of(denial),
-            Self::Usage(_) | Self::Data(_) | Self::Open(_) | Self::Call(_) | Self::Io { .. } | Self::Runtime(_) => None,
+            Self::Usage(_)
+            | Self::Named { .. }
+            | Self::ReaderGone
+            | Self::Data(_)
+            | Self::Open(_)
+            | Self::Call(_)
+            | Self::Io { .. }
+            | Self::Subject { .. }
+            | Self::Runtime(_) => None,
         }
     }
 
-    /// Tells the person, once, and gives the exit status.
-    pub(super) fn report(&self, json: bool) -> ExitCode {
+    /// The error and its causes. A program that cannot be started is told as a shell tells it: no step of ours, and no
+    /// fault of the host's.
+    pub(super) fn text(&self) -> String {
+        if let Self::Call(CallError::Confine(ConfineError::Refused(failed))) = self
+            && failed.step == "exec"
+            && let Some(errno) = failed.errno
+        {
+            let what = failed.what.strip_prefix("start ").unwrap_or(&failed.what);
+            return match errno {
+                2 if !what.contains('/') => format!("{what}: there is no such program on PATH"),
+                _ => format!("{what}: {}", io::Error::from_raw_os_error(errno)),
+            };
+        }
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(source) = cause {
@@ -82,15 +127,23 @@ impl Failure {
             text.push_str(&source.to_string());
             cause = source.source();
         }
-        if json {
-            let record = serde_json::json!({ "error": text, "remedy": self.remedy(), "exit_status": self.status() });
-            eprintln!("{record}");
-        } else {
-            eprintln!("callgate: {text}");
-            if let Some(remedy) = self.remedy() {
-                eprintln!("  try: {remedy}");
+        text
+    }
+
+    /// Tells the person, once, and gives the exit status.
+    pub(super) fn report(&self, json: bool) -> ExitCode {
+        let text = self.text();
+        let told = match self.remedy() {
+            _ if matches!(self, Self::ReaderGone) => String::new(),
+            remedy if json => {
+                let record = serde_json::json!({ "error": text, "remedy": remedy, "exit_status": self.status() });
+                format!("{record}\n")
             }
-        }
+            Some(remedy) => format!("callgate: {text}\n  try: {remedy}\n"),
+            None => format!("callgate: {text}\n"),
+        };
+        // With standard error gone as well, the exit status is all that is left to tell.
+        drop(io::stderr().write_all(told.as_bytes()));
         ExitCode::from(self.status())
     }
 }
@@ -105,7 +158,9 @@ fn confine_remedy(error: &ConfineError) -> Option<String> {
         ConfineError::Refused(failed) if failed.step == "working_dir" => {
             Some("start in a directory that is granted".to_owned())
         }
-        ConfineError::Refused(_) => Some("`callgate doctor` tells what this host can enforce, and how to get more".to_owned()),
+        ConfineError::Refused(_) => {
+            Some("`callgate doctor` tells what this host can enforce, and how to get more".to_owned())
+        }
         ConfineError::Channel { .. }
         | ConfineError::Ended
         | ConfineError::WorkerLost
@@ -149,9 +204,10 @@ fn confine_status(error: &ConfineError) -> u8 {
             _ => UNAVAILABLE,
         },
         ConfineError::TimedOut(_) => TIMEOUT,
-        ConfineError::Channel { .. } | ConfineError::Ended | ConfineError::WorkerLost | ConfineError::Hostile { .. } => {
-            SOFTWARE
-        }
+        ConfineError::Channel { .. }
+        | ConfineError::Ended
+        | ConfineError::WorkerLost
+        | ConfineError::Hostile { .. } => SOFTWARE,
     }
 }
 
@@ -159,7 +215,9 @@ fn confine_status(error: &ConfineError) -> u8 {
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
     let told = error.print();
     match error.kind() {
-        clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion if told.is_ok() => ExitCode::SUCCESS,
+        clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion if told.is_ok() => {
+            ExitCode::SUCCESS
+        }
         _ => ExitCode::from(USAGE),
     }
 }

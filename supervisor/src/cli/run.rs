@@ -1,12 +1,13 @@
 //! `callgate run`.
 
 use std::io::Write as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use callgate_policy::envelope::{Metadata, Outcome, ResultEnvelope};
 use callgate_worker::protocol::ProgramEnd;
+use rustix::fs::FileType;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,6 +30,7 @@ const PASSED_ON: [SignalKind; 6] = [
 pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     let spec = show::spec(&run.grants)?;
     let status = status_target(&run)?;
+    refuse_directories()?;
     let stdio = Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?;
     supervise(async |supervisor| {
         let started = Instant::now();
@@ -42,6 +44,27 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         }
         Ok(exit_code(end))
     })
+}
+
+/// A descriptor of a directory is a way into it that no rule of ours names: fchmod(2) on it works under Landlock, and it
+/// leads out of a mount namespace. A stream that is closed needs no check: Rust opens /dev/null in its place at start, so
+/// nothing that is opened later can take its number.
+fn refuse_directories() -> Result<(), Failure> {
+    let streams = [
+        ("input", std::io::stdin().as_fd().try_clone_to_owned()),
+        ("output", std::io::stdout().as_fd().try_clone_to_owned()),
+        ("error", std::io::stderr().as_fd().try_clone_to_owned()),
+    ];
+    for (name, stream) in streams {
+        let look = || Failure::io(format!("look at standard {name}"));
+        let stat = rustix::fs::fstat(stream.map_err(look())?).map_err(|e| look()(e.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return Err(Failure::Usage(format!(
+                "standard {name} is a directory, which would lead the command past its grants; redirect a file"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn explain(error: OpenError) -> Failure {
@@ -80,7 +103,7 @@ impl Signals {
 /// Opened before the command runs: a result that cannot be written is a reason not to start.
 fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
     if let Some(path) = &run.status {
-        let file = std::fs::File::create(path).map_err(Failure::io(format!("create {}", path.display())))?;
+        let file = std::fs::File::create(path).map_err(Failure::named(format!("create {}", path.display())))?;
         return Ok(Some(file));
     }
     let Some(number) = run.status_fd else { return Ok(None) };

@@ -22,7 +22,11 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         None => SessionSpec::developer(workspace),
     };
     let flags = RequirementSet {
-        fs: FsRequirement { read: paths(&grants.read, "--read")?, write: paths(&grants.write, "--write")?, exact: false },
+        fs: FsRequirement {
+            read: paths(&grants.read, "--read")?,
+            write: paths(&grants.write, "--write")?,
+            exact: false,
+        },
         net: NetRequirement { hosts: hosts(&grants.net)? },
         shell: programs(&grants.exec)?,
         capabilities: Vec::new(),
@@ -45,11 +49,9 @@ fn manifest(file: &Path) -> Result<Manifest, Failure> {
     let mut text = String::new();
     // One byte more than may be: the parser then says that it is too long, and an endless device ends.
     let limit = MAX_BYTES as u64 + 1;
-    open_regular(file)?
-        .take(limit)
-        .read_to_string(&mut text)
-        .map_err(|e| Failure::Data(format!("{name}: {e}")))?;
-    let format = if file.extension().is_some_and(|extension| extension == "json") { Format::Json } else { Format::Toml };
+    open_regular(file)?.take(limit).read_to_string(&mut text).map_err(|e| Failure::Data(format!("{name}: {e}")))?;
+    let format =
+        if file.extension().is_some_and(|extension| extension == "json") { Format::Json } else { Format::Toml };
     Manifest::parse(&text, format, &name).map_err(|e| Failure::Data(e.to_string()))
 }
 
@@ -60,9 +62,13 @@ fn open_regular(file: &Path) -> Result<std::fs::File, Failure> {
         .read(true)
         .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
         .open(file)
-        .map_err(Failure::io(format!("open {}", file.display())))?;
+        .map_err(Failure::named(format!("open {}", file.display())))?;
     let metadata = opened.metadata().map_err(Failure::io(format!("look at {}", file.display())))?;
-    if metadata.is_file() { Ok(opened) } else { Err(Failure::Data(format!("{} is not a regular file", file.display()))) }
+    if metadata.is_file() {
+        Ok(opened)
+    } else {
+        Err(Failure::Data(format!("{} is not a regular file", file.display())))
+    }
 }
 
 /// A path that is typed means itself, and all beneath it if it is a directory.

@@ -29,7 +29,7 @@ pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> 
             writeln!(out, "{:<8} {:<8} {}", tool.id, tool.kind, first_sentence(&tool.description))
         }),
     };
-    written.map_err(Failure::io("print the tools"))?;
+    written.map_err(Failure::print("print the tools"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -47,7 +47,11 @@ fn whole(tool: &Tool) -> serde_json::Value {
 fn people(out: &mut impl std::io::Write, tool: &Tool) -> std::io::Result<()> {
     let requires = serde_json::to_string(&tool.requires)?;
     let parameters = serde_json::to_string_pretty(&tool.parameters)?;
-    writeln!(out, "{} ({}, {})\n\n{}\n\nrequires: {requires}\nparameters: {parameters}", tool.id, tool.kind, tool.origin, tool.description)
+    writeln!(
+        out,
+        "{} ({}, {})\n\n{}\n\nrequires: {requires}\nparameters: {parameters}",
+        tool.id, tool.kind, tool.origin, tool.description
+    )
 }
 
 fn first_sentence(text: &str) -> &str {
