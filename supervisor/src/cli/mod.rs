@@ -1,8 +1,12 @@
 //! The command line.
 
 mod arguments;
+mod bench;
 mod call;
 mod exit;
+mod generate;
+mod paint;
+mod processes;
 mod run;
 mod show;
 mod tools;
@@ -40,14 +44,16 @@ fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Run(run) => run::run(run),
         Command::Call(call) => call::call(call),
         Command::Tools(tools) => tools::tools(&tools, json),
+        Command::Bench(bench) => bench::bench(&bench, json),
+        Command::Completions(completions) => generate::completions(&completions),
+        Command::Man(man) => generate::man(&man),
+        Command::BenchOpens(opens) => bench::opens(&opens),
     }
 }
 
 /// Becomes a supervisor: the launcher is forked while there is one thread, then the process is closed to others of the
 /// same user, and only then does the runtime start.
-fn supervise<T>(
-    work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+fn supervise<T>(work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>) -> Result<T, Failure> {
     let launcher = Launcher::fork().map_err(crate::session::OpenError::from)?;
     protect_self()?;
     let supervisor = Supervisor::builder().launcher(launcher).build()?;
