@@ -18,6 +18,7 @@ use crate::session::StrengthChoice;
   callgate run -- cargo test                     run a command: this directory read-write, no network
   callgate run --read ~/data -- python3 plot.py  and another directory to read
   callgate call read '{\"path\": \"README.md\"}'     one tool call, as an agent host makes it
+  callgate doctor                                what this host can enforce
   callgate bench                                 what a call costs on this machine
 
 Exit status: 0; the command's own (run); 1 tool error (call); 64 usage; 65 invalid manifest or arguments;
@@ -39,6 +40,8 @@ pub(super) enum Command {
     Call(Call),
     /// List the tools, or show one with its schema.
     Tools(Tools),
+    /// Tell what this host can enforce, and what to do about the rest.
+    Doctor(Doctor),
     /// Measure what calls cost on this machine, beside a plain spawn.
     Bench(Bench),
     /// Print a completion script for a shell.
@@ -123,6 +126,16 @@ pub(super) struct Tools {
     /// Show this tool whole.
     pub(super) name: Option<String>,
 }
+
+/// Opens a session in each strength for real, runs a program in it, and says what was confirmed; for what is missing, what
+/// takes its place and what to type to get it. Changes nothing on the host.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate doctor
+  callgate doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .remedy[]'
+
+Exit status: 0 if sessions can run here in at least one strength, 69 if in none.")]
+pub(super) struct Doctor {}
 
 /// Which strength to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -42,6 +42,9 @@ pub(super) enum Failure {
     /// Something that is to be measured does not run.
     #[error("measure {subject}: {reason}")]
     Subject { subject: String, reason: String },
+    /// Sessions cannot run on this host.
+    #[error("no session can run here: {reason}")]
+    Unusable { reason: String },
     /// The process itself could not be set up.
     #[error("set up this process")]
     Runtime(#[source] io::Error),
@@ -81,6 +84,7 @@ impl Failure {
             // As if SIGPIPE had ended us, which is how a shell knows it.
             Self::ReaderGone => 128 + 13,
             Self::Data(_) => DATA,
+            Self::Unusable { .. } => UNAVAILABLE,
             Self::Open(open) => open_status(open),
             Self::Call(call) => call_status(call),
             Self::Io { .. } | Self::Subject { .. } | Self::Runtime(_) => SOFTWARE,
@@ -103,6 +107,7 @@ impl Failure {
             | Self::Call(_)
             | Self::Io { .. }
             | Self::Subject { .. }
+            | Self::Unusable { .. }
             | Self::Runtime(_) => None,
         }
     }

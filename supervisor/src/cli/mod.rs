@@ -3,6 +3,7 @@
 mod arguments;
 mod bench;
 mod call;
+mod doctor;
 mod exit;
 mod generate;
 mod paint;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use self::arguments::{Arguments, Command};
+use self::arguments::{Arguments, Command, Doctor};
 use self::exit::Failure;
 use crate::confine::{LAUNCHER_NAME, Launcher};
 use crate::session::Supervisor;
@@ -44,6 +45,7 @@ fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Run(run) => run::run(run),
         Command::Call(call) => call::call(call),
         Command::Tools(tools) => tools::tools(&tools, json),
+        Command::Doctor(Doctor {}) => doctor::doctor(json),
         Command::Bench(bench) => bench::bench(&bench, json),
         Command::Completions(completions) => generate::completions(&completions),
         Command::Man(man) => generate::man(&man),

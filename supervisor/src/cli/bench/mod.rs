@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit};
 
 use self::report::{Figures, Report, Row};
-use self::scratch::Scratch;
 use self::subject::{Benchmarked, Subject};
 use super::arguments::Bench;
 use super::exit::Failure;
@@ -23,6 +22,7 @@ use super::supervise;
 use crate::session::Supervisor;
 
 pub(super) use opens::opens;
+pub(super) use scratch::Scratch;
 
 /// A pause before each sample, so that what the sample before has left to tidy up does not run into it.
 const SETTLE: Duration = Duration::from_millis(1);
