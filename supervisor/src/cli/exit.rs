@@ -72,9 +72,9 @@ impl Failure {
 
     /// For what is printed. A reader that has seen enough (`| head`) is not an error worth telling.
     pub(super) fn print(what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| match source.kind() {
-            io::ErrorKind::BrokenPipe => Self::ReaderGone,
-            _ => Self::Io { what: what.to_owned(), source },
+        move |source| {
+            let gone = source.kind() == io::ErrorKind::BrokenPipe;
+            if gone { Self::ReaderGone } else { Self::Io { what: what.to_owned(), source } }
         }
     }
 
@@ -218,11 +218,8 @@ fn confine_status(error: &ConfineError) -> u8 {
 
 /// Help and version are asked for; anything else that clap says is a mistake of usage.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
     let told = error.print();
-    match error.kind() {
-        clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion if told.is_ok() => {
-            ExitCode::SUCCESS
-        }
-        _ => ExitCode::from(USAGE),
-    }
+    let asked_for = matches!(error.kind(), DisplayHelp | DisplayVersion);
+    if asked_for && told.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(USAGE) }
 }

@@ -26,8 +26,8 @@ pub(super) use scratch::Scratch;
 
 /// A pause before each sample, so that what the sample before has left to tidy up does not run into it.
 const SETTLE: Duration = Duration::from_millis(1);
-/// Calls for calls per second, all callers together.
-const RATE_CALLS: u32 = 2_000;
+/// Calls for calls per second, all callers together, for each run of a subject.
+const RATE_CALLS_PER_RUN: u32 = 10;
 
 pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
     let scratch = Scratch::make()?;
@@ -45,7 +45,7 @@ async fn measure(bench: &Bench, supervisor: &Supervisor, scratch: &Scratch) -> R
     let benchmarked = Benchmarked::all(&opener).await?;
     let rows = interleave(bench.runs, &benchmarked).await?;
     let opens = opens::measure(&opener).await?;
-    let rates = sessions::rates(&opener, RATE_CALLS).await?;
+    let rates = sessions::rates(&opener, bench.runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
     let many = sessions::many(&opener, bench.sessions).await?;
     Ok(Report {
         runs: bench.runs,

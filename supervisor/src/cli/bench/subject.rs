@@ -215,8 +215,6 @@ fn spawn_and_wait(argv: &[CString]) -> Result<(), Failure> {
     let pid =
         nix::spawn::posix_spawn(file.as_c_str(), &actions, &attributes, argv, &[c"PATH=/usr/local/bin:/usr/bin:/bin"])
             .map_err(|e| failed(e.to_string()))?;
-    match nix::sys::wait::waitpid(pid, None).map_err(|e| failed(e.to_string()))? {
-        WaitStatus::Exited(_, 0) => Ok(()),
-        other => Err(failed(format!("it ended with {other:?}"))),
-    }
+    let ended = nix::sys::wait::waitpid(pid, None).map_err(|e| failed(e.to_string()))?;
+    if matches!(ended, WaitStatus::Exited(_, 0)) { Ok(()) } else { Err(failed(format!("it ended with {ended:?}"))) }
 }
