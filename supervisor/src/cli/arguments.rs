@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::session::StrengthChoice;
 
 /// Runs the tool calls of AI agents, and any other command, so that the kernel holds them to what was granted.
 #[derive(Debug, Parser)]
@@ -16,6 +19,7 @@ use clap::{Args, Parser, Subcommand};
   callgate run --read ~/data -- python3 plot.py  and another directory to read
   callgate call read '{\"path\": \"README.md\"}'     one tool call, as an agent host makes it
   callgate doctor                                what this host can enforce
+  callgate bench                                 what a call costs on this machine
 
 Exit status: 0; the command's own (run); 1 tool error (call); 64 usage; 65 invalid manifest or arguments;
 69 the host cannot enforce it; 70 our fault; 77 denied; 124 timeout; 128+n killed by signal n."
@@ -36,6 +40,17 @@ pub(super) enum Command {
     Call(Call),
     /// List the tools, or show one with its schema.
     Tools(Tools),
+    /// Tell what this host can enforce, and what to do about the rest.
+    Doctor(Doctor),
+    /// Measure what calls cost on this machine, beside a plain spawn.
+    Bench(Bench),
+    /// Print a completion script for a shell.
+    Completions(Completions),
+    /// Print the manual page, or write all of them into a directory.
+    Man(Man),
+    /// Open and close a file many times, and print what one time takes: what `bench` runs inside and outside.
+    #[command(hide = true)]
+    BenchOpens(BenchOpens),
 }
 
 /// What a session may do.
@@ -101,8 +116,97 @@ pub(super) struct Call {
     pub(super) arguments: String,
 }
 
+/// Lists the tools of this build, or shows one with what it requires and the JSON Schema of its arguments.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate tools
+  callgate tools bash
+  callgate tools --json | jq '.[].id'")]
 pub(super) struct Tools {
     /// Show this tool whole.
     pub(super) name: Option<String>,
+}
+
+/// Opens a session in each strength for real, runs a program in it, and says what was confirmed; for what is missing, what
+/// takes its place and what to type to get it. Changes nothing on the host.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate doctor
+  callgate doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .remedy[]'
+
+Exit status: 0 if sessions can run here in at least one strength, 69 if in none.")]
+pub(super) struct Doctor {}
+
+/// Which strength to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Strength {
+    /// Namespaces if the host has them.
+    Best,
+    /// Landlock and seccomp alone.
+    Landlock,
+    /// Namespaces, or an error.
+    Namespaces,
+}
+
+impl From<Strength> for StrengthChoice {
+    fn from(strength: Strength) -> Self {
+        match strength {
+            Strength::Best => Self::Best,
+            Strength::Landlock => Self::Landlock,
+            Strength::Namespaces => Self::Namespaces,
+        }
+    }
+}
+
+/// Measures calls with every layer on, beside `posix_spawn` of the same program and, where it is installed, bubblewrap with
+/// all its namespaces. All subjects take turns in one run, so that what disturbs one disturbs all: trust the ratios. Works
+/// in a directory of its own, which it removes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate bench
+  callgate bench --runs 1000 --sessions 1000
+  callgate bench --strength landlock --json > here.json
+
+A target that is not met is told, and is not a failure: the exit status is 0.")]
+pub(super) struct Bench {
+    /// How often each subject runs, after a tenth as many runs to warm up.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub(super) runs: u32,
+    /// How many sessions to open at once.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) sessions: u32,
+    /// Which strength to measure.
+    #[arg(long, value_enum, default_value_t = Strength::Best)]
+    pub(super) strength: Strength,
+}
+
+/// Prints a script that teaches a shell to complete callgate's commands and flags.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate completions bash > ~/.local/share/bash-completion/completions/callgate
+  callgate completions fish > ~/.config/fish/completions/callgate.fish
+  callgate completions zsh  > ~/.zfunc/_callgate")]
+pub(super) struct Completions {
+    /// Which shell.
+    #[arg(value_enum)]
+    pub(super) shell: Shell,
+}
+
+/// Prints `callgate(1)`, or writes it and the page of each command into a directory.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate man | man -l -
+  callgate man ~/.local/share/man/man1")]
+pub(super) struct Man {
+    /// Write every page into this directory, which is made if it is not there.
+    #[arg(value_name = "DIR")]
+    pub(super) directory: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct BenchOpens {
+    /// What to open.
+    pub(super) file: PathBuf,
+    /// How often.
+    pub(super) count: u32,
 }

@@ -31,7 +31,7 @@ pub(super) fn call(call: Call) -> Result<ExitCode, Failure> {
         Ok(session.call_streaming(&call.tool, arguments, &mut pass_on).await)
     })?;
     let text = serde_json::to_string_pretty(&envelope).map_err(|e| Failure::runtime(e.into()))?;
-    writeln!(std::io::stdout(), "{text}").map_err(Failure::io("print the envelope"))?;
+    writeln!(std::io::stdout(), "{text}").map_err(Failure::print("print the envelope"))?;
     Ok(ExitCode::from(status(&envelope)))
 }
 
@@ -40,9 +40,15 @@ fn arguments(given: &str) -> Result<Value, Failure> {
     if given == "-" {
         text.clear();
         std::io::stdin()
-            .take(ARGUMENTS_MAX)
+            .take(ARGUMENTS_MAX + 1)
             .read_to_string(&mut text)
             .map_err(|e| Failure::Data(format!("the arguments on standard input: {e}")))?;
+        if text.len() as u64 > ARGUMENTS_MAX {
+            return Err(Failure::Data(format!(
+                "the arguments on standard input are longer than {} MiB; write large files in parts, or with bash",
+                ARGUMENTS_MAX / (1024 * 1024)
+            )));
+        }
     }
     serde_json::from_str(&text).map_err(|e| Failure::Data(format!("the arguments are not JSON: {e}")))
 }

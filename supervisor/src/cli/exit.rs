@@ -1,6 +1,6 @@
 //! Failures, whose move they are, and what the process exits with: in one place.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use callgate_policy::envelope::Denial;
@@ -34,6 +34,18 @@ pub(super) enum Failure {
     /// Reading or writing for the person failed.
     #[error("{what}")]
     Io { what: String, source: io::Error },
+    /// What was typed names something that cannot be used.
+    #[error("{what}")]
+    Named { what: String, source: io::Error },
+    /// Whoever read our output is gone: nobody is left to be told.
+    #[error("standard output is closed")]
+    ReaderGone,
+    /// Something that is to be measured does not run.
+    #[error("measure {subject}: {reason}")]
+    Subject { subject: String, reason: String },
+    /// Sessions cannot run on this host.
+    #[error("no session can run here: {reason}")]
+    Unusable { reason: String },
     /// The process itself could not be set up.
     #[error("set up this process")]
     Runtime(#[source] io::Error),
@@ -54,13 +66,29 @@ impl Failure {
         move |source| Self::Io { what: what.into(), source }
     }
 
+    /// For paths that were typed.
+    pub(super) fn named(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Named { what: what.into(), source }
+    }
+
+    /// For what is printed. A reader that has seen enough (`| head`) is not an error worth telling.
+    pub(super) fn print(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| {
+            let gone = source.kind() == io::ErrorKind::BrokenPipe;
+            if gone { Self::ReaderGone } else { Self::Io { what: what.to_owned(), source } }
+        }
+    }
+
     fn status(&self) -> u8 {
         match self {
-            Self::Usage(_) => USAGE,
+            Self::Usage(_) | Self::Named { .. } => USAGE,
+            // As if SIGPIPE had ended us, which is how a shell knows it.
+            Self::ReaderGone => 128 + 13,
             Self::Data(_) => DATA,
+            Self::Unusable { .. } => UNAVAILABLE,
             Self::Open(open) => open_status(open),
             Self::Call(call) => call_status(call),
-            Self::Io { .. } | Self::Runtime(_) => SOFTWARE,
+            Self::Io { .. } | Self::Subject { .. } | Self::Runtime(_) => SOFTWARE,
         }
     }
 
@@ -72,12 +100,32 @@ impl Failure {
                 confine_remedy(confine)
             }
             Self::Call(CallError::Denied(denial)) => remedy_of(denial),
-            Self::Usage(_) | Self::Data(_) | Self::Open(_) | Self::Call(_) | Self::Io { .. } | Self::Runtime(_) => None,
+            Self::Usage(_)
+            | Self::Named { .. }
+            | Self::ReaderGone
+            | Self::Data(_)
+            | Self::Open(_)
+            | Self::Call(_)
+            | Self::Io { .. }
+            | Self::Subject { .. }
+            | Self::Unusable { .. }
+            | Self::Runtime(_) => None,
         }
     }
 
-    /// Tells the person, once, and gives the exit status.
-    pub(super) fn report(&self, json: bool) -> ExitCode {
+    /// The error and its causes. A program that cannot be started is told as a shell tells it: no step of ours, and no
+    /// fault of the host's.
+    pub(super) fn text(&self) -> String {
+        if let Self::Call(CallError::Confine(ConfineError::Refused(failed))) = self
+            && failed.step == "exec"
+            && let Some(errno) = failed.errno
+        {
+            let what = failed.what.strip_prefix("start ").unwrap_or(&failed.what);
+            return match errno {
+                2 if !what.contains('/') => format!("{what}: there is no such program on PATH"),
+                _ => format!("{what}: {}", io::Error::from_raw_os_error(errno)),
+            };
+        }
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(source) = cause {
@@ -85,15 +133,23 @@ impl Failure {
             text.push_str(&source.to_string());
             cause = source.source();
         }
-        if json {
-            let record = serde_json::json!({ "error": text, "remedy": self.remedy(), "exit_status": self.status() });
-            eprintln!("{record}");
-        } else {
-            eprintln!("callgate: {text}");
-            if let Some(remedy) = self.remedy() {
-                eprintln!("  try: {remedy}");
+        text
+    }
+
+    /// Tells the person, once, and gives the exit status.
+    pub(super) fn report(&self, json: bool) -> ExitCode {
+        let text = self.text();
+        let told = match self.remedy() {
+            _ if matches!(self, Self::ReaderGone) => String::new(),
+            remedy if json => {
+                let record = serde_json::json!({ "error": text, "remedy": remedy, "exit_status": self.status() });
+                format!("{record}\n")
             }
-        }
+            Some(remedy) => format!("callgate: {text}\n  try: {remedy}\n"),
+            None => format!("callgate: {text}\n"),
+        };
+        // With standard error gone as well, the exit status is all that is left to tell.
+        drop(io::stderr().write_all(told.as_bytes()));
         ExitCode::from(self.status())
     }
 }
@@ -166,8 +222,8 @@ fn confine_status(error: &ConfineError) -> u8 {
 
 /// Help and version are asked for; anything else that clap says is a mistake of usage.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
     let told = error.print();
-    let asked_for =
-        matches!(error.kind(), clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion);
+    let asked_for = matches!(error.kind(), DisplayHelp | DisplayVersion);
     if asked_for && told.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(USAGE) }
 }

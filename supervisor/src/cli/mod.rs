@@ -1,8 +1,13 @@
 //! The command line.
 
 mod arguments;
+mod bench;
 mod call;
+mod doctor;
 mod exit;
+mod generate;
+mod paint;
+mod processes;
 mod run;
 mod show;
 mod tools;
@@ -12,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use self::arguments::{Arguments, Command};
+use self::arguments::{Arguments, Command, Doctor};
 use self::exit::Failure;
 use crate::confine::{LAUNCHER_NAME, Launcher};
 use crate::session::Supervisor;
@@ -40,7 +45,17 @@ fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Run(run) => run::run(run),
         Command::Call(call) => call::call(call),
         Command::Tools(tools) => tools::tools(&tools, json),
+        Command::Doctor(Doctor {}) => doctor::doctor(json),
+        Command::Bench(bench) => bench::bench(&bench, json),
+        Command::Completions(completions) => generate::completions(&completions),
+        Command::Man(man) => generate::man(&man),
+        Command::BenchOpens(opens) => bench::opens(&opens),
     }
+}
+
+/// A launcher of its own process, for commands that open many sessions.
+fn forked() -> Result<Launcher, Failure> {
+    Ok(Launcher::fork().map_err(crate::session::OpenError::from)?)
 }
 
 /// Becomes a supervisor: the process is closed to others of the same user, then the runtime starts, in this one thread,

@@ -1,7 +1,7 @@
 //! `callgate run`.
 
 use std::io::Write as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,6 +9,7 @@ use std::time::Instant;
 use callgate_policy::envelope::{Metadata, Outcome, ResultEnvelope};
 use callgate_policy::plan::Calls;
 use callgate_worker::protocol::ProgramEnd;
+use rustix::fs::FileType;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -31,6 +32,7 @@ const PASSED_ON: [SignalKind; 6] = [
 pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
     let mut spec = show::spec(&run.grants)?;
     let status = status_target(&run)?;
+    refuse_directories()?;
     let stdio = Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?;
     spec.calls = Calls::One;
     supervise(Launcher::here(), async |supervisor| {
@@ -45,6 +47,27 @@ pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
         }
         Ok(exit_code(end))
     })
+}
+
+/// A descriptor of a directory is a way into it that no rule of ours names: fchmod(2) on it works under Landlock, and it
+/// leads out of a mount namespace. A stream that is closed needs no check: Rust opens /dev/null in its place at start, so
+/// nothing that is opened later can take its number.
+fn refuse_directories() -> Result<(), Failure> {
+    let streams = [
+        ("input", std::io::stdin().as_fd().try_clone_to_owned()),
+        ("output", std::io::stdout().as_fd().try_clone_to_owned()),
+        ("error", std::io::stderr().as_fd().try_clone_to_owned()),
+    ];
+    for (name, stream) in streams {
+        let look = || Failure::io(format!("look at standard {name}"));
+        let stat = rustix::fs::fstat(stream.map_err(look())?).map_err(|e| look()(e.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return Err(Failure::Usage(format!(
+                "standard {name} is a directory, which would lead the command past its grants; redirect a file"
+            )));
+        }
+    }
+    Ok(())
 }
 
 async fn wait(program: &Program, signals: &mut Signals) -> Result<ProgramEnd, Failure> {
@@ -86,7 +109,7 @@ fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
             .truncate(true)
             .custom_flags((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed())
             .open(path)
-            .map_err(|e| Failure::Usage(format!("--status {}: {e}", path.display())))?;
+            .map_err(Failure::named(format!("create {}", path.display())))?;
         return Ok(Some(file));
     }
     let Some(number) = run.status_fd else { return Ok(None) };

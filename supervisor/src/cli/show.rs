@@ -62,7 +62,7 @@ fn open_regular(file: &Path) -> Result<std::fs::File, Failure> {
         .read(true)
         .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
         .open(file)
-        .map_err(Failure::io(format!("open {}", file.display())))?;
+        .map_err(Failure::named(format!("open {}", file.display())))?;
     let metadata = opened.metadata().map_err(Failure::io(format!("look at {}", file.display())))?;
     if metadata.is_file() {
         Ok(opened)

@@ -29,7 +29,7 @@ pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> 
             writeln!(out, "{:<8} {:<8} {}", tool.id, tool.kind, first_sentence(&tool.description))
         }),
     };
-    written.map_err(Failure::io("print the tools"))?;
+    written.map_err(Failure::print("print the tools"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,6 +5,9 @@
 mod probe;
 mod weaken;
 
+// The command line.
+mod cli;
+
 // Attacks on callgate.
 mod fd_env_leak;
 mod fs_outside;

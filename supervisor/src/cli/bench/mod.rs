@@ -1,0 +1,164 @@
+//! `callgate bench`: what calls cost here, every layer on, beside a plain spawn.
+//!
+//! Nothing is asserted: a machine that is busy gives other figures, and so ratios within one interleaved run are what
+//! counts.
+
+mod opens;
+mod report;
+mod scratch;
+mod sessions;
+mod subject;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit};
+
+use self::report::{Figures, Report, Row};
+use self::subject::{Benchmarked, Subject};
+use super::arguments::Bench;
+use super::exit::Failure;
+use super::{forked, supervise};
+use crate::session::Supervisor;
+
+pub(super) use opens::opens;
+pub(super) use scratch::Scratch;
+
+/// A pause before each sample, so that what the sample before has left to tidy up does not run into it.
+const SETTLE: Duration = Duration::from_millis(1);
+/// Calls for calls per second, all callers together, for each run of a subject.
+const RATE_CALLS_PER_RUN: u32 = 10;
+
+pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
+    let scratch = Scratch::make()?;
+    let report = supervise(forked()?, async |supervisor| measure(bench, &supervisor, &scratch).await)?;
+    report.print(json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn measure(bench: &Bench, supervisor: &Supervisor, scratch: &Scratch) -> Result<Report, Failure> {
+    open_many_files()?;
+    // What `callgate run` leaves to end by itself comes back here, and is waited for between samples.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(|e| Failure::runtime(e.into()))?;
+    let opener = sessions::Opener { supervisor, scratch, strength: bench.strength.into() };
+    let memory = sessions::idle_memory(&opener).await?;
+    let benchmarked = Benchmarked::all(&opener).await?;
+    let rows = interleave(bench.runs, &benchmarked).await?;
+    let opens = opens::measure(&opener).await?;
+    let rates = sessions::rates(&opener, bench.runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
+    let many = sessions::many(&opener, bench.sessions).await?;
+    Ok(Report {
+        runs: bench.runs,
+        strength: benchmarked.strength(),
+        landlock_abi: supervisor.support().landlock_abi,
+        rows,
+        absent: benchmarked.absent,
+        opens,
+        rates,
+        memory,
+        many,
+    })
+}
+
+/// Each session costs this process three descriptors, and the usual soft limit is 1,024.
+fn open_many_files() -> Result<(), Failure> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+        .map_err(|e| Failure::runtime(e.into()))
+}
+
+/// Runs every subject in each round, in an order that changes from round to round, so that none always follows the same
+/// other. The rounds that warm up are not counted.
+async fn interleave(runs: u32, benchmarked: &Benchmarked) -> Result<Vec<Row>, Failure> {
+    let subjects = &benchmarked.subjects;
+    let mut samples: Vec<Vec<Duration>> = vec![Vec::new(); subjects.len()];
+    let mut own_cpu = vec![Duration::ZERO; subjects.len()];
+    let mut shuffle = Shuffle(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..(runs / 10).max(3) {
+        for at in shuffle.order(subjects.len()) {
+            sample(&subjects[at]).await?;
+        }
+    }
+    let before = subjects.iter().map(Subject::session_cpu).collect::<Result<Vec<_>, _>>()?;
+    for _ in 0..runs {
+        for at in shuffle.order(subjects.len()) {
+            let (wall, cpu) = sample(&subjects[at]).await?;
+            samples[at].push(wall);
+            own_cpu[at] += cpu;
+        }
+    }
+    subjects
+        .iter()
+        .enumerate()
+        .map(|(at, subject)| {
+            let session = match (subject.session_cpu()?, before[at]) {
+                (Some(after), Some(before)) => after.saturating_sub(before),
+                _ => Duration::ZERO,
+            };
+            let cpu = subject.cpu_is_measurable().then(|| (own_cpu[at] + session) / runs);
+            Ok(Row { name: subject.name(), key: subject.key(), figures: Figures::of(&samples[at], cpu) })
+        })
+        .collect()
+}
+
+/// One run: how long it took, and what it cost this process and the children that it waited for.
+async fn sample(subject: &Subject) -> Result<(Duration, Duration), Failure> {
+    tokio::time::sleep(SETTLE).await;
+    let cpu = own_cpu()?;
+    let started = Instant::now();
+    subject.run().await?;
+    let took = started.elapsed();
+    let cpu = own_cpu()?.saturating_sub(cpu);
+    subject.tidy().await?;
+    Ok((took, cpu))
+}
+
+/// CPU time of this process and of all children waited for (getrusage(2)).
+fn own_cpu() -> Result<Duration, Failure> {
+    use nix::sys::resource::{UsageWho, getrusage};
+    use nix::sys::time::TimeValLike as _;
+    let mut micros = 0;
+    for who in [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN] {
+        let usage = getrusage(who).map_err(|e| Failure::runtime(e.into()))?;
+        micros += usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    }
+    Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+}
+
+/// Orders that are the same in every run of the program: xorshift, because nothing hangs on its quality.
+struct Shuffle(u64);
+
+impl Shuffle {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn order(&mut self, len: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..len).collect();
+        for at in (1..len).rev() {
+            let other = usize::try_from(self.next() % (at as u64 + 1)).unwrap_or(0);
+            order.swap(at, other);
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_has_every_subject_once_and_orders_differ() {
+        let mut shuffle = Shuffle(1);
+        let orders: Vec<Vec<usize>> = (0..20).map(|_| shuffle.order(7)).collect();
+        for order in &orders {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..7).collect::<Vec<_>>());
+        }
+        assert!(orders.iter().any(|order| order != &orders[0]));
+    }
+}

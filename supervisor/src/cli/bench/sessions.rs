@@ -1,0 +1,175 @@
+//! What sessions cost: memory, opening, and calls per second.
+
+use std::time::{Duration, Instant};
+
+use callgate_policy::effective::Source;
+use callgate_policy::envelope::Outcome;
+use callgate_policy::path::HostPath;
+use callgate_policy::pattern::PathTemplate;
+use callgate_policy::requirement::{FsRequirement, RequirementSet};
+use serde_json::json;
+
+use super::scratch::{FILE, Scratch};
+use crate::cli::exit::Failure;
+use crate::cli::processes::{self, Family, Pid};
+use crate::session::{Session, SessionSpec, StrengthChoice, Supervisor};
+
+/// Broker, zygote and the worker that stands ready.
+const PROCESSES: usize = 3;
+
+/// Opens sessions for the scratch directory, all alike.
+pub(super) struct Opener<'a> {
+    pub(super) supervisor: &'a Supervisor,
+    pub(super) scratch: &'a Scratch,
+    pub(super) strength: StrengthChoice,
+}
+
+/// A session and its processes.
+pub(super) struct Opened {
+    pub(super) session: Session,
+    processes: Vec<Pid>,
+}
+
+impl Opener<'_> {
+    /// What `callgate run` asks for, and this binary to read: it is its own helper inside.
+    pub(super) fn spec(&self) -> SessionSpec {
+        let mut spec = SessionSpec::developer(self.scratch.path());
+        spec.strength = self.strength;
+        let program = HostPath::from(self.scratch.program().to_owned());
+        let fs = FsRequirement { read: vec![PathTemplate::of_file(&program)], ..FsRequirement::default() };
+        spec.requires.push((Source::CommandLine, RequirementSet { fs, ..RequirementSet::default() }));
+        spec
+    }
+
+    /// Opens one, and waits until its worker stands ready.
+    pub(super) async fn open(&self) -> Result<Opened, Failure> {
+        let look = || processes::own_descendants().map_err(Failure::io("look at the session's processes"));
+        let before = look()?;
+        let session = self.supervisor.open(self.spec()).await?;
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let processes: Vec<Pid> = look()?.into_iter().filter(|pid| !before.contains(pid)).collect();
+            if processes.len() >= PROCESSES {
+                // Forked is not yet waiting: it still touches pages of its own.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                return Ok(Opened { session, processes });
+            }
+            if Instant::now() > deadline {
+                let reason = format!("{} of its {PROCESSES} processes are there", processes.len());
+                return Err(Failure::Subject { subject: "a session".to_owned(), reason });
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Opened {
+    pub(super) fn strength(&self) -> &'static str {
+        match self.session.plan().strength {
+            callgate_policy::plan::Strength::Landlock => "Landlock and seccomp",
+            callgate_policy::plan::Strength::Namespaces => "Landlock, seccomp and namespaces",
+        }
+    }
+
+    /// CPU time of broker and zygote, and of all workers that the zygote has reaped.
+    pub(super) fn cpu(&self) -> Result<Duration, Failure> {
+        // The worker that stood ready at first is gone after the first call.
+        let lasting = self.processes.iter().filter_map(|pid| processes::cpu(*pid).ok());
+        Ok(lasting.sum())
+    }
+
+    fn private_kib(&self) -> Result<u64, Failure> {
+        let all = self.processes.iter().map(|pid| processes::private_kib(*pid));
+        all.sum::<std::io::Result<u64>>().map_err(Failure::io("read the memory of the session's processes"))
+    }
+}
+
+/// Private memory of a session that was opened and has done nothing, in KiB.
+pub(super) async fn idle_memory(opener: &Opener<'_>) -> Result<u64, Failure> {
+    opener.open().await?.private_kib()
+}
+
+/// Reads per second.
+pub(super) struct Rates {
+    pub(super) one_caller: f64,
+    pub(super) two_callers: f64,
+    pub(super) two_sessions: f64,
+}
+
+/// How many calls are made per second one after the other, by two callers of one session, and by two of two.
+pub(super) async fn rates(opener: &Opener<'_>, calls: u32) -> Result<Rates, Failure> {
+    let (first, second) = (opener.open().await?, opener.open().await?);
+    reads(&first.session, calls / 10).await?;
+    reads(&second.session, calls / 10).await?;
+    let per_second = |started: Instant| f64::from(calls) / started.elapsed().as_secs_f64();
+    let started = Instant::now();
+    reads(&first.session, calls).await?;
+    let one_caller = per_second(started);
+    let started = Instant::now();
+    tokio::try_join!(reads(&first.session, calls / 2), reads(&first.session, calls / 2))?;
+    let two_callers = per_second(started);
+    let started = Instant::now();
+    tokio::try_join!(reads(&first.session, calls / 2), reads(&second.session, calls / 2))?;
+    Ok(Rates { one_caller, two_callers, two_sessions: per_second(started) })
+}
+
+async fn reads(session: &Session, calls: u32) -> Result<(), Failure> {
+    for _ in 0..calls {
+        let envelope = session.call("read", json!({ "path": FILE })).await;
+        if envelope.kind == Outcome::Error {
+            let reason = envelope.error_text.unwrap_or_default();
+            return Err(Failure::Subject { subject: "read".to_owned(), reason });
+        }
+    }
+    Ok(())
+}
+
+/// Many sessions at once.
+pub(super) struct Many {
+    pub(super) asked: u32,
+    pub(super) opened: u32,
+    /// Why not all of them.
+    pub(super) stopped: Option<String>,
+    pub(super) per_session: Duration,
+    pub(super) slowest: Duration,
+    /// All their processes together, when all are open.
+    pub(super) private_kib: u64,
+    /// How many of them answered a call, one after the other, when all were open.
+    pub(super) alive: u32,
+}
+
+/// Opens sessions without closing any, then makes a call in each: a session that is open and dead would not count.
+pub(super) async fn many(opener: &Opener<'_>, asked: u32) -> Result<Many, Failure> {
+    let look = || processes::own_descendants().map_err(Failure::io("look at the sessions' processes"));
+    let before = look()?;
+    let mut sessions = Vec::new();
+    let (mut total, mut slowest, mut stopped) = (Duration::ZERO, Duration::ZERO, None);
+    for _ in 0..asked {
+        let started = Instant::now();
+        match opener.supervisor.open(opener.spec()).await {
+            Ok(session) => sessions.push(session),
+            Err(error) => {
+                stopped = Some(Failure::from(error).text());
+                break;
+            }
+        }
+        let took = started.elapsed();
+        total += took;
+        slowest = slowest.max(took);
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let family = Family::now().map_err(Failure::io("look at the sessions' processes"))?;
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let private_kib = family
+        .descendants(own)
+        .into_iter()
+        .filter(|pid| !before.contains(pid))
+        .filter_map(|pid| processes::private_kib(pid).ok())
+        .sum();
+    let mut alive = 0;
+    for session in &sessions {
+        alive += u32::from(reads(session, 1).await.is_ok());
+    }
+    let opened = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
+    Ok(Many { asked, opened, stopped, per_session: total / opened.max(1), slowest, private_kib, alive })
+}

@@ -1,0 +1,220 @@
+//! What is measured.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use callgate_policy::envelope::Outcome;
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions};
+use nix::sys::wait::{WaitPidFlag, WaitStatus};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use super::scratch::FILE;
+use super::sessions::{Opened, Opener};
+use crate::cli::exit::Failure;
+use crate::confine::Stdio;
+
+/// Which programs `true` and `bash` are here.
+const TRUE: [&str; 2] = ["/bin/true", "/usr/bin/true"];
+const BASH: [&str; 2] = ["/bin/bash", "/usr/bin/bash"];
+
+/// One thing that runs once per round.
+pub(super) enum Subject {
+    /// A program started by posix_spawn(3), unconfined, and waited for.
+    Bare { key: &'static str, name: String, argv: Vec<CString> },
+    /// `callgate run`: the same, and what it leaves to end by itself is waited for after the measurement.
+    Run { argv: Vec<CString> },
+    /// A call of a tool in a session of its own.
+    Tool { key: &'static str, name: &'static str, tool: &'static str, arguments: Value, session: Opened },
+    /// `session.spawn` in a session of its own.
+    Spawn { program: &'static str, session: Opened },
+}
+
+/// All subjects, and what is not here.
+pub(super) struct Benchmarked {
+    pub(super) subjects: Vec<Subject>,
+    pub(super) absent: Vec<String>,
+}
+
+impl Benchmarked {
+    pub(super) async fn all(opener: &Opener<'_>) -> Result<Self, Failure> {
+        let true_ = find(&TRUE).ok_or_else(|| absent("true"))?;
+        let mut subjects = vec![
+            Subject::Bare { key: "posix_spawn", name: format!("posix_spawn {true_}"), argv: strings(&[true_])? },
+            Subject::Tool {
+                key: "read",
+                name: "read tool, 4 KiB, through the library",
+                tool: "read",
+                arguments: json!({ "path": FILE }),
+                session: opener.open().await?,
+            },
+            Subject::Spawn { program: true_, session: opener.open().await? },
+        ];
+        let mut missing = Vec::new();
+        match find(&BASH) {
+            Some(bash) => {
+                subjects.push(Subject::Bare {
+                    key: "bash_bare",
+                    name: format!("{bash} -c true, unconfined"),
+                    argv: strings(&[bash, "-c", "true"])?,
+                });
+                subjects.push(Subject::Tool {
+                    key: "bash",
+                    name: "bash tool, true",
+                    tool: "bash",
+                    arguments: json!({ "command": "true" }),
+                    session: opener.open().await?,
+                });
+            }
+            None => missing.push("bash: there is no /bin/bash".to_owned()),
+        }
+        let (program, scratch) = (opener.scratch.program(), opener.scratch.path());
+        let mut run = vec![string(program)?];
+        run.extend(strings(&["run", "-C"])?);
+        run.push(string(scratch)?);
+        run.extend(strings(&["--", true_])?);
+        subjects.push(Subject::Run { argv: run });
+        match on_path("bwrap") {
+            None => missing.push("bwrap: not installed".to_owned()),
+            Some(bwrap) => match bubblewrap(&bwrap, scratch, true_)? {
+                Ok(subject) => subjects.push(subject),
+                Err(reason) => missing.push(format!("bwrap: installed, but does not run here ({reason})")),
+            },
+        }
+        Ok(Self { subjects, absent: missing })
+    }
+
+    pub(super) fn strength(&self) -> &'static str {
+        let session = self.subjects.iter().find_map(|subject| match subject {
+            Subject::Tool { session, .. } | Subject::Spawn { session, .. } => Some(session),
+            Subject::Bare { .. } | Subject::Run { .. } => None,
+        });
+        session.map_or("none", Opened::strength)
+    }
+}
+
+fn absent(program: &str) -> Failure {
+    Failure::Subject { subject: program.to_owned(), reason: "it is not on this host".to_owned() }
+}
+
+fn find(candidates: &[&'static str]) -> Option<&'static str> {
+    candidates.iter().copied().find(|path| rustix::fs::stat(*path).is_ok())
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
+}
+
+/// bubblewrap with all its namespaces; or how it ended, where it does not run.
+fn bubblewrap(bwrap: &Path, scratch: &Path, true_: &str) -> Result<Result<Subject, String>, Failure> {
+    let mut argv = vec![string(bwrap)?];
+    argv.extend(strings(&["--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"])?);
+    argv.extend(strings(&["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--bind"])?);
+    argv.extend([string(scratch)?, string(scratch)?]);
+    argv.extend(strings(&[true_])?);
+    Ok(match spawn_and_wait(&argv) {
+        Ok(()) => Ok(Subject::Bare { key: "bwrap", name: "bwrap, all namespaces, true".to_owned(), argv }),
+        Err(Failure::Subject { reason, .. }) => Err(reason),
+        Err(other) => return Err(other),
+    })
+}
+
+fn strings(words: &[&str]) -> Result<Vec<CString>, Failure> {
+    words.iter().map(|word| string(Path::new(word))).collect()
+}
+
+fn string(path: &Path) -> Result<CString, Failure> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_nul| Failure::Usage(format!("{} holds a NUL", path.display())))
+}
+
+impl Subject {
+    pub(super) fn key(&self) -> &'static str {
+        match self {
+            Self::Bare { key, .. } | Self::Tool { key, .. } => key,
+            Self::Run { .. } => "run",
+            Self::Spawn { .. } => "spawn",
+        }
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Bare { name, .. } => name.clone(),
+            Self::Tool { name, .. } => (*name).to_owned(),
+            Self::Run { .. } => "callgate run -- true".to_owned(),
+            Self::Spawn { program, .. } => format!("session.spawn {program}"),
+        }
+    }
+
+    /// `callgate run` leaves its processes to its launcher, below which the kernel reaps them itself (their parent
+    /// ignores SIGCHLD), and then nobody is told what they used.
+    pub(super) fn cpu_is_measurable(&self) -> bool {
+        !matches!(self, Self::Run { .. })
+    }
+
+    /// What the processes of the subject's session have used so far.
+    pub(super) fn session_cpu(&self) -> Result<Option<Duration>, Failure> {
+        match self {
+            Self::Tool { session, .. } | Self::Spawn { session, .. } => session.cpu().map(Some),
+            Self::Bare { .. } | Self::Run { .. } => Ok(None),
+        }
+    }
+
+    pub(super) async fn run(&self) -> Result<(), Failure> {
+        match self {
+            Self::Bare { argv, .. } | Self::Run { argv } => spawn_and_wait(argv),
+            Self::Tool { tool, arguments, session, .. } => {
+                let envelope = session.session.call(tool, arguments.clone()).await;
+                match envelope.kind {
+                    Outcome::Output => Ok(()),
+                    Outcome::Error => Err(self.failed(envelope.error_text.unwrap_or_default())),
+                }
+            }
+            Self::Spawn { program, session } => {
+                let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
+                let program = session.session.spawn([program], stdio).await?;
+                let end = program.wait().await.map_err(crate::call::CallError::from)?;
+                if end.code == Some(0) { Ok(()) } else { Err(self.failed(format!("it ended with {end:?}"))) }
+            }
+        }
+    }
+
+    fn failed(&self, reason: String) -> Failure {
+        Failure::Subject { subject: self.name(), reason }
+    }
+
+    /// Waits for what a `callgate run` has left: its launcher, which becomes our child when `run` has exited. Not part
+    /// of the sample, and the next one must not run beside it.
+    pub(super) async fn tidy(&self) -> Result<(), Failure> {
+        let Self::Run { .. } = self else { return Ok(()) };
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < deadline {
+            match nix::sys::wait::waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => tokio::time::sleep(Duration::from_micros(200)).await,
+                Ok(_ended) => return Ok(()),
+                Err(errno) => return Err(Failure::runtime(errno.into())),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// posix_spawn(3) itself, with no file actions and no attributes: the cheapest way there is to run a program.
+fn spawn_and_wait(argv: &[CString]) -> Result<(), Failure> {
+    let failed = |reason: String| Failure::Subject {
+        subject: argv.first().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default(),
+        reason,
+    };
+    let file = argv.first().ok_or_else(|| failed("no program".to_owned()))?;
+    let actions = PosixSpawnFileActions::init().map_err(|e| Failure::runtime(e.into()))?;
+    let attributes = PosixSpawnAttr::init().map_err(|e| Failure::runtime(e.into()))?;
+    let pid =
+        nix::spawn::posix_spawn(file.as_c_str(), &actions, &attributes, argv, &[c"PATH=/usr/local/bin:/usr/bin:/bin"])
+            .map_err(|e| failed(e.to_string()))?;
+    let ended = nix::sys::wait::waitpid(pid, None).map_err(|e| failed(e.to_string()))?;
+    if matches!(ended, WaitStatus::Exited(_, 0)) { Ok(()) } else { Err(failed(format!("it ended with {ended:?}"))) }
+}

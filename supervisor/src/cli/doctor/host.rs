@@ -1,0 +1,253 @@
+//! What can be read about the host without trying.
+
+use std::fs;
+
+use super::{Check, State};
+
+pub(super) fn kernel() -> Check {
+    let name = rustix::system::uname();
+    let found = format!("Linux {} {}", name.release().to_string_lossy(), name.machine().to_string_lossy());
+    Check::new("kernel", State::Ok, found)
+}
+
+/// A right of Landlock's: since which ABI and kernel, and what holds where it is missing.
+struct Right {
+    abi: u8,
+    kernel: &'static str,
+    name: &'static str,
+    what: &'static str,
+    instead: Instead,
+}
+
+enum Instead {
+    /// Something as strong, in either strength.
+    Always(&'static str),
+    /// Something as strong, with namespaces; nothing without.
+    WithNamespaces(&'static str),
+}
+
+/// landlock(7). What takes a right's place is in the base filter, in the broker, or in how mounts are made.
+const RIGHTS: &[Right] = &[
+    Right {
+        abi: 2,
+        kernel: "5.19",
+        name: "landlock: refer",
+        what: "moving files between directories",
+        instead: Instead::Always("before ABI 2 the kernel refuses it altogether (EXDEV): stricter, and programs copy"),
+    },
+    Right {
+        abi: 3,
+        kernel: "6.2",
+        name: "landlock: truncate",
+        what: "truncate(2) of a file by its name",
+        instead: Instead::WithNamespaces("what may not be written is mounted read-only"),
+    },
+    Right {
+        abi: 4,
+        kernel: "6.7",
+        name: "landlock: tcp",
+        what: "TCP connect and bind",
+        instead: Instead::Always("the broker makes every socket and judges where it leads"),
+    },
+    Right {
+        abi: 5,
+        kernel: "6.10",
+        name: "landlock: ioctl",
+        what: "ioctl(2) on devices",
+        instead: Instead::Always("seccomp judges ioctl requests, and devices are granted one by one"),
+    },
+    Right {
+        abi: 6,
+        kernel: "6.12",
+        name: "landlock: scopes",
+        what: "signals and abstract sockets of others",
+        instead: Instead::Always("the broker judges whom a signal or a connection is for, or the namespaces hide them"),
+    },
+];
+
+pub(super) fn landlock(abi: u8) -> Check {
+    let lacking = RIGHTS.iter().filter(|right| right.abi > abi).count();
+    let found = match lacking {
+        0 => format!("ABI {abi}, every right that this build uses"),
+        n => format!("ABI {abi}, {n} of {} later rights missing, see below", RIGHTS.len()),
+    };
+    Check::new("landlock", State::Ok, found)
+}
+
+pub(super) fn missing_rights(abi: u8, namespaces: bool) -> Vec<Check> {
+    let lacking = RIGHTS.iter().filter(|right| right.abi > abi);
+    lacking
+        .map(|right| {
+            let found = format!("{}: needs ABI {} (Linux {})", right.what, right.abi, right.kernel);
+            let (state, instead) = match right.instead {
+                Instead::Always(instead) => (State::Note, instead),
+                Instead::WithNamespaces(instead) if namespaces => (State::Note, instead),
+                Instead::WithNamespaces(_) => (State::Missing, "nothing in sessions without namespaces"),
+            };
+            let check = Check::new(right.name, state, found).instead(instead);
+            if state == State::Missing { check.remedy([format!("use Linux {} or newer", right.kernel)]) } else { check }
+        })
+        .collect()
+}
+
+/// What does not depend on any session.
+pub(super) fn always() -> Vec<Check> {
+    vec![cgroup(), children(), bash()]
+}
+
+fn cgroup() -> Check {
+    let name = "cgroup v2";
+    let instead = "calls are bounded by setrlimit(2) in any case, per process; this build uses no cgroups yet";
+    let own = fs::read_to_string("/proc/self/cgroup").ok();
+    let path = own.as_deref().and_then(|text| text.lines().find_map(|line| line.strip_prefix("0::")));
+    let at = |path: &str| format!("/sys/fs/cgroup{}", path.trim_end_matches('/'));
+    let Some((path, controllers)) = path.and_then(|path| {
+        let controllers = fs::read_to_string(format!("{}/cgroup.controllers", at(path))).ok()?;
+        Some((at(path), controllers))
+    }) else {
+        return Check::new(name, State::Note, "not mounted at /sys/fs/cgroup").instead(instead);
+    };
+    let controllers = match controllers.trim() {
+        "" => "no controllers".to_owned(),
+        some => format!("controllers {some}"),
+    };
+    let writable = |path: &str| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    if writable(&path) && writable(&format!("{path}/cgroup.procs")) {
+        Check::new(name, State::Ok, format!("{path} is ours to divide, {controllers}")).instead(instead)
+    } else {
+        Check::new(name, State::Note, format!("{path} is not delegated to us, {controllers}")).instead(instead)
+    }
+}
+
+fn children() -> Check {
+    let name = "proc children";
+    // CONFIG_PROC_CHILDREN, proc_tid_children(5).
+    if rustix::fs::stat("/proc/thread-self/children").is_ok() {
+        Check::new(name, State::Ok, "the kernel lists a process's children (CONFIG_PROC_CHILDREN)")
+    } else {
+        Check::new(name, State::Note, "the kernel has no CONFIG_PROC_CHILDREN")
+            .instead("leftovers of a call are found by asking every process for its parent: slower, as thorough")
+    }
+}
+
+fn bash() -> Check {
+    let found = ["/bin/bash", "/usr/bin/bash"].into_iter().find(|path| rustix::fs::stat(*path).is_ok());
+    match found {
+        Some(path) => Check::new("bash", State::Ok, path),
+        None => Check::new("bash", State::Missing, "there is no /bin/bash")
+            .instead("the `bash` tool fails; `run` and the other tools work")
+            .remedy(["install bash".to_owned()]),
+    }
+}
+
+/// Yama's strictness; none without Yama.
+pub(super) fn ptrace_scope() -> Option<u32> {
+    sysctl("kernel/yama/ptrace_scope")
+}
+
+fn sysctl(name: &str) -> Option<u32> {
+    fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()
+}
+
+/// Whether calls see the command lines of other processes.
+pub(super) fn other_processes(namespaces: bool) -> Check {
+    let name = "command lines";
+    if namespaces {
+        return Check::new(name, State::Ok, "of other processes are out of sight, in the calls' PID namespace");
+    }
+    match hidepid().as_deref() {
+        Some(option) if option != "0" && option != "off" => {
+            Check::new(name, State::Ok, format!("of other processes are out of sight: /proc has hidepid={option}"))
+        }
+        _ => Check::new(name, State::Note, "of other processes can be read by calls in /proc, as by any process here")
+            .instead("nothing without namespaces: keep secrets out of command lines")
+            .remedy(["sudo mount -o remount,hidepid=2 /proc".to_owned()]),
+    }
+}
+
+/// The option of the mount at `/proc` (proc(5), proc_pid_mountinfo(5): super options are the last field).
+fn hidepid() -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    hidepid_in(&mounts)
+}
+
+fn hidepid_in(mountinfo: &str) -> Option<String> {
+    // The last mount at a place is the one that is seen.
+    let line = mountinfo.lines().rfind(|line| line.split(' ').nth(4) == Some("/proc"))?;
+    let options = line.rsplit(' ').next()?;
+    options.split(',').find_map(|option| option.strip_prefix("hidepid=")).map(str::to_owned)
+}
+
+/// What to type so that this host allows user namespaces: those settings that stand against them here.
+pub(super) fn namespace_remedies() -> Vec<String> {
+    let mut remedies = Vec::new();
+    if sysctl("kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
+        remedies.push("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0".to_owned());
+    }
+    if sysctl("kernel/unprivileged_userns_clone") == Some(0) {
+        remedies.push("sudo sysctl -w kernel.unprivileged_userns_clone=1".to_owned());
+    }
+    if sysctl("user/max_user_namespaces") == Some(0) {
+        remedies.push("sudo sysctl -w user.max_user_namespaces=10000".to_owned());
+    }
+    if in_container() || filtered() {
+        remedies.push(
+            "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt \
+             systempaths=unconfined … (or a profile that allows clone with CLONE_NEWUSER, mount and pivot_root)"
+                .to_owned(),
+        );
+    }
+    if remedies.is_empty() {
+        remedies.push(
+            "nothing here says why: look for a Landlock domain, an SELinux rule or a chroot around callgate, and for \
+             CONFIG_USER_NS in the kernel's configuration"
+                .to_owned(),
+        );
+    }
+    remedies
+}
+
+fn in_container() -> bool {
+    ["/.dockerenv", "/run/.containerenv"].iter().any(|path| rustix::fs::stat(*path).is_ok())
+        || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+}
+
+/// Whether whoever started us put a seccomp filter on us (proc_pid_status(5)).
+fn filtered() -> bool {
+    fs::read_to_string("/proc/self/status")
+        .is_ok_and(|status| status.lines().any(|line| line.split_ascii_whitespace().eq(["Seccomp:", "2"])))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use super::*;
+
+    #[test]
+    fn hidepid_is_read_from_the_last_mount_at_proc() {
+        let line = |options: &str| format!("22 1 0:20 / /proc rw,nosuid - proc proc {options}\n");
+        assert_eq!(hidepid_in(&line("rw")), None);
+        assert_eq!(hidepid_in(&line("rw,hidepid=invisible")).unwrap(), "invisible");
+        assert_eq!(hidepid_in(&(line("rw,hidepid=2") + &line("rw"))), None);
+        assert_eq!(hidepid_in("22 1 0:20 / /srv/proc rw - proc proc rw,hidepid=2\n"), None);
+    }
+
+    /// Every right up to the newest ABI is either there or listed with what takes its place.
+    #[test]
+    fn each_abi_lists_the_rights_that_it_lacks() {
+        assert_eq!(missing_rights(7, false).len(), 0);
+        assert_eq!(missing_rights(6, false).len(), 0);
+        assert_eq!(missing_rights(1, false).len(), 5);
+        assert!(missing_rights(1, false).iter().all(|check| check.instead.is_some()));
+    }
+
+    /// truncate(2) before ABI 3 is held by mounts alone, and doctor must not say otherwise.
+    #[test]
+    fn a_right_that_nothing_replaces_is_missing_with_a_remedy() {
+        let truncate =
+            |namespaces| missing_rights(2, namespaces).into_iter().find(|c| c.name.contains("truncate")).unwrap();
+        assert_eq!(truncate(true).state, State::Note);
+        assert_eq!(truncate(false).state, State::Missing);
+        assert!(!truncate(false).remedy.is_empty());
+    }
+}
