@@ -87,7 +87,14 @@ fn stopped_by(result: &ResultEnvelope, world: &World, attack: Attack) -> Option<
         return None;
     }
     assert_eq!(result.kind, Outcome::Error, "it did not happen, and no error says so: {result:?}");
-    Some(result.metadata.denial.as_ref().unwrap_or_else(|| panic!("no denial: {result:?}")).layer)
+    match &result.metadata.denial {
+        Some(denial) => Some(denial.layer),
+        // In a mount namespace what was not granted is not there: nobody says no, because nobody is asked.
+        None => {
+            assert!(result.error_text.as_ref().is_some_and(|text| text.contains("No such file")), "{result:?}");
+            Some(Layer::Sandbox)
+        }
+    }
 }
 
 async fn control(session: &Session, path: &Path) {

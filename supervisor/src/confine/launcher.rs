@@ -80,7 +80,8 @@ impl Launcher {
 
     /// What the binary does when it was started by [`Launcher::spawn`]. Never returns.
     pub fn serve_as_started() -> ! {
-        match callgate_worker::sys::fd::inherited(0) {
+        // Away from 0, which becomes /dev/null.
+        match callgate_worker::sys::fd::inherited(0).and_then(|channel| channel.try_clone()) {
             Ok(channel) => launcher::run(Channel::from(channel)),
             Err(_) => std::process::exit(70),
         }
