@@ -193,3 +193,17 @@ fn a11_two_sessions_share_no_names() {
         assert_eq!(own.stdout.matches("\"ok\":true").count(), 4, "{own:?}");
     });
 }
+
+/// D1: inotify asks for the right to read by file modes alone, and then tells every name that is made, opened or removed
+/// there: by another session, or by the host.
+#[test]
+fn d1_nothing_outside_can_be_watched() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (mine, theirs) = (env.workspace(), env.outside());
+        let (mine, theirs) = (mine.to_str().unwrap(), theirs.to_str().unwrap());
+        env.bare().probe(&["inotify", theirs]).assert_ok();
+        env.sandbox().probe(&["inotify", mine]).assert_ok();
+        env.sandbox().probe(&["inotify", theirs]).assert_errno(target.by_strength(ENOENT, EACCES));
+    });
+}
