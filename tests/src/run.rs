@@ -58,6 +58,13 @@ impl Run {
         self
     }
 
+    /// One more weakness of the host.
+    #[must_use]
+    pub fn weaken(mut self, words: &[&str]) -> Self {
+        self.modes.extend(words.iter().map(|&word| word.to_owned()));
+        self
+    }
+
     /// Grants reading.
     #[must_use]
     pub fn read(self, path: impl AsRef<Path>) -> Self {

@@ -96,7 +96,8 @@ fn d2_a_polite_request_is_passed_on() {
                 if ignores { "" } else { "exit 9" },
                 file.display()
             );
-            let mut child = run.command(&["/bin/bash", "-c", &script]).stdout(Stdio::null()).spawn().unwrap();
+            let mut child =
+                run.command(&["/bin/bash", "-c", &script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             eventually("the tool runs", || file.exists());
             assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
             if ignores {
@@ -201,6 +202,7 @@ impl Tree {
             left.is_empty()
         });
         let objects = self.objects();
+        remove(&objects);
         let directories: Vec<_> = fs::read_dir(&self.temporary).unwrap().flatten().map(|e| e.file_name()).collect();
         for (pid, _) in &left {
             kill(&[pid.to_string()]);
@@ -208,6 +210,20 @@ impl Tree {
         assert!(gone, "{} processes are left: {:?}", left.len(), left.iter().take(5).collect::<Vec<_>>());
         assert_eq!(objects, Vec::<String>::new(), "System V objects are left");
         assert!(directories.is_empty(), "left in the temporary directory: {directories:?}");
+    }
+}
+
+/// Removes System V objects that were left, so that one failure is not the next one's too.
+fn remove(objects: &[String]) {
+    for line in objects {
+        let (kind, rest) = line.split_once(':').unwrap();
+        let id = rest.split_whitespace().nth(1).unwrap();
+        let flag = match kind {
+            "shm" => "-m",
+            "sem" => "-s",
+            _ => "-q",
+        };
+        assert!(Command::new("ipcrm").args([flag, id]).status().unwrap().success());
     }
 }
 
@@ -230,16 +246,7 @@ fn d2_bare_everything_outlives_the_command() {
     let mut child = tree.start(tree.env.bare(), "end");
     child.wait().unwrap();
     let (left, objects) = (tree.processes(), tree.objects());
-    for line in &objects {
-        let (kind, rest) = line.split_once(':').unwrap();
-        let id = rest.split_whitespace().nth(1).unwrap();
-        let flag = match kind {
-            "shm" => "-m",
-            "sem" => "-s",
-            _ => "-q",
-        };
-        assert!(Command::new("ipcrm").args([flag, id]).status().unwrap().success());
-    }
+    remove(&objects);
     kill(&left.iter().map(|(pid, _)| pid.to_string()).collect::<Vec<_>>());
     assert!(left.len() >= 203, "{left:?}");
     assert_eq!(objects.len(), 3, "{objects:?}");

@@ -7,14 +7,20 @@ mod weaken;
 
 // The command line.
 mod cli;
+// What must work.
+mod compat;
 
 // Attacks on callgate.
+mod envelope;
 mod fd_env_leak;
 mod fs_outside;
 mod ipc;
 mod kill_tree;
+mod lacking;
 mod metadata;
 mod net_none;
 mod processes;
+mod siblings;
+mod steps;
 mod syscalls;
 mod unix_sockets;

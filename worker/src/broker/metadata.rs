@@ -63,7 +63,12 @@ fn truncate(target: &Target, length: u64) -> Result<Answer, i32> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {}
         FileType::Directory => return Err(libc::EISDIR),
-        _ => return Err(libc::EINVAL),
+        FileType::Symlink
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => return Err(libc::EINVAL),
     }
     // The descriptor that was judged is opened again, not its name.
     let link = format!("/proc/self/fd/{}", target.fd.as_raw_fd());

@@ -6,7 +6,7 @@
 //! their port: while the copy is held, no stranger can take the port and be taken for the call's own server.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::net::{AddressFamily, Protocol, SocketAddrAny, SocketFlags, SocketType};
 
-use super::caller::{Caller, Links};
+use super::caller::{Caller, Links, Target};
 use super::metadata::int;
 use super::{Broker, Handler};
 use crate::sys::notify::{self, Answer, Notification};
@@ -243,7 +243,7 @@ fn bind_unix(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address: &[u8
                 return Err(libc::EACCES);
             }
             let mask = caller.umask()?;
-            bind_file(broker, caller, inode, &parent.fd, &name, mask)
+            bind_file(broker, caller, inode, &parent, &name, mask)
         }
         UnixName::Abstract(name) => bind_name(broker, caller, inode, name),
         UnixName::None => {
@@ -257,15 +257,32 @@ fn bind_file(
     broker: &mut Broker,
     caller: &Caller<'_>,
     inode: u64,
-    parent: &OwnedFd,
+    parent: &Target,
     name: &CString,
     mask: u32,
 ) -> Result<Answer, i32> {
     let call = broker.call(caller)?;
     let kept = call.sockets.kept.get(&inode).ok_or(libc::EINVAL)?;
-    let path = [format!("/proc/self/fd/{}/", parent.as_raw_fd()).as_bytes(), name.as_bytes()].concat();
-    raw::bind(kept.fd.as_fd(), &unix_address(&path)?).map_err(io_errno)?;
     let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    // By its real path, because programs hand on what getsockname(2) then says (Python's managers do). A directory that
+    // is exchanged in between leads the name astray, though not out of what the session may write; that is an error
+    // then. A path too long for an address goes by the descriptor.
+    let real = parent.path.join(OsStr::from_bytes(name.as_bytes()));
+    match unix_address(real.as_os_str().as_bytes()) {
+        Ok(address) => {
+            raw::bind(kept.fd.as_fd(), &address).map_err(io_errno)?;
+            let bound = rustix::fs::statat(CWD, &real, flags).map_err(errno)?;
+            let wanted = rustix::fs::statat(&parent.fd, name, flags).map_err(|_elsewhere| libc::EACCES)?;
+            if (bound.st_dev, bound.st_ino) != (wanted.st_dev, wanted.st_ino) {
+                return Err(libc::EACCES);
+            }
+        }
+        Err(_too_long) => {
+            let path = [format!("/proc/self/fd/{}/", parent.fd.as_raw_fd()).as_bytes(), name.as_bytes()].concat();
+            raw::bind(kept.fd.as_fd(), &unix_address(&path)?).map_err(io_errno)?;
+        }
+    }
+    let parent = &parent.fd;
     let stat = rustix::fs::statat(parent, name, flags).map_err(errno)?;
     rustix::fs::chmodat(parent, name, Mode::from_raw_mode(0o777 & !mask), rustix::fs::AtFlags::empty())
         .map_err(errno)?;
@@ -286,6 +303,7 @@ fn bind_name(broker: &mut Broker, caller: &Caller<'_>, inode: u64, name: Vec<u8>
         .map_err(errno)?;
     call.sockets.names.insert(name, directory.join(&file));
     let file = CString::new(file).map_err(|_nul| libc::EIO)?;
+    let parent = Target { fd: parent, path: directory };
     bind_file(broker, caller, inode, &parent, &file, 0o077)
 }
 

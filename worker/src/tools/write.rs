@@ -163,12 +163,20 @@ impl<'a> Target<'a> {
     fn publish(&self, content: &[u8]) -> Result<(), ToolError> {
         let path = self.path;
         // Nobody may read the new content who could not read the old. A new file gets what open(2) gives one, so that
-        // the kernel applies the umask or the directory's default ACL.
-        let mode = self.replaces.map_or(Mode::from_raw_mode(0o666), |_| Mode::RUSR | Mode::WUSR);
-        let (temporary, mut file) = Temporary::create(self.directory.as_fd(), mode)
-            .map_err(|source| ToolError::Temporary { path: path.clone(), source })?;
+        // the kernel applies the umask or the directory's default ACL. One that replaces another is made with its mode:
+        // the temporary name is not the granted one, so that the broker would refuse to change it afterwards.
+        let before = self.replaces.map(|_| rustix::process::umask(Mode::empty()));
+        let mode = self.replaces.unwrap_or(Mode::from_raw_mode(0o666));
+        let created = Temporary::create(self.directory.as_fd(), mode);
+        if let Some(before) = before {
+            rustix::process::umask(before);
+        }
+        let (temporary, mut file) = created.map_err(|source| ToolError::Temporary { path: path.clone(), source })?;
         file.write_all(content).map_err(|source| ToolError::Write { path: path.clone(), source })?;
-        if let Some(mode) = self.replaces {
+        let made = rustix::fs::fstat(&file).map_err(|e| ToolError::Mode { path: path.clone(), source: e.into() })?;
+        let differs = |mode: &Mode| *mode != Mode::from_raw_mode(made.st_mode & 0o7777);
+        // A default ACL of the directory may have taken bits away.
+        if let Some(mode) = self.replaces.filter(differs) {
             rustix::fs::fchmod(&file, mode).map_err(|e| ToolError::Mode { path: path.clone(), source: e.into() })?;
         }
         nix::unistd::close(file).map_err(|e| ToolError::Write { path: path.clone(), source: e.into() })?;

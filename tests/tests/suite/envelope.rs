@@ -1,0 +1,164 @@
+//! The result envelope: its shapes (C-13, C-27), and what it says held (C-18).
+
+use std::fs;
+
+use callgate_tests::{Binaries, Host, Target, TestEnv, matrix};
+use serde_json::{Value, json};
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// `callgate call TOOL ARGUMENTS`: its exit status and envelope.
+fn call(env: &TestEnv, tool: &str, arguments: &Value) -> (i32, Value) {
+    let callgate = Binaries::of_this_build().callgate().display().to_string();
+    let ended = env.weakened().run(&[&callgate, "call", tool, &arguments.to_string()]);
+    let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    (ended.status.code().unwrap(), envelope)
+}
+
+/// C-18: which mechanisms are named for each kind of right, and no other.
+fn assert_enforced(target: Target, envelope: &Value, tool: bool) {
+    let expected = [
+        ("fs", &["landlock", "mounts", "seccomp"][..]),
+        ("net", &["landlock", "namespaces", "seccomp"]),
+        ("ipc", &["landlock", "namespaces", "seccomp"]),
+        ("processes", &["landlock", "namespaces", "seccomp"]),
+        ("privilege", &["capabilities", "no_new_privs", "seccomp"]),
+        ("descriptors", &["close_fds"]),
+        ("limits", &["limits"]),
+    ];
+    let enforced = envelope["metadata"]["enforced"].as_array().unwrap();
+    assert_eq!(enforced.len(), expected.len(), "{enforced:?}");
+    for (held, (what, by)) in enforced.iter().zip(expected) {
+        assert_eq!(held["what"], what);
+        let lines = held["by"].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
+        let mut steps: Vec<&str> = lines.clone().map(|line| line.split(':').next().unwrap()).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        let wanted = by.iter().filter(|step| target.has_namespaces() || !["mounts", "namespaces"].contains(step));
+        assert_eq!(steps, wanted.copied().collect::<Vec<_>>(), "{what}");
+        if what == "fs" {
+            let abi = lines.clone().filter(|line| line.starts_with("landlock: call domain, abi ")).count();
+            assert_eq!(abi, 1, "{held}");
+            assert_eq!(lines.clone().any(|line| line == "seccomp: tool filter"), tool, "{held}");
+        }
+    }
+}
+
+/// C-27: `write` and `read` have one shape each, whatever the file holds.
+#[test]
+fn c_27_read_and_write() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (status, made) = call(&env, "write", &json!({ "path": "a/b.txt", "content": "one\ntwo\n" }));
+        assert_eq!((status, &made["type"]), (0, &json!("output")), "{made}");
+        assert_eq!(keys(&made["data"]), ["bytes", "created", "path"], "{made}");
+        assert_eq!((&made["data"]["bytes"], &made["data"]["created"]), (&json!(8), &json!(true)));
+        assert_enforced(target, &made, true);
+        assert_eq!(fs::read_to_string(env.workspace().join("a/b.txt")).unwrap(), "one\ntwo\n");
+        let (_, again) = call(&env, "write", &json!({ "path": "a/b.txt", "content": "one\ntwo\nthree\n" }));
+        assert_eq!(again["data"]["created"], false, "{again}");
+        // The mode is kept, also where the umask would take from it.
+        let odd = env.workspace_file("odd", "old");
+        fs::set_permissions(&odd, std::os::unix::fs::PermissionsExt::from_mode(0o767)).unwrap();
+        let (_, replaced) = call(&env, "write", &json!({ "path": "odd", "content": "new" }));
+        assert_eq!(replaced["type"], "output", "{replaced}");
+        assert!(odd.metadata().starts_with("mode 100767 "), "{}", odd.metadata());
+        odd.assert_contents("new");
+
+        let (status, read) = call(&env, "read", &json!({ "path": "a/b.txt", "start_line": 2, "end_line": 2 }));
+        assert_eq!((status, &read["data"]["content"]), (0, &json!("two\n")), "{read}");
+        let shape = ["content", "encoding", "end_line", "size", "start_line"];
+        let found = keys(&read["data"]);
+        assert!(shape.iter().all(|key| found.contains(key)), "{read}");
+        assert!(found.iter().all(|key| shape.contains(key) || ["path", "total_lines"].contains(key)), "{read}");
+        assert_eq!(
+            (&read["data"]["encoding"], &read["data"]["start_line"], &read["data"]["end_line"], &read["data"]["size"]),
+            (&json!("utf-8"), &json!(2), &json!(2), &json!(14))
+        );
+        assert_enforced(target, &read, true);
+        fs::write(env.workspace().join("binary"), [0xff, 0x00, 0xfe]).unwrap();
+        let (_, binary) = call(&env, "read", &json!({ "path": "binary" }));
+        assert_eq!(
+            (&binary["data"]["encoding"], &binary["data"]["content"]),
+            (&json!("base64"), &json!("/wD+")),
+            "{binary}"
+        );
+    });
+}
+
+/// C-13: a command that fails is a result; its streams come as one, in order.
+#[test]
+fn c_13_bash() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (status, failed) = call(&env, "bash", &json!({ "command": "echo out; echo err >&2; echo out; exit 7" }));
+        assert_eq!((status, &failed["type"]), (0, &json!("output")), "{failed}");
+        assert_eq!(keys(&failed["data"]), ["duration_seconds", "exit_code", "output", "signal", "timed_out"]);
+        assert_eq!(failed["data"]["output"], "out\nerr\nout\n");
+        assert_eq!((&failed["data"]["exit_code"], &failed["data"]["timed_out"]), (&json!(7), &json!(false)));
+        assert!(failed["data"]["duration_seconds"].is_f64() && failed["metadata"]["duration_ms"].is_u64(), "{failed}");
+        assert_enforced(target, &failed, false);
+        let (_, slow) = call(&env, "bash", &json!({ "command": "echo first; sleep 60", "timeout_ms": 300 }));
+        assert_eq!((&slow["data"]["timed_out"], &slow["data"]["output"]), (&json!(true), &json!("first\n")), "{slow}");
+        let (_, killed) = call(&env, "bash", &json!({ "command": "kill -9 $$" }));
+        assert_eq!((&killed["data"]["signal"], &killed["data"]["exit_code"]), (&json!(9), &Value::Null), "{killed}");
+    });
+}
+
+/// C-13: an error has its text and, where a layer refused, which; and no data.
+#[test]
+fn c_13_errors() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let theirs = env.file("theirs", "old");
+        std::os::unix::fs::symlink(&theirs, env.workspace().join("link")).unwrap();
+        for (tool, arguments, status, layer) in [
+            ("read", json!({ "path": theirs.text() }), 77, json!("capability")),
+            ("write", json!({ "path": theirs.text(), "content": "new" }), 77, json!("capability")),
+            ("read", json!({ "file": "x" }), 65, json!("schema")),
+            ("bash", json!({ "command": "" }), 65, json!("schema")),
+            ("read", json!({ "path": "missing" }), 1, Value::Null),
+        ] {
+            let (code, envelope) = call(&env, tool, &arguments);
+            assert_eq!((code, &envelope["type"]), (status, &json!("error")), "{tool} {arguments}: {envelope}");
+            assert_eq!(envelope["metadata"]["denial"]["layer"], layer, "{envelope}");
+            assert!(envelope["error_text"].is_string() && envelope["data"].is_null(), "{envelope}");
+            assert!(envelope["metadata"]["enforced"].is_null(), "{envelope}");
+        }
+        // A2: the link is inside, what it leads to is not.
+        for (tool, arguments) in
+            [("read", json!({ "path": "link" })), ("write", json!({ "path": "link", "content": "new" }))]
+        {
+            let (code, envelope) = call(&env, tool, &arguments);
+            let kept = tool == "write" && code == 0;
+            assert!(kept || envelope["type"] == "error", "{tool}: {envelope}");
+            assert!(!envelope.to_string().contains("old"), "{envelope}");
+        }
+        theirs.assert_contents("old");
+    });
+}
+
+/// C-18: what `run --status` says, and that an exit status is passed through.
+#[test]
+fn c_18_run_says_what_held() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let file = env.outside().join("status.json");
+        let run = |script: &str| {
+            let run = env.sandbox().flag(&["--status", file.to_str().unwrap()]);
+            let ended = run.run(&["/bin/sh", "-c", script]);
+            (ended.status.code(), serde_json::from_str::<Value>(&fs::read_to_string(&file).unwrap()).unwrap())
+        };
+        let (code, envelope) = run("exit 7");
+        assert_eq!((code, &envelope["data"]["exit_code"]), (Some(7), &json!(7)));
+        assert_eq!(keys(&envelope["data"]), ["cpu_us", "exit_code", "killed", "signal"]);
+        assert_enforced(target, &envelope, false);
+        let (code, envelope) = run("sleep 60 & sleep 60 & kill -TERM $$");
+        assert_eq!((code, &envelope["data"]["signal"]), (Some(143), &json!(15)));
+        assert_eq!(envelope["data"]["killed"], 2, "{envelope}");
+    });
+}

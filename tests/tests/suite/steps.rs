@@ -1,0 +1,108 @@
+//! Each step of confinement, made to fail: nothing runs, and nothing claims to be enforced that is not (A14, B14, D9).
+
+use std::fs;
+
+use callgate_tests::{Ended, Host, TestEnv, matrix};
+use serde_json::Value;
+
+/// Runs a command that leaves a mark, on a host that is weaker by `weakness`.
+struct Tried {
+    ended: Ended,
+    ran: bool,
+    status: Value,
+}
+
+fn tried(env: &TestEnv, weakness: &[&str]) -> Tried {
+    let (mark, status) = (env.workspace().join("mark"), env.outside().join("status.json"));
+    let run = env.sandbox().weaken(weakness).flag(&["--status", status.to_str().unwrap()]);
+    let ended = run.run(&["/bin/sh", "-c", "echo ran > mark"]);
+    let text = fs::read_to_string(&status).unwrap_or_default();
+    Tried { ended, ran: mark.exists(), status: serde_json::from_str(&text).unwrap_or_default() }
+}
+
+/// The steps that every session and every program needs, whichever the strength, and what a refusal names.
+const NEEDED: &[(&str, &str)] = &[
+    ("fail prctl EPERM arg0=38", "no_new_privs"),
+    ("fail capset EPERM", "capabilities"),
+    ("fail landlock_create_ruleset EINVAL arg2=0", "landlock"),
+    ("fail landlock_add_rule EINVAL", "landlock"),
+    ("fail landlock_restrict_self EPERM", "landlock"),
+    ("fail seccomp EINVAL arg0=1", "seccomp"),
+];
+
+/// D9, A14: a step that fails is a refusal with its name, never a command that runs with less.
+#[test]
+fn d9_a_step_that_fails_is_a_refusal() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let control = tried(&env, &["fail", "getsid", "EPERM", "arg0=12345"]);
+        assert!(control.ran && control.ended.status.success(), "{:?}", control.ended);
+        fs::remove_file(env.workspace().join("mark")).unwrap();
+        refused(&env, NEEDED);
+    });
+}
+
+/// D9: the same of descriptors that cannot be closed (A20) and limits that cannot be set, which callgate and its launcher
+/// find out for themselves first.
+#[test]
+fn d9_a_step_that_callgate_needs_for_itself_is_a_refusal() {
+    matrix(Host::STRENGTHS, |target| {
+        refused(&TestEnv::new(target), &[("fail close_range EPERM", "close"), ("fail prlimit64 EPERM arg3=0", "limit")])
+    });
+}
+
+fn refused(env: &TestEnv, steps: &[(&str, &str)]) {
+    for (weakness, step) in steps {
+        let words: Vec<&str> = weakness.split(' ').collect();
+        let tried = tried(env, &words);
+        assert!(!tried.ran, "{weakness}: it ran: {:?}", tried.ended);
+        assert_eq!(tried.ended.status.code(), Some(69), "{weakness}: {:?}", tried.ended);
+        assert!(tried.ended.stderr.contains(step), "{weakness}: {:?}", tried.ended);
+        assert!(tried.ended.stderr.contains("try: "), "{weakness} without a remedy: {:?}", tried.ended);
+        assert_eq!(tried.status, Value::Null, "{weakness}");
+    }
+}
+
+/// What is only there with namespaces: without it the session is one without them, and says so.
+const NAMESPACES: &[&str] = &[
+    "fail clone EPERM arg0&0x10000000=0x10000000",
+    "fail open_tree EPERM",
+    "fail move_mount EPERM",
+    "fail mount_setattr EPERM",
+    "fail fsopen EPERM",
+    "fail pivot_root EPERM",
+];
+
+/// D9: nothing of a namespace is claimed where one step towards them failed.
+#[test]
+fn d9_a_session_without_namespaces_claims_none() {
+    matrix(&[Host::Namespaces], |target| {
+        let env = TestEnv::new(target);
+        let names = |tried: &Tried| {
+            let enforced = tried.status["metadata"]["enforced"].to_string();
+            assert!(enforced.contains("landlock: "), "{enforced}");
+            (enforced.contains("namespaces: "), enforced.contains("mounts: "))
+        };
+        assert_eq!(names(&tried(&env, &["fail", "getsid", "EPERM", "arg0=12345"])), (true, true));
+        for weakness in NAMESPACES {
+            let words: Vec<&str> = weakness.split(' ').collect();
+            let tried = tried(&env, &words);
+            assert!(tried.ran && tried.ended.status.success(), "{weakness}: {:?}", tried.ended);
+            assert_eq!(names(&tried), (false, false), "{weakness}");
+        }
+    });
+}
+
+/// B14: a kernel without Landlock confines nothing, so nothing runs.
+#[test]
+fn b14_without_landlock_nothing_runs() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let tried = tried(&env, &["no-landlock"]);
+        assert!(!tried.ran, "{:?}", tried.ended);
+        assert_eq!(tried.ended.status.code(), Some(69), "{:?}", tried.ended);
+        for word in ["Landlock", "try: ", "CONFIG_SECURITY_LANDLOCK"] {
+            assert!(tried.ended.stderr.contains(word), "{:?}", tried.ended);
+        }
+    });
+}
