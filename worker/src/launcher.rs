@@ -3,7 +3,7 @@
 //! The supervisor never forks: its size and its threads would make that slow and unsafe. It starts the launcher first,
 //! while it is small, and asks it for each session.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
@@ -55,30 +55,31 @@ pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
     debug_assert_eq!(plan.private.kind, PrivateKind::InNamespace, "nothing that must be removed");
     match fork_broker(plan, session) {
         Ok(Side::Launcher(_)) => Ok(()),
-        Ok(Side::Broker) => process::exit_now(
-            match become_nobodys_child(session).and_then(|()| become_dumpable().map_err(io::Error::other)) {
-                Ok(()) => broker::run(plan, session),
-                Err(_) => 70,
-            },
-        ),
+        Ok(Side::Broker) => process::exit_now(match become_nobodys_child(session).and_then(|()| become_dumpable()) {
+            Ok(()) => broker::run(plan, session),
+            // A supervisor that is gone needs no answer.
+            Err(failed) => i32::from(session.send(&SessionReply::Failed(failed), &[]).is_err()) * 70,
+        }),
         Err(failed) => session.send(&SessionReply::Failed(failed), &[]),
     }
 }
 
 /// Lets go of all that a fork has of its parent: environment, descriptors, standard streams, terminal, handlers.
-fn become_nobodys_child(keep: &Channel) -> io::Result<()> {
+fn become_nobodys_child(keep: &Channel) -> Result<(), StepFailure> {
+    let fail = |what| failure("launcher", what);
     // First: every process of every session is a copy of this one.
-    process::erase_environment()?;
+    process::erase_environment().map_err(fail("erase the environment"))?;
     process::reset_signals();
-    fd::close_all_but(&[keep.as_fd()])?;
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    fd::close_all_but(&[keep.as_fd()]).map_err(failure("close_fds", "close_range"))?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|e| kernel("launcher", "open /dev/null", e.into()))?;
     // The supervisor's own standard streams: a pipe that we held would never end for its reader.
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
+    rustix::stdio::dup2_stdin(&null)
+        .and_then(|()| rustix::stdio::dup2_stdout(&null))
+        .and_then(|()| rustix::stdio::dup2_stderr(&null))
+        .map_err(|e| kernel("launcher", "let go of the standard streams", e.into()))?;
     // A session of its own: a terminal's Ctrl-C is for the program, not for those that watch it.
-    rustix::process::setsid().map(drop).or_else(ignore_permission)?;
-    Ok(())
+    rustix::process::setsid().map(drop).or_else(ignore_permission).map_err(|e| kernel("launcher", "setsid", e.into()))
 }
 
 /// Serves sessions until the other side is gone. Never returns: this process has no other purpose.
@@ -91,21 +92,20 @@ pub fn run(channel: Channel) -> ! {
 }
 
 fn serve(channel: Channel) -> io::Result<()> {
-    become_nobodys_child(&channel)?;
-    become_dumpable().map_err(io::Error::other)?;
+    become_nobodys_child(&channel).and_then(|()| become_dumpable()).map_err(io::Error::other)?;
     rustix::thread::set_name(c"cg-launcher")?;
     family::become_subreaper()?;
     let signals = process::children_as_fd()?;
-    let mut launcher = Serving { channel, brokers: HashSet::new(), private: Vec::new() };
+    let mut launcher = Serving { channel, brokers: HashMap::new() };
     while launcher.serve_one(&signals)? {}
     launcher.end()
 }
 
 struct Serving {
     channel: Channel,
-    brokers: HashSet<Pid>,
-    /// The private directories of sessions: their brokers empty them, but only this process may remove them.
-    private: Vec<HostPath>,
+    /// Each with its session's private directory on the host, if it has one: the broker empties it, but only this process
+    /// may remove it, and it empties what a broker that was killed has left.
+    brokers: HashMap<Pid, Option<HostPath>>,
 }
 
 impl Serving {
@@ -127,10 +127,11 @@ impl Serving {
         match self.channel.receive::<OpenSession>()? {
             Received::Message(OpenSession { plan }, fds) => {
                 if let Some(session) = fds.into_iter().next() {
-                    if plan.private.kind == PrivateKind::OnHost {
-                        self.private.push(plan.private.inside.clone());
+                    let private = (plan.private.kind == PrivateKind::OnHost).then(|| plan.private.inside.clone());
+                    match open(&plan, &Channel::from(session))? {
+                        Some(broker) => drop(self.brokers.insert(broker, private)),
+                        None => remove(private.as_ref()),
                     }
-                    self.brokers.extend(open(&plan, &Channel::from(session))?);
                 }
                 Ok(true)
             }
@@ -139,28 +140,21 @@ impl Serving {
         }
     }
 
-    /// Takes brokers that have ended, removes their directories, and ends what one that was killed has left.
+    /// Takes brokers that have ended, ends what one that was killed has left, and removes their directories.
     fn reap(&mut self) -> io::Result<()> {
+        let mut directories = Vec::new();
         loop {
             match process::reap() {
-                Ok(Some(ended)) => drop(self.brokers.remove(&ended.pid)),
+                Ok(Some(ended)) => directories.extend(self.brokers.remove(&ended.pid).flatten()),
                 Ok(None) => break,
                 Err(e) if e.raw_os_error() == Some(libc::ECHILD) => break,
                 Err(e) => return Err(e),
             }
         }
         let brokers = &self.brokers;
-        family::end_all(&|pid| brokers.contains(&pid), SWEEP)?;
-        self.remove_empty();
+        family::end_all(&|pid| brokers.contains_key(&pid), SWEEP)?;
+        directories.iter().for_each(|directory| remove(Some(directory)));
         Ok(())
-    }
-
-    /// Those that are still in use are not empty.
-    fn remove_empty(&mut self) {
-        self.private.retain(|directory| match rustix::fs::rmdir(directory.as_path()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => false,
-            Err(_) => true,
-        });
     }
 
     /// The supervisor is gone. Brokers see the same and end their sessions; this process stays until they have.
@@ -171,9 +165,22 @@ impl Serving {
             self.reap()?;
         }
         family::end_all(&|_| false, SWEEP)?;
-        self.remove_empty();
+        self.brokers.values().for_each(|directory| remove(directory.as_ref()));
         Ok(())
     }
+}
+
+/// Removes a session's directory, whose processes have all ended: nobody is left to race with.
+fn remove(directory: Option<&HostPath>) {
+    let Some(directory) = directory.map(HostPath::as_path) else { return };
+    if rustix::fs::rmdir(directory).is_ok() {
+        return;
+    }
+    // What cannot be removed, a session could not have made: it stays, and nothing is lost by that.
+    for name in broker::PRIVATE_PARTS {
+        drop(broker::empty(&directory.join(name)));
+    }
+    drop(rustix::fs::rmdir(directory));
 }
 
 fn ignore_permission(errno: rustix::io::Errno) -> rustix::io::Result<()> {

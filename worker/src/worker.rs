@@ -36,7 +36,7 @@ pub(crate) struct SessionFacts {
 
 /// Runs one call. Returns the exit code for this process.
 pub(crate) fn run(channel: &Channel, inherited: &Inherited) -> i32 {
-    match serve(channel, inherited) {
+    match rustix::thread::set_name(c"cg-worker").map_err(io::Error::from).and_then(|()| serve(channel, inherited)) {
         Ok(()) => 0,
         // The supervisor sees the end of the channel without a result.
         Err(_) => 70,

@@ -551,10 +551,12 @@ fn ipc() -> Group {
 /// Without a mount tree /dev/shm is the whole host's, so the broker stands a private directory for it: shm_open(3) opens
 /// with O_NOFOLLOW and without O_DIRECTORY, sem_open(3) creates with O_EXCL, then links and unlinks.
 fn names(strength: Strength, landlock_abi: u8) -> Group {
+    // A read-only mount stops truncation as well.
+    let no_truncate_right = strength == Strength::Landlock && landlock_abi < 3;
     let opening = |flags: u8| {
         let mut rules = set_id(flags + 1, |bit| vec![has_all(flags, O_CREAT), bit]);
         rules.extend(set_id(flags + 1, |bit| vec![has_all(flags, O_TMPFILE), bit]));
-        if landlock_abi < 3 {
+        if no_truncate_right {
             rules.push(ArgRule { when: vec![masked(flags, O_ACCMODE_O_TRUNC, O_TRUNC)], then: EACCES });
         }
         if strength == Strength::Landlock {
@@ -569,7 +571,7 @@ fn names(strength: Strength, landlock_abi: u8) -> Group {
         Strength::Landlock => NOTIFY,
         Strength::Namespaces => ALLOW,
     };
-    let truncating = if landlock_abi < 3 { NOTIFY } else { ALLOW };
+    let truncating = if no_truncate_right { NOTIFY } else { ALLOW };
     Group {
         title: "making, opening, linking and removing names",
         why: "a set-user-ID program that a call makes would lend its owner's identity, perhaps root's, to whoever runs \

@@ -15,12 +15,13 @@ mod tools;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
+use callgate_worker::protocol::StepFailure;
 use clap::Parser as _;
 
 use self::arguments::{Arguments, Command, Doctor};
 use self::exit::Failure;
-use crate::confine::{LAUNCHER_NAME, Launcher};
-use crate::session::Supervisor;
+use crate::confine::{ConfineError, LAUNCHER_NAME, Launcher};
+use crate::session::{OpenError, Supervisor};
 
 /// What the binary does.
 #[must_use]
@@ -55,7 +56,7 @@ fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 /// A launcher of its own process, for commands that open many sessions.
 fn forked() -> Result<Launcher, Failure> {
-    Ok(Launcher::fork().map_err(crate::session::OpenError::from)?)
+    Ok(Launcher::fork().map_err(OpenError::from)?)
 }
 
 /// Becomes a supervisor: the process is closed to others of the same user, then the runtime starts, in this one thread,
@@ -70,7 +71,14 @@ fn supervise<T>(launcher: Launcher, work: impl AsyncFnOnce(Supervisor) -> Result
 /// No core dump and no look into this process's memory by others of its user (D1): it holds secrets and policy.
 fn protect_self() -> Result<(), Failure> {
     use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    let refused = |what: &str, errno: rustix::io::Errno| {
+        Failure::Open(OpenError::Confine(ConfineError::Refused(StepFailure {
+            step: "supervisor".to_owned(),
+            what: what.to_owned(),
+            errno: Some(errno.raw_os_error()),
+        })))
+    };
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
-        .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
-        .map_err(|e| Failure::runtime(e.into()))
+        .map_err(|e| refused("set its core limit to 0", e))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| refused("close its memory to others", e))
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use callgate_policy::plan::{PrivateKind, SessionPlan};
 use callgate_worker::launcher;
-use callgate_worker::protocol::{Channel, OpenSession};
+use callgate_worker::protocol::{Channel, OpenSession, StepFailure};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use super::session::ConfineError;
@@ -106,6 +106,13 @@ impl Launcher {
                 started.and_then(|channel| channel.send(&OpenSession { plan }, &[session.as_fd()]))
             }
         };
-        asked.map_err(|source| ConfineError::Channel { what: "ask the launcher for a session", source })
+        // A launcher that is not there has met a step that it could not do, or was killed.
+        asked.map_err(|source| {
+            ConfineError::Refused(StepFailure {
+                step: "launcher".to_owned(),
+                what: "ask it for a session".to_owned(),
+                errno: source.raw_os_error(),
+            })
+        })
     }
 }

@@ -125,7 +125,14 @@ impl Opened {
                 (steps, fds.into_iter().next().ok_or(ConfineError::Ended)?)
             }
             Received::Message(SessionReply::Failed(failed), _) => return Err(ConfineError::Refused(failed)),
-            Received::Data(_) | Received::Closed => return Err(ConfineError::Ended),
+            // Killed, or stopped by a step that comes before it can tell.
+            Received::Data(_) | Received::Closed => {
+                return Err(ConfineError::Refused(StepFailure {
+                    step: "session".to_owned(),
+                    what: "its processes ended before they were confined".to_owned(),
+                    errno: None,
+                }));
+            }
         };
         let other = AsyncChannel::new(Channel::from(fd)).map_err(channel("wait on the zygote's channel"))?;
         let workers = match calls {

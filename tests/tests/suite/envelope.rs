@@ -155,7 +155,7 @@ fn c_18_run_says_what_held() {
         };
         let (code, envelope) = run("exit 7");
         assert_eq!((code, &envelope["data"]["exit_code"]), (Some(7), &json!(7)));
-        assert_eq!(keys(&envelope["data"]), ["cpu_us", "exit_code", "killed", "signal"]);
+        assert_eq!(keys(&envelope["data"]), ["cpu_us", "exit_code", "killed", "signal", "timed_out"]);
         assert_enforced(target, &envelope, false);
         let (code, envelope) = run("sleep 60 & sleep 60 & kill -TERM $$");
         assert_eq!((code, &envelope["data"]["signal"]), (Some(143), &json!(15)));

@@ -20,7 +20,8 @@ pub(crate) enum Reach {
     Files,
     /// Files, TCP (ABI 4), signals and abstract sockets to the outside (ABI 6): a call's own domain.
     Everything,
-    /// The same without files: the only call of a session has the session's own.
+    /// The same without files: the only call of a session has the session's own. But for one right, which a domain takes
+    /// away unless it names it: moving and linking between directories (`LANDLOCK_ACCESS_FS_REFER`, ABI 2).
     Relations,
 }
 
@@ -29,6 +30,12 @@ pub(crate) struct Place {
     fd: OwnedFd,
     is_dir: bool,
     access: FsAccess,
+}
+
+impl Place {
+    fn may_refer(&self) -> bool {
+        self.is_dir && self.access == FsAccess::Write
+    }
 }
 
 /// Opens what the rules name. An optional path that is not there is left out.
@@ -47,9 +54,8 @@ pub(crate) fn build<'a>(
     let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for ABI {abi} ({e})"));
     // Hard: a right that this kernel lacks is an error here, never silently left out (A15, B14).
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-    if reach != Reach::Relations {
-        ruleset = ruleset.handle_access(AccessFs::from_all(known)).map_err(fail)?;
-    }
+    let files = if reach == Reach::Relations { AccessFs::Refer.into() } else { AccessFs::from_all(known) };
+    ruleset = ruleset.handle_access(files).map_err(fail)?;
     if reach != Reach::Files {
         if known >= ABI::V4 {
             ruleset = ruleset.handle_access(AccessNet::from_all(known)).map_err(fail)?;
@@ -59,9 +65,9 @@ pub(crate) fn build<'a>(
         }
     }
     let mut created = ruleset.create().map_err(fail)?;
-    for place in places {
+    for place in places.into_iter().filter(|place| reach != Reach::Relations || place.may_refer()) {
         created = created
-            .add_rule(PathBeneath::new(&place.fd, rights(known, place.access, place.is_dir)))
+            .add_rule(PathBeneath::new(&place.fd, rights(known, place.access, place.is_dir) & files))
             .map_err(|e| Failure::new("landlock", format!("add a rule ({e})")))?;
     }
     Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock"))

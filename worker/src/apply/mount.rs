@@ -65,7 +65,7 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
 /// Fills the session's own directory, and puts its `tmp` and `shm` where programs look for them.
 fn share_private(inside: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
     let relative = inside.strip_prefix("/").unwrap_or(inside);
-    for name in ["tmp", "home", "shm", "ipc"] {
+    for name in crate::broker::PRIVATE_PARTS {
         rustix::fs::mkdir(relative.join(name), Mode::from_raw_mode(0o700))
             .map_err(|e| step("fill the session's own directory", e))?;
     }

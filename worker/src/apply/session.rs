@@ -33,7 +33,7 @@ pub(crate) fn confine(plan: &SessionPlan) -> Result<Session, StepFailure> {
     let places = landlock::locate(&plan.rules)?; // once for both: what stands at a path must not change in between
     let own = landlock::locate(&brokers_own(plan))?;
     let (call_ruleset, call_domain) = if files_are_the_sessions(plan) {
-        let ruleset = landlock::build(plan.landlock_abi, &[], Reach::Relations)?;
+        let ruleset = landlock::build(plan.landlock_abi, places.iter().chain(&own), Reach::Relations)?;
         (ruleset, format!("call domain, abi {}: tcp and scopes, files by the session's", plan.landlock_abi))
     } else {
         let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything)?;

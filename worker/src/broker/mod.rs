@@ -38,6 +38,8 @@ use crate::sys::process::{self, Fork};
 use crate::worker::SessionFacts;
 use crate::zygote;
 
+/// What a session's own directory holds.
+pub(crate) const PRIVATE_PARTS: [&str; 4] = ["tmp", "home", "shm", "ipc"];
 /// How long what is left of a session may resist being killed.
 const SWEEP: Duration = Duration::from_secs(10);
 
@@ -116,7 +118,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
         zygote,
         handlers: handlers(),
         listener: Arc::new(listener),
-        registrations,
+        registrations: Some(registrations),
         calls: Calls::default(),
         private: plan.private.inside.as_path().to_owned(),
         private_kind: plan.private.kind,
@@ -159,7 +161,8 @@ struct Broker {
     handlers: HashMap<i64, Handler>,
     /// Shared with threads that wait for a blocking connect.
     listener: Arc<OwnedFd>,
-    registrations: Channel,
+    /// Until all who could register have let go of it.
+    registrations: Option<Channel>,
     calls: Calls,
     /// The session's private directory, as seen inside.
     private: std::path::PathBuf,
@@ -176,51 +179,49 @@ fn handlers() -> HashMap<i64, Handler> {
 impl Broker {
     fn serve(&mut self, supervisor: &Channel) -> io::Result<()> {
         loop {
-            let mut fds = [
+            let mut fds = vec![
                 PollFd::new(supervisor.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.registrations.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.zygote.as_fd(), PollFlags::POLLIN),
             ];
+            fds.extend(self.registrations.as_ref().map(|channel| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }
-            let [supervisor, registration, notification, zygote] =
-                fds.map(|fd| fd.revents().unwrap_or(PollFlags::empty()));
+            let happened: Vec<PollFlags> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
+            let [supervisor, notification, zygote, registration @ ..] = happened.as_slice() else { return Ok(()) };
             // The supervisor sends nothing here: anything that comes is its end.
             if !supervisor.is_empty() || !zygote.is_empty() || notification.contains(PollFlags::POLLHUP) {
                 return Ok(());
             }
-            if registration.contains(PollFlags::POLLIN) {
-                self.register()?;
-            } else if registration.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
-                return Ok(());
+            // A registration may have come while we polled; whoever asks now was registered before it ran.
+            if !registration.iter().all(PollFlags::is_empty) || notification.contains(PollFlags::POLLIN) {
+                self.register_all()?;
             }
             if notification.contains(PollFlags::POLLIN) {
-                // A registration may have come while we polled; whoever asks now was registered before it ran.
-                while self.has_registration()? {
-                    self.register()?;
-                }
                 self.answer()?;
             }
         }
     }
 
-    fn has_registration(&self) -> io::Result<bool> {
-        let mut fds = [PollFd::new(self.registrations.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut fds, PollTimeout::ZERO) {
-            Ok(_) => Ok(fds[0].revents().is_some_and(|r| r.contains(PollFlags::POLLIN))),
-            Err(nix::Error::EINTR) => Ok(false),
-            Err(e) => Err(e.into()),
-        }
-    }
-
-    fn register(&mut self) -> io::Result<()> {
-        match self.registrations.receive::<Register>()? {
-            Received::Message(Register::Call { pid, call, write }, _) => self.calls.add(pid, Call::new(call, &write)),
-            Received::Message(Register::Gone { pid }, _) => self.calls.remove(pid),
-            Received::Data(_) | Received::Closed => {}
+    /// Takes every registration that has come. The only worker of a session lets go of the channel once it is confined.
+    fn register_all(&mut self) -> io::Result<()> {
+        while let Some(channel) = &self.registrations {
+            let mut fds = [PollFd::new(channel.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, PollTimeout::ZERO) {
+                Ok(0) | Err(nix::Error::EINTR) => return Ok(()),
+                Ok(_) => {}
+                Err(e) => return Err(e.into()),
+            }
+            match channel.receive::<Register>()? {
+                Received::Message(Register::Call { pid, call, write }, _) => {
+                    self.calls.add(pid, Call::new(call, &write));
+                }
+                Received::Message(Register::Gone { pid }, _) => self.calls.remove(pid),
+                Received::Data(_) => {}
+                Received::Closed => self.registrations = None,
+            }
         }
         Ok(())
     }
@@ -253,7 +254,7 @@ impl Broker {
             return Ok(());
         }
         family::end_all(&|_| false, SWEEP)?;
-        for name in ["tmp", "home", "shm", "ipc"] {
+        for name in PRIVATE_PARTS {
             empty(&self.private.join(name))?;
         }
         Ok(())
@@ -262,7 +263,7 @@ impl Broker {
 
 /// Removes a directory with all in it. Iterative, by moving what lies deep to the top: a tree of any depth that a call
 /// has built costs neither stack nor an error (`ENAMETOOLONG`).
-fn empty(directory: &std::path::Path) -> io::Result<()> {
+pub(crate) fn empty(directory: &std::path::Path) -> io::Result<()> {
     let trash = |n: u64| directory.join(format!(".trash-{n}"));
     let mut moved = 0;
     let mut pending = vec![directory.to_owned()];
