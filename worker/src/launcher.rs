@@ -176,11 +176,9 @@ fn remove(directory: Option<&HostPath>) {
     if rustix::fs::rmdir(directory).is_ok() {
         return;
     }
-    // What cannot be removed, a session could not have made: it stays, and nothing is lost by that.
-    for name in broker::PRIVATE_PARTS {
-        drop(broker::empty(&directory.join(name)));
-    }
-    drop(rustix::fs::rmdir(directory));
+    let emptied = broker::PRIVATE_PARTS.iter().all(|name| broker::empty(&directory.join(name)).is_ok());
+    let removed = rustix::fs::rmdir(directory).is_ok();
+    debug_assert!(emptied && removed, "{} is left", directory.display());
 }
 
 fn ignore_permission(errno: rustix::io::Errno) -> rustix::io::Result<()> {

@@ -34,16 +34,24 @@ pub(crate) struct SessionFacts {
     pub(crate) env: BTreeMap<String, HostPath>,
 }
 
-/// Runs one call. Returns the exit code for this process.
+/// Runs one call. Returns the exit code for this process: 0 if the broker has nothing to forget.
 pub(crate) fn run(channel: &Channel, inherited: &Inherited) -> i32 {
     match rustix::thread::set_name(c"cg-worker").map_err(io::Error::from).and_then(|()| serve(channel, inherited)) {
-        Ok(()) => 0,
+        Ok(Broker::KnowsNothing) => 0,
+        Ok(Broker::MustForget) => 1,
         // The supervisor sees the end of the channel without a result.
         Err(_) => 70,
     }
 }
 
-fn serve(channel: &Channel, inherited: &Inherited) -> io::Result<()> {
+/// What the broker knows of this worker when it ends.
+enum Broker {
+    KnowsNothing,
+    /// The zygote tells it, since a confined tool cannot.
+    MustForget,
+}
+
+fn serve(channel: &Channel, inherited: &Inherited) -> io::Result<Broker> {
     let (plan, fds) = match channel.receive::<ToWorker>()? {
         Received::Message(ToWorker::Call { mut plan, rules_of_session }, fds) => {
             if rules_of_session {
@@ -51,26 +59,40 @@ fn serve(channel: &Channel, inherited: &Inherited) -> io::Result<()> {
             }
             (plan, fds)
         }
-        Received::Message(..) | Received::Data(_) | Received::Closed => return Ok(()),
+        Received::Message(..) | Received::Data(_) | Received::Closed => return Ok(Broker::KnowsNothing),
     };
     if plan.version != PROTOCOL_VERSION {
         let failed = StepFailure::new("protocol", format!("a plan of version {}", plan.version));
-        return channel.send(&FromWorker::Failed(failed), &[]);
+        channel.send(&FromWorker::Failed(failed), &[])?;
+        return Ok(Broker::KnowsNothing);
     }
-    let write = plan.rules.iter().filter(|r| r.access == FsAccess::Write).map(|r| r.path.clone()).collect();
-    let pid = process::id();
-    // Before anything that the call starts can ask the broker for something.
-    inherited.broker.send(&Register::Call { pid, call: plan.call, write }, &[])?;
+    let registered = register(&plan, inherited)?;
     match &plan.work {
-        Work::Tool { name } => tool(channel, inherited, &plan, name),
+        Work::Tool { name } => tool(channel, inherited, &plan, name)?,
         Work::Program { argv, working_dir } => {
             let Ok(stdio) = <[OwnedFd; 3]>::try_from(fds) else {
                 let failed = StepFailure::new("stdio", "a program needs three descriptors");
-                return channel.send(&FromWorker::Failed(failed), &[]);
+                channel.send(&FromWorker::Failed(failed), &[])?;
+                return Ok(Broker::MustForget);
             };
-            program(channel, inherited, &plan, argv, working_dir, stdio)
+            program(channel, inherited, &plan, argv, working_dir, stdio)?;
+            inherited.broker.send(&Register::Gone { pid: process::id() }, &[])?;
+            return Ok(Broker::KnowsNothing);
         }
     }
+    Ok(if registered { Broker::MustForget } else { Broker::KnowsNothing })
+}
+
+/// Tells the broker of the call, before anything that it starts can ask for something. A tool that only reads asks for
+/// nothing; whatever asks in its name is nobody's, and refused.
+fn register(plan: &CallPlan, inherited: &Inherited) -> io::Result<bool> {
+    let write: Vec<HostPath> =
+        plan.rules.iter().filter(|r| r.access == FsAccess::Write).map(|r| r.path.clone()).collect();
+    if write.is_empty() && matches!(plan.work, Work::Tool { .. }) {
+        return Ok(false);
+    }
+    inherited.broker.send(&Register::Call { pid: process::id(), call: plan.call, write }, &[])?;
+    Ok(true)
 }
 
 /// Confines this process, then reads the arguments, then works: in that order, because the arguments are hostile.

@@ -142,7 +142,10 @@ impl Zygote {
             }
         }
         for (worker, end) in gone {
-            self.inherited.broker.send(&Register::Gone { pid: end.pid }, &[])?;
+            // One that ended by itself has said so.
+            if end.status != 0 {
+                self.inherited.broker.send(&Register::Gone { pid: end.pid }, &[])?;
+            }
             self.tell(&FromZygote::Gone { worker, status: end.status, cpu_us: end.cpu_us }, None)?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{CallPlan, Exactness, Extent, FsAccess, FsRule, Presence};
+use callgate_policy::plan::CallPlan;
 
 use super::landlock::{self, Reach};
 use super::{done, failure, limit};
@@ -18,8 +18,7 @@ pub(crate) fn confine_tool(
     session: &SessionFacts,
     channel: &Channel,
 ) -> Result<Vec<StepReport>, StepFailure> {
-    let rules = with_null(&plan.rules);
-    let places = landlock::locate(&rules)?; // first: it opens paths
+    let places = landlock::locate(&plan.rules)?; // first: it opens paths
     let ruleset = landlock::build(session.landlock_abi, &places, Reach::Everything)?;
     let mut steps = inherited_steps();
     limit::set(&plan.limits).map_err(failure("limits", "setrlimit"))?;
@@ -71,18 +70,4 @@ pub(crate) fn program_steps(plan: &CallPlan, domain: String, landlocked: bool) -
     }
     steps.push(done("close_fds", "0, 1 and 2 only"));
     steps
-}
-
-/// A tool's own library may open `/dev/null`; nothing else of the system.
-fn with_null(rules: &[FsRule]) -> Vec<FsRule> {
-    let mut rules = rules.to_vec();
-    rules.push(FsRule {
-        path: "/dev/null".into(),
-        access: FsAccess::Device,
-        extent: Extent::File,
-        presence: Presence::Optional,
-        exactness: Exactness::Exact,
-        source: "system".to_owned(),
-    });
-    rules
 }
