@@ -533,14 +533,13 @@ fn ioctls(landlock_abi: u8) -> Group {
 fn ipc() -> Group {
     Group {
         title: "System V and POSIX IPC",
-        why: "keys, names and ids are shared by all that is in one IPC namespace, other calls of the session at least: \
-              the broker keeps each call to its own. Detaching, and queues that are open, reach no further",
+        why: "keys and ids are shared by all that is in one IPC namespace, other calls of the session at least: the broker \
+              keeps each call to its own. POSIX queues are refused: Landlock has no rule that could name one, so the \
+              broker could make but not open it",
         attacks: &[],
         calls: vec![
-            (
-                "shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink",
-                NOTIFY,
-            ),
+            ("shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl", NOTIFY),
+            ("mq_open mq_unlink", Action::Always(EACCES)),
             ("shmdt mq_timedsend mq_timedreceive mq_notify mq_getsetattr", ALLOW),
         ],
     }

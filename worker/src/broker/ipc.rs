@@ -1,10 +1,9 @@
-//! System V IPC and POSIX message queues: each call has its own, and they end with it.
+//! System V IPC: each call has its own objects, and they end with it.
 //!
-//! Keys and names are the call's: the broker makes a private object for each. Ids are numbers, not pointers, so once one
+//! Keys are the call's: the broker makes a private object for each. Ids are numbers, not pointers, so once one
 //! is known to be the call's own the kernel may be left to carry on.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
 
 use super::caller::Caller;
 use super::metadata::int;
@@ -24,8 +23,6 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_msgsnd, |b, c, n| own(b, c, n, Kind::Messages)),
     (libc::SYS_msgrcv, |b, c, n| own(b, c, n, Kind::Messages)),
     (libc::SYS_msgctl, |b, c, n| control(b, c, n, Kind::Messages, int(n.args[1]))),
-    (libc::SYS_mq_open, mq_open),
-    (libc::SYS_mq_unlink, mq_unlink),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,8 +47,6 @@ impl Kind {
 pub(super) struct Objects {
     ids: HashSet<(Kind, i32)>,
     keys: HashMap<(Kind, i32), i32>,
-    /// Queues by the call's names for them.
-    queues: HashMap<CString, CString>,
 }
 
 impl Drop for Objects {
@@ -59,9 +54,6 @@ impl Drop for Objects {
         for (kind, id) in &self.ids {
             // Removed by the call itself in the meantime: as well.
             drop(kind.remove(*id));
-        }
-        for name in self.queues.values() {
-            drop(ipc::mq_unlink(name));
         }
     }
 }
@@ -131,47 +123,3 @@ fn control(
 /// SHM_STAT, SHM_INFO, SHM_STAT_ANY, SEM_STAT, SEM_INFO, SEM_STAT_ANY, MSG_STAT, MSG_INFO, MSG_STAT_ANY, IPC_INFO
 /// (linux/shm.h, linux/sem.h, linux/msg.h, linux/ipc.h): they look at others' objects.
 const STAT_BY_INDEX: [i32; 8] = [3, 13, 14, 15, 18, 19, 20, 12];
-
-/// The kernel's name for a queue of this call.
-fn queue_name(broker: &mut Broker, caller: &Caller<'_>, name: &CString) -> Result<CString, i32> {
-    let token = std::os::unix::ffi::OsStrExt::as_bytes(broker.private.as_os_str()).to_vec();
-    let number = broker.call(caller)?.number;
-    // The private directory's name is unpredictable and this session's alone.
-    let safe: Vec<u8> = token.into_iter().map(|b| if b == b'/' { b'-' } else { b }).collect();
-    let pid = std::process::id();
-    let full = [&safe[..], format!("-{pid}-{number}-").as_bytes(), name.as_bytes()].concat();
-    if full.len() > 255 {
-        return Err(libc::ENAMETOOLONG);
-    }
-    CString::new(full).map_err(|_nul| libc::EINVAL)
-}
-
-fn mq_open(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
-    let name = caller.string(n.args[0], 256)?;
-    let (flags, mode) = (int(n.args[1]), (n.args[2] as u32) & 0o777);
-    if name.is_empty() || name.as_bytes().contains(&b'/') {
-        return Err(libc::EACCES);
-    }
-    let attributes = if flags & libc::O_CREAT != 0 && n.args[3] != 0 {
-        let raw = caller.bytes(n.args[3], 32)?;
-        let mut words = [0_i64; 4];
-        for (word, bytes) in words.iter_mut().zip(raw.chunks_exact(8)) {
-            *word = i64::from_ne_bytes(bytes.try_into().map_err(|_short| libc::EFAULT)?);
-        }
-        Some(words)
-    } else {
-        None
-    };
-    let mode = mode & !caller.umask()?;
-    let full = queue_name(broker, caller, &name)?;
-    let fd = ipc::mq_open(&full, flags, mode, attributes).map_err(errno)?;
-    broker.call(caller)?.objects.queues.insert(name, full);
-    Ok(Answer::Fd { fd, cloexec: true })
-}
-
-fn mq_unlink(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
-    let name = caller.string(n.args[0], 256)?;
-    let full = broker.call(caller)?.objects.queues.remove(&name).ok_or(libc::ENOENT)?;
-    ipc::mq_unlink(&full).map_err(errno)?;
-    Ok(Answer::Return(0))
-}
