@@ -159,8 +159,8 @@ fn b18_an_unmapped_address_reaches_nobody() {
 #[test]
 fn d11_what_a_manifest_bounds_is_bounded() {
     let cases = [
-        ("wall = \"300ms\"", "sleep 3", 124),
-        ("cpu = \"1s\"", "timeout 4 sh -c 'while :; do :; done'; [ $? = 124 ]", -1),
+        ("wall = \"300ms\"", "sleep 1", 124),
+        ("cpu = \"1s\"", "perl -e '1 while (times)[0] < 1.5'", -1),
         ("file_size = \"1MiB\"", "head -c 2000000 /dev/zero > big", -1),
         ("memory = \"64MiB\"", "perl -e '$x = q(x) x 200_000_000; exit 0'", -1),
         ("open_files = 16", "perl -e 'for (1..40) { open($f[$_], q(<), q(/dev/null)) or exit 9 }'", 9),
