@@ -11,9 +11,12 @@ mod cli;
 mod compat;
 
 // Attacks on callgate.
+mod claims;
+mod contract;
 mod envelope;
 mod fd_env_leak;
 mod fs_outside;
+mod grants;
 mod ipc;
 mod kill_tree;
 mod lacking;

@@ -1,0 +1,104 @@
+//! The library as an agent host embeds it: one session, many calls.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use callgate::{Launcher, Outcome, Session, SessionSpec, StrengthChoice, Supervisor};
+use serde_json::{Value, json};
+
+const STRENGTHS: [StrengthChoice; 2] = [StrengthChoice::Namespaces, StrengthChoice::Landlock];
+
+fn callgate() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let binary = exe.ancestors().nth(2).unwrap().join("callgate");
+    assert!(binary.is_file(), "{} is not built: cargo build -p callgate", binary.display());
+    binary
+}
+
+/// Runs `test` in a session of each strength with a workspace of its own.
+fn in_sessions(test: impl AsyncFn(&Session, &Path)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for strength in STRENGTHS {
+        let workspace = tempfile::tempdir().unwrap();
+        runtime.block_on(async {
+            let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+            let spec = SessionSpec { strength, ..SessionSpec::developer(workspace.path()) };
+            let session = supervisor.open(spec).await.unwrap();
+            test(&session, workspace.path()).await;
+        });
+    }
+}
+
+async fn output(session: &Session, command: &str) -> Value {
+    let result = session.call("bash", json!({ "command": command })).await;
+    assert_eq!(result.kind, Outcome::Output, "{result:?}");
+    result.data.unwrap()["output"].clone()
+}
+
+/// S0-15, S0-23: each call of `bash` is a new shell: directory, variables, functions and options do not carry over.
+#[test]
+fn s0_15_s0_23_nothing_of_a_shell_carries_over() {
+    in_sessions(async |session, workspace| {
+        fs::create_dir(workspace.join("sub")).unwrap();
+        let set = "cd sub; export X=1; f() { :; }; set -f; pwd; echo $X";
+        let real = workspace.canonicalize().unwrap();
+        assert_eq!(output(session, set).await, format!("{}\n1\n", real.join("sub").display()));
+        let look = "pwd; echo \"$X\"; type -t f; case $- in *f*) echo noglob;; esac";
+        assert_eq!(output(session, look).await, format!("{}\n\n", real.display()));
+    });
+}
+
+/// Whether a process runs that has `mark` among its words.
+fn runs(mark: &str) -> bool {
+    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes())
+    })
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "not within twenty seconds: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// S0-69: dropping the future of a call ends the command and its children, also one that ignores signals and has left its
+/// process group; the session goes on.
+#[test]
+fn s0_69_dropping_a_call_ends_all_of_it_and_not_the_session() {
+    in_sessions(async |session, workspace| {
+        // A duration that no other process sleeps for.
+        let mark = format!(
+            "61.{}",
+            workspace.file_name().unwrap().as_encoded_bytes().iter().map(|b| b.to_string()).collect::<String>()
+        );
+        let line = format!("trap '' TERM INT HUP; setsid sleep {mark} & touch ready; sleep {mark}");
+        let ready = workspace.join("ready");
+        let call = session.call("bash", json!({ "command": line }));
+        tokio::select! {
+            result = call => panic!("it ended by itself: {result:?}"),
+            () = until("the command runs", || ready.exists() && runs(&mark)) => {}
+        }
+        until("all of it is gone", || !runs(&mark)).await;
+        assert_eq!(output(session, "echo fine").await, "fine\n");
+    });
+}
+
+/// S0-2: a tool has the same id, parameters and description in every session.
+#[test]
+fn s0_2_tools_are_the_same_in_every_session() {
+    let seen = std::cell::RefCell::new(Vec::new());
+    in_sessions(async |session, _workspace| {
+        let registry = session.registry();
+        let tools: Vec<_> =
+            registry.tools().map(|tool| (tool.id, tool.description.clone(), tool.parameters.clone())).collect();
+        seen.borrow_mut().push(tools);
+    });
+    let seen = seen.into_inner();
+    assert!(seen.len() == 2 && !seen[0].is_empty());
+    assert_eq!(seen[0], seen[1]);
+}

@@ -1,0 +1,192 @@
+//! No host granted: whatever names one is refused or reaches nothing, and nothing says otherwise (B6, B11 to B13, B15, B16,
+//! B18, B19); and what a manifest bounds is bounded (D11). Single hosts cannot be granted yet, so these attacks are shown
+//! against a call that may reach none.
+
+use std::fs;
+use std::io::{ErrorKind, Read as _};
+use std::net::TcpListener;
+
+use callgate_tests::{Binaries, Ended, Host, TestEnv, User, matrix};
+use serde_json::{Value, json};
+
+fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    env.weakened().run(&[&[binary.as_str()], words].concat())
+}
+
+/// A manifest with these further lines.
+fn manifest(env: &TestEnv, lines: &str) {
+    let text =
+        format!("id = \"x\"\n[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n{lines}");
+    env.workspace_file("m.toml", &text);
+}
+
+/// A listener of the host, and what came.
+struct Listener(TcpListener);
+
+impl Listener {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self(listener)
+    }
+
+    fn port(&self) -> u16 {
+        self.0.local_addr().unwrap().port()
+    }
+
+    /// The bytes of whoever came; `None` if nobody did.
+    fn heard(&self) -> Option<Vec<u8>> {
+        match self.0.accept() {
+            Ok((mut stream, _)) => {
+                let mut bytes = Vec::new();
+                stream.set_nonblocking(false).unwrap();
+                stream.read_to_end(&mut bytes).unwrap();
+                Some(bytes)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// B6: proxy variables, set to anything or to nothing, change nothing. B12: nor does another name for loopback. B13: nor
+/// which host the first bytes claim, in clear text or as the start of TLS.
+#[test]
+fn b6_b12_b13_no_variable_name_or_header_reaches_a_listener_of_the_host() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let listener = Listener::new();
+        let hello = "\\x16\\x03\\x01\\x00\\x05\\x01\\x00\\x00\\x01\\x00";
+        let http = "GET / HTTP/1.1\\r\\nHost: granted.example\\r\\n\\r\\n";
+        for address in ["127.0.0.1", "localhost", "127.1", "2130706433", "0177.0.0.1", "0.0.0.0"] {
+            for bytes in [http, hello] {
+                let script = format!("exec 3<>/dev/tcp/{address}/{} && printf '{bytes}' >&3", listener.port());
+                let words = ["/bin/bash", "-c", &script];
+                let bare = env.bare().run(&words);
+                assert!(bare.status.success(), "{bare:?}");
+                assert!(listener.heard().is_some_and(|heard| !heard.is_empty()), "the control is heard: {address}");
+                for proxy in ["", "http://127.0.0.1:9", "*"] {
+                    let run = env.sandbox().variable("http_proxy", proxy).variable("NO_PROXY", "*");
+                    let tried = run.variable("ALL_PROXY", proxy).run(&words);
+                    assert_eq!(tried.status.code(), Some(1), "{tried:?}");
+                    assert!(tried.stderr.contains("Connection refused"), "{tried:?}");
+                    assert_eq!(listener.heard(), None, "{address}");
+                }
+            }
+        }
+    });
+}
+
+/// B11: an empty list is a list of nobody.
+#[test]
+fn b11_an_empty_list_of_hosts_is_nobody() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let listener = Listener::new();
+        manifest(&env, "[requires.net]\nhosts = []\n");
+        let script = format!("echo ran > ran; exec 3<>/dev/tcp/127.0.0.1/{}", listener.port());
+        assert!(env.bare().run(&["/bin/bash", "-c", &script]).status.success());
+        assert!(listener.heard().is_some(), "the control is heard");
+        fs::remove_file(env.workspace().join("ran")).unwrap();
+        let tried = callgate(&env, &["run", "--manifest", "m.toml", "--", "/bin/bash", "-c", &script]);
+        assert_eq!(tried.status.code(), Some(1), "{tried:?}");
+        assert!(tried.stderr.contains("Connection refused"), "{tried:?}");
+        assert!(env.workspace().join("ran").exists(), "it ran");
+        assert_eq!(listener.heard(), None);
+    });
+}
+
+/// B15, B19: a host that is granted cannot be held yet, so it is refused, by flag, by manifest, for `run` and for `call`;
+/// never taken for all, and never ignored. B16: no tool claims to reach one.
+#[test]
+fn b15_b16_b19_a_host_is_refused_and_never_ignored() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        manifest(&env, "[requires.net]\nhosts = [\"example.com\"]\n");
+        let bash = r#"{"command": "touch ran"}"#;
+        for words in [
+            &["run", "--net", "example.com", "--", "touch", "ran"][..],
+            &["run", "--net", "127.0.0.1:80", "--", "touch", "ran"],
+            &["run", "--manifest", "m.toml", "--", "touch", "ran"],
+            &["call", "--net", "example.com", "bash", bash],
+            &["call", "--manifest", "m.toml", "bash", bash],
+        ] {
+            let ended = callgate(&env, words);
+            assert_eq!(ended.status.code(), Some(69), "{words:?}: {ended:?}");
+            assert!(ended.stderr.contains("net.hosts"), "{ended:?}");
+            assert!(!env.workspace().join("ran").exists(), "{words:?}");
+        }
+        let ended = callgate(&env, &["call", "bash", bash]);
+        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+        assert!(env.workspace().join("ran").exists(), "the control ran");
+        let tools: Value = serde_json::from_str(&callgate(&env, &["tools", "--json"]).stdout).unwrap();
+        for tool in tools.as_array().unwrap() {
+            assert_eq!(tool["requires"]["net"]["hosts"], json!([]), "{tool}");
+        }
+    });
+}
+
+/// B18: a message header or address that is not mapped is EFAULT, and nobody is reached: the copy failed, and nothing goes on
+/// to the kernel unseen.
+#[test]
+fn b18_an_unmapped_address_reaches_nobody() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        // A socket of the script's own is its descriptor 3; the address lies where nothing is mapped, or at the very end of
+        // what can be.
+        let line = |call: &str, pointer: &str| {
+            format!(
+                "use Socket; socket(S, PF_INET, SOCK_STREAM, 0) or exit 2; my $r = syscall({call}, fileno(S), {pointer}, 16); exit($!{{EFAULT}} ? 14 : $r)"
+            )
+        };
+        let numbers = [libc::SYS_connect, libc::SYS_sendmsg, libc::SYS_bind];
+        for number in numbers {
+            for pointer in ["8", "0x7fffffffefff", "-1"] {
+                let script = line(&number.to_string(), pointer);
+                for run in [env.bare(), env.sandbox()] {
+                    let ended = run.run(&["perl", "-MErrno", "-e", &script]);
+                    assert_eq!(ended.status.code(), Some(14), "{number} {pointer}: {ended:?}");
+                }
+            }
+        }
+        // The session has lived through it.
+        env.sandbox().probe(&["loopback-self", "127.0.0.1"]).assert_ok();
+    });
+}
+
+/// D11: each limit of a manifest ends or stops what runs into it; the same act passes without.
+#[test]
+fn d11_what_a_manifest_bounds_is_bounded() {
+    let cases = [
+        ("wall = \"300ms\"", "sleep 1", 124),
+        ("cpu = \"1s\"", "perl -e '1 while (times)[0] < 1.5'", -1),
+        ("file_size = \"1MiB\"", "head -c 2000000 /dev/zero > big", -1),
+        ("memory = \"64MiB\"", "perl -e '$x = q(x) x 200_000_000; exit 0'", -1),
+        ("open_files = 16", "perl -e 'for (1..40) { open($f[$_], q(<), q(/dev/null)) or exit 9 }'", 9),
+        (
+            "processes = 8",
+            "perl -e 'for (1..12) { defined($p = fork) or exit 9; $p or do { sleep 1; exit } } 1 while wait > 0'",
+            9,
+        ),
+    ];
+    matrix(Host::STRENGTHS, |target| {
+        for (limit, line, status) in cases {
+            // setrlimit(2): RLIMIT_NPROC does not bind uid 0.
+            if limit.starts_with("processes") && target.user == User::Root {
+                continue;
+            }
+            let env = TestEnv::new(target);
+            for (bounded, limits) in [(false, String::new()), (true, format!("[limits]\n{limit}\n"))] {
+                manifest(&env, &limits);
+                let ended = callgate(&env, &["run", "--manifest", "m.toml", "--", "/bin/bash", "-c", line]);
+                assert_eq!(!ended.status.success(), bounded, "{limit}: {ended:?}");
+                if bounded && status >= 0 {
+                    assert_eq!(ended.status.code(), Some(status), "{limit}: {ended:?}");
+                }
+                let big = fs::metadata(env.workspace().join("big")).map_or(0, |about| about.len());
+                assert!(!bounded || big <= 1024 * 1024, "{limit}");
+            }
+        }
+    });
+}

@@ -1,0 +1,144 @@
+//! The tool contract as an agent host sees it (S0-1 to S0-6, S0-9, S0-65 to S0-68): what is published, and that a call can
+//! do no more than what it asked for.
+
+use std::fs;
+
+use callgate_tests::{Binaries, Host, TestEnv, matrix};
+use serde_json::{Value, json};
+
+/// The names that no implementation may change (S0-9), of which this build has some.
+const LOCKED: [&str; 13] = [
+    "read",
+    "write",
+    "edit",
+    "glob",
+    "grep",
+    "bash",
+    "todo",
+    "task",
+    "question",
+    "web_search",
+    "web_fetch",
+    "skill",
+    "tool_search",
+];
+
+fn tools(env: &TestEnv) -> Value {
+    let callgate = Binaries::of_this_build().callgate().display().to_string();
+    let ended = env.weakened().run(&[&callgate, "tools", "--json"]);
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+/// `callgate call`: its exit status and envelope.
+#[track_caller]
+fn call(env: &TestEnv, tool: &str, arguments: &Value) -> (i32, Value) {
+    let callgate = Binaries::of_this_build().callgate().display().to_string();
+    let ended = env.weakened().run(&[&callgate, "call", tool, &arguments.to_string()]);
+    let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    (ended.status.code().unwrap(), envelope)
+}
+
+/// S0-1, S0-2, S0-3, S0-5, S0-65: every tool publishes the same four fields, and the same again next time. S0-9: the tools
+/// that there are bear locked names. (The rest of the thirteen come with later issues.)
+#[test]
+fn s0_1_s0_2_s0_3_s0_5_s0_9_s0_65_every_tool_publishes_the_same_fields() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let published = tools(&env);
+        assert_eq!(published, tools(&env), "the same in every session");
+        let ids: Vec<&str> = published.as_array().unwrap().iter().map(|tool| tool["id"].as_str().unwrap()).collect();
+        for needed in ["read", "write", "bash"] {
+            assert!(ids.contains(&needed), "{ids:?}");
+        }
+        for tool in published.as_array().unwrap() {
+            let id = tool["id"].as_str().unwrap();
+            assert!(tool["origin"] != "locked" || LOCKED.contains(&id), "{id} is not a locked name");
+            assert!(tool["description"].as_str().unwrap().split(' ').count() > 10, "{id}: prose to decide on");
+            assert_eq!(tool["parameters"]["type"], "object", "{id}");
+            for (name, schema) in tool["parameters"]["properties"].as_object().unwrap() {
+                assert!(schema["description"].is_string(), "{id}: {name} does not describe itself");
+            }
+            for kind in ["fs", "net", "shell", "capabilities"] {
+                assert!(!tool["requires"][kind].is_null(), "{id} does not say whether it requires {kind}");
+            }
+        }
+    });
+}
+
+/// S0-15, S0-23: the locked shapes and no richer ones; `bash` is one command, without a session to name.
+#[test]
+fn s0_15_s0_23_the_locked_shapes_have_no_more_parameters() {
+    matrix(&[Host::Namespaces], |target| {
+        let env = TestEnv::new(target);
+        let published = tools(&env);
+        for (id, wanted) in [
+            ("read", &["byte_length", "byte_offset", "end_line", "path", "start_line"][..]),
+            ("write", &["content", "path"]),
+            ("bash", &["command", "timeout_ms", "working_dir"]),
+        ] {
+            let tool = published.as_array().unwrap().iter().find(|tool| tool["id"] == id).unwrap();
+            let properties = tool["parameters"]["properties"].as_object().unwrap();
+            let mut names: Vec<&str> = properties.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            assert_eq!(names, wanted, "{id}");
+            assert_eq!(tool["parameters"]["additionalProperties"], false, "{id}");
+        }
+    });
+}
+
+/// S0-6, S0-67: what a tool does, it does within what its call was granted: a write outside leaves nothing there, whether the
+/// path says so or a link in the workspace leads there.
+#[test]
+fn s0_6_s0_67_a_denied_write_leaves_nothing() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let theirs = env.file("theirs", "old");
+        std::os::unix::fs::symlink(&*theirs, env.workspace().join("file-link")).unwrap();
+        std::os::unix::fs::symlink(env.outside(), env.workspace().join("dir-link")).unwrap();
+        let new = env.outside().join("new");
+        let control = call(&env, "write", &json!({ "path": "made", "content": "new" }));
+        assert_eq!((control.0, &control.1["type"]), (0, &json!("output")));
+        assert_eq!(fs::read_to_string(env.workspace().join("made")).unwrap(), "new");
+        for (path, status) in [
+            (theirs.text(), 77),
+            (new.to_str().unwrap(), 77),
+            ("../outside/new", 77),
+            ("file-link", 1),
+            ("dir-link/new", 1),
+        ] {
+            let (ended, envelope) = call(&env, "write", &json!({ "path": path, "content": "new" }));
+            assert_eq!((ended, &envelope["type"]), (status, &json!("error")), "{path}: {envelope}");
+            theirs.assert_contents("old");
+            let left: Vec<_> = fs::read_dir(env.outside()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(left, ["theirs"], "{path}");
+        }
+    });
+}
+
+/// S0-68, C-13: one envelope for an output, a command that fails, a tool's error, a denial and a call of nothing; the same
+/// keys, and never both a result and an error.
+#[test]
+fn s0_68_c_13_every_outcome_has_the_same_envelope() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("mine", "mine");
+        for (tool, arguments, status, kind) in [
+            ("read", json!({ "path": "mine" }), 0, "output"),
+            ("bash", json!({ "command": "exit 3" }), 0, "output"),
+            ("bash", json!({ "command": "kill -9 $$" }), 0, "output"),
+            ("read", json!({ "path": "missing" }), 1, "error"),
+            ("read", json!({ "path": "/etc/shadow" }), 77, "error"),
+            ("read", json!({ "path": 7 }), 65, "error"),
+            ("no-such-tool", json!({}), 1, "error"),
+        ] {
+            let (ended, envelope) = call(&env, tool, &arguments);
+            assert_eq!((ended, &envelope["type"]), (status, &json!(kind)), "{tool} {arguments}: {envelope}");
+            assert!(envelope["metadata"]["duration_ms"].is_u64(), "{envelope}");
+            let known = ["type", "data", "error_text", "metadata"];
+            assert!(envelope.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{envelope}");
+            assert_eq!(envelope["data"].is_null(), kind == "error", "{envelope}");
+            assert_eq!(envelope["error_text"].as_str().is_some_and(|text| !text.is_empty()), kind == "error");
+        }
+    });
+}

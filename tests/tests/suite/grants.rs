@@ -1,0 +1,173 @@
+//! Grants mean what they say: neither their order, nor spellings of a name, nor links, nor what is missing changes them
+//! (A8, A9, A10, A11, A14, A16, A21).
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use callgate_tests::{Binaries, Ended, Host, TestEnv, matrix};
+use libc::{EACCES, ENOENT, EROFS};
+
+fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    env.weakened().run(&[&[binary.as_str()], words].concat())
+}
+
+/// A8: a grant that comes later, or lies within another, neither widens nor takes: the union, in either order.
+#[test]
+fn a8_overlapping_grants_are_their_union_in_either_order() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let inner = env.outside().join("inner");
+        fs::create_dir(&inner).unwrap();
+        env.give(&inner);
+        let (file, theirs) = (inner.join("file"), env.file("theirs", "old"));
+        let denied = target.by_strength(EROFS, EACCES);
+        for run in [env.sandbox().read(env.outside()).write(&inner), env.sandbox().write(&inner).read(env.outside())] {
+            run.probe(&["create", file.to_str().unwrap()]).assert_ok();
+            run.probe(&["read", theirs.text()]).assert_ok();
+            run.probe(&["write", theirs.text(), "new"]).assert_errno(denied);
+            theirs.assert_contents("old");
+            fs::remove_file(&file).unwrap();
+        }
+        env.sandbox().write(env.outside()).probe(&["write", theirs.text(), "new"]).assert_ok();
+    });
+}
+
+/// A9: a name in other letters is another name.
+#[test]
+fn a9_case_and_unicode_variants_of_a_granted_name_are_denied() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let granted = env.file("caf\u{e9}", "mine");
+        let run = env.sandbox().read(&granted);
+        run.probe(&["read", granted.text()]).assert_ok();
+        for variant in ["cafe\u{301}", "Caf\u{e9}", "CAF\u{c9}", "caf\u{e9} ", "caf\u{e9}\u{200b}"] {
+            let theirs = env.file(variant, "theirs");
+            env.bare().probe(&["read", theirs.text()]).assert_ok();
+            run.probe(&["read", theirs.text()]).assert_errno(target.by_strength(ENOENT, EACCES));
+        }
+    });
+}
+
+/// A10: a workspace that is a link is where it leads; a `working_dir` that is outside is denied by name, and by link grants
+/// nothing there.
+#[test]
+fn a10_the_working_directory_is_where_it_really_is() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let theirs = env.file("theirs", "old");
+        let link = env.outside().join("link");
+        symlink(env.workspace(), &link).unwrap();
+        let ran = callgate(&env, &["run", "-C", link.to_str().unwrap(), "--", "pwd", "-P"]);
+        assert_eq!(ran.stdout.trim(), env.workspace().to_str().unwrap(), "{ran:?}");
+        // Beside the link nothing was granted.
+        let stolen = format!("echo new > {}", theirs.text());
+        let ran = callgate(&env, &["run", "-C", link.to_str().unwrap(), "--", "sh", "-c", &stolen]);
+        assert!(!ran.status.success(), "{ran:?}");
+        theirs.assert_contents("old");
+        symlink(env.outside(), env.workspace().join("out")).unwrap();
+        fs::create_dir(env.workspace().join("sub")).unwrap();
+        env.give(&env.workspace().join("sub"));
+        for (directory, status) in
+            [("sub", Some(0)), ("../outside", Some(77)), (env.outside().to_str().unwrap(), Some(77)), ("out", None)]
+        {
+            let arguments =
+                serde_json::json!({ "command": "pwd; cat theirs; ls; echo ran > ran", "working_dir": directory });
+            let ended = callgate(&env, &["call", "bash", &arguments.to_string()]);
+            match status {
+                Some(status) => assert_eq!(ended.status.code(), Some(status), "{directory}: {ended:?}"),
+                // Landlock has no right to enter a directory, which a command could do by itself as well: without
+                // namespaces it starts there, and can neither read nor list nor write.
+                None => {
+                    assert_eq!(ended.status.success(), !target.has_namespaces(), "{ended:?}");
+                    assert!(!ended.stdout.contains("old") && !ended.stdout.contains("theirs\n"), "{ended:?}");
+                }
+            }
+            assert!(env.workspace().join("sub/ran").exists(), "the control ran");
+            assert!(!env.outside().join("ran").exists(), "{directory}");
+        }
+    });
+}
+
+/// A11: the private directory is nobody else's, and has another name each time.
+#[test]
+fn a11_the_private_directory_is_private_and_cannot_be_guessed() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let look = "cd \"$TMPDIR\" && pwd -P && stat -c %a . && touch mine";
+        let seen: Vec<Vec<String>> = (0..2)
+            .map(|_| env.sandbox().run(&["sh", "-c", look]).stdout.lines().map(str::to_owned).collect())
+            .collect();
+        for lines in &seen {
+            assert_eq!(lines.len(), 2, "{lines:?}");
+            assert_eq!(lines[1], "700");
+            // With namespaces it is a file system of the session's own, of which the host has no name.
+            assert_ne!(lines[0], "/tmp");
+            assert!(!std::path::Path::new(&lines[0]).exists(), "{lines:?} is left");
+        }
+        if !target.has_namespaces() {
+            assert_ne!(seen[0][0], seen[1][0], "the name is the same twice");
+        }
+    });
+}
+
+/// A14: what is granted and not there refuses the session, instead of emptying the rules.
+#[test]
+fn a14_a_missing_granted_path_refuses_the_session() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let theirs = env.file("theirs", "old");
+        let line = format!("echo ran > ran; echo new > {}", theirs.text());
+        let missing = env.outside().join("missing");
+        let manifest = |read: &str| {
+            let text = format!(
+                "id = \"x\"\n[requires.fs]\nread = [\"{read}/**\"]\nwrite = [\"{{workspace}}/**\"]\n[[requires.shell]]\ncmd = \"*\"\n"
+            );
+            env.workspace_file("m.toml", &text);
+        };
+        manifest(missing.to_str().unwrap());
+        let ended = callgate(&env, &["run", "--manifest", "m.toml", "--", "sh", "-c", &line]);
+        assert_eq!(ended.status.code(), Some(65), "{ended:?}");
+        assert!(ended.stderr.contains("missing"), "{ended:?}");
+        assert!(!env.workspace().join("ran").exists());
+        fs::create_dir(&missing).unwrap();
+        env.give(&missing);
+        callgate(&env, &["run", "--manifest", "m.toml", "--", "sh", "-c", &line]);
+        assert!(env.workspace().join("ran").exists(), "the control runs");
+        theirs.assert_contents("old");
+    });
+}
+
+/// A16: what is not granted is not granted from anywhere, also where callgate was started there.
+#[test]
+fn a16_protection_does_not_hang_on_the_current_directory() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let theirs = env.workspace_file(".bashrc", "old");
+        let other = env.outside();
+        let line = format!("echo ran > ran; echo new > {}", theirs.text());
+        let ended = callgate(&env, &["run", "-C", other.to_str().unwrap(), "--", "sh", "-c", &line]);
+        assert!(!ended.status.success(), "{ended:?}");
+        assert!(other.join("ran").exists(), "the control ran there: {ended:?}");
+        theirs.assert_contents("old");
+    });
+}
+
+/// A21: the status file is not written through a link that an earlier call planted, nor is a file by `write`.
+#[test]
+fn a21_no_trusted_write_follows_a_planted_link() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let theirs = env.file("theirs", "old");
+        env.sandbox().probe(&["symlink", theirs.text(), env.workspace().join("status").to_str().unwrap()]).assert_ok();
+        let ended = callgate(&env, &["run", "--status", "status", "--", "touch", "ran"]);
+        assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+        assert!(!env.workspace().join("ran").exists());
+        let ended = callgate(&env, &["call", "write", r#"{"path": "status", "content": "new"}"#]);
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        theirs.assert_contents("old");
+        let ended = callgate(&env, &["run", "--status", "status-2", "--", "touch", "ran"]);
+        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+        assert!(fs::read_to_string(env.workspace().join("status-2")).unwrap().contains("enforced"));
+    });
+}
