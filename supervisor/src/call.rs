@@ -197,7 +197,8 @@ impl Session {
         let null = std::fs::File::open("/dev/null").map_err(output("open /dev/null"))?;
         let started = Instant::now();
         // The worker ends the program when its time is up; a worker that does not is itself ended with the session.
-        let program = self.opened.program(plan, Stdio::new(null.into(), writer.into(), error.into())).await?;
+        let stdio = Stdio::new(null.into(), writer.into(), error.into());
+        let program = self.opened.program(plan, stdio).await.map_err(not_started)?;
         let mut pipe =
             tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(output("wait on the output"))?;
         let mut head = Head::new(limit);
@@ -251,6 +252,16 @@ impl Session {
                 metadata: Metadata { timed_out: timed_out(&error), denial: denial_of(error), ..metadata },
             },
         }
+    }
+}
+
+/// A directory that cannot be entered is the call's mistake, not the host's.
+fn not_started(error: ConfineError) -> CallError {
+    match error {
+        ConfineError::Refused(failed) if failed.step == "working_dir" => {
+            CallError::Tool(format!("{}; choose a directory that is there and is granted", failed.what_failed()))
+        }
+        other => CallError::Confine(other),
     }
 }
 

@@ -38,6 +38,14 @@ pub struct StepFailure {
     pub errno: Option<i32>,
 }
 
+impl StepFailure {
+    /// The operation and the kernel's answer, without the step.
+    #[must_use]
+    pub fn what_failed(&self) -> String {
+        format!("{}{}", self.what, errno_text(&self.errno))
+    }
+}
+
 fn errno_text(errno: &Option<i32>) -> String {
     errno.map(|e| format!(": {}", std::io::Error::from_raw_os_error(e))).unwrap_or_default()
 }

@@ -74,6 +74,7 @@ async fn run_inside(session: &crate::session::Session, words: &[std::ffi::OsStri
     parse(&text).ok_or_else(|| failed(format!("inside it ended with {end:?} and printed `{text}`")))
 }
 
+#[allow(clippy::disallowed_methods, reason = "the unconfined side of the comparison")]
 fn run_outside(words: &[std::ffi::OsString]) -> Result<f64, Failure> {
     let [program, arguments @ ..] = words else { return Err(failed("no program".to_owned())) };
     let output = std::process::Command::new(program)

@@ -207,6 +207,7 @@ pub(super) fn namespace_remedies() -> Vec<String> {
     remedies
 }
 
+#[allow(clippy::disallowed_methods, reason = "words of a remedy depend on it, and nothing else")]
 fn in_container() -> bool {
     ["/.dockerenv", "/run/.containerenv"].iter().any(|path| rustix::fs::stat(*path).is_ok())
         || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
