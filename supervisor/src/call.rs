@@ -257,12 +257,12 @@ impl Session {
 
 /// A directory that cannot be entered is the call's mistake, not the host's.
 fn not_started(error: ConfineError) -> CallError {
-    match error {
-        ConfineError::Refused(failed) if failed.step == "working_dir" => {
-            CallError::Tool(format!("{}; choose a directory that is there and is granted", failed.what_failed()))
-        }
-        other => CallError::Confine(other),
+    if let ConfineError::Refused(failed) = &error
+        && failed.step == "working_dir"
+    {
+        return CallError::Tool(format!("{}; choose a directory that is there and is granted", failed.what_failed()));
     }
+    CallError::Confine(error)
 }
 
 fn denied(denial: Denial) -> CallError {

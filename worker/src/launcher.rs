@@ -92,13 +92,25 @@ pub fn run(channel: Channel) -> ! {
 }
 
 fn serve(channel: Channel) -> io::Result<()> {
-    become_nobodys_child(&channel).and_then(|()| become_dumpable()).map_err(io::Error::other)?;
+    if let Err(failed) = become_nobodys_child(&channel).and_then(|()| become_dumpable()) {
+        return refuse_all(&channel, &failed);
+    }
     rustix::thread::set_name(c"cg-launcher")?;
     family::become_subreaper()?;
     let signals = process::children_as_fd()?;
     let mut launcher = Serving { channel, brokers: HashMap::new() };
     while launcher.serve_one(&signals)? {}
     launcher.end()
+}
+
+/// A launcher that could not do its own first steps says so to whoever asks it for a session.
+fn refuse_all(channel: &Channel, failed: &StepFailure) -> io::Result<()> {
+    while let Received::Message(OpenSession { .. }, fds) = channel.receive()? {
+        for session in fds {
+            Channel::from(session).send(&SessionReply::Failed(failed.clone()), &[])?;
+        }
+    }
+    Ok(())
 }
 
 struct Serving {
