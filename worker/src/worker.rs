@@ -91,7 +91,9 @@ fn register(plan: &CallPlan, inherited: &Inherited) -> io::Result<bool> {
     if write.is_empty() && matches!(plan.work, Work::Tool { .. }) {
         return Ok(false);
     }
-    inherited.broker.send(&Register::Call { pid: process::id(), call: plan.call, write }, &[])?;
+    let of_session = plan.rules == inherited.session.rules;
+    let read = (!of_session).then(|| plan.rules.iter().map(|rule| rule.path.clone()).collect());
+    inherited.broker.send(&Register::Call { pid: process::id(), call: plan.call, write, read }, &[])?;
     Ok(true)
 }
 

@@ -236,6 +236,7 @@ pub fn base(variant: Variant) -> Filter {
         ioctls(landlock_abi),
         ipc(),
         names(strength, landlock_abi),
+        watching(strength),
     ]);
     groups.extend(other_processes(landlock_abi));
     groups.extend([memory_of_others(), namespaces(), mounts(), kernel_surface(), host_state()]);
@@ -320,7 +321,7 @@ fn ordinary() -> Vec<Group> {
              polls of open files, unlike io_uring",
             "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait \
              epoll_pwait epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create \
-             timerfd_settime timerfd_gettime inotify_init inotify_init1 inotify_add_watch \
+             timerfd_settime timerfd_gettime  \
              inotify_rm_watch io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents",
         ),
         allow(
@@ -585,6 +586,23 @@ fn names(strength: Strength, landlock_abi: u8) -> Group {
             ("truncate", truncating),
             ("link linkat unlink unlinkat", linking),
         ],
+    }
+}
+
+fn watching(strength: Strength) -> Group {
+    let (why, action) = match strength {
+        Strength::Landlock => (
+            "inotify tells every name that is made, opened or removed in a directory that file modes let be read; Landlock \
+             has no right for it. The broker owns the descriptors, and watches only what the call may read",
+            NOTIFY,
+        ),
+        Strength::Namespaces => ("what was not granted is not there to be watched", ALLOW),
+    };
+    Group {
+        title: "watching files",
+        why,
+        attacks: &["D1"],
+        calls: vec![("inotify_init inotify_init1 inotify_add_watch", action)],
     }
 }
 

@@ -151,7 +151,7 @@ impl<'a> Caller<'a> {
 
     /// Whether the caller may write through this descriptor (its open flags, proc_pid_fdinfo(5)).
     pub(super) fn is_writable_fd(&self, number: i32) -> Result<bool, i32> {
-        let text = self.proc_file(&format!("fdinfo/{number}"))?;
+        let text = self.fdinfo(number)?;
         let flags = text.lines().find_map(|line| line.strip_prefix("flags:")).map(str::trim).unwrap_or("0");
         let flags = i32::from_str_radix(flags, 8).map_err(|_not_octal| libc::EIO)?;
         Ok(flags & libc::O_ACCMODE != libc::O_RDONLY)
@@ -163,6 +163,11 @@ impl<'a> Caller<'a> {
         let pid = text.lines().find_map(|line| line.strip_prefix("Pid:")).ok_or(libc::EBADF)?;
         // 0 is outside this PID namespace, -1 has ended.
         pid.trim().parse().ok().filter(|pid| *pid > 0).ok_or(libc::ESRCH)
+    }
+
+    /// What the kernel says of a descriptor of the caller (proc_pid_fdinfo(5)).
+    pub(super) fn fdinfo(&self, number: i32) -> Result<String, i32> {
+        self.proc_file(&format!("fdinfo/{number}"))
     }
 
     /// The caller's file mode creation mask.

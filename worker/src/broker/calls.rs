@@ -9,6 +9,7 @@ use callgate_policy::path::HostPath;
 use super::caller::Caller;
 use super::ipc::Objects;
 use super::sockets::Sockets;
+use super::watches::Watches;
 use crate::family;
 use crate::sys::process::Pid;
 
@@ -17,20 +18,37 @@ pub(super) struct Call {
     /// As the supervisor numbers it.
     pub(super) number: u64,
     write: Vec<PathBuf>,
+    read: Readable,
+    pub(super) watches: Watches,
     pub(super) sockets: Sockets,
     pub(super) objects: Objects,
 }
 
 impl Call {
-    pub(super) fn new(number: u64, write: &[HostPath]) -> Self {
+    pub(super) fn new(number: u64, write: &[HostPath], read: Option<Vec<HostPath>>) -> Self {
         let write = write.iter().map(|path| real(path.as_path())).collect();
-        Self { number, write, sockets: Sockets::default(), objects: Objects::default() }
+        let read = Readable { named: read, real: None };
+        let (watches, sockets, objects) = (Watches::default(), Sockets::default(), Objects::default());
+        Self { number, write, read, watches, sockets, objects }
+    }
+
+    /// Whether a path, as the kernel gives it, lies where this call may read. `session` is what its session may.
+    pub(super) fn may_read(&mut self, path: &Path, session: &[HostPath]) -> bool {
+        let named = self.read.named.as_deref().unwrap_or(session);
+        let real = self.read.real.get_or_insert_with(|| named.iter().map(|path| real(path.as_path())).collect());
+        real.iter().any(|granted| path.starts_with(granted))
     }
 
     /// Whether a path, as the kernel gives it, lies where this call may write.
     pub(super) fn may_write(&self, path: &Path) -> bool {
         self.write.iter().any(|granted| path.starts_with(granted))
     }
+}
+
+/// What a call may read. Looked up only by calls that watch files, for there are many.
+struct Readable {
+    named: Option<Vec<HostPath>>,
+    real: Option<Vec<PathBuf>>,
 }
 
 /// The granted path as the kernel spells it. One that does not exist yet is its existing part and the rest.

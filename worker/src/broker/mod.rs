@@ -13,6 +13,7 @@ mod metadata;
 mod processes;
 mod shm;
 mod sockets;
+mod watches;
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_policy::envelope::StepReport;
+use callgate_policy::path::HostPath;
 use callgate_policy::plan::seccomp::Variant;
 use callgate_policy::plan::{Calls as CallCount, PrivateKind, SessionPlan};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -120,6 +122,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
         listener: Arc::new(listener),
         registrations: Some(registrations),
         calls: Calls::default(),
+        readable: plan.rules.iter().map(|rule| rule.path.clone()).collect(),
         private: plan.private.inside.as_path().to_owned(),
         private_kind: plan.private.kind,
     };
@@ -164,6 +167,8 @@ struct Broker {
     /// Until all who could register have let go of it.
     registrations: Option<Channel>,
     calls: Calls,
+    /// What the session may read, as the plan names it.
+    readable: Vec<HostPath>,
     /// The session's private directory, as seen inside.
     private: std::path::PathBuf,
     private_kind: PrivateKind,
@@ -171,8 +176,8 @@ struct Broker {
 
 /// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
 fn handlers() -> HashMap<i64, Handler> {
-    let groups: [&[(libc::c_long, Handler)]; 5] =
-        [metadata::HANDLERS, sockets::HANDLERS, ipc::HANDLERS, processes::HANDLERS, shm::HANDLERS];
+    let groups: [&[(libc::c_long, Handler)]; 6] =
+        [metadata::HANDLERS, sockets::HANDLERS, ipc::HANDLERS, processes::HANDLERS, shm::HANDLERS, watches::HANDLERS];
     groups.into_iter().flatten().map(|(nr, handler)| (*nr, *handler)).collect()
 }
 
@@ -215,8 +220,8 @@ impl Broker {
                 Err(e) => return Err(e.into()),
             }
             match channel.receive::<Register>()? {
-                Received::Message(Register::Call { pid, call, write }, _) => {
-                    self.calls.add(pid, Call::new(call, &write));
+                Received::Message(Register::Call { pid, call, write, read }, _) => {
+                    self.calls.add(pid, Call::new(call, &write, read));
                 }
                 Received::Message(Register::Gone { pid }, _) => self.calls.remove(pid),
                 Received::Data(_) => {}

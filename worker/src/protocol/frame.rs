@@ -174,6 +174,8 @@ pub enum Register {
         call: u64,
         /// Trees and files.
         write: Vec<HostPath>,
+        /// Trees and files that it may read; `None` if they are all that the session may.
+        read: Option<Vec<HostPath>>,
     },
     /// It and all it started are gone.
     Gone {

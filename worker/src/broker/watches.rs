@@ -1,0 +1,92 @@
+//! inotify(7) where there is no mount namespace: a call watches what it may read, and nothing else.
+//!
+//! The broker makes each descriptor and keeps a copy, because only with it can a watch be set on the file that was judged.
+//! All such descriptors look alike from outside but for what they watch; so each has a first watch, on a file of its own
+//! in the session's directory, by which it is known again.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::{Mode, OFlags};
+
+use super::caller::{Caller, Links};
+use super::metadata::int;
+use super::{Broker, Handler};
+use crate::sys::notify::{Answer, Notification};
+
+pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_inotify_init, |b, c, _| make(b, c, 0)),
+    (libc::SYS_inotify_init1, |b, c, n| make(b, c, int(n.args[0]))),
+    (libc::SYS_inotify_add_watch, watch),
+];
+
+/// Most descriptors of one call: the kernel's own default bound for a user is 128 (`fs.inotify.max_user_instances`).
+const MOST: usize = 64;
+
+/// A call's descriptors, by their first watch.
+#[derive(Default)]
+pub(super) struct Watches {
+    kept: HashMap<String, (OwnedFd, PathBuf)>,
+    made: u64,
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        for (_, marker) in self.kept.values() {
+            // If it is gone the session is, and its directory with it.
+            drop(fs::remove_file(marker));
+        }
+    }
+}
+
+fn errno(e: rustix::io::Errno) -> i32 {
+    e.raw_os_error()
+}
+
+fn make(broker: &mut Broker, caller: &Caller<'_>, flags: i32) -> Result<Answer, i32> {
+    let directory = broker.private.join("ipc");
+    let call = broker.call(caller)?;
+    if call.watches.kept.len() >= MOST {
+        return Err(libc::EMFILE);
+    }
+    let marker = directory.join(format!("watch-{}-{}", call.number, call.watches.made));
+    call.watches.made += 1;
+    let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::open(&marker, new, Mode::RUSR).map_err(errno)?;
+    let wanted = CreateFlags::from_bits(flags as u32).ok_or(libc::EINVAL)?;
+    let fd = inotify::init(wanted | CreateFlags::CLOEXEC).map_err(errno)?;
+    // Nobody moves it: the watch tells nothing.
+    inotify::add_watch(&fd, &marker, WatchFlags::MOVE_SELF).map_err(errno)?;
+    let own = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).map_err(|_unreadable| libc::EIO)?;
+    let copy = fd.try_clone().map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE))?;
+    call.watches.kept.insert(first_watch(&own).ok_or(libc::EIO)?, (copy, marker));
+    Ok(Answer::Fd { fd, cloexec: wanted.contains(CreateFlags::CLOEXEC) })
+}
+
+/// The file that a descriptor watches first: `inotify wd:1 ino:2a sdev:fd00000 …` (proc_pid_fdinfo(5)).
+fn first_watch(fdinfo: &str) -> Option<String> {
+    let line = fdinfo.lines().find_map(|line| line.strip_prefix("inotify wd:1 "))?;
+    Some(line.split_ascii_whitespace().take(2).collect::<Vec<_>>().join(" "))
+}
+
+fn watch(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+    let info = caller.fdinfo(int(n.args[0]))?;
+    let mask = WatchFlags::from_bits_retain(n.args[2] as u32);
+    let links = if mask.contains(WatchFlags::DONT_FOLLOW) { Links::Keep } else { Links::Follow };
+    let path = caller.path(n.args[1])?;
+    let target = caller.open(libc::AT_FDCWD, &path, links)?;
+    let session = broker.readable.clone();
+    let call = broker.call(caller)?;
+    if !call.may_read(&target.path, &session) {
+        return Err(libc::EACCES);
+    }
+    let (fd, _) = first_watch(&info).and_then(|first| call.watches.kept.get(&first)).ok_or(libc::EINVAL)?;
+    // The descriptor that was judged, by a link that must be followed.
+    let link = format!("/proc/self/fd/{}", target.fd.as_raw_fd());
+    let wd = inotify::add_watch(fd, link, mask - WatchFlags::DONT_FOLLOW).map_err(errno)?;
+    Ok(Answer::Return(i64::from(wd)))
+}
