@@ -1,6 +1,5 @@
 //! Opening a supervisor and its sessions.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -324,26 +323,14 @@ fn roots(given: &[PathBuf]) -> Result<Vec<HostPath>, OpenError> {
 /// scope in which the tool works, or naming one directory in a manifest would mean nothing.
 fn effective(spec: &SessionSpec, registry: &Registry, workspace: &[HostPath]) -> Result<EffectiveSet, OpenError> {
     let variables = Variables::new(workspace.to_vec(), Vec::new(), Vec::new())?;
+    let names_paths = |set: &RequirementSet| !set.fs.read.is_empty() || !set.fs.write.is_empty();
+    let scoped = spec.manifest.as_ref().is_some_and(|manifest| names_paths(&manifest.requires))
+        || spec.requires.iter().any(|(_, set)| names_paths(set));
     let mut asked: Vec<(Source, RequirementSet)> = Vec::new();
-    let manifest_requires = spec.manifest.as_ref().map(|manifest| &manifest.requires);
-    let scoped = |pick: fn(&RequirementSet) -> bool| {
-        manifest_requires.is_some_and(pick) || spec.requires.iter().any(|(_, set)| pick(set))
-    };
-    let (reads, writes) = (
-        scoped(|set| !set.fs.read.is_empty() || !set.fs.write.is_empty()),
-        scoped(|set| !set.fs.write.is_empty() || !set.fs.read.is_empty()),
-    );
-    let offered: Option<BTreeSet<&str>> =
-        spec.manifest.as_ref().and_then(|m| m.tools.as_ref()).map(|tools| tools.iter().map(String::as_str).collect());
     for tool in registry.tools().filter(|_| spec.tools) {
-        if offered.as_ref().is_some_and(|offered| !offered.contains(tool.id)) {
-            continue;
-        }
         let mut requires = tool.requires.clone();
-        if reads {
+        if scoped {
             requires.fs.read.clear();
-        }
-        if writes {
             requires.fs.write.clear();
         }
         asked.push((Source::Tool(tool.id.to_owned()), requires));

@@ -25,21 +25,13 @@ pub(crate) fn children(pid: Pid) -> Vec<Pid> {
         match fs::read_to_string(task.path().join("children")) {
             Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|p| p.parse::<Pid>().ok())),
             // A kernel without CONFIG_PROC_CHILDREN: ask every process for its parent.
-            Err(e) if e.kind() == io::ErrorKind::NotFound && task.path().exists_now() => return by_parent(pid),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && rustix::fs::stat(task.path()).is_ok() => {
+                return by_parent(pid);
+            }
             Err(_gone) => {}
         }
     }
     found
-}
-
-trait ExistsNow {
-    fn exists_now(&self) -> bool;
-}
-
-impl ExistsNow for std::path::PathBuf {
-    fn exists_now(&self) -> bool {
-        rustix::fs::stat(self).is_ok()
-    }
 }
 
 fn by_parent(parent: Pid) -> Vec<Pid> {
@@ -51,12 +43,21 @@ fn by_parent(parent: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// The parent of a process, from `/proc/PID/stat` (proc_pid_stat(5), field 4). A name may hold anything, `)` too.
+/// The parent of a process or thread.
 pub(crate) fn parent_of(pid: Pid) -> Option<Pid> {
+    stat_field(pid, 4)
+}
+
+/// When a thread started, in clock ticks since boot: with its number, a name that is never used again.
+pub(crate) fn start_time(tid: Pid) -> Option<u64> {
+    stat_field(tid, 22)
+}
+
+/// A field of `/proc/PID/stat`, numbered as in proc_pid_stat(5), from 3. The name before may hold anything, `)` too.
+fn stat_field<T: std::str::FromStr>(pid: Pid, number: usize) -> Option<T> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let close = stat.iter().rposition(|b| *b == b')')?;
-    let rest = std::str::from_utf8(&stat[close + 1..]).ok()?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+    std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().nth(number - 3)?.parse().ok()
 }
 
 /// All descendants of a process that are to be found now, children first.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{PROTOCOL_VERSION, PrivateKind, SessionPlan, Strength};
+use callgate_policy::plan::{PROTOCOL_VERSION, PrivateDir, PrivateKind, SessionPlan, Strength};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{Mode, OFlags};
 
@@ -188,7 +188,7 @@ fn remove(directory: Option<&HostPath>) {
     if rustix::fs::rmdir(directory).is_ok() {
         return;
     }
-    let emptied = broker::PRIVATE_PARTS.iter().all(|name| broker::empty(&directory.join(name)).is_ok());
+    let emptied = PrivateDir::PARTS.iter().all(|name| broker::empty(&directory.join(name)).is_ok());
     let removed = rustix::fs::rmdir(directory).is_ok();
     debug_assert!(emptied && removed, "{} is left", directory.display());
 }

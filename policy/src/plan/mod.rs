@@ -103,6 +103,11 @@ pub struct PrivateDir {
     pub kind: PrivateKind,
 }
 
+impl PrivateDir {
+    /// What it holds, in the order of its description.
+    pub const PARTS: [&'static str; 4] = ["tmp", "home", "shm", "ipc"];
+}
+
 /// Where a session's own directory lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use callgate_policy::plan::Identity;
+use callgate_policy::plan::{Identity, PrivateDir};
 
 /// The directory from its making until the launcher has been told to look after it.
 #[derive(Debug)]
@@ -19,11 +19,11 @@ impl Private {
     pub(crate) fn make(owner: Identity) -> io::Result<Self> {
         let path = make_unpredictable(&std::env::temp_dir())?;
         let made = Self { path, kept: false };
-        for name in ["tmp", "home", "shm", "ipc"] {
+        for name in PrivateDir::PARTS {
             DirBuilder::new().mode(0o700).create(made.path.join(name))?;
         }
         if rustix::process::geteuid().as_raw() != owner.uid {
-            for path in ["tmp", "home", "shm", "ipc", ""].map(|name| made.path.join(name)) {
+            for path in PrivateDir::PARTS.map(|name| made.path.join(name)).iter().chain([&made.path]) {
                 std::os::unix::fs::chown(path, Some(owner.uid), Some(owner.gid))?;
             }
         }

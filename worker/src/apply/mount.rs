@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence, SessionPlan};
+use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence, PrivateDir, SessionPlan};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -65,7 +65,7 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
 /// Fills the session's own directory, and puts its `tmp` and `shm` where programs look for them.
 fn share_private(inside: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
     let relative = inside.strip_prefix("/").unwrap_or(inside);
-    for name in crate::broker::PRIVATE_PARTS {
+    for name in PrivateDir::PARTS {
         rustix::fs::mkdir(relative.join(name), Mode::from_raw_mode(0o700))
             .map_err(|e| step("fill the session's own directory", e))?;
     }

@@ -1,5 +1,6 @@
 //! Who asks, and what its pointers name: copies, never looked at twice.
 
+use std::cell::Cell;
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -20,6 +21,8 @@ pub(super) struct Caller<'a> {
     listener: &'a OwnedFd,
     id: u64,
     pub(super) tid: Pid,
+    /// The worker that it descends from, once that is known.
+    pub(super) worker: Cell<Option<Pid>>,
 }
 
 /// Whether the last component of a name is followed when it is a link.
@@ -38,7 +41,7 @@ pub(super) struct Target {
 
 impl<'a> Caller<'a> {
     pub(super) fn new(listener: &'a OwnedFd, notification: &Notification) -> Self {
-        Self { listener, id: notification.id, tid: notification.tid }
+        Self { listener, id: notification.id, tid: notification.tid, worker: Cell::new(None) }
     }
 
     pub(super) fn id(&self) -> u64 {
@@ -46,7 +49,7 @@ impl<'a> Caller<'a> {
     }
 
     /// What was just read by thread id was this thread's, not that of one that got its number.
-    fn confirm(&self) -> Result<(), i32> {
+    pub(super) fn confirm(&self) -> Result<(), i32> {
         if notify::is_valid(self.listener.as_fd(), self.id) { Ok(()) } else { Err(libc::ESRCH) }
     }
 

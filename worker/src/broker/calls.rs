@@ -10,7 +10,7 @@ use super::caller::Caller;
 use super::ipc::Objects;
 use super::sockets::Sockets;
 use super::watches::Watches;
-use crate::family;
+use crate::family::{self, start_time};
 use crate::sys::process::Pid;
 
 /// One call.
@@ -87,8 +87,17 @@ impl Calls {
 
     /// The call of a caller.
     pub(super) fn of(&mut self, caller: &Caller<'_>) -> Option<&mut Call> {
-        let worker = self.worker_of(caller.tid)?;
+        let worker = self.worker_of_caller(caller)?;
         self.calls.get_mut(&worker)
+    }
+
+    /// The worker that the caller descends from, looked up once and confirmed: what was traced was the thread that waits,
+    /// not one that got its number.
+    fn worker_of_caller(&mut self, caller: &Caller<'_>) -> Option<Pid> {
+        if caller.worker.get().is_none() {
+            caller.worker.set(self.worker_of(caller.tid).filter(|_| caller.confirm().is_ok()));
+        }
+        caller.worker.get()
     }
 
     /// The worker that a thread descends from.
@@ -134,13 +143,13 @@ impl Calls {
         if other != caller.tid && self.calls.contains_key(&other) {
             return false;
         }
-        let mine = self.worker_of(caller.tid);
+        let mine = self.worker_of_caller(caller);
         mine.is_some() && self.worker_of(other) == mine
     }
 
     /// All processes of the caller's call, without its worker, whose process group is not the call's.
     pub(super) fn family_of(&mut self, caller: &Caller<'_>) -> Vec<Pid> {
-        let Some(worker) = self.worker_of(caller.tid) else { return Vec::new() };
+        let Some(worker) = self.worker_of_caller(caller) else { return Vec::new() };
         let mut all = family::children(worker);
         let mut next = 0;
         while let Some(pid) = all.get(next).copied() {
@@ -149,11 +158,4 @@ impl Calls {
         }
         all
     }
-}
-
-/// When a thread started, in clock ticks since boot (proc_pid_stat(5), field 22).
-fn start_time(tid: Pid) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{tid}/stat")).ok()?;
-    let close = stat.iter().rposition(|b| *b == b')')?;
-    std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().nth(19)?.parse().ok()
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use callgate_policy::envelope::StepReport;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::seccomp::Variant;
-use callgate_policy::plan::{Calls as CallCount, PrivateKind, SessionPlan};
+use callgate_policy::plan::{Calls as CallCount, PrivateDir, PrivateKind, SessionPlan};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::caller::Caller;
@@ -40,8 +40,6 @@ use crate::sys::process::{self, Fork};
 use crate::worker::SessionFacts;
 use crate::zygote;
 
-/// What a session's own directory holds.
-pub(crate) const PRIVATE_PARTS: [&str; 4] = ["tmp", "home", "shm", "ipc"];
 /// How long what is left of a session may resist being killed.
 const SWEEP: Duration = Duration::from_secs(10);
 
@@ -259,7 +257,7 @@ impl Broker {
             return Ok(());
         }
         family::end_all(&|_| false, SWEEP)?;
-        for name in PRIVATE_PARTS {
+        for name in PrivateDir::PARTS {
             empty(&self.private.join(name))?;
         }
         Ok(())
