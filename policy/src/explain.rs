@@ -76,7 +76,7 @@ impl fmt::Display for SessionPlan {
             self.landlock_abi, self.identity.uid, self.identity.gid
         )?;
         writeln!(f, "files")?;
-        for rule in &self.rules {
+        for rule in self.rules() {
             writeln!(f, "  {rule}")?;
         }
         writeln!(f, "environment")?;

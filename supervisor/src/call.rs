@@ -8,11 +8,11 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec, PlanError};
 use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
-use callgate_worker::protocol::{ProgramEnd, ToolEnd};
+use callgate_worker::protocol::ProgramEnd;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use crate::confine::{ConfineError, Program, Stdio, ToolRun};
+use crate::confine::{ConfineError, Program, Stdio, ToolError, ToolOutput, ToolRun};
 use crate::registry::{Context, Prepared, Tool};
 use crate::session::Session;
 
@@ -167,18 +167,14 @@ impl Session {
 
     fn shape_tool(&self, run: ToolRun, root: &HostPath) -> Result<Done, CallError> {
         match run.end {
-            ToolEnd::Output { truncated } => {
-                let hostile = |_e| ConfineError::Hostile { what: "a result that is not JSON" };
-                let data = serde_json::from_slice(&run.data).map_err(hostile)?;
-                Ok(Done { data, truncated, steps: run.steps })
-            }
-            ToolEnd::Error { text, errno: Some(libc_errno) } if is_denial(libc_errno) => Err(denied(Denial {
+            Ok(ToolOutput { data, truncated }) => Ok(Done { data, truncated, steps: run.steps }),
+            Err(ToolError { text, errno: Some(libc_errno) }) if is_denial(libc_errno) => Err(denied(Denial {
                 layer: Layer::Sandbox,
                 asked: text,
                 reason: format!("the kernel refused it ({})", std::io::Error::from_raw_os_error(libc_errno)),
                 remedy: Some(format!("grant the path it leads to, or choose one below {root}")),
             })),
-            ToolEnd::Error { text, .. } => Err(CallError::Tool(text)),
+            Err(ToolError { text, .. }) => Err(CallError::Tool(text)),
         }
     }
 

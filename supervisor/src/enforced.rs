@@ -15,14 +15,13 @@ const HOLDS: &[(&str, &[&str])] = &[
     ("limits", &["limits"]),
 ];
 
-/// Sums up the steps of a session and of one of its calls.
-pub(crate) fn summarize(strength: Strength, session: &[StepReport], call: &[StepReport]) -> Vec<Enforced> {
-    let all = || session.iter().chain(call);
+/// Sums up the steps that confined a call.
+pub(crate) fn summarize(strength: Strength, all: &[StepReport]) -> Vec<Enforced> {
     HOLDS
         .iter()
         .map(|(what, steps)| {
             let mut by: Vec<String> = Vec::new();
-            for step in all().filter(|report| steps.contains(&report.step.as_str())) {
+            for step in all.iter().filter(|report| steps.contains(&report.step.as_str())) {
                 let text = format!("{}: {}", step.step, step.detail);
                 // Namespaces are confirmed as a whole; they are named only in the strength that has them.
                 if (step.step != "namespaces" || strength == Strength::Namespaces) && !by.contains(&text) {

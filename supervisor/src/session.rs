@@ -431,9 +431,8 @@ impl Session {
     }
 
     /// The steps that confined the session, each confirmed.
-    #[must_use]
-    pub fn steps(&self) -> &[StepReport] {
-        &self.opened.steps
+    pub fn steps(&self) -> impl Iterator<Item = &StepReport> {
+        self.opened.steps()
     }
 
     /// The session's tools.
@@ -455,6 +454,6 @@ impl Session {
 }
 
 /// What holds each kind of right, put together from steps that the kernel confirmed and nothing else (C-18).
-pub(crate) fn enforced(session: &Session, call: &[StepReport]) -> Vec<callgate_policy::envelope::Enforced> {
-    crate::enforced::summarize(session.facts.strength, session.steps(), call)
+pub(crate) fn enforced(session: &Session, steps: &[StepReport]) -> Vec<callgate_policy::envelope::Enforced> {
+    crate::enforced::summarize(session.facts.strength, steps)
 }

@@ -1,10 +1,10 @@
-//! The two filters of this architecture, assembled once: workers inherit the programs by fork.
+//! The filters of this architecture.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
-use callgate_policy::plan::seccomp::{Arch, Filter, Variant, base, tool_delta};
+use callgate_policy::plan::seccomp::{Arch, Filter, Variant, base, reader_delta, readers, tool_delta};
 
 use crate::seccomp::{BpfInsn, Listener, assemble, install};
 
@@ -20,23 +20,39 @@ pub(crate) fn install_base(variant: Variant) -> io::Result<(OwnedFd, usize)> {
     Ok((listener, program.len()))
 }
 
-/// Assembles the tool filter, so that the processes forked from here on need not.
-pub(crate) fn prepare_tool_filter() -> io::Result<()> {
-    tool_program().map(drop)
+/// Installs the readers' filter on this thread; returns its length in instructions.
+pub(crate) fn install_readers() -> io::Result<usize> {
+    let program = program(&readers())?;
+    install(&program, Listener::Absent)?;
+    Ok(program.len())
 }
 
-/// Installs the tool filter on this thread, on top of the base filter.
-pub(crate) fn install_tool() -> io::Result<()> {
-    install(tool_program()?, Listener::Absent).map(drop)
-}
+/// A filter that is stacked upon another in each worker: assembled once, before the processes that use it are forked.
+pub(crate) struct Delta(OnceLock<Vec<BpfInsn>>, fn() -> Filter);
 
-fn tool_program() -> io::Result<&'static [BpfInsn]> {
-    static PROGRAM: OnceLock<Vec<BpfInsn>> = OnceLock::new();
-    if let Some(program) = PROGRAM.get() {
-        return Ok(program);
+/// For tools below the broker.
+pub(crate) static TOOL: Delta = Delta(OnceLock::new(), tool_delta);
+/// For readers.
+pub(crate) static READER: Delta = Delta(OnceLock::new(), reader_delta);
+
+impl Delta {
+    /// Assembles it, so that the processes forked from here on need not.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        self.program().map(drop)
     }
-    let assembled = program(&tool_delta())?;
-    Ok(PROGRAM.get_or_init(|| assembled))
+
+    /// Installs it on this thread.
+    pub(crate) fn install(&self) -> io::Result<()> {
+        install(self.program()?, Listener::Absent).map(drop)
+    }
+
+    fn program(&self) -> io::Result<&[BpfInsn]> {
+        if let Some(program) = self.0.get() {
+            return Ok(program);
+        }
+        let assembled = program(&self.1())?;
+        Ok(self.0.get_or_init(|| assembled))
+    }
 }
 
 fn program(filter: &Filter) -> io::Result<Vec<BpfInsn>> {

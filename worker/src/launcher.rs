@@ -18,7 +18,7 @@ use crate::broker;
 use crate::family;
 use crate::protocol::{Channel, OpenSession, Received, SessionReply, StepFailure};
 use crate::sys::fd;
-use crate::sys::process::{self, Fork, Pid};
+use crate::sys::process::{self, Fork, OneThread, Pid};
 use crate::zygote::drain;
 
 /// How long what a killed broker has left may resist, and how long brokers may take to end.
@@ -37,7 +37,7 @@ pub struct Launcher {
 /// `EBUSY` if this process already has threads; fork's own.
 pub fn start() -> io::Result<Launcher> {
     let (ours, theirs) = Channel::pair()?;
-    match process::fork()? {
+    match process::fork(OneThread::confirm()?, 0)? {
         Fork::Parent(_) => Ok(Launcher { channel: ours }),
         Fork::Child => {
             drop(ours);
@@ -68,7 +68,7 @@ pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
 fn become_nobodys_child(keep: &Channel) -> Result<(), StepFailure> {
     let fail = |what| failure("launcher", what);
     // First: every process of every session is a copy of this one.
-    process::erase_environment().map_err(fail("erase the environment"))?;
+    process::erase_environment(OneThread::confirm().map_err(fail("erase the environment"))?);
     process::reset_signals();
     fd::close_all_but(&[keep.as_fd()]).map_err(failure("close_fds", "close_range"))?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
@@ -231,7 +231,8 @@ fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailur
         return fork_into_namespaces(plan);
     }
     // Become the other user in a process between, so that the user namespace is that user's.
-    match process::fork().map_err(failure("fork", "fork"))? {
+    let one_thread = OneThread::confirm().map_err(failure("fork", "count threads"))?;
+    match process::fork(one_thread, 0).map_err(failure("fork", "fork"))? {
         Fork::Parent(between) => orphan_of(between).map(Side::Launcher),
         Fork::Child => match privilege::become_owner(plan.identity)
             .and_then(|_| become_dumpable())
@@ -269,7 +270,8 @@ fn fork_into_namespaces(plan: &SessionPlan) -> Result<Side, StepFailure> {
         Strength::Namespaces => namespace::ALL,
         Strength::Landlock => 0,
     };
-    match process::fork_into(namespaces).map_err(failure("namespaces", "clone"))? {
+    let one_thread = OneThread::confirm().map_err(failure("namespaces", "count threads"))?;
+    match process::fork(one_thread, namespaces).map_err(failure("namespaces", "clone"))? {
         Fork::Child => Ok(Side::Broker),
         Fork::Parent(broker) => Ok(Side::Launcher(broker)),
     }

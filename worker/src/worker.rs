@@ -1,105 +1,176 @@
 //! The worker: one call, once. It waits for its plan, confines itself, does the work or starts the program, reports,
 //! and ends together with everything it started.
 
-use std::collections::BTreeMap;
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use callgate_policy::envelope::StepReport;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{CallPlan, FsAccess, FsRule, PROTOCOL_VERSION, Work};
+use callgate_policy::plan::{
+    CallPlan, Exactness, Extent, FsAccess, FsRule, Limit, PROTOCOL_VERSION, Presence, Resource, Work,
+};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
-use crate::apply::{call, kernel};
+use crate::apply::{call, done, kernel};
 use crate::family;
-use crate::protocol::{Channel, FromWorker, ProgramEnd, Received, Register, StepFailure, ToWorker, ToolEnd};
+use crate::protocol::{Call, Channel, FromWorker, ProgramEnd, Received, Register, StepFailure, ToWorker, ToolEnd};
 use crate::sys::process::{self, Ended, Exec, Pid};
 use crate::tools;
-use crate::zygote::{Inherited, drain};
+use crate::zygote::{Trade, drain};
 
 /// How long a call's processes may resist being killed; after that the worker gives up and the zygote goes on.
 const SWEEP: Duration = Duration::from_secs(5);
 
-/// What a worker needs to know of its session.
-pub(crate) struct SessionFacts {
-    pub(crate) landlock_abi: u8,
-    /// The rules of the session's plan: a call with the same ones uses the ruleset that is already built.
-    pub(crate) rules: Vec<FsRule>,
+/// What the workers of programs, and of tools that change things, have from their zygote: made once, by fork in each.
+pub(crate) struct Programs {
+    /// The ruleset of calls that may do all that the session may.
+    pub(crate) ruleset: OwnedFd,
     /// What that ruleset holds, for reports.
     pub(crate) call_domain: String,
-    pub(crate) env: BTreeMap<String, HostPath>,
+    pub(crate) landlock_abi: u8,
+    /// The programs' environment, `NAME=value`.
+    pub(crate) env: Vec<CString>,
+    /// The directories of their `PATH`.
+    pub(crate) path: Vec<PathBuf>,
 }
 
-/// Runs one call. Returns the exit code for this process: 0 if the broker has nothing to forget.
-pub(crate) fn run(channel: &Channel, inherited: &Inherited) -> i32 {
-    match rustix::thread::set_name(c"cg-worker").map_err(io::Error::from).and_then(|()| serve(channel, inherited)) {
-        Ok(Broker::KnowsNothing) => 0,
-        Ok(Broker::MustForget) => 1,
-        // The supervisor sees the end of the channel without a result.
-        Err(_) => 70,
+/// What the workers of tools that only read have from theirs.
+pub(crate) struct Readers {
+    pub(crate) landlock_abi: u8,
+}
+
+impl Trade for Programs {
+    const BROKERED: bool = true;
+    const LEAVES: bool = true;
+
+    fn work(&self, supervisor: &Channel, broker: &Channel) -> i32 {
+        let served = self.serve(supervisor, broker);
+        step_aside();
+        exit_code(served)
     }
 }
 
-/// What the broker knows of this worker when it ends.
-enum Broker {
-    KnowsNothing,
-    /// The zygote tells it, since a confined tool cannot.
-    MustForget,
+impl Trade for Readers {
+    const BROKERED: bool = false;
+    const LEAVES: bool = false;
+
+    fn work(&self, supervisor: &Channel, _: &Channel) -> i32 {
+        let served = self.serve(supervisor);
+        step_aside();
+        exit_code(served)
+    }
 }
 
-fn serve(channel: &Channel, inherited: &Inherited) -> io::Result<Broker> {
-    let (plan, fds) = match channel.receive::<ToWorker>()? {
-        Received::Message(ToWorker::Call { mut plan, rules_of_session }, fds) => {
-            if rules_of_session {
-                plan.rules.clone_from(&inherited.session.rules);
-            }
-            (plan, fds)
+/// For this process. Without a 0 the supervisor sees the end of the channel without a result.
+fn exit_code(served: io::Result<()>) -> i32 {
+    if served.is_err() { 70 } else { 0 }
+}
+
+/// A call as it comes, and the descriptors with it. `None` if there is nothing to do.
+fn receive_call(channel: &Channel) -> io::Result<Option<(Call, Vec<OwnedFd>)>> {
+    rustix::thread::set_name(c"cg-worker")?;
+    rehearse()?;
+    match channel.receive::<ToWorker>()? {
+        Received::Message(ToWorker::Call(call), fds) if call.plan.version == PROTOCOL_VERSION => Ok(Some((call, fds))),
+        Received::Message(ToWorker::Call(call), _) => {
+            let failed = StepFailure::new("protocol", format!("a plan of version {}", call.plan.version));
+            channel.send(&FromWorker::Failed(failed), &[]).map(|()| None)
         }
-        Received::Message(..) | Received::Data(_) | Received::Closed => return Ok(Broker::KnowsNothing),
+        Received::Message(..) | Received::Data(_) | Received::Closed => Ok(None),
+    }
+}
+
+/// Reads and writes frames of no meaning, while nobody waits: every page that a fresh fork touches for the first time is a
+/// fault, and most of those that a call needs are then behind it.
+fn rehearse() -> io::Result<()> {
+    let rule = FsRule {
+        path: "/".into(),
+        access: FsAccess::Read,
+        extent: Extent::File,
+        presence: Presence::Optional,
+        exactness: Exactness::Exact,
+        source: "rehearsal".to_owned(),
     };
-    if plan.version != PROTOCOL_VERSION {
-        let failed = StepFailure::new("protocol", format!("a plan of version {}", plan.version));
-        channel.send(&FromWorker::Failed(failed), &[])?;
-        return Ok(Broker::KnowsNothing);
-    }
-    let registered = register(&plan, inherited)?;
-    match &plan.work {
-        Work::Tool { name } => tool(channel, inherited, &plan, name)?,
-        Work::Program { argv, working_dir } => {
-            let Ok(stdio) = <[OwnedFd; 3]>::try_from(fds) else {
-                let failed = StepFailure::new("stdio", "a program needs three descriptors");
-                channel.send(&FromWorker::Failed(failed), &[])?;
-                return Ok(Broker::MustForget);
-            };
-            program(channel, inherited, &plan, argv, working_dir, stdio)?;
-            inherited.broker.send(&Register::Gone { pid: process::id() }, &[])?;
-            return Ok(Broker::KnowsNothing);
-        }
-    }
-    Ok(if registered { Broker::MustForget } else { Broker::KnowsNothing })
+    let plan = CallPlan {
+        version: PROTOCOL_VERSION,
+        call: 0,
+        rules: vec![rule],
+        work: Work::Program { argv: vec!["true".into()], working_dir: "/".into() },
+        limits: vec![Limit { resource: Resource::Core, max: 0 }],
+        timeout: Duration::ZERO,
+    };
+    let call = ToWorker::Call(Call { plan: Box::new(plan), rules_of_session: false });
+    drop(serde_json::from_slice::<ToWorker>(&serde_json::to_vec(&call)?)?);
+    let steps = (0..4).map(|_| done("rehearsal", format!("{} steps", 4))).collect();
+    serde_json::to_vec(&FromWorker::Confined { steps }).map(drop).map_err(io::Error::from)
 }
 
-/// Tells the broker of the call, before anything that it starts can ask for something. A tool that only reads asks for
-/// nothing; whatever asks in its name is nobody's, and refused.
-fn register(plan: &CallPlan, inherited: &Inherited) -> io::Result<bool> {
-    let write: Vec<HostPath> =
-        plan.rules.iter().filter(|r| r.access == FsAccess::Write).map(|r| r.path.clone()).collect();
-    if write.is_empty() && matches!(plan.work, Work::Tool { .. }) {
-        return Ok(false);
+/// Lets the supervisor run first: it has just been woken with the end of a call, and this process has only to end, which
+/// takes as long as a small call.
+fn step_aside() {
+    std::thread::yield_now();
+}
+
+impl Readers {
+    fn serve(&self, channel: &Channel) -> io::Result<()> {
+        let Some((Call { plan, .. }, _)) = receive_call(channel)? else { return Ok(()) };
+        let Work::Tool { name } = &plan.work else {
+            return channel.send(&FromWorker::Failed(StepFailure::new("protocol", "a program for a reader")), &[]);
+        };
+        let confined = call::confine_reader(&plan, self.landlock_abi, channel);
+        tool(channel, &plan, name, confined)
     }
-    let of_session = plan.rules == inherited.session.rules;
-    let read = (!of_session).then(|| plan.rules.iter().map(|rule| rule.path.clone()).collect());
-    inherited.broker.send(&Register::Call { pid: process::id(), call: plan.call, write, read }, &[])?;
-    Ok(true)
+}
+
+impl Programs {
+    fn serve(&self, channel: &Channel, broker: &Channel) -> io::Result<()> {
+        // All that a program needs and that does not depend on it, while nobody waits.
+        family::become_subreaper()?;
+        let signals = process::children_as_fd()?;
+        let Some((Call { plan, rules_of_session }, fds)) = receive_call(channel)? else { return Ok(()) };
+        if !rules_of_session {
+            narrow(&plan, broker)?;
+        }
+        match &plan.work {
+            Work::Tool { name } => {
+                drop(signals);
+                let confined = call::confine_tool(&plan, self.landlock_abi, channel);
+                tool(channel, &plan, name, confined)
+            }
+            Work::Program { argv, working_dir } => match <[OwnedFd; 3]>::try_from(fds) {
+                Ok(stdio) => {
+                    let start = Start { inherited: self, plan: &plan, rules_of_session, argv, working_dir };
+                    program(channel, &start, signals, stdio)
+                }
+                Err(_) => {
+                    let failed = StepFailure::new("stdio", "a program needs three descriptors");
+                    channel.send(&FromWorker::Failed(failed), &[])
+                }
+            },
+        }
+    }
+}
+
+/// Tells the broker that this call may do less than the session, before anything that it starts can ask for something.
+fn narrow(plan: &CallPlan, broker: &Channel) -> io::Result<()> {
+    let write = plan.rules.iter().filter(|r| r.access == FsAccess::Write).map(|r| r.path.clone()).collect();
+    let read = plan.rules.iter().map(|rule| rule.path.clone()).collect();
+    broker.send(&Register::Call { pid: process::id(), write, read }, &[])
 }
 
 /// Confines this process, then reads the arguments, then works: in that order, because the arguments are hostile.
-fn tool(channel: &Channel, inherited: &Inherited, plan: &CallPlan, name: &str) -> io::Result<()> {
-    match call::confine_tool(plan, &inherited.session, channel) {
+fn tool(
+    channel: &Channel,
+    plan: &CallPlan,
+    name: &str,
+    confined: Result<Vec<StepReport>, StepFailure>,
+) -> io::Result<()> {
+    match confined {
         Ok(steps) => channel.send(&FromWorker::Confined { steps }, &[])?,
         Err(failed) => return channel.send(&FromWorker::Failed(failed), &[]),
     }
@@ -107,57 +178,65 @@ fn tool(channel: &Channel, inherited: &Inherited, plan: &CallPlan, name: &str) -
         Received::Message(ToWorker::Arguments(arguments), _) => arguments,
         Received::Message(..) | Received::Data(_) | Received::Closed => return Ok(()),
     };
-    let end = work(channel, plan, name, &arguments)?;
-    channel.send(&FromWorker::ToolEnded(end), &[])
+    work(channel, plan, name, &arguments)
 }
 
-fn work(channel: &Channel, plan: &CallPlan, name: &str, arguments: &Value) -> io::Result<ToolEnd> {
-    let Some(rule) = plan.rules.first() else {
-        return Ok(ToolEnd::Error { text: "the plan names no path".to_owned(), errno: None });
-    };
+fn work(channel: &Channel, plan: &CallPlan, name: &str, arguments: &Value) -> io::Result<()> {
+    let error = |text, errno| channel.send(&FromWorker::ToolEnded(ToolEnd::Error { text, errno }), &[]);
+    let Some(rule) = plan.rules.first() else { return error("the plan names no path".to_owned(), None) };
     let context = tools::Context { path: rule.path.clone(), limit: tools::DEFAULT_LIMIT };
     match tools::run(name, arguments, &context) {
-        Ok(output) => {
-            channel.send_data(&serde_json::to_vec(&output.data)?)?;
-            Ok(ToolEnd::Output { truncated: output.truncated })
-        }
-        Err(error) => Ok(ToolEnd::Error { text: error.text(), errno: error.errno() }),
+        Ok(output) => send_result(channel, output),
+        Err(failed) => error(failed.text(), failed.errno()),
     }
 }
 
+/// In one frame if it fits, else in frames of its own before the last.
+fn send_result(channel: &Channel, tools::Output { data, truncated }: tools::Output) -> io::Result<()> {
+    let end = |data| FromWorker::ToolEnded(ToolEnd::Output { truncated, data });
+    let whole = end(Some(data));
+    if channel.send_if_it_fits(&whole)? {
+        return Ok(());
+    }
+    if let FromWorker::ToolEnded(ToolEnd::Output { data: Some(data), .. }) = whole {
+        channel.send_data(&serde_json::to_vec(&data)?)?;
+    }
+    channel.send(&end(None), &[])
+}
+
+/// A program to be started.
+struct Start<'a> {
+    inherited: &'a Programs,
+    plan: &'a CallPlan,
+    rules_of_session: bool,
+    argv: &'a [HostPath],
+    working_dir: &'a HostPath,
+}
+
 /// Starts the program and stays as its init: reaps what it orphans, passes signals on, ends all when it ends.
-fn program(
-    channel: &Channel,
-    inherited: &Inherited,
-    plan: &CallPlan,
-    argv: &[HostPath],
-    working_dir: &HostPath,
-    stdio: [OwnedFd; 3],
-) -> io::Result<()> {
-    family::become_subreaper()?;
-    let signals = process::children_as_fd()?;
-    let (pid, steps) = match start(inherited, plan, argv, working_dir, &stdio) {
+fn program(channel: &Channel, wanted: &Start<'_>, signals: OwnedFd, stdio: [OwnedFd; 3]) -> io::Result<()> {
+    let (pid, steps) = match start(wanted, &stdio) {
         Ok(started) => started,
         Err(failed) => return channel.send(&FromWorker::Failed(failed), &[]),
     };
     drop(stdio);
     channel.send(&FromWorker::Confined { steps }, &[])?;
-    let end = Init { channel, signals, main: pid, deadline: Instant::now().checked_add(plan.timeout) }.run()?;
+    let end = Init { channel, signals, main: pid, deadline: Instant::now().checked_add(wanted.plan.timeout) }.run()?;
     channel.send(&FromWorker::Ended(end), &[])
 }
 
-fn start(
-    inherited: &Inherited,
-    plan: &CallPlan,
-    argv: &[HostPath],
-    working_dir: &HostPath,
-    stdio: &[OwnedFd; 3],
-) -> Result<(Pid, Vec<callgate_policy::envelope::StepReport>), StepFailure> {
-    let session = &inherited.session;
-    let (ruleset, domain) = call::ruleset_for(plan, session, &inherited.ruleset)?;
-    let path = session.env.get("PATH").map(|p| p.as_bytes().to_vec()).unwrap_or_default();
+fn start(wanted: &Start<'_>, stdio: &[OwnedFd; 3]) -> Result<(Pid, Vec<StepReport>), StepFailure> {
+    let Start { inherited, plan, rules_of_session, argv, working_dir } = *wanted;
+    let own;
+    let (ruleset, domain) = if rules_of_session {
+        (&inherited.ruleset, inherited.call_domain.clone())
+    } else {
+        let (ruleset, domain) = call::ruleset_for(plan, inherited.landlock_abi)?;
+        own = ruleset;
+        (&own, domain)
+    };
     let command = argv.first().ok_or_else(|| StepFailure::new("exec", "an empty argv"))?;
-    let files = candidates(command, &path).map_err(|e| kernel("exec", "argv", e))?;
+    let files = candidates(command, &inherited.path).map_err(|e| kernel("exec", "argv", e))?;
     let strings = |items: Vec<Vec<u8>>| -> Result<Vec<CString>, StepFailure> {
         items
             .into_iter()
@@ -165,14 +244,13 @@ fn start(
             .collect()
     };
     let args = strings(argv.iter().map(|a| a.as_bytes().to_vec()).collect())?;
-    let env = strings(session.env.iter().map(|(k, v)| [k.as_bytes(), b"=", v.as_bytes()].concat()).collect())?;
     let directory = strings(vec![working_dir.as_bytes().to_vec()])?;
     let limits = crate::apply::limit::raw(&plan.limits);
     let [input, output, error] = stdio;
     let exec = Exec {
         files: &files,
         argv: &args,
-        env: &env,
+        env: &inherited.env,
         working_dir: directory.first().map_or(c"/", |d| d.as_c_str()),
         stdio: [input.as_fd(), output.as_fd(), error.as_fd()],
         landlock: ruleset.as_fd(),
@@ -195,14 +273,11 @@ fn start(
 }
 
 /// Where to look for a command: itself if it has a slash, else beneath each directory of PATH, as execvp(3).
-fn candidates(command: &HostPath, path: &[u8]) -> io::Result<Vec<CString>> {
-    let name = command.as_bytes();
-    let joined = |dir: &[u8]| CString::new(Path::new(OsStr::from_bytes(dir)).join(command).as_os_str().as_bytes());
-    if name.contains(&b'/') {
-        return Ok(vec![CString::new(name)?]);
+fn candidates(command: &HostPath, path: &[PathBuf]) -> io::Result<Vec<CString>> {
+    if command.as_bytes().contains(&b'/') {
+        return Ok(vec![CString::new(command.as_bytes())?]);
     }
-    // An empty element would mean the working directory: a planted program (C12).
-    path.split(|b| *b == b':').filter(|dir| dir.starts_with(b"/")).map(|dir| Ok(joined(dir)?)).collect()
+    path.iter().map(|dir| Ok(CString::new(dir.join(command).as_os_str().as_bytes())?)).collect()
 }
 
 /// The program's init.
@@ -257,7 +332,7 @@ impl Init<'_> {
                     other => other.map(|()| true),
                 }
             }
-            Ok(Received::Message(ToWorker::Call { .. } | ToWorker::Arguments(_), _) | Received::Data(_)) => Ok(true),
+            Ok(Received::Message(ToWorker::Call(_) | ToWorker::Arguments(_), _) | Received::Data(_)) => Ok(true),
             Ok(Received::Message(ToWorker::Abort, _) | Received::Closed) | Err(_) => {
                 process::kill(self.main, libc::SIGKILL)?;
                 Ok(false)

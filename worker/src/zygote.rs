@@ -1,59 +1,89 @@
-//! The zygote: forks a worker per call. One thread, few descriptors, never handles what a model wrote.
+//! The zygotes: each forks a worker per call. One thread, few descriptors, never handles what a model wrote.
+//!
+//! A session has two. The programs' zygote stands below the broker, which its workers' programs need. The readers' zygote
+//! is for tools that only read: they need nobody, so its workers are confined to that and cost less.
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::family;
 use crate::protocol::{Channel, FromZygote, Received, Register, ToZygote};
-use crate::sys::process::{self, Fork, Pid};
-use crate::worker;
+use crate::sys::process::{self, Fork, OneThread, Pid};
 
 /// How long a worker's leftovers may resist being killed before the whole session is given up.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// What the zygote holds, and every worker inherits.
-pub(crate) struct Inherited {
-    /// To the supervisor.
+/// What a zygote's workers do.
+pub(crate) trait Trade {
+    /// Serves one call for the supervisor; the exit code for the worker's process.
+    fn work(&self, supervisor: &Channel, broker: &Channel) -> i32;
+    /// Whether the broker serves its workers, and hears of each.
+    const BROKERED: bool;
+    /// Whether a worker may leave processes behind when it ends.
+    const LEAVES: bool;
+}
+
+/// A zygote's two connections.
+pub(crate) struct Links {
     pub(crate) supervisor: Channel,
-    /// To the broker.
     pub(crate) broker: Channel,
-    /// The ruleset of calls that may do all that the session may.
-    pub(crate) ruleset: OwnedFd,
-    /// What workers need to know of the session.
-    pub(crate) session: worker::SessionFacts,
 }
 
-/// Serves until the supervisor or the broker is gone, then ends all workers.
-pub(crate) fn run(inherited: Inherited) -> io::Result<()> {
-    family::become_subreaper()?;
-    rustix::thread::set_name(c"cg-zygote")?;
-    let signals = process::children_as_fd()?;
-    let mut zygote = Zygote { inherited, workers: HashMap::new() };
-    while zygote.serve_one(&signals)? {}
-    family::end_all(&|_| false, SWEEP).map(drop)
+/// A zygote that is ready to serve.
+pub(crate) struct Zygote<T> {
+    links: Links,
+    trade: T,
+    one_thread: OneThread,
+    signals: OwnedFd,
+    workers: HashMap<Pid, Forked>,
 }
 
-/// The session is for one call: this process is its worker. Returns the exit code.
-pub(crate) fn serve_only_call(inherited: Inherited) -> i32 {
-    worker::run(&inherited.supervisor, &inherited)
+struct Forked {
+    /// As the supervisor numbers it.
+    worker: u64,
+    /// The supervisor wants to know when it is gone.
+    killed: bool,
 }
 
-struct Zygote {
-    inherited: Inherited,
-    workers: HashMap<Pid, u64>,
-}
+impl<T: Trade> Zygote<T> {
+    /// Does what its own confinement may not let it do any more.
+    pub(crate) fn new(links: Links, trade: T) -> io::Result<Self> {
+        family::become_subreaper()?;
+        rustix::thread::set_name(c"cg-zygote")?;
+        let (signals, one_thread) = (process::children_as_fd()?, OneThread::confirm()?);
+        Ok(Self { links, trade, one_thread, signals, workers: HashMap::new() })
+    }
 
-impl Zygote {
+    /// The descriptors that it needs.
+    pub(crate) fn keep(&self) -> [BorrowedFd<'_>; 3] {
+        [self.links.supervisor.as_fd(), self.links.broker.as_fd(), self.signals.as_fd()]
+    }
+
+    /// To the broker.
+    pub(crate) fn broker(&self) -> &Channel {
+        &self.links.broker
+    }
+
+    /// Serves until the supervisor or the broker is gone, then ends all workers.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        while self.serve_one()? {}
+        if T::LEAVES {
+            return family::end_all(&|_| false, SWEEP).map(drop);
+        }
+        // Each of them is one process. Ours and not yet reaped, so the numbers still mean them.
+        self.workers.keys().try_for_each(|pid| process::kill(*pid, libc::SIGKILL))
+    }
+
     /// Handles what has come in. False when it is time to end.
-    fn serve_one(&mut self, signals: &OwnedFd) -> io::Result<bool> {
+    fn serve_one(&mut self) -> io::Result<bool> {
         let mut fds = [
-            PollFd::new(self.inherited.supervisor.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.inherited.broker.as_fd(), PollFlags::empty()),
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.links.supervisor.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.links.broker.as_fd(), PollFlags::empty()),
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
         ];
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) | Err(nix::Error::EINTR) => {}
@@ -64,7 +94,7 @@ impl Zygote {
             return Ok(false);
         }
         if signal.contains(PollFlags::POLLIN) {
-            self.reap(signals)?;
+            self.reap()?;
         }
         if supervisor.intersects(PollFlags::POLLIN | PollFlags::POLLHUP) {
             return self.command();
@@ -73,12 +103,16 @@ impl Zygote {
     }
 
     fn command(&mut self) -> io::Result<bool> {
-        match self.inherited.supervisor.receive::<ToZygote>()? {
+        match self.links.supervisor.receive::<ToZygote>()? {
             Received::Message(ToZygote::Prepare { worker }, _) => self.prepare(worker)?,
             Received::Message(ToZygote::Kill { worker }, _) => {
                 // Ours and not yet reaped, so the number still means it.
-                if let Some((pid, _)) = self.workers.iter().find(|(_, id)| **id == worker) {
-                    process::kill(*pid, libc::SIGKILL)?;
+                match self.workers.iter_mut().find(|(_, forked)| forked.worker == worker) {
+                    Some((pid, forked)) => {
+                        forked.killed = true;
+                        process::kill(*pid, libc::SIGKILL)?;
+                    }
+                    None => self.tell(&FromZygote::Gone { worker }, None)?,
                 }
             }
             Received::Data(_) => {}
@@ -89,13 +123,17 @@ impl Zygote {
 
     fn prepare(&mut self, worker: u64) -> io::Result<()> {
         let (ours, theirs) = Channel::pair()?;
-        match process::fork() {
+        match process::fork(self.one_thread, 0) {
             Ok(Fork::Child) => {
                 drop(ours);
-                process::exit_now(worker::run(&theirs, &self.inherited))
+                process::exit_now(self.trade.work(&theirs, &self.links.broker))
             }
             Ok(Fork::Parent(pid)) => {
-                self.workers.insert(pid, worker);
+                self.workers.insert(pid, Forked { worker, killed: false });
+                if T::BROKERED {
+                    // Before the supervisor can give it anything to do.
+                    self.links.broker.send(&Register::Worker { pid }, &[])?;
+                }
                 self.tell(&FromZygote::Prepared { worker }, Some(&ours))
             }
             Err(e) => {
@@ -106,7 +144,7 @@ impl Zygote {
 
     fn tell(&self, message: &FromZygote, fd: Option<&Channel>) -> io::Result<()> {
         let fds: Vec<_> = fd.iter().map(|c| c.as_fd()).collect();
-        match self.inherited.supervisor.send(message, &fds) {
+        match self.links.supervisor.send(message, &fds) {
             // Noticed again, and acted on, by the next poll.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => other,
@@ -114,39 +152,36 @@ impl Zygote {
     }
 
     /// Takes every worker that has ended, and what it left behind, before anybody is told.
-    fn reap(&mut self, signals: &OwnedFd) -> io::Result<()> {
-        drain(signals)?;
-        let mut ended = Vec::new();
+    fn reap(&mut self) -> io::Result<()> {
+        drain(&self.signals)?;
+        let mut gone = Vec::new();
+        let mut sweep = false;
         loop {
             match process::reap() {
-                Ok(Some(end)) => ended.push(end),
+                Ok(Some(end)) => {
+                    if let Some(forked) = self.workers.remove(&end.pid) {
+                        // One that ended by itself has left nothing.
+                        sweep |= T::LEAVES && end.status != 0;
+                        gone.push((end.pid, forked));
+                    }
+                }
                 Ok(None) => break,
                 Err(e) if e.raw_os_error() == Some(libc::ECHILD) => break,
                 Err(e) => return Err(e),
             }
         }
-        let mut gone: Vec<_> = Vec::new();
-        for end in ended {
-            if let Some(worker) = self.workers.remove(&end.pid) {
-                gone.push((worker, end));
-            }
+        if sweep {
+            // A worker that was killed could not end its own; they are ours now. Any child that is not a worker is one.
+            let swept = family::end_all(&|pid| self.workers.contains_key(&pid), SWEEP)?;
+            gone.extend(swept.reaped.iter().filter_map(|end| Some((end.pid, self.workers.remove(&end.pid)?))));
         }
-        if gone.is_empty() {
-            return Ok(());
-        }
-        // A worker that was killed could not end its own; they are ours now. Any child that is not a worker is one.
-        let swept = family::end_all(&|pid| self.workers.contains_key(&pid), SWEEP)?;
-        for end in swept.reaped {
-            if let Some(worker) = self.workers.remove(&end.pid) {
-                gone.push((worker, end));
+        for (pid, forked) in gone {
+            if T::BROKERED {
+                self.links.broker.send(&Register::Gone { pid }, &[])?;
             }
-        }
-        for (worker, end) in gone {
-            // One that ended by itself has said so.
-            if end.status != 0 {
-                self.inherited.broker.send(&Register::Gone { pid: end.pid }, &[])?;
+            if forked.killed {
+                self.tell(&FromZygote::Gone { worker: forked.worker }, None)?;
             }
-            self.tell(&FromZygote::Gone { worker, status: end.status, cpu_us: end.cpu_us }, None)?;
         }
         Ok(())
     }

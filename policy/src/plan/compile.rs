@@ -94,15 +94,14 @@ pub fn not_in_plan(effective: &EffectiveSet) -> Vec<NotInPlan> {
 /// [`PlanError`].
 pub fn session(effective: &EffectiveSet, facts: &HostFacts, manifest_env: &Env) -> Result<SessionPlan, PlanError> {
     let execute = if effective.rights().shell().is_empty() { Execute::Nothing } else { Execute::System };
-    let mut rules = surroundings(facts, execute)?;
-    rules.extend(granted(&effective.readable(), effective.rights().write(), execute, effective.is_exact(), facts)?);
     Ok(SessionPlan {
         version: PROTOCOL_VERSION,
         strength: facts.strength,
         calls: facts.calls,
         identity: facts.identity,
         landlock_abi: facts.landlock_abi,
-        rules,
+        surroundings: surroundings(facts, execute)?,
+        grants: granted(&effective.readable(), effective.rights().write(), execute, effective.is_exact(), facts)?,
         workspace: facts.workspace.clone(),
         private: facts.private.clone(),
         env: env::compile(facts, manifest_env)?,

@@ -84,6 +84,14 @@ pub struct FsRule {
     pub source: String,
 }
 
+impl FsRule {
+    /// The same for reading alone.
+    #[must_use]
+    pub fn for_reading(&self) -> Self {
+        Self { access: FsAccess::Read, ..self.clone() }
+    }
+}
+
 /// As whom the broker, zygote and workers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -179,14 +187,23 @@ pub struct SessionPlan {
     pub identity: Identity,
     /// The Landlock ABI to use: the highest that both the kernel and this build know, 1 to 7 (landlock(7)).
     pub landlock_abi: u8,
+    /// What every program needs besides: the base system, toolchains, the session's own directory.
+    pub surroundings: Vec<FsRule>,
     /// The file system rules of the EffectiveSet.
-    pub rules: Vec<FsRule>,
+    pub grants: Vec<FsRule>,
     /// The workspace's roots. Fixed for the session (X0-55): if one is replaced, calls are refused.
     pub workspace: Vec<HostPath>,
     /// The session's private directory.
     pub private: PrivateDir,
     /// The complete environment of programs; nothing else is inherited. Values need not be UTF-8.
     pub env: BTreeMap<String, HostPath>,
+}
+
+impl SessionPlan {
+    /// All its rules: the most that a program of the session may be given.
+    pub fn rules(&self) -> impl Iterator<Item = &FsRule> {
+        self.surroundings.iter().chain(&self.grants)
+    }
 }
 
 /// What a call runs.

@@ -296,6 +296,120 @@ pub fn tool_delta() -> Filter {
     }
 }
 
+/// The filter of tools that only read: their zygote installs it once, and nobody answers for it. What it allows is what
+/// reading takes, and what the zygote needs to fork a worker and the worker to narrow itself.
+pub fn readers() -> Filter {
+    let only_if = |conditions: Vec<Condition>| Action::Args {
+        rules: vec![ArgRule { when: conditions, then: Verdict::Allow }],
+        otherwise: EPERM,
+    };
+    let opening = |flags| Action::Args {
+        rules: vec![ArgRule { when: vec![masked(flags, O_CHANGING, NONE)], then: Verdict::Allow }],
+        otherwise: EPERM,
+    };
+    let own_memory = Action::Args {
+        rules: vec![ArgRule { when: vec![has_all(2, PROT_EXEC)], then: EPERM }],
+        otherwise: Verdict::Allow,
+    };
+    let group = |title, why, calls| Group { title, why, attacks: &[], calls };
+    Filter {
+        title: "filter of reading tools".to_owned(),
+        default: Verdict::Errno(Errno::Enosys),
+        groups: vec![
+            Group {
+                title: "opening",
+                why: "for reading alone: Landlock holds that, and knows neither truncation before ABI 3 nor what a \
+                      descriptor can do to a file's attributes",
+                attacks: &["A12"],
+                calls: vec![("open", opening(1)), ("openat", opening(2))],
+            },
+            group(
+                "reading",
+                "Landlock judged the opening",
+                vec![(
+                    "read pread64 readv preadv lseek close close_range fstat newfstatat stat lstat statx access \
+                     faccessat readlink readlinkat getdents64 getcwd fadvise64 statfs fstatfs",
+                    ALLOW,
+                )],
+            ),
+            group(
+                "descriptor flags",
+                "the commands that name a process to be signalled are not among them",
+                vec![(
+                    "fcntl",
+                    Action::Args {
+                        rules: [F_GETFD, F_SETFD, F_GETFL, F_GET_SEALS, F_DUPFD_CLOEXEC]
+                            .map(|command| ArgRule { when: vec![equal(1, command)], then: Verdict::Allow })
+                            .into(),
+                        otherwise: EPERM,
+                    },
+                )],
+            ),
+            group(
+                "own memory",
+                "without new machine code: a parser's bug then has only the code that is mapped already",
+                vec![("mmap mprotect", own_memory), ("brk munmap mremap madvise", ALLOW)],
+            ),
+            group(
+                "the worker's own channel",
+                "no address can be used: the zygote makes pairs, and nothing else makes sockets",
+                vec![
+                    ("recvfrom recvmsg sendmsg poll ppoll", ALLOW),
+                    ("socketpair", only_if(vec![equal(0, AF_UNIX), masked(1, SOCK_TYPE_MASK, SOCK_SEQPACKET)])),
+                ],
+            ),
+            group(
+                "narrowing oneself",
+                "each worker does so before it reads what a model wrote",
+                vec![
+                    (
+                        "landlock_create_ruleset landlock_add_rule landlock_restrict_self seccomp getrlimit setrlimit",
+                        ALLOW,
+                    ),
+                    ("prlimit64", only_if(vec![equal(0, SELF)])),
+                    ("prctl", only_if(vec![equal(0, PR_SET_NAME)])),
+                ],
+            ),
+            Group {
+                title: "forking workers",
+                why: "as the zygote does it, and in no other way; a filter in each worker takes this away",
+                attacks: &["C7", "D3"],
+                calls: vec![("clone", only_if(vec![equal_64(0, SIGCHLD)])), ("wait4", ALLOW)],
+            },
+            group(
+                "its workers' ends",
+                "the zygote kills a worker whose time is up. Landlock bounds signals from ABI 6 on; a worker may send none, so \
+                 that nothing which reads what a model wrote is left with this",
+                vec![("kill", only_if(vec![equal(1, SIGKILL)]))],
+            ),
+            group(
+                "own process, clocks, chance",
+                "they reach nothing",
+                vec![(
+                    "exit exit_group getpid gettid getppid getuid geteuid getgid getegid futex rt_sigaction \
+                     rt_sigprocmask rt_sigreturn sigaltstack clock_gettime clock_nanosleep nanosleep gettimeofday \
+                     getrandom sched_yield sched_getaffinity restart_syscall rseq set_robust_list",
+                    ALLOW,
+                )],
+            ),
+        ],
+    }
+}
+
+/// What each reader adds upon [`readers`]: it forks nothing, and kills nobody.
+pub fn reader_delta() -> Filter {
+    Filter {
+        title: "filter of one reading worker".to_owned(),
+        default: Verdict::Allow,
+        groups: vec![Group {
+            title: "what only the zygote does",
+            why: "a worker that could fork would leave something behind",
+            attacks: &["C7", "D2"],
+            calls: vec![("clone kill", Action::Always(EPERM))],
+        }],
+    }
+}
+
 const ALLOW: Action = Action::Always(Verdict::Allow);
 const NOTIFY: Action = Action::Always(Verdict::Notify);
 const DENY: Action = Action::Always(EPERM);
@@ -891,6 +1005,17 @@ const F_SETOWN: Operand = Operand::new("F_SETOWN", 8);
 const F_SETSIG: Operand = Operand::new("F_SETSIG", 10);
 const F_SETOWN_EX: Operand = Operand::new("F_SETOWN_EX", 15);
 
+const F_DUPFD_CLOEXEC: Operand = Operand::new("F_DUPFD_CLOEXEC", 1030);
+const F_GETFD: Operand = Operand::new("F_GETFD", 1);
+const F_SETFD: Operand = Operand::new("F_SETFD", 2);
+const F_GETFL: Operand = Operand::new("F_GETFL", 3);
+const F_GET_SEALS: Operand = Operand::new("F_GET_SEALS", 1034);
+const SIGCHLD: Operand = Operand::new("SIGCHLD", 17);
+const SIGKILL: Operand = Operand::new("SIGKILL", 9);
+const PR_SET_NAME: Operand = Operand::new("PR_SET_NAME", 15);
+/// Any access but reading, `O_CREAT`, `O_TRUNC` and `__O_TMPFILE`.
+const O_CHANGING: Operand = Operand::new("(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|__O_TMPFILE)", 0x40_0243);
+
 const PER_LINUX: Operand = Operand::new("PER_LINUX", 0);
 /// Changes nothing and returns the current one.
 const PER_QUERY: Operand = Operand::new("0xffffffff", 0xffff_ffff);
@@ -985,7 +1110,7 @@ mod tests {
     }
 
     fn every_filter() -> impl Iterator<Item = Filter> {
-        variants().map(base).chain([tool_delta()])
+        variants().map(base).chain([tool_delta(), readers(), reader_delta()])
     }
 
     #[test]
@@ -997,8 +1122,10 @@ mod tests {
     }
 
     #[test]
-    fn printed_tool_delta_is_pinned() {
+    fn printed_tool_filters_are_pinned() {
         insta::assert_snapshot!("tool_delta", tool_delta().to_string());
+        insta::assert_snapshot!("readers", readers().to_string());
+        insta::assert_snapshot!("reader_delta", reader_delta().to_string());
     }
 
     #[test]

@@ -23,6 +23,11 @@ impl AsyncChannel {
         Ok(Self(AsyncFd::new(channel)?))
     }
 
+    /// Sends if there is room now; `WouldBlock` otherwise.
+    pub(super) fn try_send<T: Serialize>(&self, message: &T) -> io::Result<()> {
+        self.0.get_ref().send(message, &[])
+    }
+
     pub(super) async fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         // Most of the time there is room, and nothing to wait for.
         match self.0.get_ref().send(message, fds) {

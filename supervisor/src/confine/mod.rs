@@ -10,4 +10,4 @@ pub use launcher::{LAUNCHER_NAME, Launcher, LauncherError};
 pub(crate) use private::Private;
 pub use program::{Program, Stdio};
 pub use session::ConfineError;
-pub(crate) use session::{Opened, ToolRun};
+pub(crate) use session::{Opened, ToolError, ToolOutput, ToolRun};

@@ -8,7 +8,7 @@ use callgate_policy::envelope::StepReport;
 use callgate_worker::protocol::{FromWorker, ProgramEnd, Received, ToWorker};
 
 use super::channel::AsyncChannel;
-use super::session::ConfineError;
+use super::session::{Busy, ConfineError};
 
 /// A program's standard input, output and error.
 #[derive(Debug)]
@@ -48,11 +48,13 @@ impl Stdio {
 pub struct Program {
     channel: AsyncChannel,
     steps: Vec<StepReport>,
+    /// Until this is dropped.
+    _busy: Option<Busy>,
 }
 
 impl Program {
-    pub(super) fn new(channel: AsyncChannel, steps: Vec<StepReport>) -> Self {
-        Self { channel, steps }
+    pub(super) fn new(channel: AsyncChannel, steps: Vec<StepReport>, busy: Option<Busy>) -> Self {
+        Self { channel, steps, _busy: busy }
     }
 
     /// What confined it, each confirmed before its first instruction.

@@ -1,19 +1,18 @@
-//! One confined session: its broker and zygote, and the worker that stands ready for the next call.
+//! One confined session: its broker and zygotes, and the workers that stand ready for the next call.
 
-use std::collections::HashMap;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{CallPlan, Calls, FsRule, SessionPlan, Work};
+use callgate_policy::plan::{CallPlan, Calls, FsAccess, FsRule, SessionPlan, Work};
 use callgate_worker::protocol::{
-    Channel, FromWorker, FromZygote, Received, SessionReply, StepFailure, ToWorker, ToZygote, ToolEnd,
+    Call, Channel, FromWorker, FromZygote, Received, SessionReply, SessionSteps, StepFailure, ToWorker, ToZygote,
+    ToolEnd,
 };
 use serde_json::Value;
-use tokio::sync::mpsc;
 
 use super::channel::AsyncChannel;
 use super::launcher::Launcher;
@@ -60,17 +59,9 @@ fn channel(what: &'static str) -> impl FnOnce(io::Error) -> ConfineError {
     move |source| ConfineError::Channel { what, source }
 }
 
-/// A worker that waits for its call.
-struct Ready {
-    worker: u64,
-    channel: Channel,
-}
-
-type Waiting = Arc<Mutex<HashMap<u64, tokio::sync::oneshot::Sender<()>>>>;
-
 /// An open session.
 pub(crate) struct Opened {
-    pub(crate) steps: Vec<StepReport>,
+    steps: SessionSteps,
     /// The rules of the session's plan: most calls that run programs have the same.
     rules: Vec<FsRule>,
     /// Closing it ends the session.
@@ -80,39 +71,38 @@ pub(crate) struct Opened {
 
 /// Where a session's workers come from.
 enum Workers {
-    Zygote(Zygote),
+    Zygotes {
+        programs: Arc<Zygote>,
+        readers: Arc<Zygote>,
+    },
     /// There is one, for the one call of the session.
     Only(Mutex<Option<AsyncChannel>>),
 }
 
-/// The zygote's side of a session.
-struct Zygote {
-    channel: Arc<AsyncChannel>,
-    ready: tokio::sync::Mutex<mpsc::UnboundedReceiver<Result<Ready, i32>>>,
-    /// Who wants to know that a worker is gone.
-    gone: Waiting,
-    next: AtomicU64,
-    reader: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Zygote {
-    fn drop(&mut self) {
-        self.reader.abort();
-    }
-}
-
-/// A tool's result as it came: bytes not yet looked at, and how it ended.
+/// A tool's result as it came.
 pub(crate) struct ToolRun {
+    /// What confined it, its session's part first.
     pub(crate) steps: Vec<StepReport>,
-    pub(crate) data: Vec<u8>,
-    pub(crate) end: ToolEnd,
+    pub(crate) end: Result<ToolOutput, ToolError>,
+}
+
+/// What a tool gave.
+pub(crate) struct ToolOutput {
+    pub(crate) data: Value,
+    pub(crate) truncated: bool,
+}
+
+/// Why it gave nothing.
+pub(crate) struct ToolError {
+    pub(crate) text: String,
+    pub(crate) errno: Option<i32>,
 }
 
 impl Opened {
     /// Opens a session and has its first worker made.
     pub(crate) async fn open(launcher: &Launcher, plan: SessionPlan) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
-        let (calls, rules) = (plan.calls, plan.rules.clone());
+        let (calls, rules) = (plan.calls, plan.rules().cloned().collect());
         launcher.open(plan, &theirs)?;
         drop(theirs);
         let ours = AsyncChannel::new(ours).map_err(channel("wait on the session's channel"))?;
@@ -120,10 +110,8 @@ impl Opened {
             .await
             .map_err(|_elapsed| ConfineError::TimedOut(PATIENCE))?
             .map_err(channel("hear from the broker"))?;
-        let (steps, fd) = match reply {
-            Received::Message(SessionReply::Ready { steps }, fds) => {
-                (steps, fds.into_iter().next().ok_or(ConfineError::Ended)?)
-            }
+        let (steps, mut fds) = match reply {
+            Received::Message(SessionReply::Ready(steps), fds) => (steps, fds.into_iter()),
             Received::Message(SessionReply::Failed(failed), _) => return Err(ConfineError::Refused(failed)),
             // Killed, or stopped by a step that comes before it can tell.
             Received::Data(_) | Received::Closed => {
@@ -134,21 +122,37 @@ impl Opened {
                 }));
             }
         };
-        let other = AsyncChannel::new(Channel::from(fd)).map_err(channel("wait on the zygote's channel"))?;
+        let mut next = || {
+            let fd = fds.next().ok_or(ConfineError::Ended)?;
+            AsyncChannel::new(Channel::from(fd)).map_err(channel("wait on the zygote's channel"))
+        };
         let workers = match calls {
-            Calls::One => Workers::Only(Mutex::new(Some(other))),
-            Calls::Many => Workers::Zygote(Zygote::start(other).await?),
+            Calls::One => Workers::Only(Mutex::new(Some(next()?))),
+            Calls::Many => {
+                Workers::Zygotes { programs: Zygote::start(next()?).await?, readers: Zygote::start(next()?).await? }
+            }
         };
         Ok(Self { steps, rules, _broker: ours, workers })
     }
 
-    /// Takes the worker that stands ready, and has the next one made meanwhile.
-    async fn take(&self) -> Result<Worker<'_>, ConfineError> {
+    /// What confined the session's processes.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &StepReport> {
+        self.steps.common.iter().chain(&self.steps.programs).chain(&self.steps.readers)
+    }
+
+    /// What confined a call's process: the session's part, and the call's own. `reader` for one that has only read.
+    fn confined(&self, reader: bool, call: Vec<StepReport>) -> Vec<StepReport> {
+        let side = if reader { &self.steps.readers } else { &self.steps.programs };
+        self.steps.common.iter().chain(side).cloned().chain(call).collect()
+    }
+
+    /// Takes a worker for a call.
+    async fn take(&self, reader: bool) -> Result<Worker, ConfineError> {
         match &self.workers {
-            Workers::Zygote(zygote) => zygote.take().await,
+            Workers::Zygotes { programs, readers } => (if reader { readers } else { programs }).take().await,
             Workers::Only(worker) => {
                 let channel = worker.lock().unwrap_or_else(PoisonError::into_inner).take();
-                Ok(Worker { channel: channel.ok_or(ConfineError::Ended)?, killer: None })
+                Ok(Worker { channel: channel.ok_or(ConfineError::Ended)?, number: 0, busy: None })
             }
         }
     }
@@ -156,10 +160,11 @@ impl Opened {
     /// Runs a tool in a worker.
     pub(crate) async fn tool(&self, plan: CallPlan, arguments: Value) -> Result<ToolRun, ConfineError> {
         let timeout = plan.timeout;
-        let worker = self.take().await?;
-        let run = tokio::time::timeout(timeout, worker.tool(self.hand_over(plan), arguments)).await;
-        match run {
-            Ok(Ok(run)) => Ok(run),
+        let reads = plan.rules.iter().all(|rule| rule.access == FsAccess::Read);
+        let reader = reads && matches!(self.workers, Workers::Zygotes { .. });
+        let worker = self.take(reader).await?;
+        match tokio::time::timeout(timeout, worker.tool(self.hand_over(plan), arguments)).await {
+            Ok(Ok((steps, end))) => Ok(ToolRun { steps: self.confined(reader, steps), end }),
             Ok(Err(error)) => {
                 worker.kill().await?;
                 Err(error)
@@ -177,13 +182,13 @@ impl Opened {
         if rules_of_session {
             plan.rules.clear();
         }
-        ToWorker::Call { plan: Box::new(plan), rules_of_session }
+        ToWorker::Call(Call { plan: Box::new(plan), rules_of_session })
     }
 
     /// Starts a program in a worker.
     pub(crate) async fn program(&self, plan: CallPlan, stdio: Stdio) -> Result<Program, ConfineError> {
         debug_assert!(matches!(plan.work, Work::Program { .. }), "a program's plan");
-        let worker = self.take().await?;
+        let worker = self.take(false).await?;
         let [input, output, error] = stdio.0;
         worker
             .channel
@@ -191,97 +196,163 @@ impl Opened {
             .await
             .map_err(channel("hand the worker its call"))?;
         drop((input, output, error));
-        let steps = worker.confined().await?;
-        Ok(Program::new(worker.channel, steps))
+        let steps = self.confined(false, worker.confined().await?);
+        if let Some(busy) = &worker.busy {
+            busy.restock();
+        }
+        Ok(Program::new(worker.channel, steps, worker.busy))
+    }
+}
+
+/// Most workers that stand ready while nothing runs.
+const READY_MAX: usize = 4;
+
+/// The supervisor's side of a zygote.
+struct Zygote {
+    channel: AsyncChannel,
+    heard: tokio::sync::Mutex<Heard>,
+    stock: Mutex<Stock>,
+}
+
+/// What a zygote has said, and nobody has asked for yet.
+#[derive(Default)]
+struct Heard {
+    ready: VecDeque<Result<(u64, Channel), StepFailure>>,
+    gone: HashSet<u64>,
+}
+
+/// How many workers there are, by what was asked for and taken.
+#[derive(Default)]
+struct Stock {
+    /// Numbers given out.
+    next: u64,
+    /// Asked for and not yet taken.
+    ready: usize,
+    /// Taken, and at work.
+    busy: usize,
+    /// Most that were ever at work at once.
+    peak: usize,
+}
+
+/// A call that runs.
+pub(super) struct Busy(Arc<Zygote>);
+
+impl Busy {
+    /// Has a worker made for another call, if fewer stand ready than have run at once: when this call's worker has
+    /// nothing to do but wait, or has ended. Earlier, the two would hinder each other.
+    fn restock(&self) {
+        let mut stock = self.0.stock();
+        if stock.ready < stock.peak.min(READY_MAX) {
+            let worker = stock.ask();
+            // One that cannot be asked for now is asked for by the next call.
+            if self.0.channel.try_send(&ToZygote::Prepare { worker }).is_err() {
+                stock.ready -= 1;
+            }
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.stock().busy -= 1;
+        self.restock();
+    }
+}
+
+impl Stock {
+    fn ask(&mut self) -> u64 {
+        self.ready += 1;
+        self.next += 1;
+        self.next
     }
 }
 
 impl Zygote {
-    /// Listens to it, and has its first worker made.
-    async fn start(channel: AsyncChannel) -> Result<Self, ConfineError> {
-        let channel = Arc::new(channel);
-        let gone = Waiting::default();
-        let (sender, ready) = mpsc::unbounded_channel();
-        let reader = tokio::spawn(read_zygote(Arc::clone(&channel), sender, Arc::clone(&gone)));
-        let zygote = Self { channel, ready: tokio::sync::Mutex::new(ready), gone, next: AtomicU64::new(0), reader };
-        zygote.prepare().await?;
-        Ok(zygote)
+    /// Has its first worker made.
+    async fn start(channel: AsyncChannel) -> Result<Arc<Self>, ConfineError> {
+        let zygote = Self { channel, heard: tokio::sync::Mutex::default(), stock: Mutex::default() };
+        let worker = zygote.stock().ask();
+        zygote.prepare(worker).await?;
+        Ok(Arc::new(zygote))
     }
 
-    async fn prepare(&self) -> Result<(), ConfineError> {
-        let worker = self.next.fetch_add(1, Ordering::Relaxed);
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn prepare(&self, worker: u64) -> Result<(), ConfineError> {
         self.channel.send(&ToZygote::Prepare { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)
     }
 
-    async fn take(&self) -> Result<Worker<'_>, ConfineError> {
-        let ready = {
-            let mut queue = self.ready.lock().await;
-            tokio::time::timeout(PATIENCE, queue.recv())
-                .await
-                .map_err(|_elapsed| ConfineError::TimedOut(PATIENCE))?
-                .ok_or(ConfineError::Ended)?
+    /// Takes a worker that stands ready, or has one made.
+    async fn take(self: &Arc<Self>) -> Result<Worker, ConfineError> {
+        let missing = {
+            let mut stock = self.stock();
+            let missing = (stock.ready == 0).then(|| stock.ask());
+            stock.ready -= 1;
+            stock.busy += 1;
+            stock.peak = stock.peak.max(stock.busy);
+            missing
         };
-        self.prepare().await?;
-        let ready = ready.map_err(|errno| {
-            ConfineError::Refused(StepFailure {
-                step: "worker".to_owned(),
-                what: "fork".to_owned(),
-                errno: Some(errno),
-            })
-        })?;
-        let channel_ = AsyncChannel::new(ready.channel).map_err(channel("wait on the worker's channel"))?;
-        Ok(Worker { channel: channel_, killer: Some((self, ready.worker)) })
+        let busy = Busy(Arc::clone(self));
+        if let Some(worker) = missing {
+            self.prepare(worker).await?;
+        }
+        let (worker, channel_) = self.hear(|heard| heard.ready.pop_front()).await?.map_err(ConfineError::Refused)?;
+        let channel_ = AsyncChannel::new(channel_).map_err(channel("wait on the worker's channel"))?;
+        Ok(Worker { channel: channel_, number: worker, busy: Some(busy) })
     }
 
     /// Kills a worker, and waits until it is gone with everything it started.
     async fn kill(&self, worker: u64) -> Result<(), ConfineError> {
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(worker, sender);
         self.channel.send(&ToZygote::Kill { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)?;
-        match tokio::time::timeout(PATIENCE, receiver).await {
-            // Also when the sender was dropped with the session: then everything is gone.
-            Ok(_) => Ok(()),
-            Err(_elapsed) => Err(ConfineError::TimedOut(PATIENCE)),
+        match self.hear(|heard| heard.gone.remove(&worker).then_some(())).await {
+            // Everything is gone with its session.
+            Err(ConfineError::Ended) => Ok(()),
+            heard => heard,
         }
     }
-}
 
-/// Hears what the zygote says until it is gone.
-async fn read_zygote(zygote: Arc<AsyncChannel>, ready: mpsc::UnboundedSender<Result<Ready, i32>>, gone: Waiting) {
-    while let Ok(Received::Message(message, fds)) = zygote.receive::<FromZygote>().await {
-        let delivered = match message {
-            FromZygote::Prepared { worker } => match fds.into_iter().next().map(Channel::from) {
-                Some(channel) => ready.send(Ok(Ready { worker, channel })).is_ok(),
-                None => false,
-            },
-            FromZygote::NotPrepared { errno, .. } => ready.send(Err(errno)).is_ok(),
-            FromZygote::Gone { worker, .. } => {
-                let waiting = gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
-                // Who asked may have given up waiting.
-                if let Some(Err(())) = waiting.map(|waiting| waiting.send(())) {
-                    tracing::debug!("a worker is gone that nobody waits for any more");
+    /// Listens to it until it has said what is waited for. One listens at a time, and keeps what is for others.
+    async fn hear<T>(&self, waited: impl Fn(&mut Heard) -> Option<T>) -> Result<T, ConfineError> {
+        let listen = async {
+            let mut heard = self.heard.lock().await;
+            loop {
+                if let Some(found) = waited(&mut heard) {
+                    return Ok(found);
                 }
-                true
+                match self.channel.receive::<FromZygote>().await.map_err(|_gone| ConfineError::Ended)? {
+                    Received::Message(FromZygote::Prepared { worker }, fds) => {
+                        heard.ready.extend(fds.into_iter().next().map(|fd| Ok((worker, Channel::from(fd)))));
+                    }
+                    Received::Message(FromZygote::NotPrepared { errno, .. }, _) => {
+                        heard.ready.push_back(Err(StepFailure {
+                            step: "worker".to_owned(),
+                            what: "fork".to_owned(),
+                            errno: Some(errno),
+                        }));
+                    }
+                    Received::Message(FromZygote::Gone { worker }, _) => drop(heard.gone.insert(worker)),
+                    Received::Data(_) | Received::Closed => return Err(ConfineError::Ended),
+                }
             }
         };
-        if !delivered {
-            return;
-        }
+        tokio::time::timeout(PATIENCE, listen).await.map_err(|_elapsed| ConfineError::TimedOut(PATIENCE))?
     }
-    gone.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 /// A worker with a call.
-struct Worker<'a> {
+struct Worker {
     channel: AsyncChannel,
-    /// Who can kill it; the only worker of a session ends with the session.
-    killer: Option<(&'a Zygote, u64)>,
+    number: u64,
+    /// `None` for the only worker of a session, which ends with it.
+    busy: Option<Busy>,
 }
 
-impl Worker<'_> {
+impl Worker {
     async fn kill(&self) -> Result<(), ConfineError> {
-        match self.killer {
-            Some((zygote, worker)) => zygote.kill(worker).await,
+        match &self.busy {
+            Some(Busy(zygote)) => zygote.kill(self.number).await,
             None => Ok(()),
         }
     }
@@ -298,18 +369,29 @@ impl Worker<'_> {
         }
     }
 
-    async fn tool(&self, call: ToWorker, arguments: Value) -> Result<ToolRun, ConfineError> {
+    async fn tool(
+        &self,
+        call: ToWorker,
+        arguments: Value,
+    ) -> Result<(Vec<StepReport>, Result<ToolOutput, ToolError>), ConfineError> {
         let hand = channel("hand the worker its call");
         self.channel.send(&call, &[]).await.map_err(hand)?;
         let hand = channel("hand the worker its arguments");
         self.channel.send(&ToWorker::Arguments(arguments), &[]).await.map_err(hand)?;
         let steps = self.confined().await?;
-        let mut data = Vec::new();
+        let mut long = Vec::new();
         loop {
             match self.channel.receive::<FromWorker>().await.map_err(channel("hear from the worker"))? {
-                Received::Data(chunk) if data.len() + chunk.len() <= RESULT_MAX => data.extend(chunk),
+                Received::Data(chunk) if long.len() + chunk.len() <= RESULT_MAX => long.extend(chunk),
                 Received::Data(_) => return Err(ConfineError::Hostile { what: "more than a result may hold" }),
-                Received::Message(FromWorker::ToolEnded(end), _) => return Ok(ToolRun { steps, data, end }),
+                Received::Message(FromWorker::ToolEnded(ToolEnd::Output { truncated, data }), _) => {
+                    let not_json = |_e| ConfineError::Hostile { what: "a result that is not JSON" };
+                    let data = data.map_or_else(|| serde_json::from_slice(&long), Ok).map_err(not_json)?;
+                    return Ok((steps, Ok(ToolOutput { data, truncated })));
+                }
+                Received::Message(FromWorker::ToolEnded(ToolEnd::Error { text, errno }), _) => {
+                    return Ok((steps, Err(ToolError { text, errno })));
+                }
                 Received::Message(..) => {
                     return Err(ConfineError::Hostile { what: "a frame that a tool does not send" });
                 }

@@ -10,27 +10,50 @@ use super::{done, failure, limit};
 use crate::filters;
 use crate::protocol::{Channel, StepFailure};
 use crate::sys::fd;
-use crate::worker::SessionFacts;
 
-/// Confines this process for a tool that runs in it.
+/// Confines this process for a tool that runs in it, below the broker.
 pub(crate) fn confine_tool(
     plan: &CallPlan,
-    session: &SessionFacts,
+    landlock_abi: u8,
     channel: &Channel,
 ) -> Result<Vec<StepReport>, StepFailure> {
-    let places = landlock::locate(&plan.rules)?; // first: it opens paths
-    let ruleset = landlock::build(session.landlock_abi, &places, Reach::Everything)?;
     let mut steps = inherited_steps();
+    steps.extend(narrow(plan, landlock_abi, Reach::Everything, channel)?);
+    filters::TOOL.install().map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
+    steps.push(done("seccomp", "tool filter"));
+    Ok(steps)
+}
+
+/// Confines this process for a tool that only reads: what it may reach besides files, its zygote's domain has settled.
+pub(crate) fn confine_reader(
+    plan: &CallPlan,
+    landlock_abi: u8,
+    channel: &Channel,
+) -> Result<Vec<StepReport>, StepFailure> {
+    let mut steps = narrow(plan, landlock_abi, Reach::Files, channel)?;
+    filters::READER.install().map_err(failure("seccomp", "install the worker's filter"))?; // last, as above
+    steps.push(done("seccomp", "no more processes"));
+    Ok(steps)
+}
+
+/// Limits, the call's own domain, and no descriptor but the channel.
+fn narrow(plan: &CallPlan, landlock_abi: u8, reach: Reach, channel: &Channel) -> Result<Vec<StepReport>, StepFailure> {
+    let places = landlock::locate(&plan.rules)?; // first: it opens paths
+    let ruleset = landlock::build(landlock_abi, &places, reach)?;
+    let mut steps = Vec::with_capacity(4);
     limit::set(&plan.limits).map_err(failure("limits", "setrlimit"))?;
     steps.push(done("limits", format!("{} set", plan.limits.len())));
     landlock::restrict(&ruleset)?; // before descriptors go: the ruleset is one of them
-    steps.push(done("landlock", format!("call domain, abi {}, {} rules", session.landlock_abi, places.len())));
+    steps.push(done("landlock", domain(landlock_abi, places.len())));
     drop((ruleset, places));
     fd::close_all_but(&[channel.as_fd()]).map_err(failure("close_fds", "close_range"))?; // the broker's and the zygote's go here
     steps.push(done("close_fds", "only the channel"));
-    filters::install_tool().map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
-    steps.push(done("seccomp", "tool filter"));
     Ok(steps)
+}
+
+/// What a call's own domain is called in reports.
+pub(super) fn domain(landlock_abi: u8, rules: usize) -> String {
+    format!("call domain, abi {landlock_abi}, {rules} rules")
 }
 
 /// What every worker has from the zygote it was forked from; read back, not assumed.
@@ -45,20 +68,11 @@ fn inherited_steps() -> Vec<StepReport> {
     steps
 }
 
-/// The ruleset that a call gets, and what it holds: the session's if the call may do all that the session may, one of
-/// its own otherwise.
-pub(crate) fn ruleset_for(
-    plan: &CallPlan,
-    session: &SessionFacts,
-    cached: &OwnedFd,
-) -> Result<(OwnedFd, String), StepFailure> {
-    if plan.rules == session.rules {
-        let copy = cached.try_clone().map_err(failure("landlock", "copy the session's ruleset"))?;
-        return Ok((copy, session.call_domain.clone()));
-    }
+/// The ruleset of a call that may do less than its session, and what it holds.
+pub(crate) fn ruleset_for(plan: &CallPlan, landlock_abi: u8) -> Result<(OwnedFd, String), StepFailure> {
     let places = landlock::locate(&plan.rules)?;
-    let ruleset = landlock::build(session.landlock_abi, &places, Reach::Everything)?;
-    Ok((ruleset, format!("call domain, abi {}, {} rules", session.landlock_abi, places.len())))
+    let ruleset = landlock::build(landlock_abi, &places, Reach::Everything)?;
+    Ok((ruleset, domain(landlock_abi, places.len())))
 }
 
 /// What the start of a program confirmed.

@@ -1,6 +1,7 @@
 //! Landlock rulesets from a plan's rules, at exactly the ABI that the plan names.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence};
 use landlock::{
@@ -20,28 +21,31 @@ pub(crate) enum Reach {
     Files,
     /// Files, TCP (ABI 4), signals and abstract sockets to the outside (ABI 6): a call's own domain.
     Everything,
-    /// The same without files: the only call of a session has the session's own. But for one right, which a domain takes
-    /// away unless it names it: moving and linking between directories (`LANDLOCK_ACCESS_FS_REFER`, ABI 2).
-    Relations,
 }
 
 /// What a rule names, opened: rules bind what stands at a path now, not its name (landlock(7)).
 pub(crate) struct Place {
     fd: OwnedFd,
     is_dir: bool,
-    access: FsAccess,
-}
-
-impl Place {
-    fn may_refer(&self) -> bool {
-        self.is_dir && self.access == FsAccess::Write
-    }
+    /// `None` for every right there is.
+    access: Option<FsAccess>,
 }
 
 /// Opens what the rules name. An optional path that is not there is left out.
-pub(crate) fn locate(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
-    let opened = rules.iter().map(|rule| Ok(open(rule)?.map(|(fd, is_dir)| Place { fd, is_dir, access: rule.access })));
+pub(crate) fn locate<'a>(rules: impl IntoIterator<Item = &'a FsRule>) -> Result<Vec<Place>, Failure> {
+    let opened = rules
+        .into_iter()
+        .map(|rule| Ok(open(rule)?.map(|(fd, is_dir)| Place { fd, is_dir, access: Some(rule.access) })));
     opened.filter_map(Result::transpose).collect()
+}
+
+/// A tree with every right: for a domain below one that says what may be done in it. `None` if it is not there.
+pub(crate) fn whole(path: &Path) -> Result<Option<Place>, Failure> {
+    match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(fd) => is_directory(&fd, path).map(|is_dir| Some(Place { fd, is_dir, access: None })),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(errno) => Err(kernel("landlock", format!("open {} for its rule", path.display()), errno.into())),
+    }
 }
 
 /// Builds a ruleset.
@@ -54,8 +58,7 @@ pub(crate) fn build<'a>(
     let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for ABI {abi} ({e})"));
     // Hard: a right that this kernel lacks is an error here, never silently left out (A15, B14).
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-    let files = if reach == Reach::Relations { AccessFs::Refer.into() } else { AccessFs::from_all(known) };
-    ruleset = ruleset.handle_access(files).map_err(fail)?;
+    ruleset = ruleset.handle_access(AccessFs::from_all(known)).map_err(fail)?;
     if reach != Reach::Files {
         if known >= ABI::V4 {
             ruleset = ruleset.handle_access(AccessNet::from_all(known)).map_err(fail)?;
@@ -65,9 +68,9 @@ pub(crate) fn build<'a>(
         }
     }
     let mut created = ruleset.create().map_err(fail)?;
-    for place in places.into_iter().filter(|place| reach != Reach::Relations || place.may_refer()) {
+    for place in places {
         created = created
-            .add_rule(PathBeneath::new(&place.fd, rights(known, place.access, place.is_dir) & files))
+            .add_rule(PathBeneath::new(&place.fd, rights(known, place.access, place.is_dir)))
             .map_err(|e| Failure::new("landlock", format!("add a rule ({e})")))?;
     }
     Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock"))
@@ -119,9 +122,7 @@ fn open(rule: &FsRule) -> Result<Option<(OwnedFd, bool)>, Failure> {
                 return Err(kernel("landlock", format!("open {} for its rule", rule.path), errno.into()));
             }
         };
-        let stat =
-            rustix::fs::fstat(&fd).map_err(|e| kernel("landlock", format!("look at {}", rule.path), e.into()))?;
-        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let is_dir = is_directory(&fd, rule.path.as_path())?;
         if rule.extent == Extent::Entry && !is_dir && path == rule.path.as_path() {
             // An entry is replaced by name, so the right lies in its directory.
             if let Some(parent) = path.parent() {
@@ -133,15 +134,24 @@ fn open(rule: &FsRule) -> Result<Option<(OwnedFd, bool)>, Failure> {
     }
 }
 
+fn is_directory(fd: &OwnedFd, path: &Path) -> Result<bool, Failure> {
+    let stat =
+        rustix::fs::fstat(fd).map_err(|e| kernel("landlock", format!("look at {}", path.display()), e.into()))?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
 /// The rights of an access, for a directory or for a file.
-fn rights(abi: ABI, access: FsAccess, is_dir: bool) -> BitFlags<AccessFs> {
+fn rights(abi: ABI, access: Option<FsAccess>, is_dir: bool) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let rights = match access {
-        FsAccess::Read => read,
-        FsAccess::ReadExecute => read | AccessFs::Execute,
+        Some(FsAccess::Read) => read,
+        Some(FsAccess::ReadExecute) => read | AccessFs::Execute,
         // No device nodes: a disk made in a writable directory would be read raw (A13).
-        FsAccess::Write => AccessFs::from_all(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev),
-        FsAccess::Device => {
+        Some(FsAccess::Write) => {
+            AccessFs::from_all(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
+        }
+        None => AccessFs::from_all(abi),
+        Some(FsAccess::Device) => {
             (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate)
                 & AccessFs::from_all(abi)
         }

@@ -105,7 +105,7 @@ fn entries(plan: &SessionPlan) -> Vec<(PathBuf, Content)> {
 
 /// The rules that need a mount: what the fixed part of the tree does not hold already.
 fn granted(plan: &SessionPlan) -> Vec<&FsRule> {
-    let bound: Vec<&FsRule> = plan.rules.iter().filter(|rule| !is_fixed(plan, rule) && is_there(rule)).collect();
+    let bound: Vec<&FsRule> = plan.rules().filter(|rule| !is_fixed(plan, rule) && is_there(rule)).collect();
     let covered = |rule: &FsRule| {
         // A tree within another that is at least as open comes with it.
         bound.iter().any(|outer| {

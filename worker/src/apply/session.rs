@@ -1,16 +1,19 @@
 //! The steps that confine a session, in the order in which they must happen.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{Calls, Exactness, Extent, FsAccess, FsRule, Presence, SessionPlan, Strength};
+use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Presence, SessionPlan, Strength};
 
-use super::landlock::Reach;
-use super::{done, landlock, mount, namespace, privilege};
+use super::landlock::{Place, Reach};
+use super::{call, done, failure, landlock, mount, namespace, privilege};
+use crate::filters;
 use crate::protocol::StepFailure;
 
-/// A confined session: what its steps confirmed, and what its calls will use.
-pub(crate) struct Session {
+/// What the broker's and the programs' side of a session is confined by, and what their calls will use.
+pub(crate) struct Programs {
     pub(crate) steps: Vec<StepReport>,
     /// The ruleset of a call that may do all that the session may; built once, enforced by each such call.
     pub(crate) call_ruleset: OwnedFd,
@@ -18,8 +21,8 @@ pub(crate) struct Session {
     pub(crate) call_domain: String,
 }
 
-/// Confines this process and all that it will fork. Namespaces were entered by the fork that made it, as the owner.
-pub(crate) fn confine(plan: &SessionPlan) -> Result<Session, StepFailure> {
+/// What every process of the session has in common. Namespaces were entered by the fork that made this one, as the owner.
+pub(crate) fn enter(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = Vec::new();
     if plan.strength == Strength::Namespaces {
         namespace::map_identity(plan.identity)?; // first: until then this process has no user id in its namespace
@@ -30,27 +33,61 @@ pub(crate) fn confine(plan: &SessionPlan) -> Result<Session, StepFailure> {
     steps.push(done("capabilities", privilege::drop_capabilities()?)); // after mounts, the last step that needs one
     privilege::set_no_new_privs()?; // before landlock and seccomp: both demand it
     steps.push(done("no_new_privs", "set"));
-    let places = landlock::locate(&plan.rules)?; // once for both: what stands at a path must not change in between
-    let own = landlock::locate(&brokers_own(plan))?;
-    let (call_ruleset, call_domain) = if files_are_the_sessions(plan) {
-        let ruleset = landlock::build(plan.landlock_abi, places.iter().chain(&own), Reach::Relations)?;
-        (ruleset, format!("call domain, abi {}: tcp and scopes, files by the session's", plan.landlock_abi))
-    } else {
-        let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything)?;
-        (ruleset, format!("call domain, abi {}, {} rules", plan.landlock_abi, places.len()))
-    };
-    let outer = landlock::build(plan.landlock_abi, places.iter().chain(&own), Reach::Files)?;
-    landlock::restrict(&outer)?; // last: the broker lives in it, and every worker below it
-    let rules = places.len() + own.len();
-    steps.push(done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi)));
-    Ok(Session { steps, call_ruleset, call_domain })
+    Ok(steps)
 }
 
-/// The one call of a session needs no second look at files: there is no sibling to keep from, and what the broker has
-/// besides, its `/proc` and its directory, is the session's own in a mount namespace. Before ABI 4 nothing would be left
-/// for a domain of its own to handle.
-fn files_are_the_sessions(plan: &SessionPlan) -> bool {
-    plan.calls == Calls::One && plan.strength == Strength::Namespaces && plan.landlock_abi >= 4
+/// Confines the broker, and with it the programs' zygote and every worker below it.
+pub(crate) fn confine(plan: &SessionPlan) -> Result<Programs, StepFailure> {
+    let places = landlock::locate(plan.rules())?; // once for both: what stands at a path must not change in between
+    let own = landlock::locate(&brokers_own(plan))?;
+    let (call_ruleset, call_domain) = match plan.strength {
+        Strength::Namespaces => {
+            let trees = all_but_the_brokers(plan)?;
+            let ruleset = landlock::build(plan.landlock_abi, &trees, Reach::Everything)?;
+            (ruleset, format!("call domain, abi {}, {} trees, files by the session's", plan.landlock_abi, trees.len()))
+        }
+        Strength::Landlock => {
+            let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything)?;
+            (ruleset, call::domain(plan.landlock_abi, places.len()))
+        }
+    };
+    let outer = landlock::build(plan.landlock_abi, places.iter().chain(&own), Reach::Files)?;
+    landlock::restrict(&outer)?;
+    let rules = places.len() + own.len();
+    let steps = vec![done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi))];
+    Ok(Programs { steps, call_ruleset, call_domain })
+}
+
+/// Confines the readers' zygote and every worker below it: to read what was granted, and to reach nobody. What programs
+/// need besides is not theirs.
+pub(crate) fn confine_readers(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> {
+    let reading: Vec<FsRule> = plan.grants.iter().map(FsRule::for_reading).collect();
+    let places = landlock::locate(&reading)?;
+    let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything)?;
+    landlock::restrict(&ruleset)?;
+    let detail = format!("readers' domain, abi {}, {} rules", plan.landlock_abi, places.len());
+    let length = filters::install_readers().map_err(failure("seccomp", "install the readers' filter"))?; // last: it forbids most of the above
+    Ok(vec![done("landlock", detail), done("seccomp", format!("readers' filter, {length} instructions"))])
+}
+
+/// The trees that the session's rules lie in, whole: all that the broker's domain has but the broker's own directory.
+///
+/// A call with all the rights of its session lives below the broker's domain, which holds them rule by rule. What a domain
+/// of its own must add is that it keeps off what is the broker's; each rule named once more would be copied and freed
+/// with every call. (Without a mount namespace the broker's `/proc` is the host's, and calls get their rules again.)
+fn all_but_the_brokers(plan: &SessionPlan) -> Result<Vec<Place>, StepFailure> {
+    let brokers = plan.private.inside.as_path();
+    let mut tops = BTreeSet::new();
+    let mut places = Vec::new();
+    for rule in plan.rules() {
+        let top: PathBuf = rule.path.as_path().components().take(2).collect();
+        if brokers.starts_with(&top) {
+            places.extend(landlock::locate([rule])?);
+        } else if tops.insert(top.clone()) {
+            places.extend(landlock::whole(&top)?);
+        }
+    }
+    Ok(places)
 }
 
 /// What the broker needs besides: `/proc`, where it asks who a notification is from; and the session's own directory,

@@ -3,8 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use callgate_policy::path::HostPath;
+use callgate_policy::plan::{FsAccess, SessionPlan};
 
 use super::caller::Caller;
 use super::ipc::Objects;
@@ -15,9 +17,9 @@ use crate::sys::process::Pid;
 
 /// One call.
 pub(super) struct Call {
-    /// As the supervisor numbers it.
+    /// Never given again in a session.
     pub(super) number: u64,
-    write: Vec<PathBuf>,
+    write: Rc<[PathBuf]>,
     read: Readable,
     pub(super) watches: Watches,
     pub(super) sockets: Sockets,
@@ -25,13 +27,6 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn new(number: u64, write: &[HostPath], read: Option<Vec<HostPath>>) -> Self {
-        let write = write.iter().map(|path| real(path.as_path())).collect();
-        let read = Readable { named: read, real: None };
-        let (watches, sockets, objects) = (Watches::default(), Sockets::default(), Objects::default());
-        Self { number, write, read, watches, sockets, objects }
-    }
-
     /// Whether a path, as the kernel gives it, lies where this call may read. `session` is what its session may.
     pub(super) fn may_read(&mut self, path: &Path, session: &[HostPath]) -> bool {
         let named = self.read.named.as_deref().unwrap_or(session);
@@ -46,7 +41,9 @@ impl Call {
 }
 
 /// What a call may read. Looked up only by calls that watch files, for there are many.
+#[derive(Default)]
 struct Readable {
+    /// `None` for all that the session may.
     named: Option<Vec<HostPath>>,
     real: Option<Vec<PathBuf>>,
 }
@@ -62,17 +59,42 @@ fn real(path: &Path) -> PathBuf {
     }
 }
 
-/// All calls that run now, by their workers' process ids.
-#[derive(Default)]
+/// All calls that run now or stand ready, by their workers' process ids.
 pub(super) struct Calls {
     calls: HashMap<Pid, Call>,
     /// Threads that were traced to their call before: (thread, start time), a pair that is never reused.
     known: HashMap<(Pid, u64), Pid>,
+    /// What a call may write that may do what the session may.
+    write: Rc<[PathBuf]>,
+    next: u64,
 }
 
 impl Calls {
-    pub(super) fn add(&mut self, worker: Pid, call: Call) {
+    pub(super) fn new(plan: &SessionPlan) -> Self {
+        let write = plan.rules().filter(|rule| rule.access == FsAccess::Write).map(|rule| real(rule.path.as_path()));
+        Self { calls: HashMap::new(), known: HashMap::new(), write: write.collect(), next: 0 }
+    }
+
+    /// A worker stands ready.
+    pub(super) fn add(&mut self, worker: Pid) {
+        self.next += 1;
+        let call = Call {
+            number: self.next,
+            write: Rc::clone(&self.write),
+            read: Readable::default(),
+            watches: Watches::default(),
+            sockets: Sockets::default(),
+            objects: Objects::default(),
+        };
         self.calls.insert(worker, call);
+    }
+
+    /// Its call may do less than the session.
+    pub(super) fn narrow(&mut self, worker: Pid, write: &[HostPath], read: Vec<HostPath>) {
+        if let Some(call) = self.calls.get_mut(&worker) {
+            call.write = write.iter().map(|path| real(path.as_path())).collect();
+            call.read = Readable { named: Some(read), real: None };
+        }
     }
 
     pub(super) fn remove(&mut self, worker: Pid) {

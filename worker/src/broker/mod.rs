@@ -16,6 +16,7 @@ mod sockets;
 mod watches;
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -33,12 +34,12 @@ use self::calls::{Call, Calls};
 use crate::apply::{done, failure, kernel, session};
 use crate::family;
 use crate::filters;
-use crate::protocol::{Channel, Received, Register, SessionReply, StepFailure};
+use crate::protocol::{Channel, Received, Register, SessionReply, SessionSteps, StepFailure};
 use crate::sys::fd;
 use crate::sys::notify::{self, Answer, Notification};
-use crate::sys::process::{self, Fork};
-use crate::worker::SessionFacts;
-use crate::zygote;
+use crate::sys::process::{self, Fork, OneThread, Pid};
+use crate::worker::{Programs, Readers};
+use crate::zygote::{Links, Trade as _, Zygote};
 
 /// How long what is left of a session may resist being killed.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -61,7 +62,7 @@ pub(crate) fn run(plan: &SessionPlan, supervisor: &Channel) -> i32 {
     }
 }
 
-/// What the zygote says to the broker first; the listener comes with it.
+/// What a zygote says to the broker first; the programs' listener comes with it.
 #[derive(serde::Serialize, serde::Deserialize)]
 enum ZygoteReply {
     Confined(Vec<StepReport>),
@@ -73,97 +74,162 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
     process::ignore_children().map_err(failure("family", "ignore SIGCHLD"))?;
     family::become_subreaper().map_err(failure("family", "become a subreaper"))?;
     rustix::thread::set_name(c"cg-broker").map_err(|e| kernel("family", "name the broker", e.into()))?;
+    let one_thread = OneThread::confirm().map_err(failure("family", "count the broker's threads"))?;
     // Modes are worked out from each caller's own mask.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    let common = session::enter(plan)?;
+    // Before the broker is confined: it stands beside the broker, and needs less.
+    let readers = match plan.calls {
+        CallCount::Many => Some(Child::fork(one_thread, umask, |links| start_readers(plan, links))?),
+        CallCount::One => None,
+    };
     let confined = session::confine(plan)?;
-    let pair = || Channel::pair().map_err(failure("channels", "socketpair"));
-    let ((supervisors, zygotes), (registrations, workers)) = (pair()?, pair()?);
-    let facts = SessionFacts {
-        landlock_abi: plan.landlock_abi,
-        rules: plan.rules.clone(),
-        call_domain: confined.call_domain,
-        env: plan.env.clone(),
-    };
-    let inherited =
-        zygote::Inherited { supervisor: zygotes, broker: workers, ruleset: confined.call_ruleset, session: facts };
-    filters::prepare_tool_filter().map_err(failure("seccomp", "assemble the tool filter"))?;
-    let zygote_pid;
-    match process::fork().map_err(failure("zygote", "fork"))? {
-        Fork::Child => {
-            rustix::process::umask(umask);
-            process::exit_now(start_zygote(plan, inherited))
-        }
-        Fork::Parent(pid) => {
-            drop(inherited);
-            zygote_pid = pid;
-        }
+    let (steps, trade) = (confined.steps, programs(plan, confined.call_ruleset, confined.call_domain)?);
+    let programs = Child::fork(one_thread, umask, |links| start_programs(plan, links, trade))?;
+    let mut steps = SessionSteps { common, programs: steps, readers: Vec::new() };
+    let (more, listener) = programs.hear()?;
+    steps.programs.extend(more);
+    let mut zygotes = vec![programs.pidfd];
+    let mut channels = vec![programs.supervisors];
+    let mut readers_link = None;
+    if let Some(readers) = readers {
+        steps.readers = readers.hear()?.0;
+        zygotes.push(readers.pidfd);
+        channels.push(readers.supervisors);
+        readers_link = Some(readers.link);
     }
-    let mut steps = confined.steps;
-    let listener = match registrations.receive::<ZygoteReply>().map_err(failure("zygote", "hear from it"))? {
-        Received::Message(ZygoteReply::Confined(more), fds) => {
-            steps.extend(more);
-            fds.into_iter().next().ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?
-        }
-        Received::Message(ZygoteReply::Failed(failed), _) => return Err(failed),
-        Received::Data(_) | Received::Closed => return Err(StepFailure::new("zygote", "it ended while it started")),
-    };
-    // It has just spoken; were it gone since, this would fail, for its number is not given out again so soon.
-    let zygote = rustix::process::Pid::from_raw(zygote_pid)
-        .ok_or_else(|| StepFailure::new("zygote", "it has no number"))
-        .and_then(|pid| {
-            rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
-                .map_err(|e| kernel("zygote", "pidfd_open", e.into()))
-        })?;
+    let mut calls = Calls::new(plan);
+    if plan.calls == CallCount::One {
+        // It is the worker itself.
+        calls.add(programs.pid);
+    }
     let broker = Broker {
-        zygote,
+        zygotes,
         handlers: handlers(),
-        listener: Arc::new(listener),
-        registrations: Some(registrations),
-        calls: Calls::default(),
-        readable: plan.rules.iter().map(|rule| rule.path.clone()).collect(),
+        listener: Arc::new(listener.ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?),
+        registrations: Some(programs.link),
+        _readers: readers_link,
+        calls,
+        readable: plan.rules().map(|rule| rule.path.clone()).collect(),
         private: plan.private.inside.as_path().to_owned(),
         private_kind: plan.private.kind,
     };
-    supervisor
-        .send(&SessionReply::Ready { steps }, &[supervisors.as_fd()])
-        .map_err(failure("channels", "report to the supervisor"))?;
+    let ends: Vec<_> = channels.iter().map(Channel::as_fd).collect();
+    supervisor.send(&SessionReply::Ready(steps), &ends).map_err(failure("channels", "report to the supervisor"))?;
     Ok(broker)
 }
 
-fn start_zygote(plan: &SessionPlan, inherited: zygote::Inherited) -> i32 {
-    let keep = [inherited.supervisor.as_fd(), inherited.broker.as_fd(), inherited.ruleset.as_fd()];
+/// A zygote from the broker's side.
+struct Child {
+    pid: Pid,
+    /// Workers hold the same channels as their zygote, so that none of them tells of its end.
+    pidfd: OwnedFd,
+    /// To it.
+    link: Channel,
+    /// The supervisor's end of its other channel.
+    supervisors: Channel,
+}
+
+impl Child {
+    /// Forks a zygote. `run` is its life; an error is reported as the process's exit code.
+    fn fork(
+        one_thread: OneThread,
+        umask: rustix::fs::Mode,
+        run: impl FnOnce(Links) -> io::Result<()>,
+    ) -> Result<Self, StepFailure> {
+        let pair = || Channel::pair().map_err(failure("channels", "socketpair"));
+        let ((supervisors, supervisor), (link, broker)) = (pair()?, pair()?);
+        match process::fork(one_thread, 0).map_err(failure("zygote", "fork"))? {
+            Fork::Child => {
+                drop((supervisors, link));
+                rustix::process::umask(umask);
+                process::exit_now(i32::from(run(Links { supervisor, broker }).is_err()) * 70)
+            }
+            Fork::Parent(pid) => {
+                // Were it gone already, this would fail: its number is not given out again so soon.
+                let pidfd = rustix::process::Pid::from_raw(pid)
+                    .ok_or_else(|| StepFailure::new("zygote", "it has no number"))
+                    .and_then(|pid| {
+                        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+                            .map_err(|e| kernel("zygote", "pidfd_open", e.into()))
+                    })?;
+                Ok(Self { pid, pidfd, link, supervisors })
+            }
+        }
+    }
+
+    /// Waits until it is confined.
+    fn hear(&self) -> Result<(Vec<StepReport>, Option<OwnedFd>), StepFailure> {
+        match self.link.receive::<ZygoteReply>().map_err(failure("zygote", "hear from it"))? {
+            Received::Message(ZygoteReply::Confined(steps), fds) => Ok((steps, fds.into_iter().next())),
+            Received::Message(ZygoteReply::Failed(failed), _) => Err(failed),
+            Received::Data(_) | Received::Closed => Err(StepFailure::new("zygote", "it ended while it started")),
+        }
+    }
+}
+
+/// The life of the readers' zygote.
+fn start_readers(plan: &SessionPlan, links: Links) -> io::Result<()> {
+    let zygote = Zygote::new(links, Readers { landlock_abi: plan.landlock_abi })?;
+    let confined = fd::close_all_but(&zygote.keep())
+        .map_err(failure("close_fds", "close_range"))
+        .and_then(|()| filters::READER.prepare().map_err(failure("seccomp", "assemble the worker's filter")))
+        .and_then(|()| session::confine_readers(plan));
+    match confined {
+        Ok(steps) => zygote.broker().send(&ZygoteReply::Confined(steps), &[])?,
+        Err(failed) => return zygote.broker().send(&ZygoteReply::Failed(failed), &[]),
+    }
+    zygote.run()
+}
+
+/// What workers of programs start with, made once.
+fn programs(plan: &SessionPlan, ruleset: OwnedFd, call_domain: String) -> Result<Programs, StepFailure> {
+    let env = plan.env.iter().map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()));
+    let path = plan.env.get("PATH").map(|path| std::env::split_paths(path.as_path()).collect::<Vec<_>>());
+    Ok(Programs {
+        ruleset,
+        call_domain,
+        landlock_abi: plan.landlock_abi,
+        env: env.collect::<Result<_, _>>().map_err(|_nul| StepFailure::new("exec", "a NUL in the environment"))?,
+        // An empty element would mean the working directory: a planted program (C12).
+        path: path.unwrap_or_default().into_iter().filter(|dir| dir.is_absolute()).collect(),
+    })
+}
+
+/// The life of the programs' zygote, or of the session's only worker.
+fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Result<()> {
+    let keep = [links.supervisor.as_fd(), links.broker.as_fd(), trade.ruleset.as_fd()];
     let variant = Variant { strength: plan.strength, landlock_abi: plan.landlock_abi };
     let installed = fd::close_all_but(&keep)
         .map_err(failure("close_fds", "close_range"))
+        .and_then(|()| filters::TOOL.prepare().map_err(failure("seccomp", "assemble the tool's filter")))
         .and_then(|()| filters::install_base(variant).map_err(failure("seccomp", "install the base filter")));
-    let (reply, listener) = match installed {
+    match installed {
         Ok((listener, length)) => {
             let detail = format!("base filter, {length} instructions, with a listener");
-            (ZygoteReply::Confined(vec![done("seccomp", detail)]), Some(listener))
+            let reply = ZygoteReply::Confined(vec![done("seccomp", detail)]);
+            // Held on, it would be in every worker: a call could then answer its own notifications.
+            links.broker.send(&reply, &[listener.as_fd()])?;
         }
-        Err(failed) => (ZygoteReply::Failed(failed), None),
-    };
-    let fds: Vec<_> = listener.iter().map(OwnedFd::as_fd).collect();
-    if inherited.broker.send(&reply, &fds).is_err() || listener.is_none() {
-        return 70;
+        Err(failed) => return links.broker.send(&ZygoteReply::Failed(failed), &[]),
     }
-    // Held on, it would be in every worker: a call could then answer its own notifications.
-    drop(listener);
     match plan.calls {
-        CallCount::Many => i32::from(zygote::run(inherited).is_err()) * 70,
-        CallCount::One => zygote::serve_only_call(inherited),
+        CallCount::Many => Zygote::new(links, trade)?.run(),
+        CallCount::One => process::exit_now(trade.work(&links.supervisor, &links.broker)),
     }
 }
 
 /// The session's broker.
 struct Broker {
-    /// A pidfd: workers hold the same channels as the zygote, so that none of them tells of its end.
-    zygote: OwnedFd,
+    /// Each zygote's pidfd.
+    zygotes: Vec<OwnedFd>,
     handlers: HashMap<i64, Handler>,
     /// Shared with threads that wait for a blocking connect.
     listener: Arc<OwnedFd>,
     /// Until all who could register have let go of it.
     registrations: Option<Channel>,
+    /// Kept: the readers' zygote ends when it closes.
+    _readers: Option<Channel>,
     calls: Calls,
     /// What the session may read, as the plan names it.
     readable: Vec<HostPath>,
@@ -182,20 +248,20 @@ fn handlers() -> HashMap<i64, Handler> {
 impl Broker {
     fn serve(&mut self, supervisor: &Channel) -> io::Result<()> {
         loop {
-            let mut fds = vec![
-                PollFd::new(supervisor.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.zygote.as_fd(), PollFlags::POLLIN),
-            ];
-            fds.extend(self.registrations.as_ref().map(|channel| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
+            let waited = [supervisor.as_fd(), self.listener.as_fd()].into_iter();
+            let waited = waited.chain(self.zygotes.iter().map(OwnedFd::as_fd));
+            let waited = waited.chain(self.registrations.iter().map(Channel::as_fd));
+            let mut fds: Vec<_> = waited.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }
             let happened: Vec<PollFlags> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
-            let [supervisor, notification, zygote, registration @ ..] = happened.as_slice() else { return Ok(()) };
+            let [supervisor, notification, rest @ ..] = happened.as_slice() else { return Ok(()) };
+            let (zygotes, registration) = rest.split_at(self.zygotes.len());
             // The supervisor sends nothing here: anything that comes is its end.
-            if !supervisor.is_empty() || !zygote.is_empty() || notification.contains(PollFlags::POLLHUP) {
+            let ended = !supervisor.is_empty() || zygotes.iter().any(|zygote| !zygote.is_empty());
+            if ended || notification.contains(PollFlags::POLLHUP) {
                 return Ok(());
             }
             // A registration may have come while we polled; whoever asks now was registered before it ran.
@@ -218,9 +284,8 @@ impl Broker {
                 Err(e) => return Err(e.into()),
             }
             match channel.receive::<Register>()? {
-                Received::Message(Register::Call { pid, call, write, read }, _) => {
-                    self.calls.add(pid, Call::new(call, &write, read));
-                }
+                Received::Message(Register::Worker { pid }, _) => self.calls.add(pid),
+                Received::Message(Register::Call { pid, write, read }, _) => self.calls.narrow(pid, &write, read),
                 Received::Message(Register::Gone { pid }, _) => self.calls.remove(pid),
                 Received::Data(_) => {}
                 Received::Closed => self.registrations = None,

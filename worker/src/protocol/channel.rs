@@ -54,8 +54,7 @@ impl Channel {
     /// # Errors
     /// `EPIPE` if the other side is gone; `EAGAIN` on a full non-blocking channel.
     pub fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let mut frame = vec![TAG_INLINE];
-        serde_json::to_writer(&mut frame, message)?;
+        let frame = inline(message)?;
         if frame.len() <= FRAME_MAX {
             return self.send_frame(&frame, fds);
         }
@@ -63,6 +62,19 @@ impl Channel {
         let mut all = fds.to_vec();
         all.push(memfd.as_fd());
         self.send_frame(&[TAG_MEMFD], &all)
+    }
+
+    /// Sends a message in one frame if it fits; says whether it did.
+    ///
+    /// # Errors
+    /// As [`Channel::send`].
+    pub fn send_if_it_fits<T: Serialize>(&self, message: &T) -> io::Result<bool> {
+        let frame = inline(message)?;
+        let fits = frame.len() <= FRAME_MAX;
+        if fits {
+            self.send_frame(&frame, &[])?;
+        }
+        Ok(fits)
     }
 
     /// Sends result bytes; at most [`FRAME_MAX`] - 1 of them in a frame.
@@ -182,6 +194,14 @@ impl From<Channel> for OwnedFd {
     fn from(channel: Channel) -> Self {
         channel.0
     }
+}
+
+fn inline<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
+    // To grow is to copy, and each page is a fault in a process that was just forked.
+    let mut frame = Vec::with_capacity(1024);
+    frame.push(TAG_INLINE);
+    serde_json::to_writer(&mut frame, message)?;
+    Ok(frame)
 }
 
 fn invalid(what: &'static str) -> io::Error {

@@ -17,13 +17,22 @@ pub struct OpenSession {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionReply {
-    /// The session stands. Carries one descriptor: the supervisor's end of the zygote's channel.
-    Ready {
-        /// What was done, in order, each confirmed.
-        steps: Vec<StepReport>,
-    },
+    /// The session stands. Carries the supervisor's end of each zygote's channel: the programs', and the readers' if the
+    /// session is for many calls.
+    Ready(SessionSteps),
     /// A step failed; nothing runs.
     Failed(StepFailure),
+}
+
+/// What confined a session, each step confirmed, in order.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct SessionSteps {
+    /// All of its processes.
+    pub common: Vec<StepReport>,
+    /// The programs' side.
+    pub programs: Vec<StepReport>,
+    /// The readers' side.
+    pub readers: Vec<StepReport>,
 }
 
 /// A step of confinement that failed. The errno stays a number: it is looked at, not read aloud.
@@ -82,14 +91,10 @@ pub enum FromZygote {
         /// fork(2)'s errno.
         errno: i32,
     },
-    /// A worker is gone, and so is everything it started.
+    /// A worker that was to be killed is gone, and so is everything it started.
     Gone {
         /// Which.
         worker: u64,
-        /// wait(2)'s status word.
-        status: i32,
-        /// CPU time, microseconds, of it and of the children it waited for.
-        cpu_us: u64,
     },
 }
 
@@ -98,18 +103,22 @@ pub enum FromZygote {
 #[serde(rename_all = "kebab-case")]
 pub enum ToWorker {
     /// The call. For a program it carries three descriptors: its standard input, output and error.
-    Call {
-        /// What it is narrowed to.
-        plan: Box<CallPlan>,
-        /// Its rules are the session's, and are left out of the plan.
-        rules_of_session: bool,
-    },
+    Call(Call),
     /// A tool's arguments: what the model wrote. The worker reads this frame only when it is confined.
     Arguments(Value),
     /// Pass a signal to the program.
     Signal(i32),
     /// End the call, and everything it started.
     Abort,
+}
+
+/// A call.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// What it is narrowed to.
+    pub plan: Box<CallPlan>,
+    /// Its rules are the session's, and are left out of the plan.
+    pub rules_of_session: bool,
 }
 
 /// Worker to supervisor.
@@ -148,10 +157,12 @@ pub struct ProgramEnd {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToolEnd {
-    /// With the data that was sent.
+    /// With a result.
     Output {
         /// It was cut to the tool's limit.
         truncated: bool,
+        /// The result; `None` if it came in frames of its own, since it is too long for this one.
+        data: Option<Value>,
     },
     /// With an error.
     Error {
@@ -162,22 +173,25 @@ pub enum ToolEnd {
     },
 }
 
-/// Worker to broker, before anything untrusted runs; and zygote to broker.
+/// Zygote and worker to broker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Register {
-    /// This process and all that it will start belong to a call that may write here.
-    Call {
+    /// This worker and all that it will start belong together, and may do what the session may.
+    Worker {
         /// In the session's PID namespace.
         pid: i32,
-        /// Which call.
-        call: u64,
-        /// Trees and files.
-        write: Vec<HostPath>,
-        /// Trees and files that it may read; `None` if they are all that the session may.
-        read: Option<Vec<HostPath>>,
     },
-    /// It and all it started are gone.
+    /// They may do less: from the worker, before anything untrusted runs.
+    Call {
+        /// As above.
+        pid: i32,
+        /// Trees and files that may be changed.
+        write: Vec<HostPath>,
+        /// Trees and files that may be read.
+        read: Vec<HostPath>,
+    },
+    /// They are gone.
     Gone {
         /// As above.
         pid: i32,

@@ -9,5 +9,6 @@ mod frame;
 
 pub use channel::{Channel, FRAME_MAX, Received};
 pub use frame::{
-    FromWorker, FromZygote, OpenSession, ProgramEnd, Register, SessionReply, StepFailure, ToWorker, ToZygote, ToolEnd,
+    Call, FromWorker, FromZygote, OpenSession, ProgramEnd, Register, SessionReply, SessionSteps, StepFailure, ToWorker,
+    ToZygote, ToolEnd,
 };

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use callgate_policy::plan::Strength;
-use callgate_policy::plan::seccomp::{Variant, base, tool_delta};
+use callgate_policy::plan::seccomp::{Variant, base, reader_delta, readers, tool_delta};
 
 use super::*;
 
@@ -196,9 +196,11 @@ fn program_does_what_the_table_says_on_aarch64() {
 }
 
 #[test]
-fn tool_delta_does_what_its_table_says() {
-    check(&tool_delta(), Arch::X86_64);
-    check(&tool_delta(), Arch::Aarch64);
+fn the_tools_filters_do_what_their_tables_say() {
+    for filter in [tool_delta(), readers(), reader_delta()] {
+        check(&filter, Arch::X86_64);
+        check(&filter, Arch::Aarch64);
+    }
 }
 
 /// A call that the build's headers know and nobody decided on would be closed without a reason.
@@ -249,7 +251,11 @@ fn second_action_for_a_name_is_refused() {
 /// besides the four instructions that come first.
 #[test]
 fn paths_are_short() {
-    for (filter, bound) in variants().map(|variant| (base(variant), 420)).chain([(tool_delta(), 100)]) {
+    for (filter, bound) in variants().map(|variant| (base(variant), 420)).chain([
+        (tool_delta(), 100),
+        (readers(), 200),
+        (reader_delta(), 20),
+    ]) {
         for arch in [Arch::X86_64, Arch::Aarch64] {
             let program = assembled(&filter, arch);
             let mut covered = vec![false; program.len()];

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::errno_if_negative;
@@ -18,39 +19,36 @@ pub enum Fork {
     Parent(Pid),
 }
 
-/// fork(2), refused where it would not be safe: a copy of a process with several threads may hold a lock for ever.
-///
-/// # Errors
-/// `EBUSY` if this process has more than one thread; fork's own.
-pub fn fork() -> io::Result<Fork> {
-    if thread_count()? != 1 {
-        return Err(io::Error::from_raw_os_error(libc::EBUSY));
-    }
-    // SAFETY: the process has exactly one thread (checked above), so the child's memory is in no other thread's half-done
-    // state and may be used without limits. No pointer is passed.
-    match errno_if_negative(unsafe { libc::fork() })? {
-        0 => Ok(Fork::Child),
-        pid => Ok(Fork::Parent(pid)),
+/// That this process has one thread, and so may be forked: a copy of a process with several may hold a lock for ever.
+/// Whoever holds this makes none.
+#[derive(Debug, Clone, Copy)]
+pub struct OneThread(());
+
+impl OneThread {
+    /// Looks.
+    ///
+    /// # Errors
+    /// `EBUSY` if this process has more than one thread.
+    pub fn confirm() -> io::Result<Self> {
+        use std::os::unix::fs::MetadataExt as _;
+        // A link for each thread, and two more.
+        let links = std::fs::metadata("/proc/self/task")?.nlink();
+        if links == 3 { Ok(Self(())) } else { Err(io::Error::from_raw_os_error(libc::EBUSY)) }
     }
 }
 
-/// The number of threads in this process: `/proc/self/task` has a link for each, and two more.
-fn thread_count() -> io::Result<u64> {
-    use std::os::unix::fs::MetadataExt as _;
-    Ok(std::fs::metadata("/proc/self/task")?.nlink().saturating_sub(2))
-}
-
-/// fork(2) into new namespaces in one step: clone(2) with `CLONE_NEW*` flags and no shared memory.
+/// fork(2) into new namespaces in one step: clone(2) with `CLONE_NEW*` flags, or none, and no shared memory.
+///
+/// The kernel's own call: glibc's fork(3) writes to a dozen pages for handlers and locks that a process with one thread
+/// does not need, and each is a fault in both processes.
 ///
 /// # Errors
-/// `EBUSY` with several threads; clone's own (`EPERM` and `ENOSPC` where user namespaces are refused).
-pub fn fork_into(namespaces: libc::c_int) -> io::Result<Fork> {
-    if thread_count()? != 1 {
-        return Err(io::Error::from_raw_os_error(libc::EBUSY));
-    }
+/// clone's own (`EPERM` and `ENOSPC` where user namespaces are refused).
+pub fn fork(_: OneThread, namespaces: libc::c_int) -> io::Result<Fork> {
     let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
-    // SAFETY: without CLONE_VM this is fork(2) with other namespaces: a null stack keeps the caller's, in a copy. One thread
-    // exists, as above. The order of the two pointer arguments that differs by architecture does not matter: all are null.
+    // SAFETY: without CLONE_VM this is fork(2) with other namespaces: a null stack keeps the caller's, in a copy. The process
+    // has exactly one thread, so the child's memory is in no other thread's half-done state and may be used without limits.
+    // The order of the two pointer arguments that differs by architecture does not matter: all are null.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     match libc::c_int::try_from(pid).map_err(io::Error::other).and_then(errno_if_negative)? {
         0 => Ok(Fork::Child),
@@ -185,6 +183,9 @@ impl SpawnStep {
     }
 }
 
+/// The stack of a child until its exec, in units of 16 bytes.
+const CHILD_STACK: usize = 1024;
+
 /// Shared with the child while it borrows this process's memory.
 struct Shared<'a> {
     exec: &'a Exec<'a>,
@@ -215,15 +216,16 @@ pub(crate) fn spawn(exec: &Exec<'_>) -> Result<Spawned, (SpawnStep, io::Error)> 
     };
     let mut shared =
         Shared { exec, argv: pointers(exec.argv), env: pointers(exec.env), failed: None, landlocked: false };
-    let mut stack = vec![0_u128; 4096];
+    // Not filled: only what the child touches of it costs a page.
+    let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(CHILD_STACK);
     let all = Signals::all();
     // A handler that ran in the child would run in our memory; so nothing is delivered between here and the exec.
     let before = all.block().map_err(|e| (SpawnStep::SignalMask, e))?;
-    // SAFETY: one past the end of the vector, which outlives the child's use of it (CLONE_VFORK returns after the exec).
-    let top = unsafe { stack.as_mut_ptr().add(stack.len()) };
+    // SAFETY: one past the end of what the vector has reserved, which outlives the child's use of it (CLONE_VFORK returns after the exec).
+    let top = unsafe { stack.as_mut_ptr().add(CHILD_STACK) };
     // SAFETY: `child` gets a pointer to `shared`, which lives until after the clone returns; CLONE_VFORK suspends this
     // thread, the only one that could touch it, until the child has exec'ed or exited. The stack is 16-byte aligned
-    // (u128), 64 KiB, and unused by anyone else. `child` makes system calls only: it neither allocates nor unwinds.
+    // (u128), 16 KiB, and unused by anyone else. `child` makes system calls only: it neither allocates nor unwinds.
     let pid = unsafe {
         libc::clone(child, top.cast(), libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD, (&raw mut shared).cast())
     };
@@ -281,7 +283,8 @@ fn child_steps(shared: &mut Shared<'_>) -> (SpawnStep, i32) {
     if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } < 0 {
         return (SpawnStep::CloseFds, last_errno());
     }
-    reset_signals();
+    // Dispositions are the defaults since the launcher reset them; only the mask is this moment's.
+    unblock_signals();
     let mut errno = libc::ENOENT;
     for file in exec.files {
         // SAFETY: the file is NUL-terminated; both arrays end in a null pointer and their strings outlive the call.
@@ -321,6 +324,10 @@ pub(crate) fn reset_signals() {
         // SAFETY: takes integers only; SIGKILL, SIGSTOP and glibc's own two are refused, which is as well.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
+    unblock_signals();
+}
+
+fn unblock_signals() {
     let none: u64 = 0;
     // SAFETY: a live 8-byte set, its size in bytes, no old set wanted. The raw call, because glibc's hides two signals.
     unsafe {
@@ -340,7 +347,7 @@ pub(crate) struct Signals(libc::sigset_t);
 
 impl Signals {
     pub(crate) fn all() -> Self {
-        let mut set = std::mem::MaybeUninit::uninit();
+        let mut set = MaybeUninit::uninit();
         // SAFETY: sigfillset(3) initialises the set it is given.
         unsafe { libc::sigfillset(set.as_mut_ptr()) };
         // SAFETY: initialised by the line above.
@@ -349,7 +356,7 @@ impl Signals {
 
     /// Blocks these; returns what was blocked before.
     pub(crate) fn block(&self) -> io::Result<Self> {
-        let mut old = std::mem::MaybeUninit::uninit();
+        let mut old = MaybeUninit::uninit();
         // SAFETY: a live set to read and a place to write the old one.
         let done = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, old.as_mut_ptr()) };
         if done != 0 {
@@ -386,7 +393,7 @@ pub fn ignore_children() -> io::Result<()> {
 pub(crate) fn children_as_fd() -> io::Result<OwnedFd> {
     // SAFETY: SIG_DFL installs no code.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-    let mut set = std::mem::MaybeUninit::uninit();
+    let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset(3) initialises the set it is given.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
     // SAFETY: initialised by the line above; a valid signal number.
@@ -403,14 +410,10 @@ pub(crate) fn children_as_fd() -> io::Result<OwnedFd> {
 
 /// Overwrites this process's environment, which its forks would all hold a copy of, and leaves it empty.
 ///
-/// # Errors
-/// `EBUSY` with several threads, one of which could be reading it.
-pub(crate) fn erase_environment() -> io::Result<()> {
+/// It takes one thread: another could be reading it.
+pub(crate) fn erase_environment(_: OneThread) {
     unsafe extern "C" {
         static mut environ: *mut *mut libc::c_char;
-    }
-    if thread_count()? != 1 {
-        return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
     // SAFETY: libc's own variable; one thread exists, so nobody changes it meanwhile.
     let mut entry = unsafe { environ };
@@ -427,5 +430,4 @@ pub(crate) fn erase_environment() -> io::Result<()> {
     }
     // SAFETY: libc's own variable, as above; a null environment is an empty one.
     unsafe { environ = std::ptr::null_mut() };
-    Ok(())
 }

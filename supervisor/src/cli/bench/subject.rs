@@ -1,11 +1,13 @@
 //! What is measured.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::Outcome;
+use callgate_policy::path::HostPath;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions};
 use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
@@ -23,13 +25,20 @@ const BASH: [&str; 2] = ["/bin/bash", "/usr/bin/bash"];
 /// One thing that runs once per round.
 pub(super) enum Subject {
     /// A program started by posix_spawn(3), unconfined, and waited for.
-    Bare { key: &'static str, name: String, argv: Vec<CString> },
+    Bare { key: &'static str, name: String, command: Command },
     /// `callgate run`: the same, and what it leaves to end by itself is waited for after the measurement.
-    Run { argv: Vec<CString> },
+    Run { command: Command },
     /// A call of a tool in a session of its own.
     Tool { key: &'static str, name: &'static str, tool: &'static str, arguments: Value, session: Opened },
     /// `session.spawn` in a session of its own.
     Spawn { program: &'static str, session: Opened },
+}
+
+/// What posix_spawn(3) takes. All have the environment of the sessions' programs: what a program does depends on it (with
+/// another `LANG`, bash loads another dozen files).
+pub(super) struct Command {
+    argv: Vec<CString>,
+    env: Rc<[CString]>,
 }
 
 /// All subjects, and what is not here.
@@ -41,14 +50,21 @@ pub(super) struct Benchmarked {
 impl Benchmarked {
     pub(super) async fn all(opener: &Opener<'_>) -> Result<Self, Failure> {
         let true_ = find(&TRUE).ok_or_else(|| absent("true"))?;
+        let session = opener.open().await?;
+        let env = environment(&session)?;
+        let command = |argv| Command { argv, env: Rc::clone(&env) };
         let mut subjects = vec![
-            Subject::Bare { key: "posix_spawn", name: format!("posix_spawn {true_}"), argv: strings(&[true_])? },
+            Subject::Bare {
+                key: "posix_spawn",
+                name: format!("posix_spawn {true_}"),
+                command: command(strings(&[true_])?),
+            },
             Subject::Tool {
                 key: "read",
                 name: "read tool, 4 KiB, through the library",
                 tool: "read",
                 arguments: json!({ "path": FILE }),
-                session: opener.open().await?,
+                session,
             },
             Subject::Spawn { program: true_, session: opener.open().await? },
         ];
@@ -58,7 +74,7 @@ impl Benchmarked {
                 subjects.push(Subject::Bare {
                     key: "bash_bare",
                     name: format!("{bash} -c true, unconfined"),
-                    argv: strings(&[bash, "-c", "true"])?,
+                    command: command(strings(&[bash, "--noprofile", "--norc", "-c", "true"])?),
                 });
                 subjects.push(Subject::Tool {
                     key: "bash",
@@ -75,10 +91,10 @@ impl Benchmarked {
         run.extend(strings(&["run", "-C"])?);
         run.push(string(scratch)?);
         run.extend(strings(&["--", true_])?);
-        subjects.push(Subject::Run { argv: run });
+        subjects.push(Subject::Run { command: command(run) });
         match on_path("bwrap") {
             None => missing.push("bwrap: not installed".to_owned()),
-            Some(bwrap) => match bubblewrap(&bwrap, scratch, true_)? {
+            Some(bwrap) => match bubblewrap(&bwrap, scratch, true_, &env)? {
                 Ok(subject) => subjects.push(subject),
                 Err(reason) => missing.push(format!("bwrap: installed, but does not run here ({reason})")),
             },
@@ -112,14 +128,20 @@ fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 /// bubblewrap with all its namespaces; or how it ended, where it does not run.
-fn bubblewrap(bwrap: &Path, scratch: &Path, true_: &str) -> Result<Result<Subject, String>, Failure> {
+fn bubblewrap(
+    bwrap: &Path,
+    scratch: &Path,
+    true_: &str,
+    env: &Rc<[CString]>,
+) -> Result<Result<Subject, String>, Failure> {
     let mut argv = vec![string(bwrap)?];
     argv.extend(strings(&["--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"])?);
     argv.extend(strings(&["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--bind"])?);
     argv.extend([string(scratch)?, string(scratch)?]);
     argv.extend(strings(&[true_])?);
-    Ok(match spawn_and_wait(&argv) {
-        Ok(()) => Ok(Subject::Bare { key: "bwrap", name: "bwrap, all namespaces, true".to_owned(), argv }),
+    let command = Command { argv, env: Rc::clone(env) };
+    Ok(match command.spawn_and_wait() {
+        Ok(()) => Ok(Subject::Bare { key: "bwrap", name: "bwrap, all namespaces, true".to_owned(), command }),
         Err(Failure::Subject { reason, .. }) => Err(reason),
         Err(other) => return Err(other),
     })
@@ -167,7 +189,7 @@ impl Subject {
 
     pub(super) async fn run(&self) -> Result<(), Failure> {
         match self {
-            Self::Bare { argv, .. } | Self::Run { argv } => spawn_and_wait(argv),
+            Self::Bare { command, .. } | Self::Run { command } => command.spawn_and_wait(),
             Self::Tool { tool, arguments, session, .. } => {
                 let envelope = session.session.call(tool, arguments.clone()).await;
                 match envelope.kind {
@@ -204,18 +226,27 @@ impl Subject {
     }
 }
 
-/// posix_spawn(3) itself, with no file actions and no attributes: the cheapest way there is to run a program.
-fn spawn_and_wait(argv: &[CString]) -> Result<(), Failure> {
-    let failed = |reason: String| Failure::Subject {
-        subject: argv.first().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default(),
-        reason,
-    };
-    let file = argv.first().ok_or_else(|| failed("no program".to_owned()))?;
-    let actions = PosixSpawnFileActions::init().map_err(|e| Failure::runtime(e.into()))?;
-    let attributes = PosixSpawnAttr::init().map_err(|e| Failure::runtime(e.into()))?;
-    let pid =
-        nix::spawn::posix_spawn(file.as_c_str(), &actions, &attributes, argv, &[c"PATH=/usr/local/bin:/usr/bin:/bin"])
+impl Command {
+    /// posix_spawn(3) itself, with no file actions and no attributes: the cheapest way there is to run a program.
+    fn spawn_and_wait(&self) -> Result<(), Failure> {
+        let failed = |reason: String| Failure::Subject {
+            subject: self.argv.first().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default(),
+            reason,
+        };
+        let file = self.argv.first().ok_or_else(|| failed("no program".to_owned()))?;
+        let actions = PosixSpawnFileActions::init().map_err(|e| Failure::runtime(e.into()))?;
+        let attributes = PosixSpawnAttr::init().map_err(|e| Failure::runtime(e.into()))?;
+        let pid = nix::spawn::posix_spawn(file.as_c_str(), &actions, &attributes, &self.argv, &self.env)
             .map_err(|e| failed(e.to_string()))?;
-    let ended = nix::sys::wait::waitpid(pid, None).map_err(|e| failed(e.to_string()))?;
-    if matches!(ended, WaitStatus::Exited(_, 0)) { Ok(()) } else { Err(failed(format!("it ended with {ended:?}"))) }
+        let ended = nix::sys::wait::waitpid(pid, None).map_err(|e| failed(e.to_string()))?;
+        if matches!(ended, WaitStatus::Exited(_, 0)) { Ok(()) } else { Err(failed(format!("it ended with {ended:?}"))) }
+    }
+}
+
+/// What programs of this session are given.
+fn environment(opened: &Opened) -> Result<Rc<[CString]>, Failure> {
+    let pair = |(name, value): (&String, &HostPath)| {
+        string(Path::new(OsStr::from_bytes(&[name.as_bytes(), b"=", value.as_bytes()].concat())))
+    };
+    opened.session.plan().env.iter().map(pair).collect()
 }

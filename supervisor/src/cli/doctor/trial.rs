@@ -46,7 +46,7 @@ impl Trial {
                 Err(error) => Err(error.text()),
             }),
         };
-        Self::Runs { steps: session.steps().to_vec(), broker }
+        Self::Runs { steps: session.steps().cloned().collect(), broker }
     }
 
     pub(super) fn runs(&self) -> bool {
