@@ -1,60 +1,90 @@
-//! The filters of this architecture.
+//! The filters of this architecture, assembled when callgate was built.
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
 
-use callgate_policy::plan::seccomp::{Arch, Filter, Variant, base, reader_delta, readers, tool_delta};
+use callgate_policy::plan::Strength;
+use callgate_policy::plan::seccomp::Variant;
 
-use crate::seccomp::{BpfInsn, Listener, assemble, install};
+use crate::seccomp::BpfInsn;
+use crate::sys;
 
-#[cfg(target_arch = "x86_64")]
-const HERE: Arch = Arch::X86_64;
-#[cfg(target_arch = "aarch64")]
-const HERE: Arch = Arch::Aarch64;
+include!(concat!(env!("OUT_DIR"), "/filters.rs"));
 
 /// Installs the base filter on this thread; returns its listener and its length in instructions.
 pub(crate) fn install_base(variant: Variant) -> io::Result<(OwnedFd, usize)> {
-    let program = program(&base(variant))?;
-    let listener = install(&program, Listener::Wanted)?.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+    let program = base_program(variant).ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+    let listener = install(program, Listener::Wanted)?.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
     Ok((listener, program.len()))
 }
 
 /// Installs the readers' filter on this thread; returns its length in instructions.
 pub(crate) fn install_readers() -> io::Result<usize> {
-    let program = program(&readers())?;
-    install(&program, Listener::Absent)?;
-    Ok(program.len())
+    install(&READERS, Listener::Absent).map(|_none| READERS.len())
 }
 
-/// A filter that is stacked upon another in each worker: assembled once, before the processes that use it are forked.
-pub(crate) struct Delta(OnceLock<Vec<BpfInsn>>, fn() -> Filter);
+/// Installs the filter of one tool below the broker, upon the base filter.
+pub(crate) fn install_tool() -> io::Result<()> {
+    install(&TOOL_DELTA, Listener::Absent).map(drop)
+}
 
-/// For tools below the broker.
-pub(crate) static TOOL: Delta = Delta(OnceLock::new(), tool_delta);
-/// For readers.
-pub(crate) static READER: Delta = Delta(OnceLock::new(), reader_delta);
+/// Installs the filter of one reading worker, upon the readers'.
+pub(crate) fn install_reader() -> io::Result<()> {
+    install(&READER_DELTA, Listener::Absent).map(drop)
+}
 
-impl Delta {
-    /// Assembles it, so that the processes forked from here on need not.
-    pub(crate) fn prepare(&self) -> io::Result<()> {
-        self.program().map(drop)
+fn base_program(variant: Variant) -> Option<&'static [BpfInsn]> {
+    let programs = match variant.strength {
+        Strength::Landlock => &BASE_LANDLOCK,
+        Strength::Namespaces => &BASE_NAMESPACES,
+    };
+    programs.get(usize::from(variant.landlock_abi).checked_sub(1)?).copied()
+}
+
+/// Whether someone will answer what the filter asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listener {
+    /// No one: notified calls fail with ENOSYS, unless a filter below has a listener.
+    Absent,
+    /// The caller, who gets the descriptor. One per chain of filters: a second one fails with EBUSY (seccomp(2)).
+    Wanted,
+}
+
+/// Adds the program to this thread and all it will start, for good. Other threads are not touched, so this belongs
+/// where there is one thread. Needs `no_new_privs`, otherwise it fails with EACCES.
+///
+/// Allocates nothing, and may thus be called between fork(2) and exec(2).
+pub(crate) fn install(program: &[BpfInsn], listener: Listener) -> io::Result<Option<OwnedFd>> {
+    match listener {
+        Listener::Absent => sys::seccomp::set_filter(program).map(|()| None),
+        Listener::Wanted => sys::seccomp::set_filter_with_listener(program).map(Some),
     }
+}
 
-    /// Installs it on this thread.
-    pub(crate) fn install(&self) -> io::Result<()> {
-        install(self.program()?, Listener::Absent).map(drop)
-    }
 
-    fn program(&self) -> io::Result<&[BpfInsn]> {
-        if let Some(program) = self.0.get() {
-            return Ok(program);
+#[cfg(test)]
+mod tests {
+    use callgate_policy::plan::seccomp::{Arch, base, reader_delta, readers, tool_delta};
+
+    use super::*;
+    use crate::seccomp::assemble;
+
+    /// What was built in is what the tables say now.
+    #[test]
+    fn the_built_in_programs_are_the_tables() {
+        let here = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
+        for strength in [Strength::Landlock, Strength::Namespaces] {
+            for landlock_abi in 1..=7 {
+                let variant = Variant { strength, landlock_abi };
+                assert_eq!(base_program(variant), assemble(&base(variant), here).ok().as_deref(), "{variant:?}");
+            }
+            assert_eq!(base_program(Variant { strength, landlock_abi: 0 }), None);
+            assert_eq!(base_program(Variant { strength, landlock_abi: 8 }), None);
         }
-        let assembled = program(&self.1())?;
-        Ok(self.0.get_or_init(|| assembled))
+        for (built, table) in
+            [(&TOOL_DELTA[..], tool_delta()), (&READERS, readers()), (&READER_DELTA, reader_delta())]
+        {
+            assert_eq!(Some(built), assemble(&table, here).ok().as_deref(), "{}", table.title);
+        }
     }
-}
-
-fn program(filter: &Filter) -> io::Result<Vec<BpfInsn>> {
-    assemble(filter, HERE).map_err(io::Error::other)
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{PROTOCOL_VERSION, PrivateDir, PrivateKind, SessionPlan, Strength};
+use callgate_policy::plan::{Identity, PROTOCOL_VERSION, PrivateDir, PrivateKind, SessionPlan, Strength};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{Mode, OFlags};
 
@@ -57,10 +57,81 @@ pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
         Ok(Side::Launcher(_)) => Ok(()),
         Ok(Side::Broker) => process::exit_now(match become_nobodys_child(session).and_then(|()| become_dumpable()) {
             Ok(()) => broker::run(plan, session),
-            // A supervisor that is gone needs no answer.
-            Err(failed) => i32::from(session.send(&SessionReply::Failed(failed), &[]).is_err()) * 70,
+            Err(failed) => broker::refuse(session, failed),
         }),
         Err(failed) => session.send(&SessionReply::Failed(failed), &[]),
+    }
+}
+
+/// Namespaces that were made before anybody knew what for: the kernel takes as long to make them as a command takes to
+/// read its arguments and to work out its plan.
+#[derive(Debug)]
+pub struct Ahead {
+    /// To the process in them, which will be a broker. `None` while this is dropped.
+    channel: Option<Channel>,
+    /// The one between, which made it.
+    between: Pid,
+    identity: Identity,
+}
+
+impl Ahead {
+    /// Starts to make them for the user that this process runs as. It must have one thread.
+    ///
+    /// # Errors
+    /// `EBUSY` if it has more; fork's own. What fails later is told to the session.
+    pub fn start() -> io::Result<Self> {
+        let identity =
+            Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+        let one_thread = OneThread::confirm()?;
+        let (channel, theirs) = Channel::pair()?;
+        match process::fork(one_thread, 0)? {
+            Fork::Parent(between) => Ok(Self { channel: Some(channel), between, identity }),
+            Fork::Child => {
+                drop(channel);
+                let made = become_nobodys_child(&theirs)
+                    .and_then(|()| privilege::become_owner(identity))
+                    .and_then(|_| become_dumpable())
+                    .and_then(|()| fork_into(one_thread, namespace::ALL));
+                process::exit_now(match made {
+                    Ok(Side::Launcher(_)) => 0,
+                    Ok(Side::Broker) => serve_one(&theirs, namespace::settle(identity)),
+                    Err(failed) => serve_one(&theirs, Err(failed)),
+                })
+            }
+        }
+    }
+
+    /// Whether they are for this user, as whom the session is to run.
+    #[must_use]
+    pub fn is_for(&self, identity: Identity) -> bool {
+        self.identity == identity
+    }
+
+    /// Opens the session in them.
+    ///
+    /// # Errors
+    /// `EPIPE` if the process in them was killed.
+    pub fn open(self, plan: SessionPlan, session: &Channel) -> io::Result<()> {
+        self.channel.as_ref().map_or(Ok(()), |channel| channel.send(&OpenSession { plan }, &[session.as_fd()]))
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        // Nothing more will come: whoever waits for a plan ends.
+        self.channel = None;
+        // It has made them by now, or is about to. Its end tells nothing.
+        drop(process::wait_for(self.between));
+    }
+}
+
+/// Waits for the plan, and becomes its broker, or says why not.
+fn serve_one(channel: &Channel, settled: Result<(), StepFailure>) -> i32 {
+    let Ok(Received::Message(OpenSession { plan }, fds)) = channel.receive() else { return 0 };
+    let Some(session) = fds.into_iter().next().map(Channel::from) else { return 70 };
+    match settled {
+        Ok(()) => broker::run_settled(&plan, &session),
+        Err(failed) => broker::refuse(&session, failed),
     }
 }
 
@@ -271,6 +342,10 @@ fn fork_into_namespaces(plan: &SessionPlan) -> Result<Side, StepFailure> {
         Strength::Landlock => 0,
     };
     let one_thread = OneThread::confirm().map_err(failure("namespaces", "count threads"))?;
+    fork_into(one_thread, namespaces)
+}
+
+fn fork_into(one_thread: OneThread, namespaces: libc::c_int) -> Result<Side, StepFailure> {
     match process::fork(one_thread, namespaces).map_err(failure("namespaces", "clone"))? {
         Fork::Child => Ok(Side::Broker),
         Fork::Parent(broker) => Ok(Side::Launcher(broker)),

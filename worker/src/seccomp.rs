@@ -8,13 +8,9 @@
 //! table for every number.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::OwnedFd;
 
 use callgate_policy::plan::seccomp::{Action, ArgRule, Condition, Filter, Verdict, Width, X86_64_ONLY};
 use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
-
-use crate::sys;
 
 pub use callgate_policy::plan::seccomp::Arch;
 /// One instruction of classic BPF, laid out as the kernel wants it.
@@ -58,26 +54,6 @@ pub enum AssembleError {
         /// How many there are.
         instructions: usize,
     },
-}
-
-/// Whether someone will answer what the filter asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listener {
-    /// No one: notified calls fail with ENOSYS, unless a filter below has a listener.
-    Absent,
-    /// The caller, who gets the descriptor. One per chain of filters: a second one fails with EBUSY (seccomp(2)).
-    Wanted,
-}
-
-/// Adds the program to this thread and all it will start, for good. Other threads are not touched, so this belongs
-/// where there is one thread. Needs `no_new_privs`, otherwise it fails with EACCES.
-///
-/// Allocates nothing, and may thus be called between fork(2) and exec(2).
-pub fn install(program: &[BpfInsn], listener: Listener) -> io::Result<Option<OwnedFd>> {
-    match listener {
-        Listener::Absent => sys::seccomp::set_filter(program).map(|()| None),
-        Listener::Wanted => sys::seccomp::set_filter_with_listener(program).map(Some),
-    }
 }
 
 /// The program that does what the table says, on one architecture. The same table always gives the same bytes.

@@ -15,11 +15,11 @@ use crate::confine::Launcher;
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.
 const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;
 
-pub(super) fn call(call: Call) -> Result<ExitCode, Failure> {
+pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> {
     let mut spec = show::spec(&call.grants)?;
     let arguments = arguments(&call.arguments)?;
     spec.calls = Calls::One;
-    let envelope = supervise(Launcher::here(), async |supervisor| {
+    let envelope = supervise(launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
         let stream = call.stream;
         let mut pass_on = |piece: &[u8]| {

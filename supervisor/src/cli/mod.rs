@@ -15,6 +15,7 @@ mod tools;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
+use callgate_worker::launcher::Ahead;
 use callgate_worker::protocol::StepFailure;
 use clap::Parser as _;
 
@@ -29,22 +30,30 @@ pub fn main() -> ExitCode {
     if std::env::args_os().next().as_deref() == Some(OsStr::new(LAUNCHER_NAME)) {
         Launcher::serve_as_started();
     }
+    let ahead = start_ahead();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return exit::usage(&error),
     };
     let json = arguments.json;
-    match dispatch(arguments) {
+    match dispatch(arguments, ahead) {
         Ok(code) => code,
         Err(failure) => failure.report(json),
     }
 }
 
-fn dispatch(arguments: Arguments) -> Result<ExitCode, Failure> {
+/// For commands that open one session. If it cannot be done ahead, it is done when its time has come, and what is wrong
+/// is said then.
+fn start_ahead() -> Option<Ahead> {
+    let command = std::env::args_os().nth(1)?;
+    (command == "run" || command == "call").then(Ahead::start)?.ok()
+}
+
+fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Failure> {
     let json = arguments.json;
     match arguments.command {
-        Command::Run(run) => run::run(run),
-        Command::Call(call) => call::call(call),
+        Command::Run(run) => run::run(run, Launcher::here(ahead)),
+        Command::Call(call) => call::call(call, Launcher::here(ahead)),
         Command::Tools(tools) => tools::tools(&tools, json),
         Command::Doctor(Doctor {}) => doctor::doctor(json),
         Command::Bench(bench) => bench::bench(&bench, json),

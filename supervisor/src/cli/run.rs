@@ -29,13 +29,13 @@ const PASSED_ON: [SignalKind; 6] = [
     SignalKind::user_defined2(),
 ];
 
-pub(super) fn run(run: Run) -> Result<ExitCode, Failure> {
+pub(super) fn run(run: Run, launcher: Launcher) -> Result<ExitCode, Failure> {
     let mut spec = show::spec(&run.grants)?;
     let status = status_target(&run)?;
     refuse_directories()?;
     let stdio = Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?;
     spec.calls = Calls::One;
-    supervise(Launcher::here(), async |supervisor| {
+    supervise(launcher, async |supervisor| {
         let started = Instant::now();
         let session = supervisor.open(spec).await?;
         // Before the command runs, so that none is lost between.

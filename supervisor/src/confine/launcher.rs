@@ -4,10 +4,10 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use callgate_policy::plan::{PrivateKind, SessionPlan};
-use callgate_worker::launcher;
+use callgate_worker::launcher::{self, Ahead};
 use callgate_worker::protocol::{Channel, OpenSession, StepFailure};
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -24,8 +24,17 @@ pub struct Launcher(Kind);
 enum Kind {
     /// A process of its own.
     Process(Arc<Channel>),
-    /// This one, while it has one thread; and a process of its own once a session needs one.
-    Here(Arc<OnceLock<Channel>>),
+    /// This one, while it has one thread.
+    Here(Arc<Here>),
+}
+
+/// What a launcher that is this very process has besides itself.
+#[derive(Debug, Default)]
+struct Here {
+    /// For its first session, if that runs as this user.
+    ahead: Mutex<Option<Ahead>>,
+    /// A process of its own, once a session needs one.
+    process: OnceLock<Channel>,
 }
 
 /// A launcher could not be started.
@@ -89,19 +98,25 @@ impl Launcher {
 
     /// No process of its own: brokers are forked from this one, for commands that open one session. It becomes a
     /// process when a session needs one that outlives this.
-    pub(crate) fn here() -> Self {
-        Self(Kind::Here(Arc::default()))
+    pub(crate) fn here(ahead: Option<Ahead>) -> Self {
+        Self(Kind::Here(Arc::new(Here { ahead: Mutex::new(ahead), process: OnceLock::new() })))
     }
 
     pub(super) fn open(&self, plan: SessionPlan, session: &Channel) -> Result<(), ConfineError> {
         let asked = match (&self.0, plan.private.kind) {
             (Kind::Process(channel), _) => channel.send(&OpenSession { plan }, &[session.as_fd()]),
-            (Kind::Here(_), PrivateKind::InNamespace) => launcher::open_here(&plan, session),
+            (Kind::Here(here), PrivateKind::InNamespace) => {
+                let ahead = here.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
+                match ahead.filter(|ahead| ahead.is_for(plan.identity)) {
+                    Some(ahead) => ahead.open(plan, session),
+                    None => launcher::open_here(&plan, session),
+                }
+            }
             // Somebody must be left to remove the directory, even if this process is killed.
-            (Kind::Here(process), PrivateKind::OnHost) => {
-                let started = match process.get() {
+            (Kind::Here(here), PrivateKind::OnHost) => {
+                let started = match here.process.get() {
                     Some(channel) => Ok(channel),
-                    None => launcher::start().map(|started| process.get_or_init(|| started.channel)),
+                    None => launcher::start().map(|started| here.process.get_or_init(|| started.channel)),
                 };
                 started.and_then(|channel| channel.send(&OpenSession { plan }, &[session.as_fd()]))
             }

@@ -19,7 +19,7 @@ pub(crate) fn confine_tool(
 ) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = inherited_steps();
     steps.extend(narrow(plan, landlock_abi, Reach::Everything, channel)?);
-    filters::TOOL.install().map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
+    filters::install_tool().map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
     steps.push(done("seccomp", "tool filter"));
     Ok(steps)
 }
@@ -31,7 +31,7 @@ pub(crate) fn confine_reader(
     channel: &Channel,
 ) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = narrow(plan, landlock_abi, Reach::Files, channel)?;
-    filters::READER.install().map_err(failure("seccomp", "install the worker's filter"))?; // last, as above
+    filters::install_reader().map_err(failure("seccomp", "install the worker's filter"))?; // last, as above
     steps.push(done("seccomp", "no more processes"));
     Ok(steps)
 }

@@ -19,8 +19,15 @@ pub(crate) const ALL: libc::c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS;
 
+/// Settles in namespaces that were just entered: with ids, and with a loopback interface that is up. Needs the privileges
+/// that come with them, and no plan.
+pub(crate) fn settle(identity: Identity) -> Result<(), StepFailure> {
+    map_identity(identity)?; // first: until then this process has no user id in its namespace
+    raise_loopback()
+}
+
 /// Maps this user and group onto themselves, and no others: files keep their owners, and no other id can be taken.
-pub(crate) fn map_identity(identity: Identity) -> Result<(), StepFailure> {
+fn map_identity(identity: Identity) -> Result<(), StepFailure> {
     let fail = |what| failure("namespaces", what);
     // setgroups(2) must be refused before an unprivileged gid_map (user_namespaces(7), CVE-2014-8989).
     fs::write("/proc/self/setgroups", "deny").map_err(fail("deny setgroups"))?;
@@ -30,7 +37,7 @@ pub(crate) fn map_identity(identity: Identity) -> Result<(), StepFailure> {
 }
 
 /// Brings up the loopback interface of the network namespace, the only one in it.
-pub(crate) fn raise_loopback() -> Result<(), StepFailure> {
+fn raise_loopback() -> Result<(), StepFailure> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
         .map_err(io::Error::from)
         .map_err(failure("namespaces", "open a socket"))?;

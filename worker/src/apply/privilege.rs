@@ -62,8 +62,12 @@ pub(crate) fn drop_capabilities() -> Result<String, StepFailure> {
         rustix::thread::set_capabilities_secure_bits(locked)
             .map_err(|e| kernel("capabilities", "lock the secure bits", e.into()))?;
         // Before the effective set, which holds the right to do so.
-        for capability in caps::runtime::thread_all_supported() {
-            caps::drop(None, CapSet::Bounding, capability).map_err(fail("drop from the bounding set"))?;
+        for capability in caps::all() {
+            let dropped = caps::drop(None, CapSet::Bounding, capability);
+            // One that this kernel does not know cannot be dropped, nor had.
+            if dropped.is_err() && caps::has_cap(None, CapSet::Bounding, capability).is_ok() {
+                dropped.map_err(fail("drop from the bounding set"))?;
+            }
         }
     }
     caps::clear(None, CapSet::Ambient).map_err(fail("clear the ambient set"))?;
@@ -74,7 +78,8 @@ pub(crate) fn drop_capabilities() -> Result<String, StepFailure> {
 }
 
 fn confirm_empty() -> Result<String, StepFailure> {
-    for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable, CapSet::Ambient] {
+    // The ambient set is within the permitted and the inheritable, always (capabilities(7)).
+    for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
         let left = caps::read(None, set)
             .map_err(|e| StepFailure::new("capabilities", format!("read the {set:?} set back ({e})")))?;
         if !left.is_empty() {

@@ -8,7 +8,7 @@ use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Presence, SessionPlan, Strength};
 
 use super::landlock::{Place, Reach};
-use super::{call, done, failure, landlock, mount, namespace, privilege};
+use super::{call, done, failure, landlock, mount, privilege};
 use crate::filters;
 use crate::protocol::StepFailure;
 
@@ -21,12 +21,10 @@ pub(crate) struct Programs {
     pub(crate) call_domain: String,
 }
 
-/// What every process of the session has in common. Namespaces were entered by the fork that made this one, as the owner.
+/// What every process of the session has in common. Namespaces were entered, as the owner, and settled before.
 pub(crate) fn enter(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = Vec::new();
     if plan.strength == Strength::Namespaces {
-        namespace::map_identity(plan.identity)?; // first: until then this process has no user id in its namespace
-        namespace::raise_loopback()?; // before privileges go: it takes CAP_NET_ADMIN
         steps.push(done("namespaces", "user, mount, pid, network, ipc, uts"));
         steps.push(done("mounts", mount::build_root(plan)?)); // before landlock: its domains deny mount(2)
     }

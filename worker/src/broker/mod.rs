@@ -26,12 +26,12 @@ use std::time::Duration;
 use callgate_policy::envelope::StepReport;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::seccomp::Variant;
-use callgate_policy::plan::{Calls as CallCount, PrivateDir, PrivateKind, SessionPlan};
+use callgate_policy::plan::{Calls as CallCount, PrivateDir, PrivateKind, SessionPlan, Strength};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::caller::Caller;
 use self::calls::{Call, Calls};
-use crate::apply::{done, failure, kernel, session};
+use crate::apply::{done, failure, kernel, namespace, session};
 use crate::family;
 use crate::filters;
 use crate::protocol::{Channel, Received, Register, SessionReply, SessionSteps, StepFailure};
@@ -47,19 +47,33 @@ const SWEEP: Duration = Duration::from_secs(10);
 /// A handler: one kind of notification, performed or refused. An error is the caller's errno.
 type Handler = fn(&mut Broker, &Caller<'_>, &Notification) -> Result<Answer, i32>;
 
-/// Confines itself, starts the zygote, serves until the supervisor is gone. Returns the exit code for this process.
+/// Settles in its namespaces, if it has any of its own, and does what [`run_settled`] does.
 pub(crate) fn run(plan: &SessionPlan, supervisor: &Channel) -> i32 {
+    let settled = match plan.strength {
+        Strength::Namespaces => namespace::settle(plan.identity),
+        Strength::Landlock => Ok(()),
+    };
+    match settled {
+        Ok(()) => run_settled(plan, supervisor),
+        Err(failed) => refuse(supervisor, failed),
+    }
+}
+
+/// Confines itself, starts the zygotes, serves until the supervisor is gone. Returns the exit code for this process.
+pub(crate) fn run_settled(plan: &SessionPlan, supervisor: &Channel) -> i32 {
     match start(plan, supervisor) {
         Ok(mut broker) => {
             let served = broker.serve(supervisor);
             let ended = broker.end();
             i32::from(served.is_err() || ended.is_err()) * 70
         }
-        Err(failed) => match supervisor.send(&SessionReply::Failed(failed), &[]) {
-            Ok(()) => 0,
-            Err(_) => 70,
-        },
+        Err(failed) => refuse(supervisor, failed),
     }
+}
+
+/// Says why there is no session. Returns the exit code: nobody else hears of it if the supervisor does not.
+pub(crate) fn refuse(supervisor: &Channel, failed: StepFailure) -> i32 {
+    i32::from(supervisor.send(&SessionReply::Failed(failed), &[]).is_err()) * 70
 }
 
 /// What a zygote says to the broker first; the programs' listener comes with it.
@@ -173,7 +187,6 @@ fn start_readers(plan: &SessionPlan, links: Links) -> io::Result<()> {
     let zygote = Zygote::new(links, Readers { landlock_abi: plan.landlock_abi })?;
     let confined = fd::close_all_but(&zygote.keep())
         .map_err(failure("close_fds", "close_range"))
-        .and_then(|()| filters::READER.prepare().map_err(failure("seccomp", "assemble the worker's filter")))
         .and_then(|()| session::confine_readers(plan));
     match confined {
         Ok(steps) => zygote.broker().send(&ZygoteReply::Confined(steps), &[])?,
@@ -202,7 +215,6 @@ fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Resu
     let variant = Variant { strength: plan.strength, landlock_abi: plan.landlock_abi };
     let installed = fd::close_all_but(&keep)
         .map_err(failure("close_fds", "close_range"))
-        .and_then(|()| filters::TOOL.prepare().map_err(failure("seccomp", "assemble the tool's filter")))
         .and_then(|()| filters::install_base(variant).map_err(failure("seccomp", "install the base filter")));
     match installed {
         Ok((listener, length)) => {
@@ -373,7 +385,6 @@ mod tests {
     use std::collections::BTreeSet;
     use std::str::FromStr as _;
 
-    use callgate_policy::plan::Strength;
     use callgate_policy::plan::seccomp::{Action, Verdict, base};
 
     use super::*;

@@ -58,7 +58,8 @@ mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::{ForkResult, fork};
 
-    use crate::seccomp::{Arch, BpfInsn, Listener, assemble, install};
+    use crate::filters::{Listener, install};
+    use crate::seccomp::{Arch, BpfInsn, assemble};
 
     const HERE: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
 

@@ -1,0 +1,45 @@
+//! Assembles the seccomp filters: to do so takes longer than to install them, and they depend on nothing that is known later.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a build that cannot assemble its filters must stop")]
+
+#[path = "src/seccomp.rs"]
+#[allow(dead_code, unreachable_pub, reason = "it is the library's")]
+mod seccomp;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use callgate_policy::plan::Strength;
+use callgate_policy::plan::seccomp::{Arch, Filter, Variant, base, reader_delta, readers, tool_delta};
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/seccomp.rs");
+    #[allow(clippy::disallowed_methods, reason = "how cargo tells a build script things")]
+    let cargo = |name| std::env::var(name).unwrap();
+    let arch = match cargo("CARGO_CFG_TARGET_ARCH").as_str() {
+        "x86_64" => Arch::X86_64,
+        "aarch64" => Arch::Aarch64,
+        other => panic!("callgate has no system call tables for {other}"),
+    };
+    let mut source = String::new();
+    for (name, filter) in [("TOOL_DELTA", tool_delta()), ("READERS", readers()), ("READER_DELTA", reader_delta())] {
+        let (length, body) = program(&filter, arch);
+        writeln!(source, "static {name}: [BpfInsn; {length}] = {body};").unwrap();
+    }
+    for (name, strength) in [("BASE_LANDLOCK", Strength::Landlock), ("BASE_NAMESPACES", Strength::Namespaces)] {
+        let variants = (1..=7).map(|landlock_abi| base(Variant { strength, landlock_abi }));
+        let bodies: Vec<_> = variants.map(|filter| format!("&{}", program(&filter, arch).1)).collect();
+        writeln!(source, "/// By Landlock ABI, from 1.\nstatic {name}: [&[BpfInsn]; 7] = [{}];", bodies.join(", ")).unwrap();
+    }
+    std::fs::write(Path::new(&cargo("OUT_DIR")).join("filters.rs"), source).unwrap();
+}
+
+/// Its length, and itself as an array expression.
+fn program(filter: &Filter, arch: Arch) -> (usize, String) {
+    let program = seccomp::assemble(filter, arch).unwrap();
+    let instruction = |i: &seccomp::BpfInsn| {
+        format!("BpfInsn {{ code: {}, jt: {}, jf: {}, k: {} }}", i.code, i.jt, i.jf, i.k)
+    };
+    let body: Vec<_> = program.iter().map(instruction).collect();
+    (program.len(), format!("[{}]", body.join(", ")))
+}
