@@ -29,7 +29,8 @@ fn main() {
     for (name, strength) in [("BASE_LANDLOCK", Strength::Landlock), ("BASE_NAMESPACES", Strength::Namespaces)] {
         let variants = (1..=7).map(|landlock_abi| base(Variant { strength, landlock_abi }));
         let bodies: Vec<_> = variants.map(|filter| format!("&{}", program(&filter, arch).1)).collect();
-        writeln!(source, "/// By Landlock ABI, from 1.\nstatic {name}: [&[BpfInsn]; 7] = [{}];", bodies.join(", ")).unwrap();
+        writeln!(source, "/// By Landlock ABI, from 1.\nstatic {name}: [&[BpfInsn]; 7] = [{}];", bodies.join(", "))
+            .unwrap();
     }
     std::fs::write(Path::new(&cargo("OUT_DIR")).join("filters.rs"), source).unwrap();
 }
@@ -37,9 +38,8 @@ fn main() {
 /// Its length, and itself as an array expression.
 fn program(filter: &Filter, arch: Arch) -> (usize, String) {
     let program = seccomp::assemble(filter, arch).unwrap();
-    let instruction = |i: &seccomp::BpfInsn| {
-        format!("BpfInsn {{ code: {}, jt: {}, jf: {}, k: {} }}", i.code, i.jt, i.jf, i.k)
-    };
+    let instruction =
+        |i: &seccomp::BpfInsn| format!("BpfInsn {{ code: {}, jt: {}, jf: {}, k: {} }}", i.code, i.jt, i.jf, i.k);
     let body: Vec<_> = program.iter().map(instruction).collect();
     (program.len(), format!("[{}]", body.join(", ")))
 }

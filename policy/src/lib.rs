@@ -49,7 +49,7 @@
 //! let work = Work::Tool { name: "read".into() };
 //! let spec = compile::CallSpec { call: 1, work, limits: manifest.limits, timeout: Duration::from_secs(60) };
 //! let call = compile::call(&grant, &facts, spec)?;
-//! assert_eq!(call.rules.len(), 1);
+//! assert_eq!(call.rules.own().len(), 1);
 //! assert_eq!(session.workspace, ["/home/u/work".into()]);
 //! # Ok(())
 //! # }

@@ -106,7 +106,7 @@ impl Session {
         self.still_there()?;
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Sandbox) {
-            let path = plan.rules.first().map(|rule| &rule.path);
+            let path = plan.rules.own().first().map(|rule| &rule.path);
             let data = crate::ablation::unconfined(&work, path, &args).map_err(CallError::Tool)?;
             return Ok(Done { data, truncated: false, steps: Vec::new() });
         }

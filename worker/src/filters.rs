@@ -61,7 +61,6 @@ pub(crate) fn install(program: &[BpfInsn], listener: Listener) -> io::Result<Opt
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use callgate_policy::plan::seccomp::{Arch, base, reader_delta, readers, tool_delta};
@@ -81,8 +80,7 @@ mod tests {
             assert_eq!(base_program(Variant { strength, landlock_abi: 0 }), None);
             assert_eq!(base_program(Variant { strength, landlock_abi: 8 }), None);
         }
-        for (built, table) in
-            [(&TOOL_DELTA[..], tool_delta()), (&READERS, readers()), (&READER_DELTA, reader_delta())]
+        for (built, table) in [(&TOOL_DELTA[..], tool_delta()), (&READERS, readers()), (&READER_DELTA, reader_delta())]
         {
             assert_eq!(Some(built), assemble(&table, here).ok().as_deref(), "{}", table.title);
         }

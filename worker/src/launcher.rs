@@ -80,8 +80,7 @@ impl Ahead {
     /// # Errors
     /// `EBUSY` if it has more; fork's own. What fails later is told to the session.
     pub fn start() -> io::Result<Self> {
-        let identity =
-            Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+        let identity = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
         let one_thread = OneThread::confirm()?;
         let (channel, theirs) = Channel::pair()?;
         match process::fork(one_thread, 0)? {

@@ -448,4 +448,5 @@ fn branches(place: usize, insn: &BpfInsn) -> [usize; 2] {
 }
 
 #[cfg(test)]
+#[path = "seccomp/tests.rs"]
 mod tests;

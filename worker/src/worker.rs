@@ -1,5 +1,5 @@
-//! The worker: one call, once. It waits for its plan, confines itself, does the work or starts the program, reports,
-//! and ends together with everything it started.
+//! The worker. It waits for a call's plan, confines itself and does the work, or starts the confined program and stays as
+//! its init; it reports, and ends together with everything it started. Whatever reads what a model wrote does so once.
 
 use std::ffi::CString;
 use std::io;
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use callgate_policy::envelope::StepReport;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{
-    CallPlan, Exactness, Extent, FsAccess, FsRule, Limit, PROTOCOL_VERSION, Presence, Resource, Work,
+    CallPlan, CallRules, Exactness, Extent, FsAccess, FsRule, Limit, PROTOCOL_VERSION, Presence, Resource, Work,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
 use crate::apply::{call, done, kernel};
 use crate::family;
-use crate::protocol::{Call, Channel, FromWorker, ProgramEnd, Received, Register, StepFailure, ToWorker, ToolEnd};
+use crate::protocol::{Channel, FromWorker, ProgramEnd, Received, Register, StepFailure, ToWorker, ToolEnd};
 use crate::sys::process::{self, Ended, Exec, Pid};
 use crate::tools;
 use crate::zygote::{Trade, drain};
@@ -72,22 +72,27 @@ fn exit_code(served: io::Result<()>) -> i32 {
 }
 
 /// A call as it comes, and the descriptors with it. `None` if there is nothing to do.
-fn receive_call(channel: &Channel) -> io::Result<Option<(Call, Vec<OwnedFd>)>> {
-    rustix::thread::set_name(c"cg-worker")?;
-    rehearse()?;
-    match channel.receive::<ToWorker>()? {
-        Received::Message(ToWorker::Call(call), fds) if call.plan.version == PROTOCOL_VERSION => Ok(Some((call, fds))),
-        Received::Message(ToWorker::Call(call), _) => {
-            let failed = StepFailure::new("protocol", format!("a plan of version {}", call.plan.version));
-            channel.send(&FromWorker::Failed(failed), &[]).map(|()| None)
+fn receive_call(channel: &Channel) -> io::Result<Option<(Box<CallPlan>, Vec<OwnedFd>)>> {
+    loop {
+        match channel.receive::<ToWorker>()? {
+            Received::Message(ToWorker::Call(plan), fds) if plan.version == PROTOCOL_VERSION => {
+                return Ok(Some((plan, fds)));
+            }
+            Received::Message(ToWorker::Call(plan), _) => {
+                let failed = StepFailure::new("protocol", format!("a plan of version {}", plan.version));
+                return channel.send(&FromWorker::Failed(failed), &[]).map(|()| None);
+            }
+            // For a program that had ended when this was sent.
+            Received::Message(ToWorker::Signal(_) | ToWorker::Abort, _) => {}
+            Received::Message(ToWorker::Arguments(_), _) | Received::Data(_) | Received::Closed => return Ok(None),
         }
-        Received::Message(..) | Received::Data(_) | Received::Closed => Ok(None),
     }
 }
 
-/// Reads and writes frames of no meaning, while nobody waits: every page that a fresh fork touches for the first time is a
-/// fault, and most of those that a call needs are then behind it.
-fn rehearse() -> io::Result<()> {
+/// Takes its name, and reads and writes frames of no meaning, while nobody waits: every page that a fresh fork touches for
+/// the first time is a fault, and most of those that a call needs are then behind it.
+fn get_ready() -> io::Result<()> {
+    rustix::thread::set_name(c"cg-worker")?;
     let rule = FsRule {
         path: "/".into(),
         access: FsAccess::Read,
@@ -99,12 +104,12 @@ fn rehearse() -> io::Result<()> {
     let plan = CallPlan {
         version: PROTOCOL_VERSION,
         call: 0,
-        rules: vec![rule],
+        rules: CallRules::Own(vec![rule]),
         work: Work::Program { argv: vec!["true".into()], working_dir: "/".into() },
         limits: vec![Limit { resource: Resource::Core, max: 0 }],
         timeout: Duration::ZERO,
     };
-    let call = ToWorker::Call(Call { plan: Box::new(plan), rules_of_session: false });
+    let call = ToWorker::Call(Box::new(plan));
     drop(serde_json::from_slice::<ToWorker>(&serde_json::to_vec(&call)?)?);
     let steps = (0..4).map(|_| done("rehearsal", format!("{} steps", 4))).collect();
     serde_json::to_vec(&FromWorker::Confined { steps }).map(drop).map_err(io::Error::from)
@@ -118,7 +123,8 @@ fn step_aside() {
 
 impl Readers {
     fn serve(&self, channel: &Channel) -> io::Result<()> {
-        let Some((Call { plan, .. }, _)) = receive_call(channel)? else { return Ok(()) };
+        get_ready()?;
+        let Some((plan, _)) = receive_call(channel)? else { return Ok(()) };
         let Work::Tool { name } = &plan.work else {
             return channel.send(&FromWorker::Failed(StepFailure::new("protocol", "a program for a reader")), &[]);
         };
@@ -128,38 +134,43 @@ impl Readers {
 }
 
 impl Programs {
+    /// One tool, or one program after the other: a program runs in a process of its own, and when it has ended with all
+    /// that it started, nothing of it is left here.
     fn serve(&self, channel: &Channel, broker: &Channel) -> io::Result<()> {
         // All that a program needs and that does not depend on it, while nobody waits.
         family::become_subreaper()?;
         let signals = process::children_as_fd()?;
-        let Some((Call { plan, rules_of_session }, fds)) = receive_call(channel)? else { return Ok(()) };
-        if !rules_of_session {
-            narrow(&plan, broker)?;
-        }
-        match &plan.work {
-            Work::Tool { name } => {
-                drop(signals);
-                let confined = call::confine_tool(&plan, self.landlock_abi, channel);
-                tool(channel, &plan, name, confined)
+        get_ready()?;
+        while let Some((plan, fds)) = receive_call(channel)? {
+            if let CallRules::Own(rules) = &plan.rules {
+                narrow(rules, broker)?;
             }
-            Work::Program { argv, working_dir } => match <[OwnedFd; 3]>::try_from(fds) {
-                Ok(stdio) => {
-                    let start = Start { inherited: self, plan: &plan, rules_of_session, argv, working_dir };
-                    program(channel, &start, signals, stdio)
+            let (argv, working_dir) = match &plan.work {
+                Work::Tool { name } => {
+                    drop(signals);
+                    let confined = call::confine_tool(&plan, self.landlock_abi, channel);
+                    return tool(channel, &plan, name, confined);
                 }
-                Err(_) => {
-                    let failed = StepFailure::new("stdio", "a program needs three descriptors");
-                    channel.send(&FromWorker::Failed(failed), &[])
-                }
-            },
+                Work::Program { argv, working_dir } => (argv, working_dir),
+            };
+            let Ok(stdio) = <[OwnedFd; 3]>::try_from(fds) else {
+                let failed = StepFailure::new("stdio", "a program needs three descriptors");
+                return channel.send(&FromWorker::Failed(failed), &[]);
+            };
+            let start = Start { inherited: self, plan: &plan, argv, working_dir };
+            let Some(end) = program(channel, &start, &signals, stdio)? else { return Ok(()) };
+            // Before the supervisor can give it another.
+            broker.send(&Register::Again { pid: process::id() }, &[])?;
+            channel.send(&FromWorker::Ended(end), &[])?;
         }
+        Ok(())
     }
 }
 
 /// Tells the broker that this call may do less than the session, before anything that it starts can ask for something.
-fn narrow(plan: &CallPlan, broker: &Channel) -> io::Result<()> {
-    let write = plan.rules.iter().filter(|r| r.access == FsAccess::Write).map(|r| r.path.clone()).collect();
-    let read = plan.rules.iter().map(|rule| rule.path.clone()).collect();
+fn narrow(rules: &[FsRule], broker: &Channel) -> io::Result<()> {
+    let write = rules.iter().filter(|rule| rule.access == FsAccess::Write).map(|rule| rule.path.clone()).collect();
+    let read = rules.iter().map(|rule| rule.path.clone()).collect();
     broker.send(&Register::Call { pid: process::id(), write, read }, &[])
 }
 
@@ -183,7 +194,7 @@ fn tool(
 
 fn work(channel: &Channel, plan: &CallPlan, name: &str, arguments: &Value) -> io::Result<()> {
     let error = |text, errno| channel.send(&FromWorker::ToolEnded(ToolEnd::Error { text, errno }), &[]);
-    let Some(rule) = plan.rules.first() else { return error("the plan names no path".to_owned(), None) };
+    let Some(rule) = plan.rules.own().first() else { return error("the plan names no path".to_owned(), None) };
     let context = tools::Context { path: rule.path.clone(), limit: tools::DEFAULT_LIMIT };
     match tools::run(name, arguments, &context) {
         Ok(output) => send_result(channel, output),
@@ -208,32 +219,38 @@ fn send_result(channel: &Channel, tools::Output { data, truncated }: tools::Outp
 struct Start<'a> {
     inherited: &'a Programs,
     plan: &'a CallPlan,
-    rules_of_session: bool,
     argv: &'a [HostPath],
     working_dir: &'a HostPath,
 }
 
-/// Starts the program and stays as its init: reaps what it orphans, passes signals on, ends all when it ends.
-fn program(channel: &Channel, wanted: &Start<'_>, signals: OwnedFd, stdio: [OwnedFd; 3]) -> io::Result<()> {
+/// Starts the program and stays as its init: reaps what it orphans, passes signals on, ends all when it ends. `None` if it
+/// could not be started; the supervisor has been told why.
+fn program(
+    channel: &Channel,
+    wanted: &Start<'_>,
+    signals: &OwnedFd,
+    stdio: [OwnedFd; 3],
+) -> io::Result<Option<ProgramEnd>> {
     let (pid, steps) = match start(wanted, &stdio) {
         Ok(started) => started,
-        Err(failed) => return channel.send(&FromWorker::Failed(failed), &[]),
+        Err(failed) => return channel.send(&FromWorker::Failed(failed), &[]).map(|()| None),
     };
     drop(stdio);
     channel.send(&FromWorker::Confined { steps }, &[])?;
-    let end = Init { channel, signals, main: pid, deadline: Instant::now().checked_add(wanted.plan.timeout) }.run()?;
-    channel.send(&FromWorker::Ended(end), &[])
+    let deadline = Instant::now().checked_add(wanted.plan.timeout);
+    Init { channel, signals, main: pid, deadline }.run().map(Some)
 }
 
 fn start(wanted: &Start<'_>, stdio: &[OwnedFd; 3]) -> Result<(Pid, Vec<StepReport>), StepFailure> {
-    let Start { inherited, plan, rules_of_session, argv, working_dir } = *wanted;
+    let Start { inherited, plan, argv, working_dir } = *wanted;
     let own;
-    let (ruleset, domain) = if rules_of_session {
-        (&inherited.ruleset, inherited.call_domain.clone())
-    } else {
-        let (ruleset, domain) = call::ruleset_for(plan, inherited.landlock_abi)?;
-        own = ruleset;
-        (&own, domain)
+    let (ruleset, domain) = match &plan.rules {
+        CallRules::OfSession => (&inherited.ruleset, inherited.call_domain.clone()),
+        CallRules::Own(rules) => {
+            let (ruleset, domain) = call::ruleset_for(rules, inherited.landlock_abi)?;
+            own = ruleset;
+            (&own, domain)
+        }
     };
     let command = argv.first().ok_or_else(|| StepFailure::new("exec", "an empty argv"))?;
     let files = candidates(command, &inherited.path).map_err(|e| kernel("exec", "argv", e))?;
@@ -283,7 +300,7 @@ fn candidates(command: &HostPath, path: &[PathBuf]) -> io::Result<Vec<CString>> 
 /// The program's init.
 struct Init<'a> {
     channel: &'a Channel,
-    signals: OwnedFd,
+    signals: &'a OwnedFd,
     main: Pid,
     /// When its time is up; `None` for a time that no clock reaches.
     deadline: Option<Instant>,
@@ -342,7 +359,7 @@ impl Init<'_> {
 
     /// Reaps all that has ended; the main program's end, if it is among them.
     fn reap(&self) -> io::Result<Option<Ended>> {
-        drain(&self.signals)?;
+        drain(self.signals)?;
         loop {
             match process::reap() {
                 Ok(Some(end)) if end.pid == self.main => return Ok(Some(end)),

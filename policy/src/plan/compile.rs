@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::system::{self, Execute};
 use super::{
-    CallPlan, Calls, Exactness, Extent, FsAccess, FsRule, Identity, Limit, PROTOCOL_VERSION, Presence, PrivateDir,
-    Resource, SessionPlan, Strength, Work, env,
+    CallPlan, CallRules, Calls, Exactness, Extent, FsAccess, FsRule, Identity, Limit, PROTOCOL_VERSION, Presence,
+    PrivateDir, Resource, SessionPlan, Strength, Work, env,
 };
 use crate::call_grant::CallGrant;
 use crate::effective::{EffectiveSet, Origin, PathRegion, Region as _, Scope};
@@ -121,16 +121,17 @@ pub struct CallSpec {
     pub timeout: Duration,
 }
 
-/// Compiles one call: what its grant says and, for programs, what every program needs.
+/// Compiles one call: what its grant says. That of a program says all that is in force.
 ///
 /// # Errors
 ///
 /// [`PlanError`].
 pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<CallPlan, PlanError> {
-    let execute = if grant.shell().is_some() { Execute::System } else { Execute::Nothing };
-    // One of our own tools runs in the worker, which has all it needs mapped before its rules hold.
-    let mut rules = if execute == Execute::System { surroundings(facts, execute)? } else { Vec::new() };
-    rules.extend(granted(grant.read(), grant.write(), execute, grant.is_exact(), facts)?);
+    let rules = match grant.shell() {
+        Some(_) => CallRules::OfSession,
+        // One of our own tools runs in the worker, which has all it needs mapped before its rules hold.
+        None => CallRules::Own(granted(grant.read(), grant.write(), Execute::Nothing, grant.is_exact(), facts)?),
+    };
     let timeout = spec.limits.wall.map_or(spec.timeout, |wall| wall.min(spec.timeout));
     let limits = limits(&spec.limits);
     Ok(CallPlan { version: PROTOCOL_VERSION, call: spec.call, rules, work: spec.work, limits, timeout })

@@ -224,6 +224,27 @@ pub enum Work {
     },
 }
 
+/// The file system rules of one call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallRules {
+    /// All of its session's: a program does not say beforehand what it will open.
+    OfSession,
+    /// These.
+    Own(Vec<FsRule>),
+}
+
+impl CallRules {
+    /// The call's own, if it has less than its session.
+    #[must_use]
+    pub fn own(&self) -> &[FsRule] {
+        match self {
+            Self::OfSession => &[],
+            Self::Own(rules) => rules,
+        }
+    }
+}
+
 /// What one call is narrowed to: always within the session's plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallPlan {
@@ -232,7 +253,7 @@ pub struct CallPlan {
     /// The call, for logs and for the broker's table; unique in the session.
     pub call: u64,
     /// The file system rules of the CallGrant.
-    pub rules: Vec<FsRule>,
+    pub rules: CallRules,
     /// What to run.
     pub work: Work,
     /// Resource limits, applied before anything else runs.

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::OnceLock;
 
 use callgate_policy::envelope::StepReport;
 use callgate_worker::protocol::{FromWorker, ProgramEnd, Received, ToWorker};
@@ -46,15 +47,24 @@ impl Stdio {
 
 /// A started program. Dropping it ends the program and everything that it started.
 pub struct Program {
-    channel: AsyncChannel,
+    /// `None` only while this is dropped.
+    channel: Option<AsyncChannel>,
     steps: Vec<StepReport>,
-    /// Until this is dropped.
-    _busy: Option<Busy>,
+    ended: OnceLock<ProgramEnd>,
+    busy: Option<Busy>,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let (Some(channel), Some(busy), Some(_)) = (self.channel.take(), &self.busy, self.ended.get()) {
+            busy.give_back(channel);
+        }
+    }
 }
 
 impl Program {
     pub(super) fn new(channel: AsyncChannel, steps: Vec<StepReport>, busy: Option<Busy>) -> Self {
-        Self { channel, steps, _busy: busy }
+        Self { channel: Some(channel), steps, ended: OnceLock::new(), busy }
     }
 
     /// What confined it, each confirmed before its first instruction.
@@ -80,10 +90,12 @@ impl Program {
     }
 
     async fn send(&self, message: &ToWorker) -> Result<(), ConfineError> {
-        self.channel
-            .send(message, &[])
-            .await
-            .map_err(|source| ConfineError::Channel { what: "talk to the program's worker", source })
+        if self.ended.get().is_some() {
+            // Its worker may have another program by the time that it would hear of this.
+            return Ok(());
+        }
+        let failed = |source| ConfineError::Channel { what: "talk to the program's worker", source };
+        self.channel()?.send(message, &[]).await.map_err(failed)
     }
 
     /// Waits until the program has ended and nothing that it started is left.
@@ -91,13 +103,20 @@ impl Program {
     /// # Errors
     /// [`ConfineError::WorkerLost`] if the worker was killed from outside; what it ran has been killed by then, too.
     pub async fn wait(&self) -> Result<ProgramEnd, ConfineError> {
-        let received = self.channel.receive::<FromWorker>().await;
-        match received.map_err(|source| ConfineError::Channel { what: "hear from the program's worker", source })? {
-            Received::Message(FromWorker::Ended(end), _) => Ok(end),
+        if let Some(end) = self.ended.get() {
+            return Ok(*end);
+        }
+        let failed = |source| ConfineError::Channel { what: "hear from the program's worker", source };
+        match self.channel()?.receive::<FromWorker>().await.map_err(failed)? {
+            Received::Message(FromWorker::Ended(end), _) => Ok(*self.ended.get_or_init(|| end)),
             Received::Message(..) | Received::Data(_) => {
                 Err(ConfineError::Hostile { what: "something else than an end" })
             }
             Received::Closed => Err(ConfineError::WorkerLost),
         }
+    }
+
+    fn channel(&self) -> Result<&AsyncChannel, ConfineError> {
+        self.channel.as_ref().ok_or(ConfineError::WorkerLost)
     }
 }

@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{CallPlan, Calls, FsAccess, FsRule, SessionPlan, Work};
+use callgate_policy::plan::{CallPlan, Calls, FsAccess, SessionPlan, Work};
 use callgate_worker::protocol::{
-    Call, Channel, FromWorker, FromZygote, Received, SessionReply, SessionSteps, StepFailure, ToWorker, ToZygote,
-    ToolEnd,
+    Channel, FromWorker, FromZygote, Received, SessionReply, SessionSteps, StepFailure, ToWorker, ToZygote, ToolEnd,
 };
 use serde_json::Value;
 
@@ -62,8 +61,6 @@ fn channel(what: &'static str) -> impl FnOnce(io::Error) -> ConfineError {
 /// An open session.
 pub(crate) struct Opened {
     steps: SessionSteps,
-    /// The rules of the session's plan: most calls that run programs have the same.
-    rules: Vec<FsRule>,
     /// Closing it ends the session.
     _broker: AsyncChannel,
     workers: Workers,
@@ -102,7 +99,7 @@ impl Opened {
     /// Opens a session and has its first worker made.
     pub(crate) async fn open(launcher: &Launcher, plan: SessionPlan) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
-        let (calls, rules) = (plan.calls, plan.rules().cloned().collect());
+        let calls = plan.calls;
         launcher.open(plan, &theirs)?;
         drop(theirs);
         let ours = AsyncChannel::new(ours).map_err(channel("wait on the session's channel"))?;
@@ -132,7 +129,7 @@ impl Opened {
                 Workers::Zygotes { programs: Zygote::start(next()?).await?, readers: Zygote::start(next()?).await? }
             }
         };
-        Ok(Self { steps, rules, _broker: ours, workers })
+        Ok(Self { steps, _broker: ours, workers })
     }
 
     /// What confined the session's processes.
@@ -152,7 +149,7 @@ impl Opened {
             Workers::Zygotes { programs, readers } => (if reader { readers } else { programs }).take().await,
             Workers::Only(worker) => {
                 let channel = worker.lock().unwrap_or_else(PoisonError::into_inner).take();
-                Ok(Worker { channel: channel.ok_or(ConfineError::Ended)?, number: 0, busy: None })
+                Ok(Worker { channel: channel.ok_or(ConfineError::Ended)?, busy: None })
             }
         }
     }
@@ -160,10 +157,10 @@ impl Opened {
     /// Runs a tool in a worker.
     pub(crate) async fn tool(&self, plan: CallPlan, arguments: Value) -> Result<ToolRun, ConfineError> {
         let timeout = plan.timeout;
-        let reads = plan.rules.iter().all(|rule| rule.access == FsAccess::Read);
+        let reads = plan.rules.own().iter().all(|rule| rule.access == FsAccess::Read);
         let reader = reads && matches!(self.workers, Workers::Zygotes { .. });
         let worker = self.take(reader).await?;
-        match tokio::time::timeout(timeout, worker.tool(self.hand_over(plan), arguments)).await {
+        match tokio::time::timeout(timeout, worker.tool(ToWorker::Call(Box::new(plan)), arguments)).await {
             Ok(Ok((steps, end))) => Ok(ToolRun { steps: self.confined(reader, steps), end }),
             Ok(Err(error)) => {
                 worker.kill().await?;
@@ -176,15 +173,6 @@ impl Opened {
         }
     }
 
-    /// The frame that hands a worker its call.
-    fn hand_over(&self, mut plan: CallPlan) -> ToWorker {
-        let rules_of_session = plan.rules == self.rules;
-        if rules_of_session {
-            plan.rules.clear();
-        }
-        ToWorker::Call(Call { plan: Box::new(plan), rules_of_session })
-    }
-
     /// Starts a program in a worker.
     pub(crate) async fn program(&self, plan: CallPlan, stdio: Stdio) -> Result<Program, ConfineError> {
         debug_assert!(matches!(plan.work, Work::Program { .. }), "a program's plan");
@@ -192,19 +180,16 @@ impl Opened {
         let [input, output, error] = stdio.0;
         worker
             .channel
-            .send(&self.hand_over(plan), &[input.as_fd(), output.as_fd(), error.as_fd()])
+            .send(&ToWorker::Call(Box::new(plan)), &[input.as_fd(), output.as_fd(), error.as_fd()])
             .await
             .map_err(channel("hand the worker its call"))?;
         drop((input, output, error));
         let steps = self.confined(false, worker.confined().await?);
-        if let Some(busy) = &worker.busy {
-            busy.restock();
-        }
         Ok(Program::new(worker.channel, steps, worker.busy))
     }
 }
 
-/// Most workers that stand ready while nothing runs.
+/// Most workers that are made to stand ready while nothing runs.
 const READY_MAX: usize = 4;
 
 /// The supervisor's side of a zygote.
@@ -228,6 +213,8 @@ struct Stock {
     next: u64,
     /// Asked for and not yet taken.
     ready: usize,
+    /// Given back.
+    idle: Vec<(u64, AsyncChannel)>,
     /// Taken, and at work.
     busy: usize,
     /// Most that were ever at work at once.
@@ -235,27 +222,31 @@ struct Stock {
 }
 
 /// A call that runs.
-pub(super) struct Busy(Arc<Zygote>);
+pub(super) struct Busy {
+    zygote: Arc<Zygote>,
+    /// Its worker's number.
+    worker: u64,
+}
 
 impl Busy {
-    /// Has a worker made for another call, if fewer stand ready than have run at once: when this call's worker has
-    /// nothing to do but wait, or has ended. Earlier, the two would hinder each other.
-    fn restock(&self) {
-        let mut stock = self.0.stock();
-        if stock.ready < stock.peak.min(READY_MAX) {
-            let worker = stock.ask();
-            // One that cannot be asked for now is asked for by the next call.
-            if self.0.channel.try_send(&ToZygote::Prepare { worker }).is_err() {
-                stock.ready -= 1;
-            }
-        }
+    /// The worker's program has ended: it can be given another.
+    pub(super) fn give_back(&self, channel: AsyncChannel) {
+        self.zygote.stock().idle.push((self.worker, channel));
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.stock().busy -= 1;
-        self.restock();
+        let mut stock = self.zygote.stock();
+        stock.busy -= 1;
+        // Only now: while the call ran, the making of another worker would have slowed it down.
+        if stock.ready + stock.idle.len() < stock.peak.min(READY_MAX) {
+            let worker = stock.ask();
+            // One that cannot be asked for now is asked for by the next call.
+            if self.zygote.channel.try_send(&ToZygote::Prepare { worker }).is_err() {
+                stock.ready -= 1;
+            }
+        }
     }
 }
 
@@ -286,21 +277,27 @@ impl Zygote {
 
     /// Takes a worker that stands ready, or has one made.
     async fn take(self: &Arc<Self>) -> Result<Worker, ConfineError> {
-        let missing = {
+        let (idle, missing) = {
             let mut stock = self.stock();
-            let missing = (stock.ready == 0).then(|| stock.ask());
-            stock.ready -= 1;
             stock.busy += 1;
             stock.peak = stock.peak.max(stock.busy);
-            missing
+            let idle = stock.idle.pop();
+            let missing = (idle.is_none() && stock.ready == 0).then(|| stock.ask());
+            stock.ready -= usize::from(idle.is_none());
+            (idle, missing)
         };
-        let busy = Busy(Arc::clone(self));
+        let mut busy = Busy { zygote: Arc::clone(self), worker: 0 };
+        if let Some((worker, channel)) = idle {
+            busy.worker = worker;
+            return Ok(Worker { channel, busy: Some(busy) });
+        }
         if let Some(worker) = missing {
             self.prepare(worker).await?;
         }
         let (worker, channel_) = self.hear(|heard| heard.ready.pop_front()).await?.map_err(ConfineError::Refused)?;
-        let channel_ = AsyncChannel::new(channel_).map_err(channel("wait on the worker's channel"))?;
-        Ok(Worker { channel: channel_, number: worker, busy: Some(busy) })
+        busy.worker = worker;
+        let channel = AsyncChannel::new(channel_).map_err(channel("wait on the worker's channel"))?;
+        Ok(Worker { channel, busy: Some(busy) })
     }
 
     /// Kills a worker, and waits until it is gone with everything it started.
@@ -344,7 +341,6 @@ impl Zygote {
 /// A worker with a call.
 struct Worker {
     channel: AsyncChannel,
-    number: u64,
     /// `None` for the only worker of a session, which ends with it.
     busy: Option<Busy>,
 }
@@ -352,7 +348,7 @@ struct Worker {
 impl Worker {
     async fn kill(&self) -> Result<(), ConfineError> {
         match &self.busy {
-            Some(Busy(zygote)) => zygote.kill(self.number).await,
+            Some(Busy { zygote, worker }) => zygote.kill(*worker).await,
             None => Ok(()),
         }
     }

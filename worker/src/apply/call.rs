@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::CallPlan;
+use callgate_policy::plan::{CallPlan, FsRule};
 
 use super::landlock::{self, Reach};
 use super::{done, failure, limit};
@@ -38,7 +38,7 @@ pub(crate) fn confine_reader(
 
 /// Limits, the call's own domain, and no descriptor but the channel.
 fn narrow(plan: &CallPlan, landlock_abi: u8, reach: Reach, channel: &Channel) -> Result<Vec<StepReport>, StepFailure> {
-    let places = landlock::locate(&plan.rules)?; // first: it opens paths
+    let places = landlock::locate(plan.rules.own())?; // first: it opens paths
     let ruleset = landlock::build(landlock_abi, &places, reach)?;
     let mut steps = Vec::with_capacity(4);
     limit::set(&plan.limits).map_err(failure("limits", "setrlimit"))?;
@@ -69,8 +69,8 @@ fn inherited_steps() -> Vec<StepReport> {
 }
 
 /// The ruleset of a call that may do less than its session, and what it holds.
-pub(crate) fn ruleset_for(plan: &CallPlan, landlock_abi: u8) -> Result<(OwnedFd, String), StepFailure> {
-    let places = landlock::locate(&plan.rules)?;
+pub(crate) fn ruleset_for(rules: &[FsRule], landlock_abi: u8) -> Result<(OwnedFd, String), StepFailure> {
+    let places = landlock::locate(rules)?;
     let ruleset = landlock::build(landlock_abi, &places, Reach::Everything)?;
     Ok((ruleset, domain(landlock_abi, places.len())))
 }

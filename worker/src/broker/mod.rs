@@ -298,6 +298,10 @@ impl Broker {
             match channel.receive::<Register>()? {
                 Received::Message(Register::Worker { pid }, _) => self.calls.add(pid),
                 Received::Message(Register::Call { pid, write, read }, _) => self.calls.narrow(pid, &write, read),
+                Received::Message(Register::Again { pid }, _) => {
+                    self.calls.remove(pid);
+                    self.calls.add(pid);
+                }
                 Received::Message(Register::Gone { pid }, _) => self.calls.remove(pid),
                 Received::Data(_) => {}
                 Received::Closed => self.registrations = None,

@@ -103,22 +103,13 @@ pub enum FromZygote {
 #[serde(rename_all = "kebab-case")]
 pub enum ToWorker {
     /// The call. For a program it carries three descriptors: its standard input, output and error.
-    Call(Call),
+    Call(Box<CallPlan>),
     /// A tool's arguments: what the model wrote. The worker reads this frame only when it is confined.
     Arguments(Value),
     /// Pass a signal to the program.
     Signal(i32),
     /// End the call, and everything it started.
     Abort,
-}
-
-/// A call.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Call {
-    /// What it is narrowed to.
-    pub plan: Box<CallPlan>,
-    /// Its rules are the session's, and are left out of the plan.
-    pub rules_of_session: bool,
 }
 
 /// Worker to supervisor.
@@ -132,7 +123,7 @@ pub enum FromWorker {
     },
     /// A step failed; nothing ran.
     Failed(StepFailure),
-    /// The program ended, and nothing that it started is left.
+    /// The program ended, and nothing that it started is left. The worker may be given another call.
     Ended(ProgramEnd),
     /// The tool's result is complete: its data came in frames of their own.
     ToolEnded(ToolEnd),
@@ -190,6 +181,11 @@ pub enum Register {
         write: Vec<HostPath>,
         /// Trees and files that may be read.
         read: Vec<HostPath>,
+    },
+    /// The worker's program is gone with all that it started: from the worker, which may be given another.
+    Again {
+        /// As above.
+        pid: i32,
     },
     /// They are gone.
     Gone {

@@ -9,6 +9,6 @@ mod frame;
 
 pub use channel::{Channel, FRAME_MAX, Received};
 pub use frame::{
-    Call, FromWorker, FromZygote, OpenSession, ProgramEnd, Register, SessionReply, SessionSteps, StepFailure, ToWorker,
+    FromWorker, FromZygote, OpenSession, ProgramEnd, Register, SessionReply, SessionSteps, StepFailure, ToWorker,
     ToZygote, ToolEnd,
 };

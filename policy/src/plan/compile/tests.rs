@@ -95,8 +95,8 @@ fn a_call_gets_what_it_needs() {
     };
     let needs = CallNeeds { write: vec!["/w/src/a".into()], ..CallNeeds::default() };
     let write = plan(&needs, Work::Tool { name: "write".into() });
-    assert_eq!(write.rules.len(), 1);
-    assert_eq!((write.rules[0].access, write.rules[0].extent), (FsAccess::Write, Extent::Entry));
+    let rules: Vec<_> = write.rules.own().iter().map(|rule| (rule.access, rule.extent)).collect();
+    assert_eq!(rules, [(FsAccess::Write, Extent::Entry)]);
     assert_eq!(write.timeout, Duration::from_secs(5), "the manifest shortens it");
     assert_eq!(
         write.limits,
@@ -106,7 +106,7 @@ fn a_call_gets_what_it_needs() {
     let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
     let argv = vec!["ls".into()];
     let program = plan(&needs, Work::Program { argv, working_dir: "/w".into() });
-    assert!(program.rules.iter().eq(session(&effective, &facts(), &manifest.env).unwrap().rules()));
+    assert_eq!(program.rules, CallRules::OfSession);
 }
 
 /// S0-46, C-26: sidecars can be read by the kernel's rules too, by tools and by programs, and not be executed.
@@ -114,16 +114,16 @@ fn a_call_gets_what_it_needs() {
 fn the_session_directory_is_in_the_plans() {
     let manifest = manifest(MANIFEST);
     let effective = effective(&manifest).with_session_dir("/run/s1/out".into());
-    let out = |rules: &mut dyn Iterator<Item = &FsRule>| {
-        let own: Vec<_> = rules.filter(|rule| rule.path == "/run/s1/out".into()).cloned().collect();
+    let out = |plan: &SessionPlan| {
+        let own: Vec<_> = plan.rules().filter(|rule| rule.path == "/run/s1/out".into()).cloned().collect();
         assert_eq!(own.len(), 1);
         assert_eq!((own[0].access, own[0].extent), (FsAccess::Read, Extent::Subtree));
     };
-    out(&mut session(&effective, &facts(), &manifest.env).unwrap().rules());
+    out(&session(&effective, &facts(), &manifest.env).unwrap());
     let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
     let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
     let spec = CallSpec { call: 1, work, limits: manifest.limits, timeout: Duration::from_secs(60) };
-    out(&mut call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules.iter());
+    assert_eq!(call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules, CallRules::OfSession);
 }
 
 /// Without `shell` no rule for reading lets execute. (A write rule does; but then no call is granted a program.)
