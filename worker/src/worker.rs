@@ -23,6 +23,8 @@ use crate::sys::process::{self, Ended, Exec, Pid};
 use crate::tools;
 use crate::zygote::{Trade, drain};
 
+/// How long a worker that has spoken its last frame waits for the supervisor, milliseconds.
+const LINGER: u8 = 50;
 /// How long a call's processes may resist being killed; after that the worker gives up and the zygote goes on.
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -49,9 +51,7 @@ impl Trade for Programs {
     const LEAVES: bool = true;
 
     fn work(&self, supervisor: &Channel, broker: &Channel) -> i32 {
-        let served = self.serve(supervisor, broker);
-        step_aside();
-        exit_code(served)
+        exit_code(self.serve(supervisor, broker))
     }
 }
 
@@ -60,9 +60,7 @@ impl Trade for Readers {
     const LEAVES: bool = false;
 
     fn work(&self, supervisor: &Channel, _: &Channel) -> i32 {
-        let served = self.serve(supervisor);
-        step_aside();
-        exit_code(served)
+        exit_code(self.serve(supervisor))
     }
 }
 
@@ -115,20 +113,32 @@ fn get_ready() -> io::Result<()> {
     serde_json::to_vec(&FromWorker::Confined { steps }).map(drop).map_err(io::Error::from)
 }
 
-/// Lets the supervisor run first: it has just been woken with the end of a call, and this process has only to end, which
-/// takes as long as a small call.
-fn step_aside() {
-    std::thread::yield_now();
+/// The same for a reader's result.
+fn rehearse_result() -> io::Result<()> {
+    let data = Some(serde_json::json!({ "content": "x".repeat(4096), "size": 4096 }));
+    let end = FromWorker::ToolEnded(ToolEnd::Output { truncated: false, data });
+    serde_json::to_vec(&end).map(drop).map_err(io::Error::from)
+}
+
+/// Waits until the supervisor has let go of the channel. It has just been woken with the end of a call, and this process
+/// has only to end, which takes as long as a small call: that may well be later.
+fn step_aside(channel: &Channel) {
+    let mut fds = [PollFd::new(channel.as_fd(), PollFlags::POLLIN)];
+    // However this goes, the end is what follows.
+    let _ended: Result<_, _> = poll(&mut fds, LINGER);
 }
 
 impl Readers {
     fn serve(&self, channel: &Channel) -> io::Result<()> {
         get_ready()?;
+        rehearse_result()?;
+        // It takes nothing away that a worker needs from here on, and longer than the rest of a call's confinement.
+        let forkless = call::confine_ready_reader();
         let Some((plan, _)) = receive_call(channel)? else { return Ok(()) };
         let Work::Tool { name } = &plan.work else {
             return channel.send(&FromWorker::Failed(StepFailure::new("protocol", "a program for a reader")), &[]);
         };
-        let confined = call::confine_reader(&plan, self.landlock_abi, channel);
+        let confined = forkless.and_then(|step| call::confine_reader(step, &plan, self.landlock_abi, channel));
         tool(channel, &plan, name, confined)
     }
 }
@@ -189,7 +199,9 @@ fn tool(
         Received::Message(ToWorker::Arguments(arguments), _) => arguments,
         Received::Message(..) | Received::Data(_) | Received::Closed => return Ok(()),
     };
-    work(channel, plan, name, &arguments)
+    work(channel, plan, name, &arguments)?;
+    step_aside(channel);
+    Ok(())
 }
 
 fn work(channel: &Channel, plan: &CallPlan, name: &str, arguments: &Value) -> io::Result<()> {

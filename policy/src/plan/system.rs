@@ -163,7 +163,17 @@ pub fn rules(strength: Strength, execute: Execute) -> Vec<FsRule> {
         exactness: Exactness::Exact,
         source: format!("system: {}", group.reason),
     };
-    BASE.iter().chain(more).flat_map(|group| group.paths.iter().map(move |path| rule(group, path))).collect()
+    // What lies in a tree that is granted whole for as much is not named again: each rule costs every call a little.
+    let within = |path: &str, group: &Group| {
+        let covers = |tree: &&str| path.strip_prefix(*tree).is_some_and(|rest| rest.starts_with('/'));
+        more.iter().any(|outer| outer.access == group.access && outer.paths.iter().any(covers))
+    };
+    BASE.iter()
+        .chain(more)
+        .flat_map(|group| group.paths.iter().map(move |path| (group, path)))
+        .filter(|(group, path)| !within(path, group))
+        .map(|(group, path)| rule(group, path))
+        .collect()
 }
 
 /// Whether programs may be started.

@@ -161,7 +161,11 @@ impl Opened {
         let reader = reads && matches!(self.workers, Workers::Zygotes { .. });
         let worker = self.take(reader).await?;
         match tokio::time::timeout(timeout, worker.tool(ToWorker::Call(Box::new(plan)), arguments)).await {
-            Ok(Ok((steps, end))) => Ok(ToolRun { steps: self.confined(reader, steps), end }),
+            Ok(Ok((steps, end))) => {
+                // What follows a call, the end of its worker and the making of another, is not for the caller to wait for.
+                tokio::spawn(async { drop(worker) });
+                Ok(ToolRun { steps: self.confined(reader, steps), end })
+            }
             Ok(Err(error)) => {
                 worker.kill().await?;
                 Err(error)

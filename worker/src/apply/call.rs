@@ -24,15 +24,21 @@ pub(crate) fn confine_tool(
     Ok(steps)
 }
 
+/// The first step of a reader, before it knows its call: its own filter upon its zygote's.
+pub(crate) fn confine_ready_reader() -> Result<StepReport, StepFailure> {
+    filters::install_reader().map_err(failure("seccomp", "install the worker's filter"))?;
+    Ok(done("seccomp", "no more processes"))
+}
+
 /// Confines this process for a tool that only reads: what it may reach besides files, its zygote's domain has settled.
 pub(crate) fn confine_reader(
+    filter: StepReport,
     plan: &CallPlan,
     landlock_abi: u8,
     channel: &Channel,
 ) -> Result<Vec<StepReport>, StepFailure> {
-    let mut steps = narrow(plan, landlock_abi, Reach::Files, channel)?;
-    filters::install_reader().map_err(failure("seccomp", "install the worker's filter"))?; // last, as above
-    steps.push(done("seccomp", "no more processes"));
+    let mut steps = vec![filter];
+    steps.extend(narrow(plan, landlock_abi, Reach::Files, channel)?);
     Ok(steps)
 }
 

@@ -103,14 +103,26 @@ async fn interleave(runs: u32, benchmarked: &Benchmarked) -> Result<Vec<Row>, Fa
 
 /// One run: how long it took, and what it cost this process and the children that it waited for.
 async fn sample(subject: &Subject) -> Result<(Duration, Duration), Failure> {
-    tokio::time::sleep(SETTLE).await;
+    settle().await;
     let cpu = own_cpu()?;
     let started = Instant::now();
     subject.run().await?;
     let took = started.elapsed();
+    // What a call leaves to be done costs no time, but it costs.
+    tokio::task::yield_now().await;
     let cpu = own_cpu()?.saturating_sub(cpu);
     subject.tidy().await?;
     Ok((took, cpu))
+}
+
+/// Lets what the sample before has left come to its end. Busy: what is to be measured is work, not how long a processor
+/// that was put to sleep takes to wake up, which on a virtual one is longer than a call.
+async fn settle() {
+    tokio::task::yield_now().await;
+    let started = Instant::now();
+    while started.elapsed() < SETTLE {
+        std::hint::spin_loop();
+    }
 }
 
 /// CPU time of this process and of all children waited for (getrusage(2)).
