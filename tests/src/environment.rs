@@ -64,7 +64,8 @@ impl TestEnv {
         self.file_at(self.workspace().join(name), contents)
     }
 
-    fn file_at(&self, path: PathBuf, contents: &str) -> TestFile {
+    /// A file anywhere.
+    pub fn file_at(&self, path: PathBuf, contents: &str) -> TestFile {
         fs::write(&path, contents).expect("the directory exists");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("the file is ours");
         self.give(&path);

@@ -14,6 +14,7 @@ mod compat;
 mod claims;
 mod contract;
 mod envelope;
+mod every_abi;
 mod fd_env_leak;
 mod fs_outside;
 mod grants;
