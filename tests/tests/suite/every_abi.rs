@@ -125,6 +125,7 @@ const ELSEWHERE: &[&str] = &[
     "under-terminal",
     "list-fds",
     "env",
+    "besiege",
     "own-pid",
     "ps",
     "double-fork-daemon",
