@@ -14,7 +14,7 @@ use callgate_policy::plan::{CallPlan, FsAccess, FsRule, PROTOCOL_VERSION, Work};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
-use crate::apply::{call, kernel};
+use crate::apply::{call, failure, kernel};
 use crate::family;
 use crate::protocol::{Channel, FromWorker, ProgramEnd, Received, Register, StepFailure, ToWorker, ToolEnd};
 use crate::sys::process::{self, Ended, Exec, Pid};
@@ -134,9 +134,11 @@ fn program(
     working_dir: &HostPath,
     stdio: [OwnedFd; 3],
 ) -> io::Result<()> {
-    family::become_subreaper()?;
-    let signals = process::children_as_fd()?;
-    let (pid, steps) = match start(inherited, plan, argv, working_dir, &stdio) {
+    let init = family::become_subreaper()
+        .map_err(failure("family", "become a subreaper"))
+        .and_then(|()| process::children_as_fd().map_err(failure("family", "hear of children that end")));
+    let started = init.and_then(|signals| Ok((signals, start(inherited, plan, argv, working_dir, &stdio)?)));
+    let (signals, (pid, steps)) = match started {
         Ok(started) => started,
         Err(failed) => return channel.send(&FromWorker::Failed(failed), &[]),
     };
@@ -182,7 +184,8 @@ fn start(
         let what = match step {
             process::SpawnStep::Exec => format!("start {command}"),
             process::SpawnStep::WorkingDir => format!("enter {working_dir}"),
-            process::SpawnStep::Session
+            process::SpawnStep::Clone
+            | process::SpawnStep::Session
             | process::SpawnStep::Stdio
             | process::SpawnStep::Limit
             | process::SpawnStep::CloseFds
