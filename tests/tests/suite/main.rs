@@ -23,6 +23,7 @@ mod kill_tree;
 mod lacking;
 mod metadata;
 mod net_none;
+mod planted;
 mod processes;
 mod siblings;
 mod steps;
