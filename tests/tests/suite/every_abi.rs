@@ -381,6 +381,13 @@ impl<'a> World<'a> {
         ] {
             rows.push(deny(&[act, "127.0.0.1", &port], errno));
         }
+        rows.push(deny(&["straddling-connect", "127.0.0.1", &port], ECONNREFUSED));
+        rows.push(deny(&["straddling-sendmsg", "127.0.0.1", &port], EOPNOTSUPP));
+        rows.push(deny(&["sendmmsg-second", "127.0.0.1", &port], EACCES));
+        for kind in ["connect", "sendmsg"] {
+            // It counts its answers, and who came is counted here.
+            rows.push(allow(&["straddling-race", kind, "127.0.0.1", &port, "50"]));
+        }
         let mut refuse = |words: &[&str], errno| rows.push(Row { control: Control::IfKnown, ..deny(words, errno) });
         refuse(&["mptcp-connect", "127.0.0.1", &port], EACCES);
         for act in ["sctp", "ping-socket", "raw"] {
@@ -404,6 +411,7 @@ impl<'a> World<'a> {
             for act in ["unix-dgram", "unix-dgram-sendmmsg", "unix-dgram-pair-sendmsg", "unix-dgram-pair-sendto"] {
                 rows.push(deny(&[act, log], EACCES));
             }
+            rows.push(deny(&["unix-sendmmsg-second", log], EACCES));
             rows.push(deny(&["unix-connect", log, "dgram"], EACCES));
         }
         rows.push(deny(&["unix-abstract", &self.name], ECONNREFUSED));
@@ -555,6 +563,7 @@ impl<'a> World<'a> {
             &["socketpair-stream"],
             &["socketpair-seqpacket"],
             &["scm-rights-self"],
+            &["straddling-own"],
             &["sem-posix", &own],
             &["memfd-seal"],
             &["memfd-exec"],

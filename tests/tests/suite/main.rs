@@ -27,5 +27,6 @@ mod planted;
 mod processes;
 mod siblings;
 mod steps;
+mod straddling;
 mod syscalls;
 mod unix_sockets;
