@@ -64,7 +64,8 @@ impl TestEnv {
         self.file_at(self.workspace().join(name), contents)
     }
 
-    fn file_at(&self, path: PathBuf, contents: &str) -> TestFile {
+    /// A file anywhere.
+    pub fn file_at(&self, path: PathBuf, contents: &str) -> TestFile {
         fs::write(&path, contents).expect("the directory exists");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("the file is ours");
         self.give(&path);
@@ -184,19 +185,24 @@ impl Bystander {
         state.trim_start().starts_with('T')
     }
 
-    /// What an attack could have changed about it: priority, processors, core limit, tracer.
+    /// What an attack could have changed about it.
     pub fn condition(&self) -> String {
-        let file = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", self.pid())).unwrap_or_default();
-        let kept = ["TracerPid:", "Cpus_allowed:"];
-        let status = file("status");
-        let mut seen: Vec<&str> = status.lines().filter(|line| kept.iter().any(|key| line.starts_with(key))).collect();
-        let limits = file("limits");
-        seen.extend(limits.lines().filter(|line| line.starts_with("Max core")));
-        let stat = file("stat");
-        // The 17th field after the command's name in brackets is the nice value.
-        seen.extend(stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16)));
-        seen.join("\n")
+        condition_of(self.pid())
     }
+}
+
+/// What an attack could have changed about a process: priority, processors, core limit, tracer.
+pub fn condition_of(pid: u32) -> String {
+    let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let kept = ["TracerPid:", "Cpus_allowed:"];
+    let status = file("status");
+    let mut seen: Vec<&str> = status.lines().filter(|line| kept.iter().any(|key| line.starts_with(key))).collect();
+    let limits = file("limits");
+    seen.extend(limits.lines().filter(|line| line.starts_with("Max core")));
+    let stat = file("stat");
+    // The 17th field after the command's name in brackets is the nice value.
+    seen.extend(stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16)));
+    seen.join("\n")
 }
 
 impl Drop for Bystander {

@@ -26,18 +26,6 @@ impl Host {
     /// The two strengths of host that callgate promises to be complete on.
     pub const STRENGTHS: &[Self] = &[Self::Namespaces, Self::NoNamespaces];
 
-    /// Hosts without namespaces that lack more: each Landlock right that came after ABI 1 has a substitute there.
-    pub const LACKING: &[Self] = &[
-        Self::Docker,
-        Self::BareAbi(1),
-        Self::BareAbi(2),
-        Self::BareAbi(3),
-        Self::BareAbi(4),
-        Self::BareAbi(5),
-        Self::Abi(1),
-        Self::Abi(5),
-    ];
-
     /// Every host that can be imitated.
     pub const ALL: &[Self] = &[
         Self::Namespaces,

@@ -12,6 +12,6 @@ mod host;
 mod run;
 
 pub use binaries::Binaries;
-pub use environment::{Bystander, TestEnv, TestFile, eventually};
+pub use environment::{Bystander, TestEnv, TestFile, condition_of, eventually};
 pub use host::{Host, Target, User, matrix};
 pub use run::{Ended, Probe, Run};

@@ -300,10 +300,12 @@ fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailur
         privilege::become_owner(plan.identity)?;
         return fork_into_namespaces(plan);
     }
-    // Become the other user in a process between, so that the user namespace is that user's.
+    // Become the other user in a process between, so that the user namespace is that user's. Looked at before it is there:
+    // it may have ended, and left its child to this process, before this one does anything else.
     let one_thread = OneThread::confirm().map_err(failure("fork", "count threads"))?;
+    let before = family::children(process::id());
     match process::fork(one_thread, 0).map_err(failure("fork", "fork"))? {
-        Fork::Parent(between) => orphan_of(between).map(Side::Launcher),
+        Fork::Parent(between) => orphan_of(between, &before).map(Side::Launcher),
         Fork::Child => match privilege::become_owner(plan.identity)
             .and_then(|_| become_dumpable())
             .and_then(|()| fork_into_namespaces(plan))
@@ -326,9 +328,9 @@ fn become_dumpable() -> Result<(), StepFailure> {
         .map_err(|e| kernel("identity", "prctl(PR_SET_DUMPABLE)", e.into()))
 }
 
-/// Waits for the process between to end, and finds the broker that it left to this process, if it left one.
-fn orphan_of(between: Pid) -> Result<Pid, StepFailure> {
-    let before = family::children(process::id());
+/// Waits for the process between to end, and finds the broker that it left to this process, if it left one: a child that
+/// was not there before.
+fn orphan_of(between: Pid, before: &[Pid]) -> Result<Pid, StepFailure> {
     process::wait_for(between).map_err(failure("fork", "wait for the process between"))?;
     let new = family::children(process::id()).into_iter().find(|pid| !before.contains(pid));
     // None: it has told the supervisor why.

@@ -16,7 +16,7 @@ use callgate_policy::plan::{
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
-use crate::apply::{call, done, kernel};
+use crate::apply::{call, done, failure, kernel};
 use crate::family;
 use crate::protocol::{Channel, FromWorker, ProgramEnd, Received, Register, StepFailure, ToWorker, ToolEnd};
 use crate::sys::process::{self, Ended, Exec, Pid};
@@ -148,8 +148,9 @@ impl Programs {
     /// that it started, nothing of it is left here.
     fn serve(&self, channel: &Channel, broker: &Channel) -> io::Result<()> {
         // All that a program needs and that does not depend on it, while nobody waits.
-        family::become_subreaper()?;
-        let signals = process::children_as_fd()?;
+        let init = family::become_subreaper()
+            .map_err(failure("family", "become a subreaper"))
+            .and_then(|()| process::children_as_fd().map_err(failure("family", "hear of children that end")));
         get_ready()?;
         while let Some((plan, fds)) = receive_call(channel)? {
             if let CallRules::Own(rules) = &plan.rules {
@@ -157,7 +158,7 @@ impl Programs {
             }
             let (argv, working_dir) = match &plan.work {
                 Work::Tool { name } => {
-                    drop(signals);
+                    drop(init);
                     let confined = call::confine_tool(&plan, self.landlock_abi, channel);
                     return tool(channel, &plan, name, confined);
                 }
@@ -167,8 +168,12 @@ impl Programs {
                 let failed = StepFailure::new("stdio", "a program needs three descriptors");
                 return channel.send(&FromWorker::Failed(failed), &[]);
             };
+            let signals = match &init {
+                Ok(signals) => signals,
+                Err(failed) => return channel.send(&FromWorker::Failed(failed.clone()), &[]),
+            };
             let start = Start { inherited: self, plan: &plan, argv, working_dir };
-            let Some(end) = program(channel, &start, &signals, stdio)? else { return Ok(()) };
+            let Some(end) = program(channel, &start, signals, stdio)? else { return Ok(()) };
             // Before the supervisor can give it another.
             broker.send(&Register::Again { pid: process::id() }, &[])?;
             channel.send(&FromWorker::Ended(end), &[])?;
@@ -289,7 +294,8 @@ fn start(wanted: &Start<'_>, stdio: &[OwnedFd; 3]) -> Result<(Pid, Vec<StepRepor
         let what = match step {
             process::SpawnStep::Exec => format!("start {command}"),
             process::SpawnStep::WorkingDir => format!("enter {working_dir}"),
-            process::SpawnStep::Session
+            process::SpawnStep::Clone
+            | process::SpawnStep::Session
             | process::SpawnStep::Stdio
             | process::SpawnStep::Limit
             | process::SpawnStep::CloseFds

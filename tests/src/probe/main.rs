@@ -11,6 +11,7 @@ mod kernel;
 mod network;
 mod outcome;
 mod processes;
+mod straddling;
 mod sys;
 mod unix;
 
@@ -43,6 +44,7 @@ const FAMILIES: &[(&str, &[Act])] = &[
     ("descriptors", descriptors::ACTS),
     ("network", network::ACTS),
     ("unix sockets", unix::ACTS),
+    ("what is half mapped", straddling::ACTS),
     ("processes", processes::ACTS),
     ("ipc", ipc::ACTS),
     ("kernel", kernel::ACTS),

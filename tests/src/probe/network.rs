@@ -46,7 +46,7 @@ pub(crate) const ACTS: &[Act] = &[
 ];
 
 /// `struct sockaddr_in` or `sockaddr_in6`, byte by byte.
-fn sockaddr(address: SocketAddr) -> Vec<u8> {
+pub(crate) fn sockaddr(address: SocketAddr) -> Vec<u8> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut bytes = u16::try_from(family).unwrap_or(0).to_ne_bytes().to_vec();
     bytes.extend(address.port().to_be_bytes());
@@ -64,18 +64,18 @@ fn sockaddr(address: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-fn address(args: &Args<'_>) -> Result<SocketAddr, Failure> {
+pub(crate) fn address(args: &Args<'_>) -> Result<SocketAddr, Failure> {
     let (ip, port) = (args.word(0)?, args.number(1)?);
     let ip: IpAddr = ip.parse().map_err(|_not_ip| Failure::unready(format!("{ip} is no address")))?;
     let port = u16::try_from(port).map_err(|_too_large| Failure::unready(format!("{port} is no port")))?;
     Ok(SocketAddr::new(ip, port))
 }
 
-fn family(address: SocketAddr) -> i32 {
+pub(crate) fn family(address: SocketAddr) -> i32 {
     if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
 }
 
-fn socket(family: i32, kind: i32, protocol: i32) -> Result<OwnedFd, Failure> {
+pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> Result<OwnedFd, Failure> {
     call_fd("socket", libc::SYS_socket, &[int(family), int(kind | libc::SOCK_CLOEXEC), int(protocol)])
 }
 
@@ -195,7 +195,7 @@ fn fastopen_sendto(args: &Args<'_>) -> Outcome {
 
 /// `struct iovec` and `struct msghdr`, as words: name, its length, iov, how many, control, its length, flags.
 pub(crate) struct Message {
-    words: [u64; 8],
+    pub(crate) words: [u64; 8],
 }
 
 pub(crate) fn word_of<T: ?Sized>(memory: &T) -> u64 {

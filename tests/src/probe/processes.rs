@@ -1,7 +1,9 @@
 //! Acts on other processes, and the processes that an act leaves behind (attacks A7, D1, D2 and kill-tree).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use callgate_tests::errno;
 use serde_json::json;
 
 use crate::outcome::{Args, Failure, Outcome};
@@ -21,11 +23,12 @@ pub(crate) const ACTS: &[Act] = &[
     act("process-vm-readv", "D1", "PID", "read memory of another process", process_vm_readv),
     act("proc-pid", "A7", "PID environ|cmdline|maps|mem|root|cwd|fd|exe", "look through /proc/PID", proc_pid),
     act("prlimit", "D1", "PID", "set another process's core limit to 4096", prlimit),
-    act("setpriority", "D1", "PID", "renice another process to 7", setpriority),
+    act("setpriority", "D1", "PID", "renice another process to 19", setpriority),
     act("sched-affinity", "D1", "PID", "bind another process to CPU 0", sched_affinity),
     act("setns", "D3", "PID", "join the network namespace of PID", setns),
     act("kcmp", "D1", "PID", "compare file tables with another process", kcmp),
     act("ps", "A7", "", "every process in /proc with a readable command line", ps),
+    act("besiege", "D8", "DIR N PID…", "attack these and the N newest until DIR/over exists", besiege),
     act("own-pid", "D2", "", "pid, parent, group and session", own_pid),
     act("double-fork-daemon", "D2", "FILE SECONDS", "leave a daemon behind that writes its pid to FILE", daemon),
     act("fork-children", "D2", "N SECONDS [FILE]", "leave N sleeping children behind", fork_children),
@@ -148,8 +151,11 @@ fn prlimit(args: &Args<'_>) -> Outcome {
     done()
 }
 
+/// The lowest priority: anybody may go there, also where the tests themselves run at a low one.
+const LEAST: i32 = 19;
+
 fn setpriority(args: &Args<'_>) -> Outcome {
-    call("setpriority", libc::SYS_setpriority, &[int(libc::PRIO_PROCESS), int(args.pid(0)?), int(7)])?;
+    call("setpriority", libc::SYS_setpriority, &[int(libc::PRIO_PROCESS), int(args.pid(0)?), int(LEAST)])?;
     done()
 }
 
@@ -157,6 +163,62 @@ fn sched_affinity(args: &Args<'_>) -> Outcome {
     let first = [1_u64; 1];
     call("sched_setaffinity", libc::SYS_sched_setaffinity, &[int(args.pid(0)?), int(8), sys::from(&first)])?;
     done()
+}
+
+/// A way into another process, by its name.
+type Way = (&'static str, fn(&Args<'_>) -> Outcome);
+
+/// Ways into another process that leave it as it was, if they are refused, and alive, if they are not.
+const SIEGE: &[Way] = &[
+    ("kill", kill),
+    ("tgkill", tgkill),
+    ("ptrace-attach", ptrace_attach),
+    ("ptrace-seize", ptrace_seize),
+    ("process-vm-readv", process_vm_readv),
+    ("prlimit", prlimit),
+    ("sched-affinity", sched_affinity),
+    ("pidfd-signal", pidfd_signal),
+    ("mem", |args| proc_pid(&Args(&[args.word(0)?.to_owned(), "mem".to_owned()]))),
+];
+
+const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+
+/// Goes on while other calls are set up. For every process that was there, the answers to each way in; and a line in
+/// DIR/rounds when a round is over.
+fn besiege(args: &Args<'_>) -> Outcome {
+    let directory = std::path::Path::new(args.word(0)?);
+    let named: Vec<i64> = (2..args.0.len()).map(|index| args.number(index)).collect::<Result<_, _>>()?;
+    let newest_few = args.number(1)?;
+    let rounds = sys::open("rounds", &sys::c(&directory.join("rounds").display().to_string()), APPEND)?;
+    let me = i64::from(std::process::id());
+    let mut answers: BTreeMap<i64, BTreeMap<&str, BTreeSet<String>>> = BTreeMap::new();
+    loop {
+        let newest = match sys::fork_with("fork", 0)? {
+            Side::Child => sys::exit(0),
+            Side::Parent(child) => sys::wait(child).map(|_| i64::from(child))?,
+        };
+        // And those that come while this goes on.
+        let new = (newest - newest_few).max(1)..newest + newest_few / 4;
+        for pid in named.iter().copied().chain(new).filter(|&pid| pid != me) {
+            // 18 is SIGCONT: it does nothing to a process that runs.
+            let words = [pid.to_string(), "18".to_owned()];
+            if matches!(kill(&Args(&words)), Err(failure) if failure.is_errno(libc::ESRCH)) {
+                continue;
+            }
+            for (way, act) in SIEGE {
+                let answer = match act(&Args(&words)) {
+                    Ok(_) => "ok".to_owned(),
+                    Err(Failure::Errno { number, .. }) => errno::name(number).to_owned(),
+                    Err(other) => return Err(other),
+                };
+                answers.entry(pid).or_default().entry(way).or_default().insert(answer);
+            }
+        }
+        call("write", libc::SYS_write, &[fd(&rounds), sys::from(b"\n"), int(1)])?;
+        if directory.join("over").exists() {
+            return Ok(json!({ "answers": answers }));
+        }
+    }
 }
 
 fn setns(args: &Args<'_>) -> Outcome {

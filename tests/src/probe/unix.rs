@@ -33,7 +33,7 @@ pub(crate) const ACTS: &[Act] = &[
 
 const WORD: &[u8] = b"callgate-probe";
 
-fn name(path: &str, abstract_name: bool) -> Result<Vec<u8>, Failure> {
+pub(crate) fn name(path: &str, abstract_name: bool) -> Result<Vec<u8>, Failure> {
     let mut bytes = u16::try_from(libc::AF_UNIX).unwrap_or(0).to_ne_bytes().to_vec();
     if abstract_name {
         bytes.push(0);
@@ -94,7 +94,7 @@ fn dgram_sendmmsg(args: &Args<'_>) -> Outcome {
     Ok(json!({}))
 }
 
-fn pair(kind: i32) -> Result<(OwnedFd, OwnedFd), Failure> {
+pub(crate) fn pair(kind: i32) -> Result<(OwnedFd, OwnedFd), Failure> {
     let mut ends = [0_i32; 2];
     let kind = int(kind | libc::SOCK_CLOEXEC);
     call("socketpair", libc::SYS_socketpair, &[int(libc::AF_UNIX), kind, int(0), into(&mut ends)])?;

@@ -2,9 +2,10 @@
 //! (A8, A9, A10, A11, A14, A16, A21).
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, matrix};
+use callgate_tests::{Binaries, Ended, Host, TestEnv, User, matrix};
 use libc::{EACCES, ENOENT, EROFS};
 
 fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
@@ -127,6 +128,117 @@ fn a14_a_missing_granted_path_refuses_the_session() {
         callgate(&env, &["run", "--manifest", "m.toml", "--", "sh", "-c", &line]);
         assert!(env.workspace().join("ran").exists(), "the control runs");
         theirs.assert_contents("old");
+    });
+}
+
+/// What the confined command did, or why it was not started.
+struct Shown {
+    ended: Ended,
+    ran: bool,
+}
+
+/// Runs a command that reads what it was granted and writes what it was not.
+fn show(env: &TestEnv, read: &[&Path], write: &[&Path], look: &[&Path]) -> Shown {
+    let list = |paths: &[&Path]| paths.iter().map(|path| format!(", \"{}\"", path.display())).collect::<String>();
+    let (read, write) = (list(read), list(write));
+    let text = format!(
+        "id = \"x\"\n[requires.fs]\nread = [\"/usr/**\"{read}]\nwrite = [\"{{workspace}}/**\"{write}]\n[[requires.shell]]\ncmd = \"*\"\n"
+    );
+    env.workspace_file("m.toml", &text);
+    let look: String = look.iter().map(|path| format!("cat {}; ", path.display())).collect();
+    let line = format!("echo ran > ran; {look} echo new > {}; true", env.outside().join("theirs").display());
+    let ended = callgate(env, &["run", "--manifest", "m.toml", "--", "sh", "-c", &line]);
+    let ran = fs::remove_file(env.workspace().join("ran")).is_ok();
+    Shown { ended, ran }
+}
+
+/// A14: a granted directory that the worker's user cannot reach refuses the session by its name, for reading and for writing;
+/// a single file there, which need not exist, is lost alone. The other rules hold in either case.
+#[test]
+fn a14_an_unreachable_granted_path_refuses_the_session() {
+    matrix(Host::STRENGTHS, |target| {
+        // As who it is; and, as root, for the workspace of a user who cannot go where root can.
+        let owners = if target.user == User::Root { &[0, 4242][..] } else { &[target.user.uid()] };
+        for &owner in owners {
+            let env = TestEnv::new(target);
+            chown(env.workspace(), Some(owner), Some(owner)).unwrap();
+            let (theirs, closed, open) =
+                (env.file("theirs", "old"), env.outside().join("closed"), env.outside().join("open"));
+            let inner = closed.join("inner");
+            for directory in [&closed, &inner, &open] {
+                fs::create_dir(directory).unwrap();
+            }
+            let files = [closed.join("file"), inner.join("file"), open.join("file")];
+            for (file, text) in files.iter().zip(["closed", "inner", "open"]) {
+                env.file_at(file.clone(), text);
+            }
+            // Its own it could reach with namespaces: as their root it may pass where it might as well have changed the mode.
+            let stranger = if owner == 0 { 4242 } else { 0 };
+            if let Err(error) = chown(&closed, Some(stranger), Some(stranger)) {
+                eprintln!("SKIP {target:?}: {error}");
+                return;
+            }
+            let looked: Vec<&Path> = files[1..].iter().map(PathBuf::as_path).collect();
+            let inner_all = inner.join("**");
+            let open_all = open.join("**");
+            for (read, write) in
+                [(&[inner_all.as_path(), &open_all][..], &[][..]), (&[open_all.as_path()], &[inner_all.as_path()])]
+            {
+                // Without capabilities uid 0 may not pass either.
+                fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+                let refused = show(&env, read, write, &looked);
+                assert!(!refused.ran, "{:?}", refused.ended);
+                assert_eq!(refused.ended.status.code(), Some(69), "{:?}", refused.ended);
+                let named = format!("open {} for its rule: Permission denied", inner.display());
+                assert!(refused.ended.stderr.contains(&named), "{:?}", refused.ended);
+                // The control: the same manifest, when it can be reached.
+                fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+                let control = show(&env, read, write, &looked);
+                assert!(control.ran, "{:?}", control.ended);
+                assert_eq!(control.ended.stdout, "inneropen", "{:?}", control.ended);
+                theirs.assert_contents("old");
+            }
+            // A single file: the same, but for what is lost.
+            for (mode, wanted) in [(0o700, "open"), (0o755, "closedopen")] {
+                fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+                let shown = show(&env, &[files[0].as_path(), &open_all], &[], &[&files[0], &files[2]]);
+                assert!(shown.ran, "{:?}", shown.ended);
+                assert_eq!(shown.ended.stdout, wanted, "{:?}", shown.ended);
+                theirs.assert_contents("old");
+            }
+            assert!(env.bare().run(&["sh", "-c", &format!("echo new > {}", theirs.text())]).status.success());
+            theirs.assert_contents("new\n");
+        }
+    });
+}
+
+/// A14: a missing directory refuses also where only writing is granted, and where another grant is in order.
+#[test]
+fn a14_a_missing_directory_among_others_refuses_the_session() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (theirs, open, missing) =
+            (env.file("theirs", "old"), env.outside().join("open"), env.outside().join("missing"));
+        fs::create_dir(&open).unwrap();
+        env.give(&open);
+        let file = open.join("file");
+        env.file_at(file.clone(), "open");
+        let (open, missing_all) = (open.join("**"), missing.join("**"));
+        for (read, write) in
+            [(&[open.as_path(), &missing_all][..], &[][..]), (&[open.as_path()], &[missing_all.as_path()])]
+        {
+            let refused = show(&env, read, write, &[&file]);
+            assert!(!refused.ran, "{:?}", refused.ended);
+            assert_eq!(refused.ended.status.code(), Some(65), "{:?}", refused.ended);
+            assert!(refused.ended.stderr.contains(missing.to_str().unwrap()), "{:?}", refused.ended);
+        }
+        // The controls: without it, and with a single file that need not exist.
+        for read in [&[open.as_path()][..], &[open.as_path(), &missing]] {
+            let control = show(&env, read, &[], &[&file]);
+            assert!(control.ran, "{:?}", control.ended);
+            assert_eq!(control.ended.stdout, "open", "{:?}", control.ended);
+            theirs.assert_contents("old");
+        }
     });
 }
 

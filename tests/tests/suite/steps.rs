@@ -1,8 +1,9 @@
 //! Each step of confinement, made to fail: nothing runs, and nothing claims to be enforced that is not (A14, B14, D9).
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
 
-use callgate_tests::{Ended, Host, TestEnv, matrix};
+use callgate_tests::{Ended, Host, TestEnv, User, matrix};
 use serde_json::Value;
 
 /// Runs a command that leaves a mark, on a host that is weaker by `weakness`.
@@ -28,6 +29,12 @@ const NEEDED: &[(&str, &str)] = &[
     ("fail landlock_add_rule EINVAL", "landlock"),
     ("fail landlock_restrict_self EPERM", "landlock"),
     ("fail seccomp EINVAL arg0=1", "seccomp"),
+    // Of the launcher, or of the program where the launcher leads a session already; nobody may stay in the caller's (D6).
+    ("fail setsid EPERM", "session: "),
+    ("fail setsid EINVAL", "launcher: setsid"),
+    // All processes, and the program alone (CLONE_VFORK).
+    ("fail clone EAGAIN", "launcher: "),
+    ("fail clone EAGAIN arg0&0x4000=0x4000", "fork: "),
 ];
 
 /// D9, A14: a step that fails is a refusal with its name, never a command that runs with less.
@@ -42,12 +49,64 @@ fn d9_a_step_that_fails_is_a_refusal() {
     });
 }
 
+/// D9: the same of a process that cannot become the one to whom orphans return, or hear of their end: a daemon would outlive
+/// its call.
+#[test]
+fn d9_an_init_that_cannot_reap_is_a_refusal() {
+    matrix(&[Host::Namespaces], |target| {
+        refused(
+            &TestEnv::new(target),
+            &[("fail prctl EPERM arg0=36", "family: become a subreaper"), ("fail signalfd4 EINVAL", "family: hear")],
+        )
+    });
+}
+
 /// D9: the same of descriptors that cannot be closed (A20) and limits that cannot be set, which callgate and its launcher
 /// find out for themselves first.
 #[test]
 fn d9_a_step_that_callgate_needs_for_itself_is_a_refusal() {
     matrix(Host::STRENGTHS, |target| {
         refused(&TestEnv::new(target), &[("fail close_range EPERM", "close"), ("fail prlimit64 EPERM arg3=0", "limit")])
+    });
+}
+
+/// D7, D9: who may change its user and groups, and cannot, does not go on as who it is: in a workspace of its own, where only
+/// groups would be kept, and in somebody else's. An ordinary user makes none of these calls.
+#[test]
+fn d7_d9_a_user_that_cannot_be_become_is_a_refusal() {
+    matrix(Host::STRENGTHS, |target| {
+        if target.user != User::Root {
+            eprintln!("SKIP {target:?}: it has no user to change to");
+            return;
+        }
+        let steps = ["setgroups", "setresgid", "setresuid"]
+            .map(|call| (format!("fail {call} EPERM"), format!("identity: {call}")));
+        let steps: Vec<(&str, &str)> =
+            steps.iter().map(|(weakness, step)| (weakness.as_str(), step.as_str())).collect();
+        for owner in [0, 4242] {
+            let env = TestEnv::new(target);
+            chown(env.workspace(), Some(owner), Some(owner)).unwrap();
+            refused(&env, &steps);
+            let control = tried(&env, &["fail", "getsid", "EPERM", "arg0=12345"]);
+            assert!(control.ran && control.ended.status.success(), "{:?}", control.ended);
+            assert_eq!(fs::metadata(env.workspace().join("mark")).unwrap().uid(), owner);
+        }
+    });
+}
+
+/// D9: namespaces come with the clone that makes the broker. Nothing is lost where unshare(2) and clone3(2), which callgate does
+/// not use, are refused.
+#[test]
+fn d9_a_call_that_is_not_a_step_may_fail() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for weakness in [["fail", "unshare", "EPERM"], ["fail", "clone3", "ENOSYS"]] {
+            let tried = tried(&env, &weakness);
+            assert!(tried.ran && tried.ended.status.success(), "{weakness:?}: {:?}", tried.ended);
+            let enforced = tried.status["metadata"]["enforced"].to_string();
+            assert_eq!(enforced.contains("namespaces: "), target.has_namespaces(), "{weakness:?}: {enforced}");
+            fs::remove_file(env.workspace().join("mark")).unwrap();
+        }
     });
 }
 

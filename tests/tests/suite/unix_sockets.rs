@@ -89,6 +89,29 @@ fn b7_an_abstract_server_of_the_host_is_out_of_reach() {
     });
 }
 
+/// B7: an abstract name is its server's as long as that has the socket open, and free again afterwards (unix(7)). It was not:
+/// a server that was started again under its name failed with EADDRINUSE until the call had ended.
+#[test]
+fn b7_an_abstract_name_is_free_again_when_its_server_is_gone() {
+    let script = "import socket as s\nname='\\0callgate-again'\n\
+        def serve():\n  x=s.socket(s.AF_UNIX); x.bind(name); x.listen(); return x\n\
+        def ask():\n  c=s.socket(s.AF_UNIX)\n  try: c.connect(name); return 'heard'\n  except OSError as e: return e.errno\n\
+        a=serve(); print(ask())\n\
+        try: serve()\n\
+        except OSError as e: print(e.errno)\n\
+        a.close(); print(ask())\n\
+        b=s.socket(s.AF_UNIX); b.bind(name); b.close()\n\
+        c=serve(); print(ask())";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let wanted = format!("heard\n{}\n{ECONNREFUSED}\nheard\n", libc::EADDRINUSE);
+        for run in [env.bare(), env.sandbox()] {
+            let ended = run.run(&["/usr/bin/python3", "-c", script]);
+            assert_eq!(ended.stdout, wanted, "{ended:?}");
+        }
+    });
+}
+
 /// What programs do among themselves: pairs, descriptors through pairs.
 #[test]
 fn pairs_work_inside() {

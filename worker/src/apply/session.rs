@@ -75,15 +75,21 @@ pub(crate) fn confine_readers(plan: &SessionPlan) -> Result<Vec<StepReport>, Ste
 /// with every call. (Without a mount namespace the broker's `/proc` is the host's, and calls get their rules again.)
 fn all_but_the_brokers(plan: &SessionPlan) -> Result<Vec<Place>, StepFailure> {
     let brokers = plan.private.inside.as_path();
-    let mut tops = BTreeSet::new();
+    let top = |rule: &FsRule| rule.path.as_path().components().take(2).collect::<PathBuf>();
+    let mut whole = BTreeSet::new();
     let mut places = Vec::new();
     for rule in plan.rules() {
-        let top: PathBuf = rule.path.as_path().components().take(2).collect();
-        if brokers.starts_with(&top) {
+        if brokers.starts_with(top(rule)) {
             places.extend(landlock::locate([rule])?);
-        } else if tops.insert(top.clone()) {
-            places.extend(landlock::whole(&top)?);
+        } else {
+            whole.insert(top(rule));
         }
+    }
+    // What was granted is named itself as well: the kernel climbs from a file until every domain has let it pass.
+    let named = plan.grants.iter().map(|rule| rule.path.as_path()).filter(|path| !brokers.starts_with(path));
+    whole.extend(named.map(PathBuf::from));
+    for path in whole {
+        places.extend(landlock::whole(&path)?);
     }
     Ok(places)
 }

@@ -45,8 +45,15 @@ pub(super) struct Sockets {
     order: Vec<u64>,
     /// The socket files that this call has bound: (device, inode).
     files: HashSet<(u64, u64)>,
-    /// Abstract names that this call has bound, and the files that stand for them.
-    names: HashMap<Vec<u8>, PathBuf>,
+    /// Abstract names that this call has bound.
+    names: HashMap<Vec<u8>, Name>,
+}
+
+/// What stands for an abstract name.
+struct Name {
+    file: PathBuf,
+    /// The socket that was bound to it.
+    inode: u64,
 }
 
 struct Kept {
@@ -294,17 +301,34 @@ fn bind_file(
 /// files in the session's private directory, known to this call alone.
 fn bind_name(broker: &mut Broker, caller: &Caller<'_>, inode: u64, name: Vec<u8>) -> Result<Answer, i32> {
     let directory = broker.private.join("ipc");
+    release_name(broker, caller, &name)?;
     let call = broker.call(caller)?;
-    if call.sockets.names.contains_key(&name) {
-        return Err(libc::EADDRINUSE);
-    }
     let file = format!("{}-{inode}", call.number);
     let parent = rustix::fs::open(&directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(errno)?;
-    call.sockets.names.insert(name, directory.join(&file));
+    let path = directory.join(&file);
     let file = CString::new(file).map_err(|_nul| libc::EIO)?;
     let parent = Target { fd: parent, path: directory };
-    bind_file(broker, caller, inode, &parent, &file, 0o077)
+    let bound = bind_file(broker, caller, inode, &parent, &file, 0o077)?;
+    broker.call(caller)?.sockets.names.insert(name, Name { file: path, inode });
+    Ok(bound)
+}
+
+/// An abstract name is free again when its socket is closed (unix(7)), which nobody is told of: so whoever wants it next
+/// has it looked up. `EADDRINUSE` while a process of the call holds the socket.
+fn release_name(broker: &mut Broker, caller: &Caller<'_>, name: &[u8]) -> Result<(), i32> {
+    let Some(Name { inode, .. }) = broker.call(caller)?.sockets.names.get(name) else { return Ok(()) };
+    let inode = *inode;
+    if held_sockets(&broker.calls.family_of(caller)).contains(&inode) {
+        return Err(libc::EADDRINUSE);
+    }
+    let sockets = &mut broker.call(caller)?.sockets;
+    sockets.forget(inode);
+    let Some(Name { file, .. }) = sockets.names.remove(name) else { return Ok(()) };
+    // Its number may be given to a file of somebody else's.
+    let stat = rustix::fs::lstat(&file).map_err(errno)?;
+    sockets.files.remove(&(stat.st_dev, stat.st_ino));
+    rustix::fs::unlink(&file).map_err(errno)
 }
 
 fn unix_address(path: &[u8]) -> Result<Vec<u8>, i32> {
@@ -415,8 +439,8 @@ fn unix_target(broker: &mut Broker, caller: &Caller<'_>, address: &[u8]) -> Resu
     let file = match unix_name(address)? {
         UnixName::Path(path) => caller.open(libc::AT_FDCWD, &path, Links::Follow)?.fd,
         UnixName::Abstract(name) => {
-            let path: &Path = broker.call(caller)?.sockets.names.get(&name).ok_or(libc::ECONNREFUSED)?;
-            rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?
+            let file: &Path = &broker.call(caller)?.sockets.names.get(&name).ok_or(libc::ECONNREFUSED)?.file;
+            rustix::fs::openat(CWD, file, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?
         }
         UnixName::None => return Err(libc::EINVAL),
     };

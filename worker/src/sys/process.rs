@@ -154,9 +154,10 @@ pub(crate) struct Exec<'a> {
     pub(crate) limits: &'a [(u32, libc::rlimit)],
 }
 
-/// Which of [`spawn`]'s steps failed in the child.
+/// Which of [`spawn`]'s steps failed, in the child but for the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpawnStep {
+    Clone,
     Session,
     Stdio,
     WorkingDir,
@@ -171,6 +172,7 @@ impl SpawnStep {
     /// As it appears in reports and refusals.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Clone => "fork",
             Self::Session => "session",
             Self::Stdio => "stdio",
             Self::WorkingDir => "working_dir",
@@ -209,7 +211,7 @@ pub(crate) struct Spawned {
 /// domain on top of the caller's.
 ///
 /// # Errors
-/// The step that failed in the child with its errno; clone's own as `Exec`.
+/// The step that failed, with its errno.
 pub(crate) fn spawn(exec: &Exec<'_>) -> Result<Spawned, (SpawnStep, io::Error)> {
     let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
         strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
@@ -231,7 +233,7 @@ pub(crate) fn spawn(exec: &Exec<'_>) -> Result<Spawned, (SpawnStep, io::Error)> 
     };
     let cloned = errno_if_negative(pid);
     before.restore().map_err(|e| (SpawnStep::SignalMask, e))?;
-    let pid = cloned.map_err(|e| (SpawnStep::Exec, e))?;
+    let pid = cloned.map_err(|e| (SpawnStep::Clone, e))?;
     match shared.failed {
         None => Ok(Spawned { pid, landlocked: shared.landlocked }),
         Some((step, errno)) => Err((step, io::Error::from_raw_os_error(errno))),

@@ -14,8 +14,8 @@ use crate::cli::exit::Failure;
 use crate::cli::processes::{self, Family, Pid};
 use crate::session::{Session, SessionSpec, StrengthChoice, Supervisor};
 
-/// Broker, zygote and the worker that stands ready.
-const PROCESSES: usize = 3;
+/// Broker, two zygotes and the worker that stands ready at each.
+const PROCESSES: usize = 5;
 
 /// Opens sessions for the scratch directory, all alike.
 pub(super) struct Opener<'a> {

@@ -198,7 +198,8 @@ impl Subject {
                 }
             }
             Self::Spawn { program, session } => {
-                let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
+                // As the others have it.
+                let stdio = Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?;
                 let program = session.session.spawn([program], stdio).await?;
                 let end = program.wait().await.map_err(crate::call::CallError::from)?;
                 if end.code == Some(0) { Ok(()) } else { Err(self.failed(format!("it ended with {end:?}"))) }

@@ -1,6 +1,8 @@
 //! The library as an agent host embeds it: one session, many calls.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
+mod one_session;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
