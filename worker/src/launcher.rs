@@ -90,7 +90,8 @@ impl Ahead {
                 let made = become_nobodys_child(&theirs)
                     .and_then(|()| privilege::become_owner(identity))
                     .and_then(|_| become_dumpable())
-                    .and_then(|()| fork_into(one_thread, namespace::ALL));
+                    // Not this process's child, which ends, but the one's that waits for it.
+                    .and_then(|()| fork_into(one_thread, namespace::ALL | libc::CLONE_PARENT));
                 process::exit_now(match made {
                     Ok(Side::Launcher(_)) => 0,
                     Ok(Side::Broker) => serve_one(&theirs, namespace::settle(identity)),

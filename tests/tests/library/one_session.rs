@@ -66,9 +66,9 @@ fn a_session_for_another_user_opens_every_time() {
 /// The processes below this one, by their names.
 #[derive(Debug)]
 struct Family {
-    broker: u32,
-    zygote: u32,
-    /// That of each call, and the one that waits for the next.
+    /// The broker and its two zygotes.
+    lasting: [u32; 3],
+    /// Those of calls, and those that wait for the next.
     workers: BTreeSet<u32>,
 }
 
@@ -88,8 +88,13 @@ impl Family {
         };
         let launcher = called(std::process::id(), "cg-launcher");
         let broker = called(launcher, "cg-broker");
-        let zygote = called(broker, "cg-zygote");
-        Self { broker, zygote, workers: children(zygote).into_iter().collect() }
+        let programs = called(broker, "cg-zygote");
+        let zygote =
+            |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "cg-zygote\n");
+        let readers = children(broker).into_iter().find(zygote).unwrap();
+        assert_ne!(programs, readers, "one for programs, one for readers");
+        let workers = [programs, readers].into_iter().flat_map(children).collect();
+        Self { lasting: [broker, programs, readers], workers }
     }
 }
 
@@ -145,7 +150,7 @@ fn assert_refused(answers: &Answers, pid: u32, refusals: &BTreeMap<String, BTree
     }
 }
 
-/// D8: a program attacks broker, zygote, and every worker that is made ready for a next call, from its being forked to its
+/// D8: a program attacks broker, zygotes, and every worker that is made ready for a next call, from its being forked to its
 /// end, while twelve other calls of the session go on.
 #[test]
 fn d8_what_is_being_set_up_cannot_be_touched() {
@@ -153,12 +158,13 @@ fn d8_what_is_being_set_up_cannot_be_touched() {
         let workspace = env.workspace();
         let (over, rounds) = (workspace.join("over"), workspace.join("rounds"));
         let done = || fs::read(&rounds).map_or(0, |lines| lines.len());
-        // The zygote has told of its first worker before a call can be made.
+        // The zygotes have told of their first workers before a call can be made.
         assert_eq!(output(session, "echo fine").await, "fine\n");
         let family = Family::look();
-        let named = [family.broker, family.zygote].map(|pid| inside(pid).unwrap());
-        let before = [family.broker, family.zygote].map(condition_of);
-        let line = format!("exec {} besiege . 100 {} {} > report", probe(), named[0], named[1]);
+        let named = family.lasting.map(|pid| inside(pid).unwrap());
+        let before = family.lasting.map(condition_of);
+        let [broker, programs, readers] = named;
+        let line = format!("exec {} besiege . 100 {broker} {programs} {readers} > report", probe());
         let attack = session.call("bash", json!({ "command": line }));
         let calls = async {
             until("the siege has begun", || done() > 0).await;
@@ -172,7 +178,7 @@ fn d8_what_is_being_set_up_cannot_be_touched() {
                 .await;
                 known.extend(there.iter().copied());
                 let ready: Vec<(u32, String)> = there.into_iter().map(|pid| (pid, condition_of(pid))).collect();
-                let (round, tool) = (done(), number % 2 == 0);
+                let (round, writes) = (done(), number % 2 == 0);
                 until("every worker that stands ready was attacked", || done() > round + 1).await;
                 for (pid, before) in ready {
                     // That of the call before may have ended meanwhile.
@@ -180,13 +186,15 @@ fn d8_what_is_being_set_up_cannot_be_touched() {
                     assert!(after == before || after.is_empty(), "worker {pid}: {before}, then {after}");
                     workers.extend(number.filter(|_| !after.is_empty()));
                 }
-                if tool {
-                    let path = format!("file-{number}");
+                // Each has its worker from another zygote, and for itself alone.
+                let path = format!("file-{}", number / 2);
+                if writes {
                     let made = session.call("write", json!({ "path": path, "content": "fine" })).await;
                     assert!(made.data.is_some(), "{made:?}");
                     assert_eq!(fs::read_to_string(workspace.join(path)).unwrap(), "fine");
                 } else {
-                    assert_eq!(output(session, "echo fine").await, "fine\n");
+                    let read = session.call("read", json!({ "path": path })).await;
+                    assert_eq!(read.data.as_ref().map(|data| &data["content"]), Some(&json!("fine")), "{read:?}");
                 }
             }
             let round = done();
@@ -208,14 +216,15 @@ fn d8_what_is_being_set_up_cannot_be_touched() {
         }
         let nobody = |ways: &BTreeMap<String, BTreeSet<String>>| ways.values().all(|answers| !answers.contains("ok"));
         assert!(answers.values().all(nobody), "{report}");
-        assert_eq!(before, [family.broker, family.zygote].map(condition_of));
+        assert_eq!(before, family.lasting.map(condition_of));
         assert_eq!(output(session, "echo fine").await, "fine\n");
 
         // The control: bare, the same user gets in everywhere. Only there: a sweep would reach the whole host.
         let ready = Family::look().workers.into_iter().max().unwrap();
-        let pids = [family.broker, family.zygote, ready];
-        let words = pids.map(|pid| pid.to_string());
-        let bare = env.bare().probe(&["besiege", ".", "0", &words[0], &words[1], &words[2]]);
+        let pids: Vec<u32> = family.lasting.into_iter().chain([ready]).collect();
+        let words: Vec<String> = pids.iter().map(u32::to_string).collect();
+        let siege: Vec<&str> = ["besiege", ".", "0"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let bare = env.bare().probe(&siege);
         let answers: Answers = serde_json::from_value(bare.assert_ok().fact("answers")).unwrap();
         for pid in pids {
             let found = &answers[&pid];
@@ -377,4 +386,39 @@ fn d2_a_sibling_call_cannot_be_touched_at_older_abis() {
 #[test]
 fn d8_what_is_being_set_up_cannot_be_touched_at_an_older_abi() {
     again_at("5", "d8_what_is_being_set_up_cannot_be_touched");
+}
+
+/// D2, D8: programs of one session that run one after the other have the same init, to save its making. What the first leaves
+/// behind, and what it has made of its own process, is not there for the second.
+#[test]
+fn d2_d8_a_program_finds_nothing_of_the_one_before_it() {
+    in_sessions(async |session, env| {
+        let (probe, key) = (probe(), (u64::from(std::process::id()) << 4) + 1);
+        let look = format!(
+            "echo $PPID; umask; ulimit -n; trap; {probe} shm-sysv-get {key}; {probe} list-fds | sed s/:.[0-9]*.//g"
+        );
+        let fresh = lines(session, &look).await;
+        let leave = format!(
+            "{probe} shm-sysv-create {key} >made; umask 077; ulimit -n 64; trap '' USR1; sleep 987654 & setsid sleep 987654 & \
+             {probe} shm-sysv-get {key}; echo $PPID"
+        );
+        let left = lines(session, &leave).await;
+        assert!(left[0].contains("\"ok\":true"), "the control: it is there for the first, {left:?}");
+        assert_eq!(left[1], fresh[0], "the control: the init is the same");
+        assert_eq!(running("987654"), 0, "nothing runs that the first has left");
+        let after = lines(session, &look).await;
+        assert_eq!(after, fresh);
+        assert!(after.iter().any(|line| line.contains("ENOENT")), "{after:?}");
+        assert!(env.workspace().join("made").exists());
+    });
+}
+
+async fn lines(session: &Session, command: &str) -> Vec<String> {
+    output(session, command).await.as_str().unwrap().lines().map(str::to_owned).collect()
+}
+
+/// How many processes on the host have this word in their command line.
+fn running(word: &str) -> usize {
+    let lines = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cmdline"));
+    lines.filter(|path| fs::read_to_string(path).is_ok_and(|line| line.split('\0').any(|arg| arg == word))).count()
 }
