@@ -174,9 +174,9 @@ impl Programs {
             };
             let start = Start { inherited: self, plan: &plan, argv, working_dir };
             let Some(end) = program(channel, &start, signals, stdio)? else { return Ok(()) };
-            // Before the supervisor can give it another.
-            broker.send(&Register::Again { pid: process::id() }, &[])?;
             channel.send(&FromWorker::Ended(end), &[])?;
+            // Before it takes another.
+            broker.send(&Register::Again { pid: process::id() }, &[])?;
         }
         Ok(())
     }

@@ -46,6 +46,7 @@ async fn measure(bench: &Bench, supervisor: &Supervisor, scratch: &Scratch) -> R
     let rows = interleave(bench.runs, &benchmarked).await?;
     let opens = opens::measure(&opener).await?;
     let rates = sessions::rates(&opener, bench.runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
+    let spawned = benchmarked.spawned_per_second(bench.runs.saturating_mul(RATE_CALLS_PER_RUN))?;
     let many = sessions::many(&opener, bench.sessions).await?;
     Ok(Report {
         runs: bench.runs,
@@ -55,6 +56,7 @@ async fn measure(bench: &Bench, supervisor: &Supervisor, scratch: &Scratch) -> R
         absent: benchmarked.absent,
         opens,
         rates,
+        spawned,
         memory,
         many,
     })

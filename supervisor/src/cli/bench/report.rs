@@ -45,6 +45,8 @@ pub(super) struct Report {
     pub(super) absent: Vec<String>,
     pub(super) opens: Opens,
     pub(super) rates: Rates,
+    /// Programs per second, by two callers of posix_spawn(3).
+    pub(super) spawned: f64,
     pub(super) memory: u64,
     pub(super) many: Many,
 }
@@ -150,7 +152,13 @@ impl Report {
         )?;
         writeln!(
             out,
-            "an idle session: {:.2} MiB of private memory (broker, zygote, ready worker)",
+            "programs per second: {:.0} by two callers of posix_spawn; {:.2} reads for each",
+            self.spawned,
+            rates.two_callers / self.spawned
+        )?;
+        writeln!(
+            out,
+            "an idle session: {:.2} MiB of private memory (broker, zygotes, ready workers)",
             kib_as_mib(self.memory)
         )?;
         write!(
@@ -238,6 +246,7 @@ impl Report {
                 "one_caller": self.rates.one_caller,
                 "two_callers_one_session": self.rates.two_callers,
                 "two_callers_two_sessions": self.rates.two_sessions,
+                "posix_spawn_two_callers": self.spawned,
             },
             "idle_session_private_kib": self.memory,
             "sessions": {

@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::Outcome;
@@ -38,7 +38,7 @@ pub(super) enum Subject {
 /// another `LANG`, bash loads another dozen files).
 pub(super) struct Command {
     argv: Vec<CString>,
-    env: Rc<[CString]>,
+    env: Arc<[CString]>,
 }
 
 /// All subjects, and what is not here.
@@ -52,7 +52,7 @@ impl Benchmarked {
         let true_ = find(&TRUE).ok_or_else(|| absent("true"))?;
         let session = opener.open().await?;
         let env = environment(&session)?;
-        let command = |argv| Command { argv, env: Rc::clone(&env) };
+        let command = |argv| Command { argv, env: Arc::clone(&env) };
         let mut subjects = vec![
             Subject::Bare {
                 key: "posix_spawn",
@@ -102,6 +102,22 @@ impl Benchmarked {
         Ok(Self { subjects, absent: missing })
     }
 
+    /// Programs per second, started by two threads that each wait for their own: what calls per second compare with.
+    pub(super) fn spawned_per_second(&self, programs: u32) -> Result<f64, Failure> {
+        let plain = self.subjects.iter().find_map(|subject| match subject {
+            Subject::Bare { key: "posix_spawn", command, .. } => Some(command),
+            Subject::Bare { .. } | Subject::Run { .. } | Subject::Tool { .. } | Subject::Spawn { .. } => None,
+        });
+        let command = plain.ok_or_else(|| absent("true"))?;
+        let half = || (0..programs / 2).try_for_each(|_| command.spawn_and_wait());
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(half);
+            half().and(other.join().unwrap_or_else(|_panic| Err(absent("a second caller"))))
+        })?;
+        Ok(f64::from(programs) / started.elapsed().as_secs_f64())
+    }
+
     pub(super) fn strength(&self) -> &'static str {
         let session = self.subjects.iter().find_map(|subject| match subject {
             Subject::Tool { session, .. } | Subject::Spawn { session, .. } => Some(session),
@@ -132,14 +148,14 @@ fn bubblewrap(
     bwrap: &Path,
     scratch: &Path,
     true_: &str,
-    env: &Rc<[CString]>,
+    env: &Arc<[CString]>,
 ) -> Result<Result<Subject, String>, Failure> {
     let mut argv = vec![string(bwrap)?];
     argv.extend(strings(&["--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"])?);
     argv.extend(strings(&["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--bind"])?);
     argv.extend([string(scratch)?, string(scratch)?]);
     argv.extend(strings(&[true_])?);
-    let command = Command { argv, env: Rc::clone(env) };
+    let command = Command { argv, env: Arc::clone(env) };
     Ok(match command.spawn_and_wait() {
         Ok(()) => Ok(Subject::Bare { key: "bwrap", name: "bwrap, all namespaces, true".to_owned(), command }),
         Err(Failure::Subject { reason, .. }) => Err(reason),
@@ -245,7 +261,7 @@ impl Command {
 }
 
 /// What programs of this session are given.
-fn environment(opened: &Opened) -> Result<Rc<[CString]>, Failure> {
+fn environment(opened: &Opened) -> Result<Arc<[CString]>, Failure> {
     let pair = |(name, value): (&String, &HostPath)| {
         string(Path::new(OsStr::from_bytes(&[name.as_bytes(), b"=", value.as_bytes()].concat())))
     };
