@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -143,6 +143,20 @@ impl Opened {
         self.steps.common.iter().chain(side).cloned().chain(call).collect()
     }
 
+    /// Takes a worker and hands it a call, with descriptors. One that was killed while it stood ready is passed over.
+    async fn start(&self, reader: bool, plan: CallPlan, fds: &[BorrowedFd<'_>]) -> Result<Worker, ConfineError> {
+        let call = ToWorker::Call(Box::new(plan));
+        // All that stood ready may be gone; one that is made for this call and gone as well has a reason.
+        let mut left = READY_MAX;
+        loop {
+            let worker = self.take(reader).await?;
+            match worker.channel.send(&call, fds).await {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe && left > 0 => left -= 1,
+                sent => return sent.map(|()| worker).map_err(channel("hand the worker its call")),
+            }
+        }
+    }
+
     /// Takes a worker for a call.
     async fn take(&self, reader: bool) -> Result<Worker, ConfineError> {
         match &self.workers {
@@ -159,8 +173,8 @@ impl Opened {
         let timeout = plan.timeout;
         let reads = plan.rules.own().iter().all(|rule| rule.access == FsAccess::Read);
         let reader = reads && matches!(self.workers, Workers::Zygotes { .. });
-        let worker = self.take(reader).await?;
-        match tokio::time::timeout(timeout, worker.tool(ToWorker::Call(Box::new(plan)), arguments)).await {
+        let worker = self.start(reader, plan, &[]).await?;
+        match tokio::time::timeout(timeout, worker.tool(arguments)).await {
             Ok(Ok((steps, end))) => {
                 // What follows a call, the end of its worker and the making of another, is not for the caller to wait for.
                 tokio::spawn(async { drop(worker) });
@@ -180,20 +194,15 @@ impl Opened {
     /// Starts a program in a worker.
     pub(crate) async fn program(&self, plan: CallPlan, stdio: Stdio) -> Result<Program, ConfineError> {
         debug_assert!(matches!(plan.work, Work::Program { .. }), "a program's plan");
-        let worker = self.take(false).await?;
-        let [input, output, error] = stdio.0;
-        worker
-            .channel
-            .send(&ToWorker::Call(Box::new(plan)), &[input.as_fd(), output.as_fd(), error.as_fd()])
-            .await
-            .map_err(channel("hand the worker its call"))?;
-        drop((input, output, error));
+        let worker = self.start(false, plan, &stdio.0.each_ref().map(AsFd::as_fd)).await?;
+        // Held on, the program's pipes would never end for who reads them.
+        drop(stdio);
         let steps = self.confined(false, worker.confined().await?);
         Ok(Program::new(worker.channel, steps, worker.busy))
     }
 }
 
-/// Most workers that are made to stand ready while nothing runs.
+/// Most workers that stand ready while nothing runs.
 const READY_MAX: usize = 4;
 
 /// The supervisor's side of a zygote.
@@ -233,9 +242,12 @@ pub(super) struct Busy {
 }
 
 impl Busy {
-    /// The worker's program has ended: it can be given another.
+    /// The worker's program has ended: it can be given another. If enough stand ready, it ends.
     pub(super) fn give_back(&self, channel: AsyncChannel) {
-        self.zygote.stock().idle.push((self.worker, channel));
+        let mut stock = self.zygote.stock();
+        if stock.ready + stock.idle.len() < READY_MAX {
+            stock.idle.push((self.worker, channel));
+        }
     }
 }
 
@@ -369,13 +381,7 @@ impl Worker {
         }
     }
 
-    async fn tool(
-        &self,
-        call: ToWorker,
-        arguments: Value,
-    ) -> Result<(Vec<StepReport>, Result<ToolOutput, ToolError>), ConfineError> {
-        let hand = channel("hand the worker its call");
-        self.channel.send(&call, &[]).await.map_err(hand)?;
+    async fn tool(&self, arguments: Value) -> Result<(Vec<StepReport>, Result<ToolOutput, ToolError>), ConfineError> {
         let hand = channel("hand the worker its arguments");
         self.channel.send(&ToWorker::Arguments(arguments), &[]).await.map_err(hand)?;
         let steps = self.confined().await?;

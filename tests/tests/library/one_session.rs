@@ -413,6 +413,27 @@ fn d2_d8_a_program_finds_nothing_of_the_one_before_it() {
     });
 }
 
+/// Workers that are killed while they stand ready, as by an administrator or for want of memory, cost no call.
+#[test]
+fn d12_a_worker_that_is_killed_before_its_call_is_passed_over() {
+    in_sessions(async |session, _| {
+        let fine = json!({ "path": "file", "content": "fine" });
+        assert!(session.call("write", fine.clone()).await.data.is_some());
+        for _ in 0..5 {
+            assert_eq!(output(session, "echo fine").await, "fine\n");
+            let workers = Family::look().workers;
+            assert!(workers.len() >= 2, "the control: one of each zygote stands ready, {workers:?}");
+            let words = workers.iter().map(u32::to_string);
+            assert!(Command::new("kill").arg("-9").args(words).status().unwrap().success());
+            until("they are gone", || Family::look().workers.is_disjoint(&workers)).await;
+            assert_eq!(output(session, "echo fine").await, "fine\n");
+            let read = session.call("read", json!({ "path": "file" })).await;
+            assert_eq!(read.data.as_ref().map(|data| &data["content"]), Some(&json!("fine")), "{read:?}");
+            assert!(session.call("write", fine.clone()).await.data.is_some());
+        }
+    });
+}
+
 async fn lines(session: &Session, command: &str) -> Vec<String> {
     output(session, command).await.as_str().unwrap().lines().map(str::to_owned).collect()
 }
