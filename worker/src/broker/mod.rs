@@ -103,12 +103,12 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
     let mut steps = SessionSteps { common, programs: steps, readers: Vec::new() };
     let (more, listener) = programs.hear()?;
     steps.programs.extend(more);
-    let mut zygotes = vec![programs.pidfd];
+    let mut zygotes = vec![programs.pidfd()?];
     let mut channels = vec![programs.supervisors];
     let mut readers_link = None;
     if let Some(readers) = readers {
         steps.readers = readers.hear()?.0;
-        zygotes.push(readers.pidfd);
+        zygotes.push(readers.pidfd()?);
         channels.push(readers.supervisors);
         readers_link = Some(readers.link);
     }
@@ -136,8 +136,6 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
 /// A zygote from the broker's side.
 struct Child {
     pid: Pid,
-    /// Workers hold the same channels as their zygote, so that none of them tells of its end.
-    pidfd: OwnedFd,
     /// To it.
     link: Channel,
     /// The supervisor's end of its other channel.
@@ -159,17 +157,17 @@ impl Child {
                 rustix::process::umask(umask);
                 process::exit_now(i32::from(run(Links { supervisor, broker }).is_err()) * 70)
             }
-            Fork::Parent(pid) => {
-                // Were it gone already, this would fail: its number is not given out again so soon.
-                let pidfd = rustix::process::Pid::from_raw(pid)
-                    .ok_or_else(|| StepFailure::new("zygote", "it has no number"))
-                    .and_then(|pid| {
-                        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
-                            .map_err(|e| kernel("zygote", "pidfd_open", e.into()))
-                    })?;
-                Ok(Self { pid, pidfd, link, supervisors })
-            }
+            Fork::Parent(pid) => Ok(Self { pid, link, supervisors }),
         }
+    }
+
+    /// Tells of its end: workers hold the same channels as their zygote. It has just spoken; were it gone since, this would
+    /// fail, for its number is not given out again so soon.
+    fn pidfd(&self) -> Result<OwnedFd, StepFailure> {
+        let pid =
+            rustix::process::Pid::from_raw(self.pid).ok_or_else(|| StepFailure::new("zygote", "it has no number"))?;
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+            .map_err(|e| kernel("zygote", "pidfd_open", e.into()))
     }
 
     /// Waits until it is confined.
