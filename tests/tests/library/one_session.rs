@@ -421,7 +421,14 @@ fn d12_a_worker_that_is_killed_before_its_call_is_passed_over() {
         assert!(session.call("write", fine.clone()).await.data.is_some());
         for _ in 0..5 {
             assert_eq!(output(session, "echo fine").await, "fine\n");
-            let workers = Family::look().workers;
+            // Without those that are on their way out.
+            let mut workers = Family::look().workers;
+            until("they have settled", || {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                let now = Family::look().workers;
+                std::mem::replace(&mut workers, now.clone()) == now
+            })
+            .await;
             assert!(workers.len() >= 2, "the control: one of each zygote stands ready, {workers:?}");
             let words = workers.iter().map(u32::to_string);
             assert!(Command::new("kill").arg("-9").args(words).status().unwrap().success());
