@@ -32,6 +32,8 @@ const SWEEP: Duration = Duration::from_secs(5);
 pub(crate) struct Programs {
     /// The ruleset of calls that may do all that the session may.
     pub(crate) ruleset: OwnedFd,
+    /// The ruleset of tools: what was granted.
+    pub(crate) grants: OwnedFd,
     /// What that ruleset holds, for reports.
     pub(crate) call_domain: String,
     pub(crate) landlock_abi: u8,
@@ -159,7 +161,7 @@ impl Programs {
             let (argv, working_dir) = match &plan.work {
                 Work::Tool { name } => {
                     drop(init);
-                    let confined = call::confine_tool(&plan, self.landlock_abi, channel);
+                    let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, channel);
                     return tool(channel, &plan, name, confined);
                 }
                 Work::Program { argv, working_dir } => (argv, working_dir),

@@ -52,6 +52,27 @@ fn s0_15_s0_23_nothing_of_a_shell_carries_over() {
     });
 }
 
+/// A2: what the base system holds is for programs. A tool that follows a link of the workspace into it is refused, and its
+/// error says by what.
+#[test]
+fn a2_a_tool_follows_no_link_into_the_base_system() {
+    in_sessions(async |session, workspace| {
+        fs::write(workspace.join("file"), "mine").unwrap();
+        for (name, target) in [("inner", "file"), ("outer", "/usr/lib/os-release")] {
+            std::os::unix::fs::symlink(target, workspace.join(name)).unwrap();
+        }
+        let program = output(session, "cat outer").await;
+        assert!(program.as_str().unwrap().contains("NAME="), "the control: a program may, {program}");
+        let inner = session.call("read", json!({ "path": "inner" })).await;
+        assert_eq!(inner.data.as_ref().map(|data| &data["content"]), Some(&json!("mine")), "the control: {inner:?}");
+        let outer = session.call("read", json!({ "path": "outer" })).await;
+        assert!(outer.data.is_none(), "{outer:?}");
+        let denial = outer.metadata.denial.unwrap();
+        assert_eq!(denial.layer, callgate::Layer::Sandbox);
+        assert!(denial.reason.contains("os error 13"), "{denial:?}");
+    });
+}
+
 /// Whether a process runs that has `mark` among its words.
 fn runs(mark: &str) -> bool {
     fs::read_dir("/proc").unwrap().flatten().any(|entry| {

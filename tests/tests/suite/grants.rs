@@ -275,3 +275,24 @@ fn a21_no_trusted_write_follows_a_planted_link() {
         assert!(fs::read_to_string(env.workspace().join("status-2")).unwrap().contains("enforced"));
     });
 }
+
+/// A2: the same rule for a session of one call, whose tool runs below the broker: a link leads a tool nowhere that was not
+/// granted, though a program may go there.
+#[test]
+fn a2_a_tool_of_one_call_follows_no_link_into_the_base_system() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("file", "mine");
+        for (name, to) in [("inner", "file"), ("outer", "/usr/lib/os-release")] {
+            std::os::unix::fs::symlink(to, env.workspace().join(name)).unwrap();
+        }
+        let read = |path: &str| callgate(&env, &["call", "read", &serde_json::json!({ "path": path }).to_string()]);
+        let inner = read("inner");
+        assert!(inner.status.success() && inner.stdout.contains("mine"), "the control: {inner:?}");
+        let program = callgate(&env, &["call", "bash", r#"{"command": "cat outer"}"#]);
+        assert!(program.stdout.contains("NAME="), "the control: a program may, {program:?}");
+        let outer = read("outer");
+        assert_eq!(outer.status.code(), Some(1), "{outer:?}");
+        assert!(outer.stdout.contains("os error 13") && !outer.stdout.contains("NAME="), "{outer:?}");
+    });
+}

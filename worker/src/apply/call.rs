@@ -14,10 +14,13 @@ use crate::sys::fd;
 /// Confines this process for a tool that runs in it, below the broker.
 pub(crate) fn confine_tool(
     plan: &CallPlan,
+    grants: &OwnedFd,
     landlock_abi: u8,
     channel: &Channel,
 ) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = inherited_steps();
+    landlock::restrict(grants)?; // a link may lead a tool to what programs need besides, which is not its business
+    steps.push(done("landlock", "tools' domain, the grants"));
     steps.extend(narrow(plan, landlock_abi, Reach::Everything, channel)?);
     filters::install_tool().map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
     steps.push(done("seccomp", "tool filter"));

@@ -19,6 +19,8 @@ pub(crate) struct Programs {
     pub(crate) call_ruleset: OwnedFd,
     /// What it holds, for reports.
     pub(crate) call_domain: String,
+    /// The ruleset of tools, whatever their call: what was granted, without what programs need besides.
+    pub(crate) grants: OwnedFd,
 }
 
 /// What every process of the session has in common. Namespaces were entered, as the owner, and settled before.
@@ -49,11 +51,12 @@ pub(crate) fn confine(plan: &SessionPlan) -> Result<Programs, StepFailure> {
             (ruleset, call::domain(plan.landlock_abi, places.len()))
         }
     };
+    let grants = landlock::build(plan.landlock_abi, &landlock::locate(&plan.grants)?, Reach::Files)?;
     let outer = landlock::build(plan.landlock_abi, places.iter().chain(&own), Reach::Files)?;
     landlock::restrict(&outer)?;
     let rules = places.len() + own.len();
     let steps = vec![done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi))];
-    Ok(Programs { steps, call_ruleset, call_domain })
+    Ok(Programs { steps, call_ruleset, call_domain, grants })
 }
 
 /// Confines the readers' zygote and every worker below it: to read what was granted, and to reach nobody. What programs

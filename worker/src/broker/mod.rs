@@ -20,6 +20,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,9 +99,16 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
         CallCount::One => None,
     };
     let confined = session::confine(plan)?;
-    let (steps, trade) = (confined.steps, programs(plan, confined.call_ruleset, confined.call_domain)?);
+    let trade = Programs {
+        ruleset: confined.call_ruleset,
+        grants: confined.grants,
+        call_domain: confined.call_domain,
+        landlock_abi: plan.landlock_abi,
+        env: environment(plan)?,
+        path: search_path(plan),
+    };
     let programs = Child::fork(one_thread, umask, |links| start_programs(plan, links, trade))?;
-    let mut steps = SessionSteps { common, programs: steps, readers: Vec::new() };
+    let mut steps = SessionSteps { common, programs: confined.steps, readers: Vec::new() };
     let (more, listener) = programs.hear()?;
     steps.programs.extend(more);
     let mut zygotes = vec![programs.pidfd()?];
@@ -193,23 +201,21 @@ fn start_readers(plan: &SessionPlan, links: Links) -> io::Result<()> {
     zygote.run()
 }
 
-/// What workers of programs start with, made once.
-fn programs(plan: &SessionPlan, ruleset: OwnedFd, call_domain: String) -> Result<Programs, StepFailure> {
-    let env = plan.env.iter().map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()));
+/// `NAME=value` for each variable of the plan.
+fn environment(plan: &SessionPlan) -> Result<Vec<CString>, StepFailure> {
+    let pairs = plan.env.iter().map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()));
+    pairs.collect::<Result<_, _>>().map_err(|_nul| StepFailure::new("exec", "a NUL in the environment"))
+}
+
+/// The directories of the plan's `PATH`. An empty element would mean the working directory: a planted program (C12).
+fn search_path(plan: &SessionPlan) -> Vec<PathBuf> {
     let path = plan.env.get("PATH").map(|path| std::env::split_paths(path.as_path()).collect::<Vec<_>>());
-    Ok(Programs {
-        ruleset,
-        call_domain,
-        landlock_abi: plan.landlock_abi,
-        env: env.collect::<Result<_, _>>().map_err(|_nul| StepFailure::new("exec", "a NUL in the environment"))?,
-        // An empty element would mean the working directory: a planted program (C12).
-        path: path.unwrap_or_default().into_iter().filter(|dir| dir.is_absolute()).collect(),
-    })
+    path.unwrap_or_default().into_iter().filter(|dir| dir.is_absolute()).collect()
 }
 
 /// The life of the programs' zygote, or of the session's only worker.
 fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Result<()> {
-    let keep = [links.supervisor.as_fd(), links.broker.as_fd(), trade.ruleset.as_fd()];
+    let keep = [links.supervisor.as_fd(), links.broker.as_fd(), trade.ruleset.as_fd(), trade.grants.as_fd()];
     let variant = Variant { strength: plan.strength, landlock_abi: plan.landlock_abi };
     let installed = fd::close_all_but(&keep)
         .map_err(failure("close_fds", "close_range"))
