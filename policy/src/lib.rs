@@ -47,7 +47,7 @@
 //! let path = normalize(&"/home/u/work".into(), &"src/../README.md".into())?;
 //! let grant = effective.check(&CallNeeds { read: vec![path], ..CallNeeds::default() }).map_err(|d| d.reason)?;
 //! let work = Work::Tool { name: "read".into() };
-//! let spec = compile::CallSpec { call: 1, work, limits: manifest.limits, timeout: Duration::from_secs(60) };
+//! let spec = compile::CallSpec { work, limits: manifest.limits, timeout: Duration::from_secs(60) };
 //! let call = compile::call(&grant, &facts, spec)?;
 //! assert_eq!(call.rules.own().len(), 1);
 //! assert_eq!(session.workspace, ["/home/u/work".into()]);

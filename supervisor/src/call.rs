@@ -101,7 +101,7 @@ impl Session {
         self.gate(tool.id, &args)?;
         let Prepared { work, timeout, .. } = prepared;
         let timeout = timeout.unwrap_or(TIMEOUT);
-        let spec = CallSpec { call: self.next_call(), work: work.clone(), limits: self.limits, timeout };
+        let spec = CallSpec { work: work.clone(), limits: self.limits, timeout };
         let plan = compile::call(&grant, &self.facts, spec)?;
         self.still_there()?;
         #[cfg(feature = "ablation")]
@@ -222,7 +222,7 @@ impl Session {
         let needs = CallNeeds { shell: Some(ShellNeed::Program { argv: argv.clone() }), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
         let work = Work::Program { argv, working_dir };
-        let spec = CallSpec { call: self.next_call(), work, limits: self.limits, timeout: FOREVER };
+        let spec = CallSpec { work, limits: self.limits, timeout: FOREVER };
         let plan = compile::call(&grant, &self.facts, spec)?;
         self.still_there()?;
         Ok(self.opened.program(plan, stdio).await?)

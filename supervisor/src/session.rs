@@ -1,7 +1,6 @@
 //! Opening a supervisor and its sessions.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use callgate_policy::effective::{Bound, Contribution, DeclareError, Declared, EffectiveSet, Source, narrow};
@@ -254,7 +253,6 @@ impl Supervisor {
             plan,
             limits,
             opened,
-            next: AtomicU64::new(0),
         })
     }
 
@@ -402,7 +400,6 @@ pub struct Session {
     pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
     plan: SessionPlan,
     identities: Vec<Option<(u64, u64)>>,
-    next: AtomicU64,
 }
 
 impl std::fmt::Debug for Session {
@@ -439,10 +436,6 @@ impl Session {
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.registry
-    }
-
-    pub(crate) fn next_call(&self) -> u64 {
-        self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The roots that are no longer what they were when the session was opened. The kernel holds the session to the old

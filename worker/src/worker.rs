@@ -103,7 +103,6 @@ fn get_ready() -> io::Result<()> {
     };
     let plan = CallPlan {
         version: PROTOCOL_VERSION,
-        call: 0,
         rules: CallRules::Own(vec![rule]),
         work: Work::Program { argv: vec!["true".into()], working_dir: "/".into() },
         limits: vec![Limit { resource: Resource::Core, max: 0 }],

@@ -111,8 +111,6 @@ pub fn session(effective: &EffectiveSet, facts: &HostFacts, manifest_env: &Env) 
 /// What a call is, besides its grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallSpec {
-    /// Unique in the session.
-    pub call: u64,
     /// What runs.
     pub work: Work,
     /// The manifest's bounds.
@@ -134,7 +132,7 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     };
     let timeout = spec.limits.wall.map_or(spec.timeout, |wall| wall.min(spec.timeout));
     let limits = limits(&spec.limits);
-    Ok(CallPlan { version: PROTOCOL_VERSION, call: spec.call, rules, work: spec.work, limits, timeout })
+    Ok(CallPlan { version: PROTOCOL_VERSION, rules, work: spec.work, limits, timeout })
 }
 
 /// The base system, toolchains and the session's own directory.

@@ -250,8 +250,6 @@ impl CallRules {
 pub struct CallPlan {
     /// [`PROTOCOL_VERSION`].
     pub version: u32,
-    /// The call, for logs and for the broker's table; unique in the session.
-    pub call: u64,
     /// The file system rules of the CallGrant.
     pub rules: CallRules,
     /// What to run.

@@ -18,14 +18,14 @@ fn refused(act: &str) -> i32 {
 }
 
 /// A listener on the host's loopback, and whether anybody came.
-struct Host4 {
+pub(super) struct Listener {
     tcp: TcpListener,
     udp: UdpSocket,
-    port: String,
+    pub(super) port: String,
 }
 
-impl Host4 {
-    fn new() -> Self {
+impl Listener {
+    pub(super) fn new() -> Self {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = tcp.local_addr().unwrap().port();
         let udp = UdpSocket::bind(("127.0.0.1", port)).unwrap();
@@ -35,7 +35,7 @@ impl Host4 {
     }
 
     /// How many connections and datagrams have arrived since the last look.
-    fn visits(&self) -> usize {
+    pub(super) fn visits(&self) -> usize {
         let mut count = 0;
         loop {
             match self.tcp.accept() {
@@ -68,7 +68,7 @@ fn b1_b2_b4_b5_a_listener_of_the_host_is_out_of_reach() {
     ];
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let host = Host4::new();
+        let host = Listener::new();
         for act in acts {
             let words = [act, "127.0.0.1", &host.port];
             let control = env.bare().probe(&words);

@@ -1,35 +1,13 @@
 //! Addresses and headers that lie across the end of what is mapped, or are unmapped while the call is judged: nobody is reached,
 //! and nothing goes on to the kernel that was not looked at (B18). A vector's second message is judged as its first.
 
-use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 
 use callgate_tests::{Host, TestEnv, eventually, matrix};
 use libc::{EACCES, ECONNREFUSED, EFAULT, EOPNOTSUPP};
 
-struct Listener {
-    tcp: TcpListener,
-    udp: UdpSocket,
-    port: String,
-}
-
-impl Listener {
-    fn new() -> Self {
-        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = tcp.local_addr().unwrap().port();
-        let udp = UdpSocket::bind(("127.0.0.1", port)).unwrap();
-        tcp.set_nonblocking(true).unwrap();
-        udp.set_nonblocking(true).unwrap();
-        Self { tcp, udp, port: port.to_string() }
-    }
-
-    fn visits(&self) -> usize {
-        let mut data = [0; 64];
-        let connections = std::iter::from_fn(|| self.tcp.accept().ok()).count();
-        connections + std::iter::from_fn(|| self.udp.recv(&mut data).ok()).count()
-    }
-}
+use super::net_none::Listener;
 
 /// B18: whole, it is judged by all of its bytes; cut at the border of a page, it is no address.
 #[test]

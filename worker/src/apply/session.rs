@@ -38,7 +38,9 @@ pub(crate) fn enter(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> 
 
 /// Confines the broker, and with it the programs' zygote and every worker below it.
 pub(crate) fn confine(plan: &SessionPlan) -> Result<Programs, StepFailure> {
-    let places = landlock::locate(plan.rules())?; // once for both: what stands at a path must not change in between
+    // Once for all three: what stands at a path must not change in between.
+    let (surroundings, granted) = (landlock::locate(&plan.surroundings)?, landlock::locate(&plan.grants)?);
+    let places = || surroundings.iter().chain(&granted);
     let own = landlock::locate(&brokers_own(plan))?;
     let (call_ruleset, call_domain) = match plan.strength {
         Strength::Namespaces => {
@@ -47,14 +49,14 @@ pub(crate) fn confine(plan: &SessionPlan) -> Result<Programs, StepFailure> {
             (ruleset, format!("call domain, abi {}, {} trees, files by the session's", plan.landlock_abi, trees.len()))
         }
         Strength::Landlock => {
-            let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything)?;
-            (ruleset, call::domain(plan.landlock_abi, places.len()))
+            let ruleset = landlock::build(plan.landlock_abi, places(), Reach::Everything)?;
+            (ruleset, call::domain(plan.landlock_abi, places().count()))
         }
     };
-    let grants = landlock::build(plan.landlock_abi, &landlock::locate(&plan.grants)?, Reach::Files)?;
-    let outer = landlock::build(plan.landlock_abi, places.iter().chain(&own), Reach::Files)?;
+    let grants = landlock::build(plan.landlock_abi, &granted, Reach::Files)?;
+    let outer = landlock::build(plan.landlock_abi, places().chain(&own), Reach::Files)?;
     landlock::restrict(&outer)?;
-    let rules = places.len() + own.len();
+    let rules = places().chain(&own).count();
     let steps = vec![done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi))];
     Ok(Programs { steps, call_ruleset, call_domain, grants })
 }

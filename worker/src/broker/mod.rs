@@ -224,8 +224,9 @@ fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Resu
         Ok((listener, length)) => {
             let detail = format!("base filter, {length} instructions, with a listener");
             let reply = ZygoteReply::Confined(vec![done("seccomp", detail)]);
-            // Held on, it would be in every worker: a call could then answer its own notifications.
             links.broker.send(&reply, &[listener.as_fd()])?;
+            // Held on, it would be in every worker: a call could then answer its own notifications.
+            drop(listener);
         }
         Err(failed) => return links.broker.send(&ZygoteReply::Failed(failed), &[]),
     }

@@ -90,7 +90,7 @@ fn a_call_gets_what_it_needs() {
     let manifest = manifest(MANIFEST);
     let effective = effective(&manifest);
     let plan = |needs: &CallNeeds, work| {
-        let spec = CallSpec { call: 1, work, limits: manifest.limits, timeout: Duration::from_secs(60) };
+        let spec = CallSpec { work, limits: manifest.limits, timeout: Duration::from_secs(60) };
         call(&effective.check(needs).unwrap(), &facts(), spec).unwrap()
     };
     let needs = CallNeeds { write: vec!["/w/src/a".into()], ..CallNeeds::default() };
@@ -122,7 +122,7 @@ fn the_session_directory_is_in_the_plans() {
     out(&session(&effective, &facts(), &manifest.env).unwrap());
     let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
     let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
-    let spec = CallSpec { call: 1, work, limits: manifest.limits, timeout: Duration::from_secs(60) };
+    let spec = CallSpec { work, limits: manifest.limits, timeout: Duration::from_secs(60) };
     assert_eq!(call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules, CallRules::OfSession);
 }
 

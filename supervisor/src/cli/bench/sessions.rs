@@ -71,9 +71,10 @@ impl Opened {
         }
     }
 
-    /// CPU time of broker and zygote, and of all workers that the zygote has reaped.
+    /// CPU time of broker and zygotes, of the programs' worker with all programs it has reaped, and of all readers that their
+    /// zygote has reaped.
     pub(super) fn cpu(&self) -> Result<Duration, Failure> {
-        // The worker that stood ready at first is gone after the first call.
+        // The reader that stood ready at first is gone after the first call.
         let lasting = self.processes.iter().filter_map(|pid| processes::cpu(*pid).ok());
         Ok(lasting.sum())
     }
