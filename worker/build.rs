@@ -9,8 +9,10 @@ mod seccomp;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use callgate_policy::plan::Strength;
-use callgate_policy::plan::seccomp::{Arch, Filter, Variant, base, reader_delta, readers, tool_delta};
+use callgate_policy::plan::seccomp::{
+    Arch, Filter, Variant, base, reader_delta, readers, search_delta, searcher_delta, tool_delta,
+};
+use callgate_policy::plan::{Strength, Writer};
 
 fn main() {
     println!("cargo::rerun-if-changed=src/seccomp.rs");
@@ -22,12 +24,23 @@ fn main() {
         other => panic!("callgate has no system call tables for {other}"),
     };
     let mut source = String::new();
-    for (name, filter) in [("TOOL_DELTA", tool_delta()), ("READERS", readers()), ("READER_DELTA", reader_delta())] {
+    for (name, filter) in [
+        ("TOOL_DELTA", tool_delta()),
+        ("SEARCH_DELTA", search_delta()),
+        ("READERS", readers()),
+        ("READER_DELTA", reader_delta()),
+        ("SEARCHER_DELTA", searcher_delta()),
+    ] {
         let (length, body) = program(&filter, arch);
         writeln!(source, "static {name}: [BpfInsn; {length}] = {body};").unwrap();
     }
-    for (name, strength) in [("BASE_LANDLOCK", Strength::Landlock), ("BASE_NAMESPACES", Strength::Namespaces)] {
-        let variants = (1..=7).map(|landlock_abi| base(Variant { strength, landlock_abi }));
+    for (name, strength, writer) in [
+        ("BASE_LANDLOCK", Strength::Landlock, Writer::Kernel),
+        ("BASE_NAMESPACES", Strength::Namespaces, Writer::Kernel),
+        ("KEPT_LANDLOCK", Strength::Landlock, Writer::Broker),
+        ("KEPT_NAMESPACES", Strength::Namespaces, Writer::Broker),
+    ] {
+        let variants = (1..=7).map(|landlock_abi| base(Variant { strength, landlock_abi, writer }));
         let bodies: Vec<_> = variants.map(|filter| format!("&{}", program(&filter, arch).1)).collect();
         writeln!(source, "/// By Landlock ABI, from 1.\nstatic {name}: [&[BpfInsn]; 7] = [{}];", bodies.join(", "))
             .unwrap();

@@ -14,6 +14,8 @@ pub struct CallNeeds {
     pub read: Vec<HostPath>,
     /// Directories it reads all of that it may, as `grep` does.
     pub read_below: Vec<HostPath>,
+    /// Files that it reads if it may and can do without, such as the ignore files above a directory that is searched.
+    pub read_if_granted: Vec<HostPath>,
     /// Files it creates or changes, normalized.
     pub write: Vec<HostPath>,
     /// Programs it starts.
@@ -55,6 +57,7 @@ pub struct CallGrant {
     hosts: Vec<(Host, u16)>,
     shell: Option<ShellNeed>,
     exact: bool,
+    session_write: Scope<PathRegion>,
 }
 
 impl CallGrant {
@@ -80,6 +83,12 @@ impl CallGrant {
     #[must_use]
     pub fn shell(&self) -> Option<&ShellNeed> {
         self.shell.as_ref()
+    }
+
+    /// What any call of the session may change: a name that is protected by default is released by being granted here.
+    #[must_use]
+    pub fn session_write(&self) -> &Scope<PathRegion> {
+        &self.session_write
     }
 
     /// Whether a pattern that would be widened is refused.
@@ -112,6 +121,10 @@ impl EffectiveSet {
                 grant.read.insert(region.clone(), origins.iter().cloned());
             }
         }
+        for path in needs.read_if_granted.iter().filter(|path| self.allows_read(path)) {
+            let pattern = self.checked(Kind::Read, path, true)?;
+            grant.read.insert(pattern.into(), self.origins(&self.rights().read, path));
+        }
         for need in &needs.hosts {
             grant.hosts.push(self.checked_host(need)?);
         }
@@ -125,7 +138,9 @@ impl EffectiveSet {
         let allowed = match &needs.shell {
             None => {
                 let (read, write) = (Scope::default(), Scope::default());
-                return Ok(CallGrant { read, write, hosts: vec![], shell: None, exact: self.is_exact() });
+                let session_write = self.rights().write.clone();
+                let (hosts, exact) = (vec![], self.is_exact());
+                return Ok(CallGrant { read, write, hosts, shell: None, exact, session_write });
             }
             Some(ShellNeed::CommandLine) => !self.rights().shell.is_empty(),
             Some(ShellNeed::Program { argv }) => self.rights().allows_argv(argv),
@@ -139,6 +154,7 @@ impl EffectiveSet {
             hosts: vec![],
             shell: needs.shell.clone(),
             exact: self.is_exact(),
+            session_write: self.rights().write.clone(),
         })
     }
 

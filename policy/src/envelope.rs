@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::limit::LimitReport;
+
 /// One result, whatever the tool (S0-42, S0-68, C-13).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultEnvelope {
@@ -49,6 +51,60 @@ pub struct Metadata {
     /// What confined the call. Made from steps that the kernel confirmed, never from the plan (C-18).
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub enforced: Vec<Enforced>,
+    /// The call's limits: who held each, what was used, and whether it was met.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub limits: Vec<LimitReport>,
+    /// What the call has changed in trees with kept names, where the broker is the writer and knows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub changes: Option<Changes>,
+}
+
+/// What a call has changed. Paths are as the kernel has them; those that are not UTF-8 are shown with U+FFFD.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// Files and directories that are there now and were not.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub created: Vec<String>,
+    /// Files that were opened for writing, or replaced.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub changed: Vec<String>,
+    /// What was there and is not.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub removed: Vec<String>,
+    /// New repositories (or files that say where one is): their hooks and configuration are the call's.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub repositories: Vec<String>,
+    /// What another program will run later, or be told by.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub runs_later: Vec<Note>,
+    /// Kept names that the call tried to change.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub refused: Vec<Note>,
+    /// How many more there are, for which there was no room.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub more: u64,
+}
+
+impl Changes {
+    /// Nothing was changed, and nothing refused.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A path, and what is to be said of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// The path.
+    pub path: String,
+    /// Why it is named.
+    pub why: String,
 }
 
 /// One thing that was granted or closed, and what holds it.
@@ -72,6 +128,8 @@ pub enum Layer {
     Watchdog,
     /// Layer 3: the kernel.
     Sandbox,
+    /// A limit of the call.
+    Limit,
     /// The host cannot enforce what was asked.
     Host,
 }

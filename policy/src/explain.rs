@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::effective::{EffectiveSet, Origin, Scope};
-use crate::plan::{Exactness, Extent, FsAccess, FsRule, SessionPlan, Strength};
+use crate::plan::protect::Guard;
+use crate::plan::protect::names::{FREE, NAMES};
+use crate::plan::{Exactness, Extent, FsAccess, FsRule, SessionPlan, Strength, Writer};
 
 impl fmt::Display for EffectiveSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,6 +51,7 @@ impl fmt::Display for FsRule {
             FsAccess::Read => "read",
             FsAccess::ReadExecute => "read, execute",
             FsAccess::Write => "write",
+            FsAccess::Kept => "write, kept",
             FsAccess::Device => "device",
         };
         let extent = match self.extent {
@@ -78,6 +81,14 @@ impl fmt::Display for SessionPlan {
         writeln!(f, "files")?;
         for rule in self.rules() {
             writeln!(f, "  {rule}")?;
+        }
+        if self.writer() == Writer::Broker {
+            writeln!(f, "kept in trees that are written, at any depth and in any case, unless granted by name")?;
+            for group in NAMES {
+                let by_content = if group.guard == Guard::GitConfig { " (judged by content)" } else { "" };
+                writeln!(f, "  {}{by_content}  ← {}", group.patterns.join(" "), group.reason)?;
+            }
+            writeln!(f, "  nothing in: {}", FREE.join(", "))?;
         }
         writeln!(f, "environment")?;
         for (name, value) in &self.env {

@@ -14,6 +14,7 @@
 //! use std::time::Duration;
 //! use callgate_policy::call_grant::CallNeeds;
 //! use callgate_policy::effective::{Bound, Contribution, Declared, Source, narrow};
+//! use callgate_policy::limit::Bounds;
 //! use callgate_policy::manifest::{Format, Manifest};
 //! use callgate_policy::path::normalize;
 //! use callgate_policy::plan::{Calls, Identity, PrivateDir, PrivateKind, Strength, Work, compile};
@@ -41,13 +42,14 @@
 //!     path: vec!["/usr/bin".into(), "/bin".into()],
 //!     env: Default::default(),
 //! };
-//! let session = compile::session(&effective, &facts, &manifest.env)?;
+//! let bounds = Bounds::of(&manifest.limits, 16 << 30);
+//! let session = compile::session(&effective, &facts, &manifest.env, &bounds)?;
 //! assert!(compile::not_in_plan(&effective).is_empty());
 //!
 //! let path = normalize(&"/home/u/work".into(), &"src/../README.md".into())?;
-//! let grant = effective.check(&CallNeeds { read: vec![path], ..CallNeeds::default() }).map_err(|d| d.reason)?;
-//! let work = Work::Tool { name: "read".into() };
-//! let spec = compile::CallSpec { work, limits: manifest.limits, timeout: Duration::from_secs(60) };
+//! let grant = effective.check(&CallNeeds { read: vec![path.clone()], ..CallNeeds::default() }).map_err(|d| d.reason)?;
+//! let work = Work::Tool { name: "read".into(), path: path.clone(), limit: 200 * 1024 };
+//! let spec = compile::CallSpec { work, bounds, timeout: Duration::from_secs(60) };
 //! let call = compile::call(&grant, &facts, spec)?;
 //! assert_eq!(call.rules.own().len(), 1);
 //! assert_eq!(session.workspace, ["/home/u/work".into()]);
@@ -60,6 +62,7 @@ pub mod call_grant;
 pub mod effective;
 pub mod envelope;
 mod explain;
+pub mod limit;
 pub mod manifest;
 pub mod mode;
 pub mod path;

@@ -1,16 +1,13 @@
 //! One layer switched off, to show that the other two hold. In test builds only (feature `ablation`): a shipped binary has
 //! no code for it, and no flag, variable or manifest reaches it.
 
-use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, Source, narrow};
 use callgate_policy::envelope::Layer;
 use callgate_policy::path::HostPath;
-use callgate_policy::pattern::PathTemplate;
-use callgate_policy::plan::Work;
-use callgate_policy::requirement::{FsRequirement, Program, RequirementSet, ShellRunRequirement};
-use callgate_policy::variable::Variables;
+use callgate_policy::plan::{CallPlan, Work};
 use callgate_worker::tools;
 use serde_json::{Value, json};
 
+pub(crate) use crate::cli::everything;
 use crate::session::Session;
 
 impl Session {
@@ -26,25 +23,11 @@ impl Session {
     }
 }
 
-/// What the capability check would be if everything were granted.
-pub(crate) fn everything() -> Option<EffectiveSet> {
-    let all = || PathTemplate::parse("/**").ok();
-    let set = RequirementSet {
-        fs: FsRequirement { read: vec![all()?], write: vec![all()?], exact: false },
-        shell: vec![ShellRunRequirement { cmd: Program::Any, args: None }],
-        ..RequirementSet::default()
-    };
-    let contribution = Contribution::from_source(&Source::Default, &set);
-    let declared = Declared::union(&[contribution], &Variables::default(), &[]).ok()?;
-    Some(narrow(&declared, &[Bound::unlimited(Source::Ceiling)]))
-}
-
 /// Carries a call out in this very process, as if there were no sandbox.
-pub(crate) fn unconfined(work: &Work, path: Option<&HostPath>, args: &Value) -> Result<Value, String> {
-    match work {
-        Work::Tool { name } => {
-            let path = path.cloned().ok_or("the plan names no path")?;
-            let context = tools::Context { path, limit: tools::DEFAULT_LIMIT };
+pub(crate) fn unconfined(plan: &CallPlan, args: &Value) -> Result<Value, String> {
+    match &plan.work {
+        Work::Tool { .. } => {
+            let (name, context) = tools::Context::of(plan).ok_or("the plan of a program")?;
             tools::run(name, args, &context).map(|output| output.data).map_err(|e| e.text())
         }
         Work::Program { argv, working_dir } => {

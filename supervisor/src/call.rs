@@ -3,21 +3,27 @@
 use std::time::{Duration, Instant};
 
 use callgate_policy::call_grant::{CallGrant, CallNeeds, ShellNeed};
-use callgate_policy::envelope::{Denial, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
+use callgate_policy::envelope::{Changes, Denial, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
+use callgate_policy::limit::{LimitName, LimitReport};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec, PlanError};
 use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
-use callgate_worker::protocol::ProgramEnd;
+use callgate_worker::protocol::{LimitHit, ProgramEnd};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use crate::confine::{ConfineError, Program, Stdio, ToolError, ToolOutput, ToolRun};
+use crate::confine::{ConfineError, Output, Outputs, Program, Stdio, ToolError, ToolOutput, ToolRun};
 use crate::registry::{Context, Prepared, Tool};
 use crate::session::Session;
+use crate::turn::Turn;
 
 /// How long a call may take that does not say (X2-1).
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// How much longer a worker may take to end a program whose time is up.
+const GRACE: Duration = Duration::from_secs(5);
+/// The most that a program without privilege can make a pipe hold, bytes: `/proc/sys/fs/pipe-max-size`, pipe(7).
+const PIPE_MAX: usize = 1024 * 1024;
 /// What a `spawn` may take: its host ends it when it wants to.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -62,7 +68,13 @@ pub enum CallError {
 struct Done {
     data: Value,
     truncated: bool,
+    /// Where the rest is.
+    output_path: Option<String>,
     steps: Vec<StepReport>,
+    limits: Vec<LimitReport>,
+    /// It was ended for a limit: then `data` is what there is of a result, for the error's text.
+    ended_for: Option<Denial>,
+    changes: Option<Changes>,
 }
 
 /// Called with each piece of a program's output as it comes.
@@ -95,28 +107,35 @@ impl Session {
         let root = self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
         let prepared = tool
             .implementation
-            .prepare(&args, &Context { root: &root })
+            .prepare(&args, &Context { root: &root, limit: self.registry.output_limit(tool.id) })
             .map_err(|e| CallError::Arguments(e.to_string()))?;
         let grant = self.check(&prepared.needs)?;
         self.gate(tool.id, &args)?;
         let Prepared { work, timeout, .. } = prepared;
         let timeout = timeout.unwrap_or(TIMEOUT);
-        let spec = CallSpec { work: work.clone(), limits: self.limits, timeout };
-        let plan = compile::call(&grant, &self.facts, spec)?;
+        let is_tool = matches!(work, Work::Tool { .. });
+        let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
+        let timeout = crate::limits::ms(plan.timeout);
+        let turn = self.turns.take(tool.concurrency).await;
         self.still_there()?;
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Sandbox) {
-            let path = plan.rules.own().first().map(|rule| &rule.path);
-            let data = crate::ablation::unconfined(&work, path, &args).map_err(CallError::Tool)?;
-            return Ok(Done { data, truncated: false, steps: Vec::new() });
+            let data = crate::ablation::unconfined(&plan, &args).map_err(CallError::Tool)?;
+            let (steps, limits) = (Vec::new(), Vec::new());
+            return Ok(Done {
+                data,
+                truncated: false,
+                output_path: None,
+                steps,
+                limits,
+                ended_for: None,
+                changes: None,
+            });
         }
-        match work {
-            Work::Tool { .. } => self.shape_tool(self.opened.tool(plan, args).await?, &root),
-            Work::Program { .. } => {
-                let limit = self.registry.output_limit(tool.id);
-                self.run_shell(tool, plan, limit, on_output).await
-            }
+        if is_tool {
+            return self.shape_tool(tool.id, self.opened.tool(plan, args, turn).await?, &root, timeout);
         }
+        self.run_shell(tool, plan, turn, on_output).await
     }
 
     fn unknown(&self, name: &str) -> CallError {
@@ -165,9 +184,33 @@ impl Session {
         }
     }
 
-    fn shape_tool(&self, run: ToolRun, root: &HostPath) -> Result<Done, CallError> {
+    fn shape_tool(&self, tool: &'static str, run: ToolRun, root: &HostPath, timeout: u64) -> Result<Done, CallError> {
         match run.end {
-            Ok(ToolOutput { data, truncated }) => Ok(Done { data, truncated, steps: run.steps }),
+            Ok(ToolOutput { data, truncated, rest, lost }) => {
+                let mut kept = Rest { tool, outputs: self.outputs.as_ref(), file: None, lost };
+                if !rest.is_empty() {
+                    kept.add(&rest);
+                }
+                let limits = crate::limits::of_tool(&self.bounds, timeout);
+                let changes = run.changes.filter(|changes| !changes.is_empty());
+                Ok(Done { limits, changes, ..kept.done(data, truncated, run.steps) })
+            }
+            // EFBIG: setrlimit(2) bounds it, or the file system does.
+            Err(ToolError { errno: Some(27), .. }) => {
+                let hit = LimitHit { limit: LimitName::FileSize, used: 0 };
+                Err(denied(crate::limits::denial(&self.bounds, hit)))
+            }
+            Err(ToolError { text, errno: Some(libc_errno) })
+                if is_denial(libc_errno) && run.changes.as_ref().is_some_and(|changes| !changes.refused.is_empty()) =>
+            {
+                let kept = run.changes.unwrap_or_default().refused.swap_remove(0);
+                Err(denied(Denial {
+                    layer: Layer::Sandbox,
+                    asked: text,
+                    reason: format!("{} is kept as it is: {}", kept.path, kept.why),
+                    remedy: Some("grant it by its name (requires.fs.write, or --write)".to_owned()),
+                }))
+            }
             Err(ToolError { text, errno: Some(libc_errno) }) if is_denial(libc_errno) => Err(denied(Denial {
                 layer: Layer::Sandbox,
                 asked: text,
@@ -183,7 +226,7 @@ impl Session {
         &self,
         tool: &Tool,
         plan: callgate_policy::plan::CallPlan,
-        limit: usize,
+        turn: Turn,
         on_output: OnOutput<'_>,
     ) -> Result<Done, CallError> {
         debug_assert_eq!(tool.kind, "execute", "only shells run programs");
@@ -192,22 +235,39 @@ impl Session {
         let error = writer.try_clone().map_err(output("make a pipe for the output"))?;
         let null = std::fs::File::open("/dev/null").map_err(output("open /dev/null"))?;
         let started = Instant::now();
-        // The worker ends the program when its time is up; a worker that does not is itself ended with the session.
+        // The worker ends the program when its time is up; one that does not is itself ended.
+        let timeout = plan.timeout;
         let stdio = Stdio::new(null.into(), writer.into(), error.into());
-        let program = self.opened.program(plan, stdio).await.map_err(not_started)?;
+        let mut program = self.opened.program(plan, stdio, Some(turn)).await.map_err(not_started)?;
         let mut pipe =
             tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(output("wait on the output"))?;
-        let mut head = Head::new(limit);
-        // Until everything that holds the pipe has ended, or has closed it.
-        head.fill(&mut pipe, on_output).await.map_err(output("read the output"))?;
-        let end = program.wait().await?;
+        let limit = usize::try_from(self.registry.output_limit(tool.id)).unwrap_or(usize::MAX);
+        let rest = Rest { tool: tool.id, outputs: self.outputs.as_ref(), file: None, lost: false };
+        let mut head = Head { bytes: Vec::new(), limit, dropped: false, seen: 0, rest };
+        let patience = timeout.saturating_add(GRACE);
+        let followed = head.follow(&program, &mut pipe, self.bounds.output, on_output);
+        let Ok(end) = tokio::time::timeout(patience, followed).await else {
+            program.kill().await?;
+            return Err(CallError::Confine(ConfineError::TimedOut(timeout)));
+        };
+        let end = end?;
         let truncated = head.dropped;
-        let data = shell_data(&head, end, started.elapsed());
-        let data = if truncated { json!({ "head": data }) } else { data };
-        Ok(Done { data, truncated, steps: program.steps().to_vec() })
+        let limits = crate::limits::of_program(&self.bounds, &end, Some(crate::limits::ms(timeout)), Some(head.seen));
+        let hit = crate::limits::ended_for(&self.bounds, &end, Some(head.seen));
+        let ended_for = hit.map(|hit| crate::limits::denial(&self.bounds, hit));
+        let data = match ended_for {
+            Some(_) => Value::String(head.text()),
+            None => shell_data(&head, end, started.elapsed()),
+        };
+        let data = if truncated && ended_for.is_none() { json!({ "head": data }) } else { data };
+        let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
+        Ok(Done { limits, ended_for, changes, ..head.rest.done(data, truncated, program.steps().to_vec()) })
     }
 
     /// Starts a program in the sandbox, past the tools: what `callgate run` does. The capability check still holds.
+    ///
+    /// It is the host's own program, such as a server that runs as long as the session, and waits for no call; nor does a
+    /// call wait for it. What it changes meanwhile is for the host to know.
     ///
     /// # Errors
     /// [`CallError`] if it is denied or could not be started; nothing has run then.
@@ -222,25 +282,33 @@ impl Session {
         let needs = CallNeeds { shell: Some(ShellNeed::Program { argv: argv.clone() }), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
         let work = Work::Program { argv, working_dir };
-        let spec = CallSpec { work, limits: self.limits, timeout: FOREVER };
+        let spec = CallSpec { work, bounds: self.bounds, timeout: FOREVER };
         let plan = compile::call(&grant, &self.facts, spec)?;
         self.still_there()?;
-        Ok(self.opened.program(plan, stdio).await?)
+        Ok(self.opened.program(plan, stdio, None).await?)
     }
 
     fn envelope(&self, outcome: Result<Done, CallError>, duration_ms: u64) -> ResultEnvelope {
         let metadata = Metadata { duration_ms, ..Metadata::default() };
         match outcome {
-            Ok(done) => ResultEnvelope {
-                kind: Outcome::Output,
-                data: Some(done.data),
-                error_text: None,
-                metadata: Metadata {
+            Ok(done) => {
+                let metadata = Metadata {
                     truncated: done.truncated.then_some(true),
+                    output_path: done.output_path,
                     enforced: crate::session::enforced(self, &done.steps),
+                    limits: done.limits,
+                    changes: done.changes,
                     ..metadata
-                },
-            },
+                };
+                match done.ended_for {
+                    None => ResultEnvelope { kind: Outcome::Output, data: Some(done.data), error_text: None, metadata },
+                    Some(denial) => {
+                        let error_text = Some(ended_text(&denial, done.data.as_str().unwrap_or_default()));
+                        let metadata = Metadata { denial: Some(denial), ..metadata };
+                        ResultEnvelope { kind: Outcome::Error, data: None, error_text, metadata }
+                    }
+                }
+            }
             Err(error) => ResultEnvelope {
                 kind: Outcome::Error,
                 data: None,
@@ -272,6 +340,24 @@ fn timed_out(error: &CallError) -> Option<bool> {
 fn is_denial(errno: i32) -> bool {
     // EACCES, EPERM, EROFS.
     matches!(errno, 13 | 1 | 30)
+}
+
+/// Most characters of a program's output in the error that has no place for a result.
+const LAST_WORDS: usize = 2000;
+
+/// What a call was ended for, the next step, and the end of what it had written.
+fn ended_text(denial: &Denial, output: &str) -> String {
+    let mut text = format!("the call met its `{}` limit: {}", denial.asked, denial.reason);
+    if let Some(remedy) = &denial.remedy {
+        text.push_str("; ");
+        text.push_str(remedy);
+    }
+    if !output.is_empty() {
+        let from = output.char_indices().rev().nth(LAST_WORDS - 1).map_or(0, |(at, _)| at);
+        text.push_str("\nIt had written:\n");
+        text.push_str(&output[from..]);
+    }
+    text
 }
 
 /// The error with its causes and, where there is one, the next step: all that a model has to go by (X0-60).
@@ -312,45 +398,124 @@ fn denial_of(error: CallError) -> Option<Denial> {
     }
 }
 
-/// The first part of a program's output; the rest is read and let go, so that the program is not stopped by a full pipe.
-struct Head {
-    bytes: Vec<u8>,
-    limit: usize,
-    dropped: bool,
+/// Where what a result has no room for goes (S0-44).
+struct Rest<'a> {
+    tool: &'static str,
+    outputs: Option<&'a Outputs>,
+    /// Made when there is something to keep.
+    file: Option<Output<'a>>,
+    /// Some of it is nowhere.
+    lost: bool,
 }
 
-impl Head {
-    fn new(limit: usize) -> Self {
-        Self { bytes: Vec::new(), limit, dropped: false }
-    }
-
-    async fn fill(
-        &mut self,
-        pipe: &mut tokio::net::unix::pipe::Receiver,
-        on_output: OnOutput<'_>,
-    ) -> std::io::Result<()> {
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            let got = pipe.read(&mut buffer).await?;
-            if got == 0 {
-                return Ok(());
+impl Rest<'_> {
+    fn add(&mut self, bytes: &[u8]) {
+        if self.file.is_none() && !self.lost {
+            self.file = self.outputs.and_then(|outputs| outputs.create(self.tool).ok());
+        }
+        match &mut self.file {
+            Some(file) => {
+                file.add(bytes);
+                self.lost |= file.lost;
             }
-            let piece = &buffer[..got];
-            on_output(piece);
-            let room = self.limit - self.bytes.len();
-            self.bytes.extend(&piece[..got.min(room)]);
-            self.dropped |= got > room;
+            None => self.lost = true,
         }
     }
 
-    /// As text: bytes that are not UTF-8 become U+FFFD, and a character that the limit cut is left out.
-    fn text(&self) -> String {
-        let whole = match self.bytes.utf8_chunks().last() {
-            Some(last) if self.dropped && !last.invalid().is_empty() => self.bytes.len() - last.invalid().len(),
-            _ => self.bytes.len(),
-        };
-        String::from_utf8_lossy(&self.bytes[..whole]).into_owned()
+    /// The result. What is not to be had any more is told beside its head.
+    fn done(self, mut data: Value, truncated: bool, steps: Vec<StepReport>) -> Done {
+        if self.lost
+            && let Some(data) = data.as_object_mut()
+        {
+            data.insert("rest_lost".to_owned(), true.into());
+        }
+        let output_path = self.file.map(|file| file.path);
+        Done { data, truncated, output_path, steps, limits: Vec::new(), ended_for: None, changes: None }
     }
+}
+
+/// The first part of a program's output; the rest is kept elsewhere, or let go, so that the program is not stopped by a full
+/// pipe.
+struct Head<'a> {
+    bytes: Vec<u8>,
+    limit: usize,
+    dropped: bool,
+    /// All bytes that came.
+    seen: u64,
+    rest: Rest<'a>,
+}
+
+impl Head<'_> {
+    /// Takes the output until the program has ended, and all that it started with it; one that wrote more than `most` bytes is
+    /// ended. Whoever holds the pipe after that is no part of the call, and is not waited for.
+    async fn follow(
+        &mut self,
+        program: &Program,
+        pipe: &mut tokio::net::unix::pipe::Receiver,
+        most: u64,
+        on_output: OnOutput<'_>,
+    ) -> Result<ProgramEnd, CallError> {
+        let failed = |source| CallError::Output { what: "read the output", source };
+        let mut buffer = vec![0; 64 * 1024];
+        let mut ended = std::pin::pin!(program.wait());
+        let end = loop {
+            tokio::select! {
+                biased;
+                got = pipe.read(&mut buffer) => match got.map_err(failed)? {
+                    0 => return Ok(ended.await?),
+                    got => {
+                        self.take(&buffer[..got], on_output);
+                        if self.seen > most {
+                            // One that is blocked in a write ends all the same.
+                            program.abort().await?;
+                            return Ok(ended.await?);
+                        }
+                    }
+                },
+                end = &mut ended => break end?,
+            }
+        };
+        // What it wrote last is still in the pipe. The kernel is asked, for tokio may not have heard of it yet.
+        for _ in 0..PIPE_MAX / buffer.len() {
+            match rustix::io::read(&*pipe, &mut buffer[..]) {
+                Ok(0) | Err(_) => break,
+                Ok(got) => self.take(&buffer[..got], on_output),
+            }
+        }
+        Ok(end)
+    }
+
+    fn take(&mut self, piece: &[u8], on_output: OnOutput<'_>) {
+        on_output(piece);
+        self.seen += piece.len() as u64;
+        let room = if self.dropped { 0 } else { self.limit - self.bytes.len() };
+        let (shown, rest) = piece.split_at(piece.len().min(room));
+        self.bytes.extend(shown);
+        if rest.is_empty() {
+            return;
+        }
+        if !self.dropped {
+            self.dropped = true;
+            // A character that the limit would cut belongs to the rest.
+            let whole = match self.bytes.utf8_chunks().last() {
+                Some(last) if is_begun(last.invalid()) => self.bytes.len() - last.invalid().len(),
+                _ => self.bytes.len(),
+            };
+            let cut = self.bytes.split_off(whole);
+            self.rest.add(&cut);
+        }
+        self.rest.add(rest);
+    }
+
+    /// As text: bytes that are not UTF-8 become U+FFFD.
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+/// Whether these bytes are the beginning of a character.
+fn is_begun(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|e| e.error_len().is_none())
 }
 
 /// C-27's shape, with C-13's unit.

@@ -6,13 +6,13 @@ use callgate_policy::plan::Strength;
 /// The kinds of right, and which steps hold each. A step that was not confirmed is not named, so a kind whose list is
 /// empty is one that nothing held: a test makes each step fail and sees the refusal instead.
 const HOLDS: &[(&str, &[&str])] = &[
-    ("fs", &["landlock", "mounts", "seccomp"]),
+    ("fs", &["landlock", "mounts", "seccomp", "kept_names"]),
     ("net", &["seccomp", "namespaces", "landlock"]),
     ("ipc", &["seccomp", "namespaces", "landlock"]),
     ("processes", &["landlock", "seccomp", "namespaces"]),
     ("privilege", &["capabilities", "no_new_privs", "seccomp"]),
     ("descriptors", &["close_fds"]),
-    ("limits", &["limits"]),
+    ("limits", &["limits", "cgroup"]),
 ];
 
 /// Sums up the steps that confined a call.

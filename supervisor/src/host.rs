@@ -91,6 +91,13 @@ pub(crate) fn owner(workspace: &[HostPath]) -> Result<Identity, HostError> {
     if metadata.uid() == 0 { Ok(me) } else { Ok(Identity { uid: metadata.uid(), gid: metadata.gid() }) }
 }
 
+/// How much memory this host has, bytes; a terabyte if it does not say.
+pub(crate) fn memory() -> u64 {
+    let about = rustix::system::sysinfo();
+    let bytes = about.totalram.saturating_mul(u64::from(about.mem_unit));
+    if bytes > 0 { bytes } else { 1 << 40 }
+}
+
 /// 128 random bits, in hexadecimal.
 pub(crate) fn random() -> std::io::Result<String> {
     let mut bytes = [0; 16];

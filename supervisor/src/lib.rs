@@ -23,21 +23,27 @@ mod confine;
 mod enforced;
 mod gate;
 mod host;
+mod limits;
 mod registry;
 mod session;
+mod turn;
 
 pub mod cli;
 
 pub use callgate_policy as policy;
 pub use callgate_policy::envelope::{Denial, Enforced, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
-pub use callgate_worker::protocol::ProgramEnd;
+pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitReport, Limits};
+pub use callgate_worker::protocol::{LimitHit, ProgramEnd, Used};
 
 pub use call::CallError;
-pub use confine::{ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio};
+pub use confine::{
+    ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio, Terminal, TerminalError, WindowSize,
+};
 pub use gate::Gate;
 pub use host::{HostError, HostSupport, Missing};
 pub use registry::{Registry, RegistryError, Surface, Tool};
 pub use session::{Builder, OpenError, Session, SessionSpec, StrengthChoice, Supervisor};
+pub use turn::Concurrency;
 
 /// The example of the README, compiled with the other doctests.
 #[cfg(doctest)]

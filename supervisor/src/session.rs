@@ -5,20 +5,27 @@ use std::sync::{Arc, OnceLock};
 
 use callgate_policy::effective::{Bound, Contribution, DeclareError, Declared, EffectiveSet, Source, narrow};
 use callgate_policy::envelope::StepReport;
-use callgate_policy::manifest::{Env, Limits, Manifest};
+use callgate_policy::limit::{Bounds, Limits};
+use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::mode::Mode;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan, PlanError};
-use callgate_policy::plan::{Calls, PrivateDir, PrivateKind, SessionPlan, Strength};
+use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::variable::{VariableError, Variables};
 use callgate_policy::watchdog::Watchdog;
 
-use crate::confine::{ConfineError, Launcher, LauncherError, Opened, Private};
+use crate::cli::Ablated;
+use crate::confine::cgroup::Delegated;
+use crate::confine::{
+    ConfineError, Launcher, LauncherError, Opened, Outputs, Stdio, Terminal, TerminalError, WindowSize,
+    private_directory,
+};
 use crate::gate::Gate;
 use crate::host::{self, HostError, HostSupport, Missing};
 use crate::registry::{Registry, RegistryError};
+use crate::turn::Turns;
 
 /// The host's side of callgate: makes sessions.
 #[derive(Debug, Clone)]
@@ -27,6 +34,8 @@ pub struct Supervisor {
     support: HostSupport,
     /// Set once the host has refused namespaces: why, and what then takes their place.
     without_namespaces: Arc<OnceLock<Missing>>,
+    /// For a cgroup for each program, if the host has delegated one.
+    groups: Option<Arc<Delegated>>,
 }
 
 /// Makes a [`Supervisor`].
@@ -54,7 +63,15 @@ impl Builder {
             None => Launcher::fork()?,
         };
         let support = HostSupport::probe()?;
-        Ok(Supervisor { launcher, support, without_namespaces: Arc::default() })
+        let groups = match Delegated::take() {
+            Ok(groups) => Some(Arc::new(groups)),
+            Err(reason) => {
+                // Not a downgrade: the init of each program holds the same limits, and every result says so.
+                tracing::debug!(%reason, "no cgroups");
+                None
+            }
+        };
+        Ok(Supervisor { launcher, support, without_namespaces: Arc::default(), groups })
     }
 }
 
@@ -87,6 +104,8 @@ pub struct SessionSpec {
     pub calls: Calls,
     /// Whether the tools' own requirements are asked for.
     pub tools: bool,
+    /// Limits for each call, before the manifest's and the defaults.
+    pub limits: Limits,
     /// Further watchdogs.
     pub watchdogs: Vec<Box<dyn WatchdogObject>>,
 }
@@ -108,6 +127,7 @@ impl SessionSpec {
             strength: StrengthChoice::Best,
             calls: Calls::Many,
             tools: true,
+            limits: Limits::default(),
             watchdogs: Vec::new(),
         }
     }
@@ -174,8 +194,8 @@ pub enum OpenError {
     /// The kernel gave no random bytes.
     #[error("get random bytes")]
     Random(#[source] std::io::Error),
-    /// The session's private directory could not be made.
-    #[error("make the session's private directory")]
+    /// No name could be made up for the session's private directory.
+    #[error("make up a name for the session's private directory")]
     Private(#[source] std::io::Error),
     /// A contract of ours is broken.
     #[error(transparent)]
@@ -203,6 +223,15 @@ impl Supervisor {
     /// # Errors
     /// [`OpenError`]; nothing has run, and nothing is left behind.
     pub async fn open(&self, spec: SessionSpec) -> Result<Session, OpenError> {
+        self.open_with(spec, None).await
+    }
+
+    /// Opens a session that lacks a mechanism, and that nothing runs in but acts of the probe.
+    pub(crate) async fn open_ablated(&self, spec: SessionSpec, ablated: Ablated) -> Result<Session, OpenError> {
+        self.open_with(spec, Some(ablated.ablation())).await
+    }
+
+    async fn open_with(&self, spec: SessionSpec, ablation: Option<Ablation>) -> Result<Session, OpenError> {
         let mut registry = Registry::locked()?;
         if let Some(tools) = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
             registry.offer_only(tools)?;
@@ -214,15 +243,23 @@ impl Supervisor {
             refuse_what_is_not_yet_in_force(manifest)?;
         }
         let (limits, env) = match &spec.manifest {
-            Some(manifest) => (manifest.limits, manifest.env.clone()),
-            None => (Limits::default(), Env::default()),
+            Some(manifest) => (spec.limits.or(manifest.limits), manifest.env.clone()),
+            None => (spec.limits, Env::default()),
+        };
+        let bounds = Bounds::of(&limits, host::memory());
+        let asked = Asked {
+            workspace: &workspace,
+            effective: &effective,
+            env: &env,
+            bounds: &bounds,
+            ablation: ablation.as_ref(),
         };
         let first = match (spec.strength, self.without_namespaces.get()) {
             (StrengthChoice::Landlock, _) | (StrengthChoice::Best, Some(_)) => Strength::Landlock,
             (StrengthChoice::Best | StrengthChoice::Namespaces, _) => Strength::Namespaces,
         };
-        let attempt = self.attempt(first, spec.calls, &workspace, &effective, &env).await;
-        let (facts, plan, opened) = match attempt {
+        let attempt = self.attempt(first, spec.calls, asked).await;
+        let Attempt { effective, facts, plan, opened, outputs } = match attempt {
             Err(OpenError::Confine(ConfineError::Refused(failed)))
                 if spec.strength == StrengthChoice::Best
                     && first == Strength::Namespaces
@@ -232,7 +269,7 @@ impl Supervisor {
                 tracing::info!(%failed, "this host refuses namespaces; Landlock and seccomp hold alone");
                 let missing = Missing::namespaces(&failed);
                 self.without_namespaces.get_or_init(|| missing);
-                self.attempt(Strength::Landlock, spec.calls, &workspace, &effective, &env).await?
+                self.attempt(Strength::Landlock, spec.calls, asked).await?
             }
             other => other?,
         };
@@ -251,8 +288,10 @@ impl Supervisor {
             identities: identities(&workspace),
             facts,
             plan,
-            limits,
+            bounds,
             opened,
+            outputs,
+            turns: Turns::default(),
         })
     }
 
@@ -260,30 +299,57 @@ impl Supervisor {
         &self,
         strength: Strength,
         calls: Calls,
-        workspace: &[HostPath],
-        effective: &EffectiveSet,
-        env: &Env,
-    ) -> Result<(HostFacts, SessionPlan, Opened), OpenError> {
+        Asked { workspace, effective, env, bounds, ablation }: Asked<'_>,
+    ) -> Result<Attempt, OpenError> {
         let identity = host::owner(workspace)?;
-        let (private, dir) = match strength {
+        let private = match strength {
             Strength::Landlock => {
-                let private = Private::make(identity).map_err(OpenError::Private)?;
-                let dir = PrivateDir { inside: private.path().into(), kind: PrivateKind::OnHost };
-                (Some(private), dir)
+                let path = private_directory().map_err(OpenError::Private)?;
+                PrivateDir { inside: path.into(), kind: PrivateKind::OnHost }
             }
-            Strength::Namespaces => {
-                (None, PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace })
-            }
+            Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
         };
-        let facts =
-            host::facts((strength, calls), self.support.landlock_abi, identity, dir, workspace.to_vec(), effective);
-        let plan = compile::session(effective, &facts, env)?;
-        let opened = Opened::open(&self.launcher, plan.clone()).await?;
-        if let Some(private) = private {
-            private.hand_over();
-        }
-        Ok((facts, plan, opened))
+        // Who makes one call and goes has nobody left to read what it had no room for.
+        let mut outputs = match calls {
+            Calls::Many => Outputs::make(identity, &compile::written(effective)),
+            Calls::One => None,
+        };
+        let effective = match &outputs {
+            Some(outputs) => effective.clone().with_session_dir(outputs.path()),
+            None => effective.clone(),
+        };
+        let facts = host::facts(
+            (strength, calls),
+            self.support.landlock_abi,
+            identity,
+            private,
+            workspace.to_vec(),
+            &effective,
+        );
+        let plan = SessionPlan { ablation: ablation.cloned(), ..compile::session(&effective, &facts, env, bounds)? };
+        let opened = Opened::open(&self.launcher, plan.clone(), self.groups.clone()).await?;
+        outputs.iter_mut().for_each(Outputs::hand_over);
+        Ok(Attempt { effective, facts, plan, opened, outputs })
     }
+}
+
+/// What a session is opened with, whichever strength it gets.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    workspace: &'a [HostPath],
+    effective: &'a EffectiveSet,
+    env: &'a Env,
+    bounds: &'a Bounds,
+    ablation: Option<&'a Ablation>,
+}
+
+/// A session that could be confined.
+struct Attempt {
+    effective: EffectiveSet,
+    facts: HostFacts,
+    plan: SessionPlan,
+    opened: Opened,
+    outputs: Option<Outputs>,
 }
 
 /// A watchdog of the host's, as the gate holds it.
@@ -394,8 +460,11 @@ pub struct Session {
     pub(crate) effective: EffectiveSet,
     pub(crate) gate: Gate,
     pub(crate) facts: HostFacts,
-    pub(crate) limits: Limits,
+    pub(crate) bounds: Bounds,
     pub(crate) opened: Opened,
+    /// `None` if nothing is kept of what results have no room for.
+    pub(crate) outputs: Option<Outputs>,
+    pub(crate) turns: Turns,
     #[cfg(feature = "ablation")]
     pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
     plan: SessionPlan,
@@ -421,6 +490,12 @@ impl Session {
         &self.effective
     }
 
+    /// The limits of each call.
+    #[must_use]
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
     /// The plan that the session was confined by.
     #[must_use]
     pub fn plan(&self) -> &SessionPlan {
@@ -430,6 +505,18 @@ impl Session {
     /// The steps that confined the session, each confirmed.
     pub fn steps(&self) -> impl Iterator<Item = &StepReport> {
         self.opened.steps()
+    }
+
+    /// Makes a terminal for one program of this session: `spawn` it with the [`Stdio`]. It is the program's controlling
+    /// terminal, with its own job control, and its name in the session.
+    ///
+    /// In a session for one call ([`Calls::One`]) the program can open it by that name, and so by `/dev/stderr`. In one for
+    /// many calls it cannot, because they could open each other's: there is `/dev/tty`.
+    ///
+    /// # Errors
+    /// [`TerminalError`] if the host gives no pseudo-terminal.
+    pub fn terminal(&self, size: WindowSize) -> Result<(Terminal, Stdio), TerminalError> {
+        self.opened.terminal(size, self.facts.identity)
     }
 
     /// The session's tools.

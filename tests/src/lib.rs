@@ -7,11 +7,14 @@
 
 mod binaries;
 mod environment;
-pub mod errno;
 mod host;
+mod person;
 mod run;
+
+pub use callgate_worker::probe::errno;
 
 pub use binaries::Binaries;
 pub use environment::{Bystander, TestEnv, TestFile, condition_of, eventually};
 pub use host::{Host, Target, User, matrix};
+pub use person::Person;
 pub use run::{Ended, Probe, Run};

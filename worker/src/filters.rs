@@ -3,9 +3,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use callgate_policy::plan::Strength;
 use callgate_policy::plan::seccomp::Variant;
+use callgate_policy::plan::{Strength, Writer};
 
+use crate::protocol::Threads;
 use crate::seccomp::BpfInsn;
 use crate::sys;
 
@@ -18,25 +19,45 @@ pub(crate) fn install_base(variant: Variant) -> io::Result<(OwnedFd, usize)> {
     Ok((listener, program.len()))
 }
 
+/// A filter that lets everything pass.
+static NOTHING: [BpfInsn; 1] = [BpfInsn { code: libc::BPF_RET as u16, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW }];
+
+/// Installs a filter that refuses nothing and asks nothing, for attempts to break out that are made without the base filter;
+/// returns its listener, which the broker waits on, and its length.
+pub(crate) fn install_nothing() -> io::Result<(OwnedFd, usize)> {
+    let listener = install(&NOTHING, Listener::Wanted)?.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+    Ok((listener, NOTHING.len()))
+}
+
 /// Installs the readers' filter on this thread; returns its length in instructions.
 pub(crate) fn install_readers() -> io::Result<usize> {
     install(&READERS, Listener::Absent).map(|_none| READERS.len())
 }
 
 /// Installs the filter of one tool below the broker, upon the base filter.
-pub(crate) fn install_tool() -> io::Result<()> {
-    install(&TOOL_DELTA, Listener::Absent).map(drop)
+pub(crate) fn install_tool(threads: Threads) -> io::Result<()> {
+    let program: &[BpfInsn] = match threads {
+        Threads::Never => &TOOL_DELTA,
+        Threads::OfItsOwn => &SEARCH_DELTA,
+    };
+    install(program, Listener::Absent).map(drop)
 }
 
 /// Installs the filter of one reading worker, upon the readers'.
-pub(crate) fn install_reader() -> io::Result<()> {
-    install(&READER_DELTA, Listener::Absent).map(drop)
+pub(crate) fn install_reader(threads: Threads) -> io::Result<()> {
+    let program: &[BpfInsn] = match threads {
+        Threads::Never => &READER_DELTA,
+        Threads::OfItsOwn => &SEARCHER_DELTA,
+    };
+    install(program, Listener::Absent).map(drop)
 }
 
 fn base_program(variant: Variant) -> Option<&'static [BpfInsn]> {
-    let programs = match variant.strength {
-        Strength::Landlock => &BASE_LANDLOCK,
-        Strength::Namespaces => &BASE_NAMESPACES,
+    let programs = match (variant.strength, variant.writer) {
+        (Strength::Landlock, Writer::Kernel) => &BASE_LANDLOCK,
+        (Strength::Namespaces, Writer::Kernel) => &BASE_NAMESPACES,
+        (Strength::Landlock, Writer::Broker) => &KEPT_LANDLOCK,
+        (Strength::Namespaces, Writer::Broker) => &KEPT_NAMESPACES,
     };
     programs.get(usize::from(variant.landlock_abi).checked_sub(1)?).copied()
 }
@@ -63,7 +84,7 @@ pub(crate) fn install(program: &[BpfInsn], listener: Listener) -> io::Result<Opt
 
 #[cfg(test)]
 mod tests {
-    use callgate_policy::plan::seccomp::{Arch, base, reader_delta, readers, tool_delta};
+    use callgate_policy::plan::seccomp::{Arch, base, reader_delta, readers, search_delta, searcher_delta, tool_delta};
 
     use super::*;
     use crate::seccomp::assemble;
@@ -73,15 +94,22 @@ mod tests {
     fn the_built_in_programs_are_the_tables() {
         let here = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
         for strength in [Strength::Landlock, Strength::Namespaces] {
-            for landlock_abi in 1..=7 {
-                let variant = Variant { strength, landlock_abi };
-                assert_eq!(base_program(variant), assemble(&base(variant), here).ok().as_deref(), "{variant:?}");
+            for writer in [Writer::Kernel, Writer::Broker] {
+                for landlock_abi in 1..=7 {
+                    let variant = Variant { strength, landlock_abi, writer };
+                    assert_eq!(base_program(variant), assemble(&base(variant), here).ok().as_deref(), "{variant:?}");
+                }
+                assert_eq!(base_program(Variant { strength, landlock_abi: 0, writer }), None);
+                assert_eq!(base_program(Variant { strength, landlock_abi: 8, writer }), None);
             }
-            assert_eq!(base_program(Variant { strength, landlock_abi: 0 }), None);
-            assert_eq!(base_program(Variant { strength, landlock_abi: 8 }), None);
         }
-        for (built, table) in [(&TOOL_DELTA[..], tool_delta()), (&READERS, readers()), (&READER_DELTA, reader_delta())]
-        {
+        for (built, table) in [
+            (&TOOL_DELTA[..], tool_delta()),
+            (&SEARCH_DELTA, search_delta()),
+            (&READERS, readers()),
+            (&READER_DELTA, reader_delta()),
+            (&SEARCHER_DELTA, searcher_delta()),
+        ] {
             assert_eq!(Some(built), assemble(&table, here).ok().as_deref(), "{}", table.title);
         }
     }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use callgate_policy::path::HostPath;
@@ -52,7 +53,7 @@ pub fn start() -> io::Result<Launcher> {
 /// # Errors
 /// `EBUSY` if this process has threads; the launcher's failures otherwise go to the session's channel.
 pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
-    debug_assert_eq!(plan.private.kind, PrivateKind::InNamespace, "nothing that must be removed");
+    debug_assert!(Left::of(plan).is_nothing(), "nothing that must be removed");
     match fork_broker(plan, session) {
         Ok(Side::Launcher(_)) => Ok(()),
         Ok(Side::Broker) => process::exit_now(match become_nobodys_child(session).and_then(|()| become_dumpable()) {
@@ -186,9 +187,37 @@ fn refuse_all(channel: &Channel, failed: &StepFailure) -> io::Result<()> {
 
 struct Serving {
     channel: Channel,
-    /// Each with its session's private directory on the host, if it has one: the broker empties it, but only this process
-    /// may remove it, and it empties what a broker that was killed has left.
-    brokers: HashMap<Pid, Option<HostPath>>,
+    /// Each with what its session has on the host.
+    brokers: HashMap<Pid, Left>,
+}
+
+/// What a session has on the host, to be removed when all of its processes have ended.
+struct Left {
+    /// Its private directory: the broker empties it, but only this process may remove it, and it empties what a broker that
+    /// was killed has left.
+    private: Option<HostPath>,
+    /// Where the supervisor puts what results have no room for.
+    outputs: Option<HostPath>,
+    owner: Identity,
+}
+
+impl Left {
+    fn of(plan: &SessionPlan) -> Self {
+        let private = (plan.private.kind == PrivateKind::OnHost).then(|| plan.private.inside.clone());
+        Self { private, outputs: plan.outputs.clone(), owner: plan.identity }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.private.is_none() && self.outputs.is_none()
+    }
+
+    fn remove(&self) {
+        remove(self.private.as_ref());
+        if let Some(outputs) = &self.outputs {
+            // The supervisor may have done so already; another failure has nobody left to hear of it.
+            drop(remove_outputs(outputs, self.owner));
+        }
+    }
 }
 
 impl Serving {
@@ -210,11 +239,7 @@ impl Serving {
         match self.channel.receive::<OpenSession>()? {
             Received::Message(OpenSession { plan }, fds) => {
                 if let Some(session) = fds.into_iter().next() {
-                    let private = (plan.private.kind == PrivateKind::OnHost).then(|| plan.private.inside.clone());
-                    match open(&plan, &Channel::from(session))? {
-                        Some(broker) => drop(self.brokers.insert(broker, private)),
-                        None => remove(private.as_ref()),
-                    }
+                    self.open(&plan, &Channel::from(session))?;
                 }
                 Ok(true)
             }
@@ -223,12 +248,34 @@ impl Serving {
         }
     }
 
+    fn open(&mut self, plan: &SessionPlan, session: &Channel) -> io::Result<()> {
+        let mut left = Left::of(plan);
+        if let Some(directory) = &left.private
+            && let Err(failed) = make(directory.as_path(), plan.identity)
+        {
+            // It may not be ours: somebody was there first.
+            left.private = None;
+            left.remove();
+            return session.send(&SessionReply::Failed(failed), &[]);
+        }
+        match open(plan, session) {
+            Ok(Some(broker)) => {
+                self.brokers.insert(broker, left);
+                Ok(())
+            }
+            not_opened => {
+                left.remove();
+                not_opened.map(drop)
+            }
+        }
+    }
+
     /// Takes brokers that have ended, ends what one that was killed has left, and removes their directories.
     fn reap(&mut self) -> io::Result<()> {
-        let mut directories = Vec::new();
+        let mut left = Vec::new();
         loop {
             match process::reap() {
-                Ok(Some(ended)) => directories.extend(self.brokers.remove(&ended.pid).flatten()),
+                Ok(Some(ended)) => left.extend(self.brokers.remove(&ended.pid)),
                 Ok(None) => break,
                 Err(e) if e.raw_os_error() == Some(libc::ECHILD) => break,
                 Err(e) => return Err(e),
@@ -236,7 +283,7 @@ impl Serving {
         }
         let brokers = &self.brokers;
         family::end_all(&|pid| brokers.contains_key(&pid), SWEEP)?;
-        directories.iter().for_each(|directory| remove(Some(directory)));
+        left.iter().for_each(Left::remove);
         Ok(())
     }
 
@@ -248,8 +295,44 @@ impl Serving {
             self.reap()?;
         }
         family::end_all(&|_| false, SWEEP)?;
-        self.brokers.values().for_each(|directory| remove(directory.as_ref()));
+        self.brokers.values().for_each(Left::remove);
         Ok(())
+    }
+}
+
+/// Makes a session's directory, for its user alone. Its name cannot be guessed, and nothing may be there (A11).
+fn make(directory: &Path, owner: Identity) -> Result<(), StepFailure> {
+    let mut made = Vec::new();
+    let all = std::iter::once(directory.to_owned()).chain(PrivateDir::PARTS.map(|name| directory.join(name)));
+    for path in all {
+        let step = |what: &str, e: io::Error| {
+            remove_all(&made);
+            StepFailure {
+                step: "private_dir".to_owned(),
+                what: format!("{what} {}", path.display()),
+                errno: e.raw_os_error(),
+            }
+        };
+        rustix::fs::mkdir(&path, Mode::RWXU).map_err(|e| step("make", e.into()))?;
+        made.push(path.clone());
+    }
+    if rustix::process::geteuid().as_raw() != owner.uid {
+        for path in &made {
+            let step = |e: io::Error| {
+                remove_all(&made);
+                kernel("private_dir", "give it to the session's user", e)
+            };
+            std::os::unix::fs::chown(path, Some(owner.uid), Some(owner.gid)).map_err(step)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what was made, the last first.
+fn remove_all(made: &[PathBuf]) {
+    for path in made.iter().rev() {
+        // Nothing is lost with a directory that stays: it is empty.
+        let _stays = rustix::fs::rmdir(path);
     }
 }
 
@@ -262,6 +345,26 @@ fn remove(directory: Option<&HostPath>) {
     let emptied = PrivateDir::PARTS.iter().all(|name| broker::empty(&directory.join(name)).is_ok());
     let removed = rustix::fs::rmdir(directory).is_ok();
     debug_assert!(emptied && removed, "{} is left", directory.display());
+}
+
+/// Removes a directory of files, which is `owner`'s. This process may have more rights than the owner, who may have put a
+/// link in the directory's place: only what lies in a directory of the owner's own is removed, by its descriptor.
+///
+/// # Errors
+/// `ENOENT` if it is gone; `EPERM` if it is somebody else's; the kernel's own.
+pub fn remove_outputs(directory: &HostPath, owner: Identity) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(directory.as_path(), flags, Mode::empty())?;
+    if rustix::fs::fstat(&opened)?.st_uid != owner.uid {
+        return Err(rustix::io::Errno::PERM.into());
+    }
+    for entry in rustix::fs::Dir::read_from(&opened)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            rustix::fs::unlinkat(&opened, entry.file_name(), rustix::fs::AtFlags::empty())?;
+        }
+    }
+    Ok(rustix::fs::rmdir(directory.as_path())?)
 }
 
 fn ignore_permission(errno: rustix::io::Errno) -> rustix::io::Result<()> {

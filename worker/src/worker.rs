@@ -2,25 +2,34 @@
 //! its init; it reports, and ends together with everything it started. Whatever reads what a model wrote does so once.
 
 use std::ffi::CString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::StepReport;
+use callgate_policy::limit::{Bounds, LimitName, Limits};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{
-    CallPlan, CallRules, Exactness, Extent, FsAccess, FsRule, Limit, PROTOCOL_VERSION, Presence, Resource, Work,
+    CallPlan, CallRules, Calls, Exactness, Extent, FsAccess, FsRule, Limit, Mechanism, PROTOCOL_VERSION, Presence,
+    Resource, SessionPlan, Work,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
+use crate::apply::landlock::{self, SignalsStayBelow};
 use crate::apply::{call, done, failure, kernel};
 use crate::family;
-use crate::protocol::{Channel, FromWorker, ProgramEnd, Received, Register, StepFailure, ToWorker, ToolEnd};
-use crate::sys::process::{self, Ended, Exec, Pid};
+use crate::probe;
+use crate::protocol::{
+    Channel, FromWorker, LimitHit, ProgramEnd, Received, Register, StepFailure, Threads, ToWorker, ToolEnd,
+};
+use crate::sys::fd;
+use crate::sys::process::{self, Ended, Exec, Fork, OneThread, Pid};
 use crate::tools;
+use crate::watch::{Base, Watch};
 use crate::zygote::{Trade, drain};
 
 /// How long a worker that has spoken its last frame waits for the supervisor, milliseconds.
@@ -37,22 +46,45 @@ pub(crate) struct Programs {
     /// What that ruleset holds, for reports.
     pub(crate) call_domain: String,
     pub(crate) landlock_abi: u8,
+    /// Whether the rulesets are for one call, or for all of the session.
+    pub(crate) calls: Calls,
     /// The programs' environment, `NAME=value`.
     pub(crate) env: Vec<CString>,
     /// The directories of their `PATH`.
     pub(crate) path: Vec<PathBuf>,
+    /// What they may write.
+    pub(crate) writable: Vec<PathBuf>,
+    /// Keeps a worker's signals to what it started; `None` before Landlock's ABI 6.
+    pub(crate) signal_scope: Option<OwnedFd>,
+    /// What runs in their stead, in a session that is for that.
+    pub(crate) attempts: Option<Attempts>,
+}
+
+/// Of a session for attempts to break out, made without some mechanism: neither program nor tool runs in it, only acts of
+/// the probe that is part of this very program.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempts {
+    landlock: bool,
+}
+
+impl Attempts {
+    /// `None` for every other session.
+    pub(crate) fn of(plan: &SessionPlan) -> Option<Self> {
+        plan.ablation.as_ref().map(|_| Self { landlock: plan.keeps(Mechanism::Landlock) })
+    }
 }
 
 /// What the workers of tools that only read have from theirs.
 pub(crate) struct Readers {
     pub(crate) landlock_abi: u8,
+    pub(crate) attempts: Option<Attempts>,
 }
 
 impl Trade for Programs {
     const BROKERED: bool = true;
     const LEAVES: bool = true;
 
-    fn work(&self, supervisor: &Channel, broker: &Channel) -> i32 {
+    fn work(&self, supervisor: &Channel, broker: &Channel, _: Threads) -> i32 {
         exit_code(self.serve(supervisor, broker))
     }
 }
@@ -61,8 +93,8 @@ impl Trade for Readers {
     const BROKERED: bool = false;
     const LEAVES: bool = false;
 
-    fn work(&self, supervisor: &Channel, _: &Channel) -> i32 {
-        exit_code(self.serve(supervisor))
+    fn work(&self, supervisor: &Channel, _: &Channel, threads: Threads) -> i32 {
+        exit_code(self.serve(supervisor, threads))
     }
 }
 
@@ -104,8 +136,10 @@ fn get_ready() -> io::Result<()> {
     let plan = CallPlan {
         version: PROTOCOL_VERSION,
         rules: CallRules::Own(vec![rule]),
+        within: Vec::new(),
         work: Work::Program { argv: vec!["true".into()], working_dir: "/".into() },
         limits: vec![Limit { resource: Resource::Core, max: 0 }],
+        bounds: Bounds::of(&Limits::default(), 0),
         timeout: Duration::ZERO,
     };
     let call = ToWorker::Call(Box::new(plan));
@@ -117,7 +151,7 @@ fn get_ready() -> io::Result<()> {
 /// The same for a reader's result.
 fn rehearse_result() -> io::Result<()> {
     let data = Some(serde_json::json!({ "content": "x".repeat(4096), "size": 4096 }));
-    let end = FromWorker::ToolEnded(ToolEnd::Output { truncated: false, data });
+    let end = FromWorker::ToolEnded(ToolEnd::Output { truncated: false, lost: false, data });
     serde_json::to_vec(&end).map(drop).map_err(io::Error::from)
 }
 
@@ -130,17 +164,20 @@ fn step_aside(channel: &Channel) {
 }
 
 impl Readers {
-    fn serve(&self, channel: &Channel) -> io::Result<()> {
+    fn serve(&self, channel: &Channel, threads: Threads) -> io::Result<()> {
         get_ready()?;
         rehearse_result()?;
         // It takes nothing away that a worker needs from here on, and longer than the rest of a call's confinement.
-        let forkless = call::confine_ready_reader();
+        let forkless = call::confine_ready_reader(threads);
         let Some((plan, _)) = receive_call(channel)? else { return Ok(()) };
-        let Work::Tool { name } = &plan.work else {
+        let Work::Tool { .. } = &plan.work else {
             return channel.send(&FromWorker::Failed(StepFailure::new("protocol", "a program for a reader")), &[]);
         };
+        if self.attempts.is_some() {
+            return channel.send(&FromWorker::Failed(no_tools()), &[]);
+        }
         let confined = forkless.and_then(|step| call::confine_reader(step, &plan, self.landlock_abi, channel));
-        tool(channel, &plan, name, confined)
+        tool(channel, &plan, threads, confined)
     }
 }
 
@@ -153,31 +190,47 @@ impl Programs {
             .map_err(failure("family", "become a subreaper"))
             .and_then(|()| process::children_as_fd().map_err(failure("family", "hear of children that end")));
         get_ready()?;
+        let scope = match self.signal_scope.as_ref().map(landlock::keep_signals_below).transpose() {
+            Ok(scope) => scope,
+            Err(failed) => {
+                return receive_call(channel)?.map_or(Ok(()), |_| channel.send(&FromWorker::Failed(failed), &[]));
+            }
+        };
+        let mut base = Base::now(&self.writable);
         while let Some((plan, fds)) = receive_call(channel)? {
             if let CallRules::Own(rules) = &plan.rules {
                 narrow(rules, broker)?;
             }
             let (argv, working_dir) = match &plan.work {
-                Work::Tool { name } => {
+                Work::Tool { .. } if self.attempts.is_some() => {
+                    return channel.send(&FromWorker::Failed(no_tools()), &[]);
+                }
+                Work::Tool { name, .. } => {
                     drop(init);
-                    let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, channel);
-                    return tool(channel, &plan, name, confined);
+                    let threads = tools::threads_of(name);
+                    let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, threads, channel);
+                    return tool(channel, &plan, threads, confined);
                 }
                 Work::Program { argv, working_dir } => (argv, working_dir),
             };
-            let Ok(stdio) = <[OwnedFd; 3]>::try_from(fds) else {
-                let failed = StepFailure::new("stdio", "a program needs three descriptors");
+            let Some((streams, group)) = descriptors(fds) else {
+                let what = "a program needs three descriptors, one more for a terminal and four more for a cgroup";
+                let failed = StepFailure::new("stdio", what);
                 return channel.send(&FromWorker::Failed(failed), &[]);
             };
             let signals = match &init {
                 Ok(signals) => signals,
                 Err(failed) => return channel.send(&FromWorker::Failed(failed.clone()), &[]),
             };
-            let start = Start { inherited: self, plan: &plan, argv, working_dir };
-            let Some(end) = program(channel, &start, signals, stdio)? else { return Ok(()) };
+            if base.is_stale() {
+                base = Base::now(&self.writable);
+            }
+            let start = Start { inherited: self, plan: &plan, argv, working_dir, group };
+            let Some(end) = program(channel, &start, (signals, scope), streams, &base)? else { return Ok(()) };
             channel.send(&FromWorker::Ended(end), &[])?;
             // Before it takes another.
             broker.send(&Register::Again { pid: process::id() }, &[])?;
+            base = Base::now(&self.writable);
         }
         Ok(())
     }
@@ -185,7 +238,12 @@ impl Programs {
 
 /// Tells the broker that this call may do less than the session, before anything that it starts can ask for something.
 fn narrow(rules: &[FsRule], broker: &Channel) -> io::Result<()> {
-    let write = rules.iter().filter(|rule| rule.access == FsAccess::Write).map(|rule| rule.path.clone()).collect();
+    // Where the broker writes, it is told what Landlock would be: the directory, for a file that may be replaced.
+    let place = |rule: &FsRule| match rule.access {
+        FsAccess::Kept => HostPath::from(landlock::reach(rule)),
+        FsAccess::Read | FsAccess::ReadExecute | FsAccess::Write | FsAccess::Device => rule.path.clone(),
+    };
+    let write = rules.iter().filter(|rule| rule.access.changes()).map(place).collect();
     let read = rules.iter().map(|rule| rule.path.clone()).collect();
     broker.send(&Register::Call { pid: process::id(), write, read }, &[])
 }
@@ -194,7 +252,7 @@ fn narrow(rules: &[FsRule], broker: &Channel) -> io::Result<()> {
 fn tool(
     channel: &Channel,
     plan: &CallPlan,
-    name: &str,
+    threads: Threads,
     confined: Result<Vec<StepReport>, StepFailure>,
 ) -> io::Result<()> {
     match confined {
@@ -205,24 +263,38 @@ fn tool(
         Received::Message(ToWorker::Arguments(arguments), _) => arguments,
         Received::Message(..) | Received::Data(_) | Received::Closed => return Ok(()),
     };
-    work(channel, plan, name, &arguments)?;
+    work(channel, plan, threads, &arguments)?;
     step_aside(channel);
     Ok(())
 }
 
-fn work(channel: &Channel, plan: &CallPlan, name: &str, arguments: &Value) -> io::Result<()> {
+fn work(channel: &Channel, plan: &CallPlan, threads: Threads, arguments: &Value) -> io::Result<()> {
     let error = |text, errno| channel.send(&FromWorker::ToolEnded(ToolEnd::Error { text, errno }), &[]);
-    let Some(rule) = plan.rules.own().first() else { return error("the plan names no path".to_owned(), None) };
-    let context = tools::Context { path: rule.path.clone(), limit: tools::DEFAULT_LIMIT };
+    let Some((name, mut context)) = tools::Context::of(plan) else { return error("a program".to_owned(), None) };
+    if threads == Threads::OfItsOwn {
+        context.threads = processors();
+    }
     match tools::run(name, arguments, &context) {
         Ok(output) => send_result(channel, output),
         Err(failed) => error(failed.text(), failed.errno()),
     }
 }
 
-/// In one frame if it fits, else in frames of its own before the last.
-fn send_result(channel: &Channel, tools::Output { data, truncated }: tools::Output) -> io::Result<()> {
-    let end = |data| FromWorker::ToolEnded(ToolEnd::Output { truncated, data });
+/// How many processors this process may run on, up to the twelve that ripgrep uses too.
+fn processors() -> usize {
+    rustix::thread::sched_getaffinity(None).map_or(1, |set| usize::try_from(set.count()).unwrap_or(1)).clamp(1, 12)
+}
+
+/// In one frame if it fits, else in frames of its own before the last; what it had no room for comes after it.
+fn send_result(channel: &Channel, output: tools::Output) -> io::Result<()> {
+    let tools::Output { data, truncated, rest, lost } = output;
+    let end = |data| FromWorker::ToolEnded(ToolEnd::Output { truncated, lost, data });
+    if !rest.is_empty() {
+        channel.send_data(&serde_json::to_vec(&data)?)?;
+        channel.send(&FromWorker::Rest, &[])?;
+        channel.send_data(&rest)?;
+        return channel.send(&end(None), &[]);
+    }
     let whole = end(Some(data));
     if channel.send_if_it_fits(&whole)? {
         return Ok(());
@@ -233,12 +305,65 @@ fn send_result(channel: &Channel, tools::Output { data, truncated }: tools::Outp
     channel.send(&end(None), &[])
 }
 
+/// What a program reads and writes.
+struct Streams {
+    stdio: [OwnedFd; 3],
+    /// To be its controlling terminal.
+    terminal: Option<OwnedFd>,
+}
+
 /// A program to be started.
 struct Start<'a> {
     inherited: &'a Programs,
     plan: &'a CallPlan,
     argv: &'a [HostPath],
     working_dir: &'a HostPath,
+    group: Option<Group>,
+}
+
+/// A program's cgroup, which holds its memory and processes.
+struct Group {
+    procs: OwnedFd,
+    pids_events: File,
+    memory_events: File,
+    memory_peak: File,
+}
+
+impl Group {
+    /// How often a limit was met (cgroups(7): lines of a name and a number).
+    fn count(mut file: &File, name: &str) -> u64 {
+        let mut text = String::new();
+        let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+        let number = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
+        if read.is_ok() { text.lines().find_map(number).unwrap_or(0) } else { 0 }
+    }
+
+    /// What the kernel has held.
+    fn hit(&self, bounds: &Bounds) -> Option<LimitHit> {
+        if Self::count(&self.memory_events, "oom_kill ") > 0 {
+            let used = self.peak().max(bounds.memory);
+            return Some(LimitHit { limit: LimitName::Memory, used });
+        }
+        let refused = Self::count(&self.pids_events, "max ") > 0;
+        refused.then_some(LimitHit { limit: LimitName::Processes, used: bounds.processes })
+    }
+
+    fn peak(&self) -> u64 {
+        Self::count(&self.memory_peak, "")
+    }
+}
+
+/// The standard streams, with the terminal if there is one, and the cgroup if there is one.
+fn descriptors(fds: Vec<OwnedFd>) -> Option<(Streams, Option<Group>)> {
+    let has_terminal = matches!(fds.len(), 4 | 8);
+    let mut fds = fds.into_iter();
+    let stdio = [fds.next()?, fds.next()?, fds.next()?];
+    let terminal = has_terminal.then(|| fds.next()).flatten();
+    let streams = Streams { stdio, terminal };
+    let Some(procs) = fds.next() else { return Some((streams, None)) };
+    let mut file = || fds.next().map(File::from);
+    let group = Group { procs, pids_events: file()?, memory_events: file()?, memory_peak: file()? };
+    Some((streams, Some(group)))
 }
 
 /// Starts the program and stays as its init: reaps what it orphans, passes signals on, ends all when it ends. `None` if it
@@ -246,21 +371,30 @@ struct Start<'a> {
 fn program(
     channel: &Channel,
     wanted: &Start<'_>,
-    signals: &OwnedFd,
-    stdio: [OwnedFd; 3],
+    (signals, scope): (&OwnedFd, Option<SignalsStayBelow>),
+    streams: Streams,
+    base: &Base,
 ) -> io::Result<Option<ProgramEnd>> {
-    let (pid, steps) = match start(wanted, &stdio) {
+    let started = match wanted.inherited.attempts {
+        None => start(wanted, &streams),
+        Some(attempts) => attempt(attempts, wanted, &streams),
+    };
+    let (pid, steps) = match started {
         Ok(started) => started,
         Err(failed) => return channel.send(&FromWorker::Failed(failed), &[]).map(|()| None),
     };
-    drop(stdio);
+    drop(streams);
     channel.send(&FromWorker::Confined { steps }, &[])?;
     let deadline = Instant::now().checked_add(wanted.plan.timeout);
-    Init { channel, signals, main: pid, deadline }.run().map(Some)
+    let group = wanted.group.as_ref();
+    let watch = Watch::new(&wanted.plan.bounds, base, scope, group.is_some());
+    Init { channel, group, signals, main: pid, deadline, scope, bounds: &wanted.plan.bounds, watch, hit: None }
+        .run()
+        .map(Some)
 }
 
-fn start(wanted: &Start<'_>, stdio: &[OwnedFd; 3]) -> Result<(Pid, Vec<StepReport>), StepFailure> {
-    let Start { inherited, plan, argv, working_dir } = *wanted;
+fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>), StepFailure> {
+    let Start { inherited, plan, argv, working_dir, group } = wanted;
     let own;
     let (ruleset, domain) = match &plan.rules {
         CallRules::OfSession => (&inherited.ruleset, inherited.call_domain.clone()),
@@ -281,14 +415,22 @@ fn start(wanted: &Start<'_>, stdio: &[OwnedFd; 3]) -> Result<(Pid, Vec<StepRepor
     let args = strings(argv.iter().map(|a| a.as_bytes().to_vec()).collect())?;
     let directory = strings(vec![working_dir.as_bytes().to_vec()])?;
     let limits = crate::apply::limit::raw(&plan.limits);
-    let [input, output, error] = stdio;
+    if let Some(terminal) = &streams.terminal
+        && (inherited.calls == Calls::One || matches!(plan.rules, CallRules::Own(_)))
+    {
+        // The ruleset is this call's alone. One that is shared would open the terminal to the session's other calls.
+        landlock::add_terminal(ruleset.as_fd(), terminal.as_fd(), inherited.landlock_abi)?;
+    }
+    let [input, output, error] = &streams.stdio;
     let exec = Exec {
         files: &files,
         argv: &args,
         env: &inherited.env,
         working_dir: directory.first().map_or(c"/", |d| d.as_c_str()),
         stdio: [input.as_fd(), output.as_fd(), error.as_fd()],
+        terminal: streams.terminal.as_ref().map(OwnedFd::as_fd),
         landlock: ruleset.as_fd(),
+        cgroup: group.as_ref().map(|group| group.procs.as_fd()),
         limits: &limits,
     };
     let spawned = process::spawn(&exec).map_err(|(step, e)| {
@@ -296,7 +438,9 @@ fn start(wanted: &Start<'_>, stdio: &[OwnedFd; 3]) -> Result<(Pid, Vec<StepRepor
             process::SpawnStep::Exec => format!("start {command}"),
             process::SpawnStep::WorkingDir => format!("enter {working_dir}"),
             process::SpawnStep::Clone
+            | process::SpawnStep::Cgroup
             | process::SpawnStep::Session
+            | process::SpawnStep::Terminal
             | process::SpawnStep::Stdio
             | process::SpawnStep::Limit
             | process::SpawnStep::CloseFds
@@ -305,7 +449,44 @@ fn start(wanted: &Start<'_>, stdio: &[OwnedFd; 3]) -> Result<(Pid, Vec<StepRepor
         };
         kernel(step.name(), what, e)
     })?;
-    Ok((spawned.pid, call::program_steps(plan, domain, spawned.landlocked)))
+    Ok((spawned.pid, call::program_steps(plan, domain, spawned.landlocked, group.is_some())))
+}
+
+/// A session without some mechanism has no tools.
+fn no_tools() -> StepFailure {
+    StepFailure::new("attempt", "this session is for attempts to break out, and runs nothing else")
+}
+
+/// Performs an act of the probe in a fork of this process, confined as a program would be but for what the session does
+/// without. Nothing is executed: whatever argv names, its words after the first are the act's.
+fn attempt(attempts: Attempts, wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>), StepFailure> {
+    let one_thread = OneThread::confirm().map_err(failure("attempt", "count threads"))?;
+    match process::fork(one_thread, 0).map_err(failure("attempt", "fork"))? {
+        Fork::Parent(pid) => Ok((pid, Vec::new())),
+        Fork::Child => process::exit_now(match confine_attempt(attempts, wanted, &streams.stdio) {
+            Ok(()) => {
+                let words: Vec<String> =
+                    wanted.argv.iter().skip(1).map(|word| word.as_path().to_string_lossy().into_owned()).collect();
+                i32::from(probe::main(&words))
+            }
+            Err(_) => i32::from(probe::NOT_TRIED),
+        }),
+    }
+}
+
+fn confine_attempt(attempts: Attempts, wanted: &Start<'_>, stdio: &[OwnedFd; 3]) -> io::Result<()> {
+    let [input, output, error] = stdio;
+    rustix::process::setsid()?;
+    rustix::stdio::dup2_stdin(input)?;
+    rustix::stdio::dup2_stdout(output)?;
+    rustix::stdio::dup2_stderr(error)?;
+    rustix::process::chdir(wanted.working_dir.as_path())?;
+    if attempts.landlock {
+        crate::sys::landlock::restrict_self(wanted.inherited.ruleset.as_fd())?;
+    }
+    fd::close_all_but(&[])?;
+    process::reset_signals();
+    Ok(())
 }
 
 /// Where to look for a command: itself if it has a slash, else beneath each directory of PATH, as execvp(3).
@@ -323,10 +504,15 @@ struct Init<'a> {
     main: Pid,
     /// When its time is up; `None` for a time that no clock reaches.
     deadline: Option<Instant>,
+    scope: Option<SignalsStayBelow>,
+    group: Option<&'a Group>,
+    bounds: &'a Bounds,
+    watch: Watch<'a>,
+    hit: Option<LimitHit>,
 }
 
 impl Init<'_> {
-    fn run(&self) -> io::Result<ProgramEnd> {
+    fn run(mut self) -> io::Result<ProgramEnd> {
         let mut listening = true;
         let mut timed_out = false;
         loop {
@@ -334,7 +520,8 @@ impl Init<'_> {
             if listening {
                 fds.push(PollFd::new(self.channel.as_fd(), PollFlags::POLLIN));
             }
-            match poll(&mut fds, if timed_out { PollTimeout::NONE } else { self.time_left() }) {
+            fds.extend(self.group.map(|group| PollFd::new(group.pids_events.as_fd(), PollFlags::POLLPRI)));
+            match poll(&mut fds, if timed_out { PollTimeout::NONE } else { self.pause() }) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -342,20 +529,51 @@ impl Init<'_> {
                 timed_out = true;
                 process::kill(self.main, libc::SIGKILL)?;
             }
+            // A number in the file has changed (cgroups(7)).
+            if fds.last().is_some_and(|fd| fd.revents().is_some_and(|seen| seen.contains(PollFlags::POLLPRI)))
+                && let Some(hit) = self.group.and_then(|group| group.hit(self.bounds))
+                && hit.limit == LimitName::Processes
+            {
+                return self.end_for(hit);
+            }
             if listening && fds.get(1).is_some_and(|fd| fd.any().unwrap_or(false)) {
                 listening = self.command()?;
             }
             if let Some(end) = self.reap()? {
                 return self.finish(end, timed_out);
             }
+            if !timed_out && let Some(hit) = self.watch.look() {
+                return self.end_for(hit);
+            }
         }
     }
 
-    /// Until the deadline, as poll(2) takes it: at most what fits, and looked at again then.
-    fn time_left(&self) -> PollTimeout {
-        let Some(deadline) = self.deadline else { return PollTimeout::NONE };
-        let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+    /// Until the deadline or the next look at the limits, as poll(2) takes it.
+    fn pause(&self) -> PollTimeout {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let pause = left.map_or(self.watch.pause(), |left| left.min(self.watch.pause())) + Duration::from_millis(1);
+        PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX)
+    }
+
+    fn end_all(&self) -> io::Result<family::Sweep> {
+        if let Some(scope) = self.scope {
+            family::signal_all_at_once(scope, libc::SIGKILL)?;
+        }
+        family::end_all(&|_| false, SWEEP)
+    }
+
+    /// Ends the program, and everything that it started, for a limit: at once, for each moment makes it worse.
+    fn end_for(mut self, mut hit: LimitHit) -> io::Result<ProgramEnd> {
+        let sweep = self.end_all()?;
+        if hit.limit == LimitName::Processes {
+            // Counting stopped at the limit; all of them have been counted now.
+            hit.used = hit.used.max(u64::from(sweep.killed));
+        }
+        self.hit = Some(hit);
+        let main = sweep.reaped.into_iter().find(|end| end.pid == self.main);
+        // It is a child of this process, which alone reaps it.
+        let end = main.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))?;
+        self.finish(end, false)
     }
 
     /// Handles a frame from the supervisor. False once the program has been killed on its word, or because it is gone.
@@ -394,13 +612,24 @@ impl Init<'_> {
     fn finish(&self, end: Ended, timed_out: bool) -> io::Result<ProgramEnd> {
         let killed = match process::reap() {
             Err(e) if e.raw_os_error() == Some(libc::ECHILD) => 0,
-            _ => family::end_all(&|_| false, SWEEP)?.killed,
+            _ => self.end_all()?.killed,
         };
         let (code, signal) = if libc::WIFSIGNALED(end.status) {
             (None, Some(libc::WTERMSIG(end.status)))
         } else {
             (Some(libc::WEXITSTATUS(end.status)), None)
         };
-        Ok(ProgramEnd { code, signal, cpu_us: end.cpu_us, killed, timed_out })
+        let mut used = self.watch.used();
+        used.cpu_ms = used.cpu_ms.max(end.cpu_us / 1000);
+        used.memory = used.memory.max(end.max_rss_kib * 1024);
+        used.processes = used.processes.max(1).max(u64::from(killed));
+        let left = used.processes > self.bounds.processes;
+        if let Some(group) = self.group {
+            used.memory = used.memory.max(group.peak());
+        }
+        let held = || self.group.and_then(|group| group.hit(self.bounds));
+        let hit =
+            self.hit.or_else(held).or(left.then_some(LimitHit { limit: LimitName::Processes, used: used.processes }));
+        Ok(ProgramEnd { code, signal, cpu_us: end.cpu_us, killed, timed_out, hit, used, grouped: self.group.is_some() })
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::family;
-use crate::protocol::{Channel, FromZygote, Received, Register, ToZygote};
+use crate::protocol::{Channel, FromZygote, Received, Register, Threads, ToZygote};
 use crate::sys::process::{self, Fork, OneThread, Pid};
 
 /// How long a worker's leftovers may resist being killed before the whole session is given up.
@@ -20,7 +20,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 /// What a zygote's workers do.
 pub(crate) trait Trade {
     /// Serves one call for the supervisor; the exit code for the worker's process.
-    fn work(&self, supervisor: &Channel, broker: &Channel) -> i32;
+    fn work(&self, supervisor: &Channel, broker: &Channel, threads: Threads) -> i32;
     /// Whether the broker serves its workers, and hears of each.
     const BROKERED: bool;
     /// Whether a worker may leave processes behind when it ends.
@@ -104,7 +104,7 @@ impl<T: Trade> Zygote<T> {
 
     fn command(&mut self) -> io::Result<bool> {
         match self.links.supervisor.receive::<ToZygote>()? {
-            Received::Message(ToZygote::Prepare { worker }, _) => self.prepare(worker)?,
+            Received::Message(ToZygote::Prepare { worker, threads }, _) => self.prepare(worker, threads)?,
             Received::Message(ToZygote::Kill { worker }, _) => {
                 // Ours and not yet reaped, so the number still means it.
                 match self.workers.iter_mut().find(|(_, forked)| forked.worker == worker) {
@@ -121,18 +121,18 @@ impl<T: Trade> Zygote<T> {
         Ok(true)
     }
 
-    fn prepare(&mut self, worker: u64) -> io::Result<()> {
+    fn prepare(&mut self, worker: u64, threads: Threads) -> io::Result<()> {
         let (ours, theirs) = Channel::pair()?;
         match process::fork(self.one_thread, 0) {
             Ok(Fork::Child) => {
                 drop(ours);
-                process::exit_now(self.trade.work(&theirs, &self.links.broker))
+                process::exit_now(self.trade.work(&theirs, &self.links.broker, threads))
             }
             Ok(Fork::Parent(pid)) => {
                 self.workers.insert(pid, Forked { worker, killed: false });
                 if T::BROKERED {
                     // Before the supervisor can give it anything to do.
-                    self.links.broker.send(&Register::Worker { pid }, &[])?;
+                    self.links.broker.send(&Register::Worker { pid, worker }, &[])?;
                 }
                 self.tell(&FromZygote::Prepared { worker }, Some(&ours))
             }

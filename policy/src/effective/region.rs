@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::path::HostPath;
 use crate::pattern::{ArgPatterns, HostPattern, PathPattern};
 use crate::plan::Exactness;
 
 use super::origin::Origin;
+use crate::plan::protect::{Found, names};
 
 /// A set of paths, hosts, programs or names.
 ///
@@ -16,6 +19,10 @@ use super::origin::Origin;
 pub(crate) trait Region: Clone + Ord + fmt::Display {
     fn within(&self, other: &Self) -> bool;
     fn meet(&self, other: &Self) -> Option<Self>;
+    /// Whether it says more than what it lies within.
+    fn adds_to(&self, _wider: &Self) -> bool {
+        false
+    }
 }
 
 /// The paths that *every* pattern of a list matches. Two globs have no glob that is their intersection, so it is kept as
@@ -23,8 +30,21 @@ pub(crate) trait Region: Clone + Ord + fmt::Display {
 ///
 /// Invariant: not empty, no pattern within another, no two known to be disjoint. So the literal parts lie beneath each
 /// other, and two lists that were made of the same patterns in any order are equal.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "Vec<PathPattern>", into = "Vec<PathPattern>")]
 pub struct PathRegion(BTreeSet<PathPattern>);
+
+impl From<Vec<PathPattern>> for PathRegion {
+    fn from(patterns: Vec<PathPattern>) -> Self {
+        Self(patterns.into_iter().collect())
+    }
+}
+
+impl From<PathRegion> for Vec<PathPattern> {
+    fn from(region: PathRegion) -> Self {
+        region.0.into_iter().collect()
+    }
+}
 
 impl PathRegion {
     /// Whether a path is in it.
@@ -78,6 +98,14 @@ impl Region for PathRegion {
         let needed = |pattern: &PathPattern| !all.iter().any(|other| *other != pattern && other.within(pattern));
         let patterns = all.iter().copied().filter(|pattern| needed(pattern)).cloned().collect();
         (!apart).then_some(Self(patterns))
+    }
+
+    /// A name that would be kept in the wider one is granted by being named ([`protect`](crate::plan::protect)).
+    fn adds_to(&self, wider: &Self) -> bool {
+        let (own, top) = (self.literal_prefix(), wider.literal_prefix());
+        let below = own.as_path().strip_prefix(&top).map(|below| below.as_os_str().as_encoded_bytes());
+        let find = |below| names().find(names().root(top.as_bytes()), below);
+        below.is_ok_and(|below| matches!(find(below), Found::Kept { .. }))
     }
 }
 
@@ -194,10 +222,11 @@ impl<T: Region> Scope<T> {
         self.0.entry(region).or_default().extend(origins);
     }
 
-    /// Without the regions that lie within another: the same set, in the one form that order does not change.
+    /// Without the regions that lie within another and add nothing: the same set, in the one form that order does not change.
     pub(crate) fn reduced(self) -> Self {
         let regions: Vec<T> = self.0.keys().cloned().collect();
-        let needed = |region: &T| !regions.iter().any(|other| other != region && region.within(other));
+        let needed =
+            |region: &T| !regions.iter().any(|other| other != region && region.within(other) && !region.adds_to(other));
         Self(self.0.into_iter().filter(|(region, _)| needed(region)).collect())
     }
 

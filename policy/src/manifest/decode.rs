@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use super::error::Fault;
 use super::tree::{Entry, Node, Value};
-use super::{ByteSize, Env, Limits, Manifest, parse_duration};
+use super::{ByteSize, Env, Manifest, parse_duration};
 use crate::effective::Kind;
+use crate::limit::Limits;
 use crate::mode::Mode;
 use crate::pattern::{ArgPattern, ArgPatterns, HostPattern, PathTemplate};
 use crate::profile::Profile;
@@ -114,7 +115,7 @@ fn rule(node: Node) -> Result<Rule, Fault> {
 }
 
 fn limits(node: Node) -> Result<Limits, Fault> {
-    let known = ["wall", "cpu", "memory", "file_size", "processes", "open_files"];
+    let known = ["wall", "cpu", "memory", "file_size", "processes", "open_files", "disk", "output"];
     let mut table = Table::of(node, "limits", &known)?;
     let duration = |node| parsed(node, parse_duration);
     let size = |node| parsed(node, ByteSize::parse);
@@ -125,6 +126,8 @@ fn limits(node: Node) -> Result<Limits, Fault> {
         file_size: table.optional("file_size", size)?,
         processes: table.optional("processes", count)?,
         open_files: table.optional("open_files", count)?,
+        disk: table.optional("disk", size)?,
+        output: table.optional("output", size)?,
     })
 }
 

@@ -9,9 +9,9 @@ mod tree;
 mod unit;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use crate::effective::Kind;
+use crate::limit::Limits;
 use crate::mode::Mode;
 use crate::profile::Profile;
 use crate::requirement::RequirementSet;
@@ -54,23 +54,6 @@ pub struct Manifest {
     /// What programs find in their environment.
     pub env: Env,
     lines: BTreeMap<Kind, Vec<usize>>,
-}
-
-/// `[limits]`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Wall time of a call.
-    pub wall: Option<Duration>,
-    /// Processor time of a process.
-    pub cpu: Option<Duration>,
-    /// Address space of a process.
-    pub memory: Option<ByteSize>,
-    /// The largest file that may be written.
-    pub file_size: Option<ByteSize>,
-    /// Processes.
-    pub processes: Option<u64>,
-    /// Open files of a process.
-    pub open_files: Option<u64>,
 }
 
 /// `[env]`.

@@ -32,7 +32,8 @@ enum Base {
 }
 
 /// What lies beneath a pattern's literal part.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum Rest {
     /// Nothing: that one path.
     Literal,
@@ -42,7 +43,8 @@ enum Rest {
     Glob(Glob),
 }
 
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 struct Glob {
     text: String,
     matcher: GlobMatcher,
@@ -58,6 +60,20 @@ impl fmt::Debug for Glob {
 impl PartialEq for Glob {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
+    }
+}
+
+impl TryFrom<String> for Glob {
+    type Error = PatternError;
+
+    fn try_from(text: String) -> Result<Self, PatternError> {
+        glob(&text)
+    }
+}
+
+impl From<Glob> for String {
+    fn from(glob: Glob) -> Self {
+        glob.text
     }
 }
 
@@ -239,11 +255,31 @@ fn glob(text: &str) -> Result<Glob, PatternError> {
 }
 
 /// A path pattern with its variable expanded: absolute, case sensitive, matched by bytes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "Wire", into = "Wire")]
 pub struct PathPattern {
     /// Invariant: absolute and lexically normal.
     root: PathBuf,
     rest: Rest,
+}
+
+/// How it travels: a root that is not UTF-8 loses nothing.
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    root: HostPath,
+    rest: Rest,
+}
+
+impl From<Wire> for PathPattern {
+    fn from(Wire { root, rest }: Wire) -> Self {
+        Self { root: root.as_path().to_owned(), rest }
+    }
+}
+
+impl From<PathPattern> for Wire {
+    fn from(PathPattern { root, rest }: PathPattern) -> Self {
+        Self { root: root.into(), rest }
+    }
 }
 
 impl PathPattern {

@@ -1,8 +1,10 @@
 //! From rights to rules that the kernel can be told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
+use super::protect::{Found, State, names};
 use super::system::{self, Execute};
 use super::{
     CallPlan, CallRules, Calls, Exactness, Extent, FsAccess, FsRule, Identity, Limit, PROTOCOL_VERSION, Presence,
@@ -10,7 +12,8 @@ use super::{
 };
 use crate::call_grant::CallGrant;
 use crate::effective::{EffectiveSet, Origin, PathRegion, Region as _, Scope};
-use crate::manifest::{Env, Limits};
+use crate::limit::Bounds;
+use crate::manifest::Env;
 use crate::path::HostPath;
 
 /// What the supervisor found out about the host, as values.
@@ -92,20 +95,64 @@ pub fn not_in_plan(effective: &EffectiveSet) -> Vec<NotInPlan> {
 /// # Errors
 ///
 /// [`PlanError`].
-pub fn session(effective: &EffectiveSet, facts: &HostFacts, manifest_env: &Env) -> Result<SessionPlan, PlanError> {
+pub fn session(
+    effective: &EffectiveSet,
+    facts: &HostFacts,
+    manifest_env: &Env,
+    bounds: &Bounds,
+) -> Result<SessionPlan, PlanError> {
     let execute = if effective.rights().shell().is_empty() { Execute::Nothing } else { Execute::System };
+    let write = effective.rights().write();
+    let mut grants = granted((&effective.readable(), write), write, execute, effective.is_exact(), facts)?;
+    let mut surroundings = surroundings(facts, execute)?;
+    keep_below(&mut surroundings, &mut grants, &facts.private.inside);
     Ok(SessionPlan {
         version: PROTOCOL_VERSION,
         strength: facts.strength,
         calls: facts.calls,
         identity: facts.identity,
         landlock_abi: facts.landlock_abi,
-        surroundings: surroundings(facts, execute)?,
-        grants: granted(&effective.readable(), effective.rights().write(), execute, effective.is_exact(), facts)?,
+        surroundings,
+        grants,
         workspace: facts.workspace.clone(),
         private: facts.private.clone(),
+        shared_memory: bounds.memory / 2,
+        outputs: effective.session_dir().cloned(),
         env: env::compile(facts, manifest_env)?,
+        ablation: None,
     })
+}
+
+/// Landlock grants all that lies below a directory, also where another tree is mounted there. A tree of the system that may
+/// be written, such as a private `/tmp`, and holds one whose names are kept, is written by the broker too.
+///
+/// The other way round, what lies in such a tree is the broker's to write as well: it can then tell where a path leads
+/// while it acts on it.
+///
+/// With namespaces `/tmp` is the same directory as one of the session's own, and Landlock's rules are bound to directories,
+/// not to their names.
+fn keep_below(surroundings: &mut [FsRule], grants: &mut [FsRule], private: &HostPath) {
+    let shared = [("/tmp", "tmp"), ("/dev/shm", "shm")];
+    for outer in surroundings.iter_mut().filter(|rule| rule.access == FsAccess::Write) {
+        let own = |name: &str| private.as_path().join(name);
+        let seen_as =
+            shared.iter().find(|(_, name)| outer.path.as_path() == own(name)).map(|(seen, _)| Path::new(seen));
+        let holds = |kept: &FsRule| {
+            kept.path.as_path().starts_with(&outer.path)
+                || seen_as.is_some_and(|tree| kept.path.as_path().starts_with(tree))
+        };
+        if grants.iter().any(|kept| kept.access == FsAccess::Kept && holds(kept)) {
+            outer.access = FsAccess::Kept;
+        }
+    }
+    let kept = |rule: &&FsRule| rule.access == FsAccess::Kept && rule.extent == Extent::Subtree;
+    let trees: Vec<HostPath> =
+        surroundings.iter().chain(grants.iter()).filter(kept).map(|rule| rule.path.clone()).collect();
+    for inner in surroundings.iter_mut().chain(grants).filter(|rule| rule.access == FsAccess::Write) {
+        if trees.iter().any(|tree| inner.path.as_path().starts_with(tree)) {
+            inner.access = FsAccess::Kept;
+        }
+    }
 }
 
 /// What a call is, besides its grant.
@@ -113,8 +160,8 @@ pub fn session(effective: &EffectiveSet, facts: &HostFacts, manifest_env: &Env) 
 pub struct CallSpec {
     /// What runs.
     pub work: Work,
-    /// The manifest's bounds.
-    pub limits: Limits,
+    /// What is in force for each call.
+    pub bounds: Bounds,
     /// What the caller allows; the manifest's `wall` can only shorten it.
     pub timeout: Duration,
 }
@@ -128,11 +175,38 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     let rules = match grant.shell() {
         Some(_) => CallRules::OfSession,
         // One of our own tools runs in the worker, which has all it needs mapped before its rules hold.
-        None => CallRules::Own(granted(grant.read(), grant.write(), Execute::Nothing, grant.is_exact(), facts)?),
+        None => {
+            let (own, all) = ((grant.read(), grant.write()), grant.session_write());
+            let rules = granted(own, all, Execute::Nothing, grant.is_exact(), facts)?;
+            // What is not there is the tool's to tell: that it was granted, the session has made sure of.
+            let optional = |rule| FsRule { presence: Presence::Optional, ..rule };
+            CallRules::Own(rules.into_iter().map(optional).collect())
+        }
     };
-    let timeout = spec.limits.wall.map_or(spec.timeout, |wall| wall.min(spec.timeout));
-    let limits = limits(&spec.limits);
-    Ok(CallPlan { version: PROTOCOL_VERSION, rules, work: spec.work, limits, timeout })
+    let bounds = spec.bounds;
+    let timeout = bounds.wall.map_or(spec.timeout, |wall| wall.min(spec.timeout));
+    let limits = limits(&bounds, &spec.work, facts.strength);
+    let within = if grant.shell().is_some() { Vec::new() } else { within(grant.read()) };
+    Ok(CallPlan { version: PROTOCOL_VERSION, rules, within, work: spec.work, limits, bounds, timeout })
+}
+
+/// What lies at or below these can be changed by the session, as the kernel is told it.
+#[must_use]
+pub fn written(effective: &EffectiveSet) -> Vec<HostPath> {
+    let write = effective.rights().write().iter();
+    let place = |region: &PathRegion| {
+        let path = region.literal_prefix();
+        // A single name is replaced in its directory.
+        let entry = region.is_literal().then(|| path.as_path().parent().map(HostPath::from)).flatten();
+        entry.unwrap_or(path)
+    };
+    write.map(|(region, _)| place(region)).collect()
+}
+
+/// What was granted, if the rules say more.
+fn within(read: &Scope<PathRegion>) -> Vec<PathRegion> {
+    let widened = read.iter().any(|(region, _)| region.exactness() == Exactness::Widened);
+    if widened { read.iter().map(|(region, _)| region.clone()).collect() } else { Vec::new() }
 }
 
 /// The base system, toolchains and the session's own directory.
@@ -150,6 +224,11 @@ fn surroundings(facts: &HostFacts, execute: Execute) -> Result<Vec<FsRule>, Plan
         let path = HostPath::from(facts.private.inside.as_path().join(name));
         rules.push(tree(path, FsAccess::Write, Presence::Required, "session: its own directory")?);
     }
+    if (facts.strength, facts.calls) == (Strength::Namespaces, Calls::One) {
+        // All in it are the one program's. Where there are several, each gets its own from the broker, and no other's.
+        let source = "session: the terminals that its program makes";
+        rules.push(tree("/dev/pts".into(), FsAccess::Device, Presence::Optional, source)?);
+    }
     Ok(rules)
 }
 
@@ -161,9 +240,10 @@ fn tree(path: HostPath, access: FsAccess, presence: Presence, source: &str) -> R
     Ok(FsRule { path, access, extent, presence, exactness, source: source.to_owned() })
 }
 
+/// `all` is what may be written in the session: a name may be released by a grant that this call does not use.
 fn granted(
-    read: &Scope<PathRegion>,
-    write: &Scope<PathRegion>,
+    (read, write): (&Scope<PathRegion>, &Scope<PathRegion>),
+    all: &Scope<PathRegion>,
     execute: Execute,
     exact: bool,
     facts: &HostFacts,
@@ -174,8 +254,29 @@ fn granted(
     // What nobody asked for is the session's own directory: sidecars, which are data.
     let access = |origins: &BTreeSet<Origin>| if origins.is_empty() { FsAccess::Read } else { read_access };
     let reads = only_read.map(|(region, origins)| (region, origins, access(origins)));
-    let writes = write.iter().map(|(region, origins)| (region, origins, FsAccess::Write));
+    let writes = write.iter().map(|(region, origins)| (region, origins, write_access(region, all, exact, facts)));
     reads.chain(writes).map(|(region, origins, access)| rule(region, origins, access, exact, facts)).collect()
+}
+
+/// Who writes in a region. Names are looked for from the nearest tree that holds it: a workspace, or another grant. A
+/// protected name below that was granted by name, and a free directory holds none: Landlock alone bounds both.
+fn write_access(region: &PathRegion, all: &Scope<PathRegion>, exact: bool, facts: &HostFacts) -> FsAccess {
+    let path = region.literal_prefix();
+    if region.is_literal() {
+        // One file, changed in place; or its whole directory, so that it can be replaced.
+        return if exact { FsAccess::Write } else { FsAccess::Kept };
+    }
+    let granted = all.iter().filter(|(region, _)| !region.is_literal()).map(|(region, _)| region.literal_prefix());
+    let holds = |root: &HostPath| *root != path && path.as_path().starts_with(root);
+    let outer = granted.chain(facts.workspace.iter().cloned()).filter(holds).min_by_key(|root| root.as_bytes().len());
+    let Some(below) = outer.as_ref().and_then(|root| path.as_path().strip_prefix(root).ok()) else {
+        return FsAccess::Kept;
+    };
+    let start = outer.as_ref().map_or_else(State::default, |root| names().root(root.as_bytes()));
+    match names().find(start, below.as_os_str().as_encoded_bytes()) {
+        Found::Open(state) if !state.is_free() => FsAccess::Kept,
+        Found::Open(_) | Found::Kept { .. } => FsAccess::Write,
+    }
 }
 
 fn rule(
@@ -192,7 +293,7 @@ fn rule(
     }
     let (extent, exactness) = match (region.is_literal(), access) {
         // To replace a name as a whole the kernel must be told its directory; `exact` keeps to changing it in place.
-        (true, FsAccess::Write) if !exact => (Extent::Entry, Exactness::Widened),
+        (true, FsAccess::Write | FsAccess::Kept) if !exact => (Extent::Entry, Exactness::Widened),
         (true, _) => (Extent::File, Exactness::Exact),
         (false, _) => (Extent::Subtree, region.exactness()),
     };
@@ -208,19 +309,30 @@ fn presence(path: &HostPath, region: &PathRegion, facts: &HostFacts) -> Presence
     if region.is_literal() || facts.workspace.iter().any(inside) { Presence::Optional } else { Presence::Required }
 }
 
-fn limits(limits: &Limits) -> Vec<Limit> {
-    let size = |size: crate::manifest::ByteSize| size.0;
-    // RLIMIT_CPU counts whole seconds, and zero would kill at once.
-    let seconds = |time: Duration| time.as_secs().max(1);
-    let bounds = [
-        (Resource::Core, Some(0)),
-        (Resource::OpenFiles, limits.open_files),
-        (Resource::Processes, limits.processes),
-        (Resource::AddressSpace, limits.memory.map(size)),
-        (Resource::FileSize, limits.file_size.map(size)),
-        (Resource::CpuSeconds, limits.cpu.map(seconds)),
+/// What the kernel holds for each process. What it cannot hold for a call as a whole is watched by the call's init.
+fn limits(bounds: &Bounds, work: &Work, strength: Strength) -> Vec<Limit> {
+    // RLIMIT_CPU counts whole seconds, and comes second: the init has told by then what the call did.
+    let seconds = bounds.cpu.as_secs() + 2;
+    let mut limits = vec![
+        Limit { resource: Resource::Core, max: 0 },
+        Limit { resource: Resource::OpenFiles, max: bounds.open_files },
+        Limit { resource: Resource::FileSize, max: bounds.file_size },
+        Limit { resource: Resource::CpuSeconds, max: seconds },
     ];
-    bounds.into_iter().filter_map(|(resource, max)| max.map(|max| Limit { resource, max })).collect()
+    match work {
+        // Our own tools take what they need and no more address space, and are one process.
+        Work::Tool { .. } => limits.push(Limit { resource: Resource::AddressSpace, max: bounds.memory }),
+        // Not so programs: node and whatever is built with a sanitizer reserve terabytes that they never touch.
+        //
+        // A user namespace of the session's own counts the session's processes alone (Linux 5.14), though never those of
+        // uid 0. It is far above what its calls may have, and there for what is faster than the init.
+        Work::Program { .. } if strength == Strength::Namespaces => {
+            let max = bounds.processes.saturating_mul(16).saturating_add(1024);
+            limits.push(Limit { resource: Resource::Processes, max });
+        }
+        Work::Program { .. } => {}
+    }
+    limits
 }
 
 #[cfg(test)]

@@ -5,14 +5,17 @@
 
 pub mod compile;
 pub mod env;
+pub mod protect;
 pub mod seccomp;
 pub mod system;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::effective::PathRegion;
+use crate::limit::Bounds;
 use crate::path::HostPath;
 
 /// The version of the plan and of the frames between supervisor, broker, zygote and worker. All of them are one file,
@@ -30,8 +33,18 @@ pub enum FsAccess {
     ReadExecute,
     /// The same, and create, change, rename and remove.
     Write,
+    /// The same, but for protected names ([`protect`]): the kernel lets a call only read, and the broker writes for it.
+    Kept,
     /// A device that is read, written and controlled by ioctl(2), such as `/dev/null`.
     Device,
+}
+
+impl FsAccess {
+    /// Whether something may be changed, by whomever.
+    #[must_use]
+    pub fn changes(self) -> bool {
+        matches!(self, Self::Write | Self::Kept)
+    }
 }
 
 /// Whether a rule covers what lies beneath a directory, or one file.
@@ -137,15 +150,26 @@ pub enum Strength {
     Namespaces,
 }
 
+/// Who carries out what changes files for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Writer {
+    /// The kernel, which Landlock bounds.
+    Kernel,
+    /// The broker where names are kept, else the kernel.
+    Broker,
+}
+
 /// One resource limit, as setrlimit(2) takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
     /// `RLIMIT_CORE`, bytes. Always 0: a core dump is a copy of memory left behind.
     Core,
-    /// `RLIMIT_NOFILE`, count.
+    /// `RLIMIT_NOFILE`, count. A soft limit that is lower stays: programs that walk all descriptors, or keep them in a
+    /// `select(2)` set, rely on it.
     OpenFiles,
-    /// `RLIMIT_NPROC`, count for the user, not for the call.
+    /// `RLIMIT_NPROC`, count for the user in the session's user namespace (Linux 5.14), not for the call.
     Processes,
     /// `RLIMIT_AS`, bytes.
     AddressSpace,
@@ -174,6 +198,35 @@ pub enum Calls {
     One,
 }
 
+/// A mechanism of the kernel's that a session can be tried without, to see what the others hold. (Namespaces are one more:
+/// [`Strength`] says whether a session has them.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mechanism {
+    /// Landlock's domains, the session's and the call's.
+    Landlock,
+    /// The filter, and with it the broker, which the filter asks.
+    Seccomp,
+    /// Empty capability sets.
+    Capabilities,
+}
+
+/// What a session of `callgate doctor --attack` does without.
+///
+/// Invariant: a session that has one runs nothing but acts of callgate's own probe, which the worker has in itself: it
+/// executes no file, and takes a program's argv for the words of an act.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ablation(BTreeSet<Mechanism>);
+
+impl Ablation {
+    /// Without these. For `doctor --attack` alone; `clippy.toml` refuses any other use.
+    #[must_use]
+    pub fn without(mechanisms: impl IntoIterator<Item = Mechanism>) -> Self {
+        Self(mechanisms.into_iter().collect())
+    }
+}
+
 /// What holds for a whole session: the outer bound that the broker, the zygote and every worker live in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPlan {
@@ -195,14 +248,35 @@ pub struct SessionPlan {
     pub workspace: Vec<HostPath>,
     /// The session's private directory.
     pub private: PrivateDir,
+    /// Most bytes that the session's own tmpfs may hold, and the System V segments of one call together: half of the limit
+    /// for memory, since both are memory that belongs to no process.
+    pub shared_memory: u64,
+    /// Where the supervisor puts what results have no room for (S0-44): a directory on the host, one of the grants for
+    /// reading. The launcher removes it when the session has ended, however that came.
+    pub outputs: Option<HostPath>,
     /// The complete environment of programs; nothing else is inherited. Values need not be UTF-8.
     pub env: BTreeMap<String, HostPath>,
+    /// `None`, but for sessions that nothing runs in but callgate's own attempts to break out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ablation: Option<Ablation>,
 }
 
 impl SessionPlan {
+    /// Whether a mechanism holds: always, but in attempts to break out that are made without it.
+    #[must_use]
+    pub fn keeps(&self, mechanism: Mechanism) -> bool {
+        self.ablation.as_ref().is_none_or(|ablation| !ablation.0.contains(&mechanism))
+    }
+
     /// All its rules: the most that a program of the session may be given.
     pub fn rules(&self) -> impl Iterator<Item = &FsRule> {
         self.surroundings.iter().chain(&self.grants)
+    }
+
+    /// Who writes: the broker, if any name is to be kept.
+    #[must_use]
+    pub fn writer(&self) -> Writer {
+        if self.rules().any(|rule| rule.access == FsAccess::Kept) { Writer::Broker } else { Writer::Kernel }
     }
 }
 
@@ -214,6 +288,11 @@ pub enum Work {
     Tool {
         /// The implementation's name, such as `read`.
         name: String,
+        /// What it works on: the file, or where a search starts. It, never what its arguments say, is what a tool opens: the
+        /// argument was resolved and checked to become this.
+        path: HostPath,
+        /// The most of its result that is shown, in the tool's own unit: bytes, paths or matches (S0-48).
+        limit: u64,
     },
     /// A program: argv, never empty. Looked up on the session's `PATH` when argv\[0\] has no slash.
     Program {
@@ -252,10 +331,15 @@ pub struct CallPlan {
     pub version: u32,
     /// The file system rules of the CallGrant.
     pub rules: CallRules,
+    /// What a search may tell of, where the kernel had to be told more than was granted (a pattern such as
+    /// `src/**/*.py`). Empty if the rules say it all.
+    pub within: Vec<PathRegion>,
     /// What to run.
     pub work: Work,
     /// Resource limits, applied before anything else runs.
     pub limits: Vec<Limit>,
+    /// What the call's init holds a program to, with all that it starts.
+    pub bounds: Bounds,
     /// After this the call is killed, whole.
     pub timeout: Duration,
 }

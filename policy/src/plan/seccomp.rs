@@ -17,7 +17,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::Strength;
+use super::{Strength, Writer};
 
 /// The architectures that filters are made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -36,6 +36,8 @@ pub struct Variant {
     pub strength: Strength,
     /// The Landlock ABI in use, 1 to 7: below 6 there is no signal scope, and signals have to be judged.
     pub landlock_abi: u8,
+    /// Whether names are kept, so that the broker is asked about all that changes files.
+    pub writer: Writer,
 }
 
 /// The errors that filters return. Their numbers are the same on all architectures of [`Arch`].
@@ -221,10 +223,14 @@ pub const X86_64_ONLY: &[&str] = &[
 
 /// The filter that holds for everything in a session.
 pub fn base(variant: Variant) -> Filter {
-    let Variant { strength, landlock_abi } = variant;
+    let Variant { strength, landlock_abi, writer } = variant;
     let strength_name = match strength {
         Strength::Landlock => "without namespaces",
         Strength::Namespaces => "with namespaces",
+    };
+    let writer_name = match writer {
+        Writer::Kernel => "",
+        Writer::Broker => ", kept names",
     };
     let mut groups = ordinary();
     groups.extend([
@@ -235,14 +241,14 @@ pub fn base(variant: Variant) -> Filter {
         socket_options(),
         ioctls(landlock_abi),
         ipc(),
-        names(strength, landlock_abi),
+        names(variant),
         watching(strength),
     ]);
     groups.extend(other_processes(landlock_abi));
     groups.extend([memory_of_others(), namespaces(), mounts(), kernel_surface(), host_state()]);
     groups.extend([execution_domains(), clones(), process_controls(), unreadable(), newer(), obsolete()]);
     Filter {
-        title: format!("base filter, {strength_name}, Landlock ABI {landlock_abi}"),
+        title: format!("base filter, {strength_name}, Landlock ABI {landlock_abi}{writer_name}"),
         default: Verdict::Errno(Errno::Enosys),
         groups,
     }
@@ -252,20 +258,64 @@ pub fn base(variant: Variant) -> Filter {
 /// document makes of a parser cannot start anything either. It is stacked upon the base filter, and the kernel takes
 /// the stricter answer of the two.
 pub fn tool_delta() -> Filter {
+    tool(Threads::Never)
+}
+
+/// The same for a tool that searches with several threads, where it runs below the broker.
+pub fn search_delta() -> Filter {
+    tool(Threads::OfItsOwn)
+}
+
+/// Whether a tool may make threads. A thread has the memory, the descriptors and the working directory of its maker, and
+/// from the kernel its Landlock domain and filters too; it ends with the process. So it reaches nothing that its maker did
+/// not, and leaves nothing behind. What it adds is concurrency, which a tool that needs none is not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    Never,
+    OfItsOwn,
+}
+
+/// clone(2) exactly as the C libraries make a thread with it, and in no other way.
+fn threads_alone() -> Action {
+    let thread = Condition { arg: 0, width: Width::Full64, mask: Some(NOT_CLONE_DETACHED), value: CLONE_THREAD_FLAGS };
+    Action::Args { rules: vec![ArgRule { when: vec![thread], then: Verdict::Allow }], otherwise: EPERM }
+}
+
+fn tool(threads: Threads) -> Filter {
     let executable = |arg| Action::Args {
         rules: vec![ArgRule { when: vec![has_all(arg, PROT_EXEC)], then: EPERM }],
         otherwise: Verdict::Allow,
     };
-    Filter {
-        title: "filter of in-process tools".to_owned(),
-        default: Verdict::Allow,
-        groups: vec![
+    let (title, starting) = match threads {
+        Threads::Never => (
+            "filter of in-process tools",
             Group {
                 title: "starting anything",
                 why: "a tool runs in the worker itself and needs neither programs nor threads",
                 attacks: &["C7"],
-                calls: vec![("execve execveat clone clone3 fork vfork memfd_create ptrace", Action::Always(EPERM))],
+                calls: vec![("execve execveat clone clone3 fork vfork memfd_create ptrace", DENY)],
             },
+        ),
+        Threads::OfItsOwn => (
+            "filter of in-process tools that search",
+            Group {
+                title: "starting anything but threads",
+                why: "a search has a thread for each processor. clone3(2) passes its flags by a pointer: without it, C \
+                      libraries fall back to clone(2)",
+                attacks: &["C7"],
+                calls: vec![
+                    ("execve execveat fork vfork memfd_create ptrace", DENY),
+                    ("clone3", ABSENT),
+                    ("clone", threads_alone()),
+                ],
+            },
+        ),
+    };
+    Filter {
+        title: title.to_owned(),
+        default: Verdict::Allow,
+        groups: vec![
+            starting,
             Group {
                 title: "reaching anyone",
                 why: "a tool talks to the worker's own pipes alone. tgkill and tkill stay: abort(3) raises its signal \
@@ -311,6 +361,10 @@ pub fn readers() -> Filter {
         rules: vec![ArgRule { when: vec![has_all(2, PROT_EXEC)], then: EPERM }],
         otherwise: Verdict::Allow,
     };
+    let mut forks_and_threads = threads_alone();
+    if let Action::Args { rules, .. } = &mut forks_and_threads {
+        rules.insert(0, ArgRule { when: vec![equal_64(0, SIGCHLD)], then: Verdict::Allow });
+    }
     let group = |title, why, calls| Group { title, why, attacks: &[], calls };
     Filter {
         title: "filter of reading tools".to_owned(),
@@ -372,9 +426,10 @@ pub fn readers() -> Filter {
             ),
             Group {
                 title: "forking workers",
-                why: "as the zygote does it, and in no other way; a filter in each worker takes this away",
+                why: "as the zygote does it, or as a thread of a search is made, and in no other way; a filter in each \
+                      worker takes the first away, and the second from all that do not search",
                 attacks: &["C7", "D3"],
-                calls: vec![("clone", only_if(vec![equal_64(0, SIGCHLD)])), ("wait4", ALLOW)],
+                calls: vec![("clone", forks_and_threads), ("wait4", ALLOW)],
             },
             group(
                 "its workers' ends",
@@ -406,6 +461,20 @@ pub fn reader_delta() -> Filter {
             why: "a worker that could fork would leave something behind",
             attacks: &["C7", "D2"],
             calls: vec![("clone kill", Action::Always(EPERM))],
+        }],
+    }
+}
+
+/// What a reader that searches adds instead: it makes threads, and else nothing.
+pub fn searcher_delta() -> Filter {
+    Filter {
+        title: "filter of one searching worker".to_owned(),
+        default: Verdict::Allow,
+        groups: vec![Group {
+            title: "what only the zygote does",
+            why: "a worker that could fork would leave something behind; a thread ends with it",
+            attacks: &["C7", "D2"],
+            calls: vec![("clone", threads_alone()), ("kill", DENY)],
         }],
     }
 }
@@ -442,8 +511,7 @@ fn ordinary() -> Vec<Group> {
             "names of files",
             "Landlock judges every opening, creation, removal and renaming, in whichever spelling",
             "stat lstat fstat newfstatat statx access faccessat faccessat2 readlink \
-             readlinkat getdents getdents64 getcwd chdir fchdir mkdir mkdirat rmdir rename \
-             renameat renameat2 symlink symlinkat statfs fstatfs umask \
+             readlinkat getdents getdents64 getcwd chdir fchdir statfs fstatfs \
              getxattr lgetxattr fgetxattr getxattrat listxattr llistxattr flistxattr listxattrat \
              name_to_handle_at",
         ),
@@ -630,7 +698,8 @@ fn ioctls(landlock_abi: u8) -> Group {
         title: "device and file controls",
         why: "TIOCSTI and TIOCLINUX type into a terminal that the host's shell reads; the FS_IOC ones change \
               attributes through a descriptor that was opened for reading, which Landlock's right for devices does \
-              not cover",
+              not cover. TIOCGPTPEER opens the other end of a pseudo-terminal: no rule names those of a call, so the \
+              broker opens it for who holds the master",
         attacks: &["A12", "D5", "D6"],
         calls: vec![(
             "ioctl",
@@ -638,6 +707,7 @@ fn ioctls(landlock_abi: u8) -> Group {
                 rules: refused
                     .into_iter()
                     .map(|request| ArgRule { when: vec![equal(1, request)], then: EPERM })
+                    .chain([ArgRule { when: vec![equal(1, TIOCGPTPEER)], then: Verdict::Notify }])
                     .collect(),
                 otherwise: Verdict::Allow,
             },
@@ -664,14 +734,24 @@ fn ipc() -> Group {
 ///
 /// Without a mount tree /dev/shm is the whole host's, so the broker stands a private directory for it: shm_open(3) opens
 /// with O_NOFOLLOW and without O_DIRECTORY, sem_open(3) creates with O_EXCL, then links and unlinks.
-fn names(strength: Strength, landlock_abi: u8) -> Group {
+///
+/// Where names are kept, the broker is asked about every opening that could change something, told by its flags, and about
+/// every other call that changes names: reading is never asked about. It is told of umask(2) because it makes files as the
+/// caller would.
+fn names(Variant { strength, landlock_abi, writer }: Variant) -> Group {
     // A read-only mount stops truncation as well.
     let no_truncate_right = strength == Strength::Landlock && landlock_abi < 3;
     let opening = |flags: u8| {
         let mut rules = set_id(flags + 1, |bit| vec![has_all(flags, O_CREAT), bit]);
         rules.extend(set_id(flags + 1, |bit| vec![has_all(flags, O_TMPFILE), bit]));
         if no_truncate_right {
+            // First: what the broker leaves to Landlock would be truncated.
             rules.push(ArgRule { when: vec![masked(flags, O_ACCMODE_O_TRUNC, O_TRUNC)], then: EACCES });
+        }
+        if writer == Writer::Broker {
+            for bit in [O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_TMPFILE] {
+                rules.push(ArgRule { when: vec![has_all(flags, bit)], then: Verdict::Notify });
+            }
         }
         if strength == Strength::Landlock {
             rules
@@ -680,18 +760,20 @@ fn names(strength: Strength, landlock_abi: u8) -> Group {
         }
         Action::Args { rules, otherwise: Verdict::Allow }
     };
-    let making = |mode: u8| Action::Args { rules: set_id(mode, |bit| vec![bit]), otherwise: Verdict::Allow };
-    let linking = match strength {
-        Strength::Landlock => NOTIFY,
-        Strength::Namespaces => ALLOW,
+    let (changing, change) = match writer {
+        Writer::Kernel => (ALLOW, Verdict::Allow),
+        Writer::Broker => (NOTIFY, Verdict::Notify),
     };
-    let truncating = if no_truncate_right { NOTIFY } else { ALLOW };
+    let making = |mode: u8| Action::Args { rules: set_id(mode, |bit| vec![bit]), otherwise: change };
+    let linking = if strength == Strength::Landlock { NOTIFY } else { changing.clone() };
+    let truncating = if no_truncate_right { NOTIFY } else { changing.clone() };
     Group {
         title: "making, opening, linking and removing names",
         why: "a set-user-ID program that a call makes would lend its owner's identity, perhaps root's, to whoever runs \
               it. Landlock before ABI 3 has no truncate right: the broker truncates by name, and O_TRUNC needs an \
-              opening for writing. Without a mount tree, names in /dev/shm are the broker's",
-        attacks: &["A12", "A15"],
+              opening for writing. Without a mount tree, names in /dev/shm are the broker's. Where names are kept in a \
+              tree that may be written, the broker is its one writer, because Landlock cannot take a name out of a tree",
+        attacks: &["A1", "A3", "A4", "A12", "A15", "A18", "A19"],
         calls: vec![
             ("open", opening(1)),
             ("openat", opening(2)),
@@ -699,6 +781,7 @@ fn names(strength: Strength, landlock_abi: u8) -> Group {
             ("mknodat", making(2)),
             ("truncate", truncating),
             ("link linkat unlink unlinkat", linking),
+            ("mkdir mkdirat rmdir rename renameat renameat2 symlink symlinkat umask", changing),
         ],
     }
 }
@@ -976,6 +1059,7 @@ const TIOCSTI: Operand = Operand::new("TIOCSTI", 0x5412);
 const TIOCLINUX: Operand = Operand::new("TIOCLINUX", 0x541c);
 const TIOCCONS: Operand = Operand::new("TIOCCONS", 0x541d);
 const TIOCSETD: Operand = Operand::new("TIOCSETD", 0x5423);
+const TIOCGPTPEER: Operand = Operand::new("TIOCGPTPEER", 0x5441);
 const FIOSETOWN: Operand = Operand::new("FIOSETOWN", 0x8901);
 const SIOCSPGRP: Operand = Operand::new("SIOCSPGRP", 0x8902);
 const FS_IOC_SETFLAGS: Operand = Operand::new("FS_IOC_SETFLAGS", 0x4008_6602);
@@ -991,6 +1075,8 @@ const FS_IOC_ENABLE_VERITY: Operand = Operand::new("FS_IOC_ENABLE_VERITY", 0x408
 // aarch64 kept the numbers of 32-bit ARM for these two.
 const O_NOFOLLOW: Operand = Operand::by_arch("O_NOFOLLOW", 0x2_0000, 0x8000);
 const O_NOFOLLOW_O_DIRECTORY: Operand = Operand::by_arch("(O_NOFOLLOW|O_DIRECTORY)", 0x3_0000, 0xc000);
+const O_WRONLY: Operand = Operand::new("O_WRONLY", 1);
+const O_RDWR: Operand = Operand::new("O_RDWR", 2);
 const O_CREAT: Operand = Operand::new("O_CREAT", 0x40);
 const O_TMPFILE: Operand = Operand::new("__O_TMPFILE", 0x40_0000);
 const O_TRUNC: Operand = Operand::new("O_TRUNC", 0x200);
@@ -1024,6 +1110,10 @@ const PER_LINUX32: Operand = Operand::new("PER_LINUX32", 8);
 const UNAME26: Operand = Operand::new("UNAME26", 0x2_0000);
 const UNAME26_LINUX32: Operand = Operand::new("(UNAME26|PER_LINUX32)", 0x2_0008);
 
+/// What glibc and musl make a thread with: VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, PARENT_SETTID, CHILD_CLEARTID.
+const CLONE_THREAD_FLAGS: Operand = Operand::new("(a thread of this process)", 0x3d_0f00);
+/// musl adds CLONE_DETACHED, which the kernel ignores.
+const NOT_CLONE_DETACHED: Operand = Operand::new("~CLONE_DETACHED", !0x40_0000);
 const CLONE_FS: Operand = Operand::new("CLONE_FS", 0x200);
 const CLONE_FS_CLONE_THREAD: Operand = Operand::new("(CLONE_FS|CLONE_THREAD)", 0x1_0200);
 /// NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; CLONE_UNTRACED; and NEWTIME, whose bit clone(2) reads as
@@ -1106,16 +1196,20 @@ mod tests {
     fn variants() -> impl Iterator<Item = Variant> {
         [Strength::Landlock, Strength::Namespaces]
             .into_iter()
-            .flat_map(|strength| (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi }))
+            .flat_map(|strength| [Writer::Kernel, Writer::Broker].map(|writer| (strength, writer)))
+            .flat_map(|(strength, writer)| (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer }))
     }
 
     fn every_filter() -> impl Iterator<Item = Filter> {
-        variants().map(base).chain([tool_delta(), readers(), reader_delta()])
+        variants().map(base).chain([tool_delta(), search_delta(), readers(), reader_delta(), searcher_delta()])
     }
 
     #[test]
     fn printed_base_filter_is_pinned() {
-        let printed = |strength, landlock_abi| base(Variant { strength, landlock_abi }).to_string();
+        let writer = Writer::Kernel;
+        let printed = |strength, landlock_abi| base(Variant { strength, landlock_abi, writer }).to_string();
+        let kept = Variant { strength: Strength::Landlock, landlock_abi: 7, writer: Writer::Broker };
+        insta::assert_snapshot!("base_kept", base(kept).to_string());
         insta::assert_snapshot!("base_landlock_abi_7", printed(Strength::Landlock, 7));
         insta::assert_snapshot!("base_landlock_abi_5", printed(Strength::Landlock, 5));
         insta::assert_snapshot!("base_namespaces_abi_7", printed(Strength::Namespaces, 7));
@@ -1126,6 +1220,8 @@ mod tests {
         insta::assert_snapshot!("tool_delta", tool_delta().to_string());
         insta::assert_snapshot!("readers", readers().to_string());
         insta::assert_snapshot!("reader_delta", reader_delta().to_string());
+        insta::assert_snapshot!("search_delta", search_delta().to_string());
+        insta::assert_snapshot!("searcher_delta", searcher_delta().to_string());
     }
 
     #[test]
@@ -1168,11 +1264,12 @@ mod tests {
             let filter = base(variant);
             filter.calls().filter(|(_, action)| **action == ALLOW).map(|(name, _)| name).collect::<BTreeSet<_>>()
         };
-        for landlock_abi in 1..=7 {
-            let bare = always_allowed(Variant { strength: Strength::Landlock, landlock_abi });
-            let spaces = always_allowed(Variant { strength: Strength::Namespaces, landlock_abi });
+        for (landlock_abi, writer) in (1..=7).flat_map(|abi| [(abi, Writer::Kernel), (abi, Writer::Broker)]) {
+            let bare = always_allowed(Variant { strength: Strength::Landlock, landlock_abi, writer });
+            let spaces = always_allowed(Variant { strength: Strength::Namespaces, landlock_abi, writer });
             assert!(bare.is_subset(&spaces));
-            let higher = always_allowed(Variant { strength: Strength::Landlock, landlock_abi: landlock_abi + 1 });
+            let higher = Variant { strength: Strength::Landlock, landlock_abi: landlock_abi + 1, writer };
+            let higher = always_allowed(higher);
             assert!(bare.is_subset(&higher));
         }
     }

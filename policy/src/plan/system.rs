@@ -137,6 +137,7 @@ pub const BASE: &[Group] = &[
         Extent::File,
         &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"],
     ),
+    group("makes pseudo-terminals; opens none that is there", FsAccess::Device, Extent::File, &["/dev/ptmx"]),
 ];
 
 /// What holds where the session has namespaces of its own.

@@ -51,6 +51,9 @@ pub(super) enum Command {
     /// Open and close a file many times, and print what one time takes: what `bench` runs inside and outside.
     #[command(hide = true)]
     BenchOpens(BenchOpens),
+    /// Make one attempt to break out, with the rights of whoever starts this: what `doctor --attack` runs inside and outside.
+    #[command(hide = true)]
+    Attempt(Attempt),
 }
 
 /// What a session may do.
@@ -71,6 +74,13 @@ pub(super) struct Grants {
     /// Take grants, limits and environment from this manifest instead of the defaults.
     #[arg(long, value_name = "FILE")]
     pub(super) manifest: Option<PathBuf>,
+    /// Limit what a call may use, with all that it starts; may be given several times, and wins over the manifest.
+    ///
+    /// wall (default: none for `run`), cpu (24h), memory (three quarters of this host's), processes (4096, threads
+    /// included), open_files (65536, each process), file_size (64GiB), disk (64GiB written), output (256MiB, of `call
+    /// bash`). Times take ms, s, m, h; sizes B, KiB, MiB, GiB, TiB.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(super) limit: Vec<String>,
     /// The workspace: where the command starts, and what the defaults grant. Default: this directory.
     #[arg(long, short = 'C', value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
@@ -78,10 +88,17 @@ pub(super) struct Grants {
 
 /// Runs any program with the grants given. Its input, output and error are callgate's own, so it works in a pipe; signals
 /// are passed on; its exit status is callgate's. When it ends, so does everything that it started.
+///
+/// On a terminal the program gets one of its own, and Ctrl-C, Ctrl-Z and Ctrl-\ are for the program alone. That needs
+/// standard output on the terminal. If it is elsewhere, the terminal is not read: standard input, unless it is elsewhere
+/// too, is empty. Ctrl-Z stops what runs in a shell inside; a program without one is not stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  callgate run -- bash                           a place to work in
   callgate run -- make -j2
+  callgate run --tty -- ./ask.sh | tee answers   read the terminal, though the output goes elsewhere
   git diff | callgate run -- ./review.py > review.txt
+  callgate run --limit memory=2GiB --limit wall=5m -- npm test
   callgate run --write ../out --status result.json -- ./build.sh")]
 pub(super) struct Run {
     #[command(flatten)]
@@ -92,6 +109,9 @@ pub(super) struct Run {
     /// Write the result envelope to this open descriptor.
     #[arg(long, value_name = "N")]
     pub(super) status_fd: Option<i32>,
+    /// Give the program a terminal of its own even if standard output is none.
+    #[arg(long)]
+    pub(super) tty: bool,
     /// The command and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(super) argv: Vec<OsString>,
@@ -102,6 +122,7 @@ pub(super) struct Run {
 #[command(after_help = "Examples:
   callgate call read '{\"path\": \"src/main.rs\", \"start_line\": 1, \"end_line\": 40}'
   callgate call bash '{\"command\": \"cargo test 2>&1 | tail\"}'
+  callgate call --limit processes=64 bash '{\"command\": \"./configure\"}'
   jq -n '{path: \"notes.txt\", content: \"…\"}' | callgate call write -")]
 pub(super) struct Call {
     #[command(flatten)]
@@ -129,13 +150,28 @@ pub(super) struct Tools {
 
 /// Opens a session in each strength for real, runs a program in it, and says what was confirmed; for what is missing, what
 /// takes its place and what to type to get it. Changes nothing on the host.
+///
+/// With --attack it tries to break out: each attempt is made outside first, where it must succeed, then in a session of
+/// each strength, then without each mechanism and with each alone. What is aimed at is made for it, in a scratch directory,
+/// on loopback and as processes of its own; it is looked at after every attempt, and what changed counts as reached.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   callgate doctor
   callgate doctor --json | jq -r '.checks[] | select(.state != \"ok\") | .remedy[]'
+  callgate doctor --attack
+  callgate doctor --attack --under 'bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc --bind {dir} {dir} --'
 
-Exit status: 0 if sessions can run here in at least one strength, 69 if in none.")]
-pub(super) struct Doctor {}
+Exit status: 0 if sessions can run here in at least one strength, 69 if in none. With --attack: 0 if nothing is open, 1 if
+something is, 69 if nothing could be tried.")]
+pub(super) struct Doctor {
+    /// Try to break out, and print what held, and which mechanism holds it alone.
+    #[arg(long)]
+    pub(super) attack: bool,
+    /// Make the same attempts under this command instead, which confines what follows it. `{dir}` stands for the scratch
+    /// workspace, which holds the program that makes the attempts and which the command must grant for writing.
+    #[arg(long, value_name = "COMMAND", requires = "attack")]
+    pub(super) under: Option<String>,
+}
 
 /// Which strength to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -178,6 +214,13 @@ pub(super) struct Bench {
     /// Which strength to measure.
     #[arg(long, value_enum, default_value_t = Strength::Best)]
     pub(super) strength: Strength,
+    /// Measure `grep` and `glob` over a tree of 500 MB instead, beside ripgrep (`rg`) if it is installed. Each runs ten times
+    /// at most. The tree is made in TMPDIR, and removed.
+    #[arg(long)]
+    pub(super) search: bool,
+    /// Measure everyday work on files instead, inside and outside: git, tar, make, cargo, npm, pip. Minutes, on TMPDIR's disk.
+    #[arg(long)]
+    pub(super) files: bool,
 }
 
 /// Prints a script that teaches a shell to complete callgate's commands and flags.
@@ -201,6 +244,13 @@ pub(super) struct Man {
     /// Write every page into this directory, which is made if it is not there.
     #[arg(value_name = "DIR")]
     pub(super) directory: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Attempt {
+    /// An act of the probe and its arguments; `--list` prints all.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(super) words: Vec<String>,
 }
 
 #[derive(Debug, Args)]

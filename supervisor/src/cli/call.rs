@@ -61,7 +61,7 @@ fn status(envelope: &ResultEnvelope) -> u8 {
         (Outcome::Error, Some(denial)) => match denial.layer {
             Layer::Schema => exit::DATA,
             Layer::Capability | Layer::Watchdog => exit::DENIED,
-            Layer::Sandbox => 1,
+            Layer::Sandbox | Layer::Limit => 1,
             Layer::Host => exit::UNAVAILABLE,
         },
     }

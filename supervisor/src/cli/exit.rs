@@ -43,6 +43,9 @@ pub(super) enum Failure {
     /// Something that is to be measured does not run.
     #[error("measure {subject}: {reason}")]
     Subject { subject: String, reason: String },
+    /// Attempts to break out would tell nothing.
+    #[error("nothing can be tried under {what}: {reason}")]
+    Untried { what: String, reason: String },
     /// Sessions cannot run on this host.
     #[error("no session can run here: {reason}")]
     Unusable { reason: String },
@@ -85,7 +88,7 @@ impl Failure {
             // As if SIGPIPE had ended us, which is how a shell knows it.
             Self::ReaderGone => 128 + 13,
             Self::Data(_) => DATA,
-            Self::Unusable { .. } => UNAVAILABLE,
+            Self::Unusable { .. } | Self::Untried { .. } => UNAVAILABLE,
             Self::Open(open) => open_status(open),
             Self::Call(call) => call_status(call),
             Self::Io { .. } | Self::Subject { .. } | Self::Runtime(_) => SOFTWARE,
@@ -109,6 +112,7 @@ impl Failure {
             | Self::Io { .. }
             | Self::Subject { .. }
             | Self::Unusable { .. }
+            | Self::Untried { .. }
             | Self::Runtime(_) => None,
         }
     }

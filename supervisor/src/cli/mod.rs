@@ -10,7 +10,12 @@ mod paint;
 mod processes;
 mod run;
 mod show;
+mod terminal;
 mod tools;
+
+pub(crate) use self::doctor::Ablated;
+#[cfg(feature = "ablation")]
+pub(crate) use self::doctor::everything;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -55,11 +60,13 @@ fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Fail
         Command::Run(run) => run::run(run, Launcher::here(ahead)),
         Command::Call(call) => call::call(call, Launcher::here(ahead)),
         Command::Tools(tools) => tools::tools(&tools, json),
-        Command::Doctor(Doctor {}) => doctor::doctor(json),
+        Command::Doctor(Doctor { attack: false, .. }) => doctor::doctor(json),
+        Command::Doctor(Doctor { under, .. }) => doctor::attack(under.as_deref(), json),
         Command::Bench(bench) => bench::bench(&bench, json),
         Command::Completions(completions) => generate::completions(&completions),
         Command::Man(man) => generate::man(&man),
         Command::BenchOpens(opens) => bench::opens(&opens),
+        Command::Attempt(attempt) => Ok(callgate_worker::probe::main(&attempt.words).into()),
     }
 }
 

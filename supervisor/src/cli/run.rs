@@ -7,14 +7,16 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use callgate_policy::envelope::{Metadata, Outcome, ResultEnvelope};
+use callgate_policy::limit::LimitName;
 use callgate_policy::plan::Calls;
-use callgate_worker::protocol::ProgramEnd;
+use callgate_worker::protocol::{LimitHit, ProgramEnd};
 use rustix::fs::FileType;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::Run;
 use super::exit::Failure;
+use super::terminal::{Outer, Relay};
 use super::{show, supervise};
 use crate::confine::{Launcher, Program, Stdio};
 use crate::session::Session;
@@ -33,15 +35,20 @@ pub(super) fn run(run: Run, launcher: Launcher) -> Result<ExitCode, Failure> {
     let mut spec = show::spec(&run.grants)?;
     let status = status_target(&run)?;
     refuse_directories()?;
-    let stdio = Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?;
+    let outer = Outer::find(run.tty)?;
     spec.calls = Calls::One;
     supervise(launcher, async |supervisor| {
         let started = Instant::now();
         let session = supervisor.open(spec).await?;
         // Before the command runs, so that none is lost between.
         let mut signals = Signals::listen().map_err(Failure::runtime)?;
+        let (stdio, relay) = match outer {
+            Some(outer) => outer.lend(&session).map(|(stdio, relay)| (stdio, Some(relay)))?,
+            None => (Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?, None),
+        };
         let program = session.spawn(&run.argv, stdio).await?;
-        let end = wait(&program, &mut signals).await?;
+        let end = wait(&program, &mut signals, relay).await?;
+        tell_limit(&session, &end);
         if let Some(file) = status {
             report(&session, &program, end, started, file)?;
         }
@@ -70,13 +77,30 @@ fn refuse_directories() -> Result<(), Failure> {
     Ok(())
 }
 
-async fn wait(program: &Program, signals: &mut Signals) -> Result<ProgramEnd, Failure> {
-    loop {
+async fn wait(program: &Program, signals: &mut Signals, mut relay: Option<Relay>) -> Result<ProgramEnd, Failure> {
+    let held = relay.as_mut().and_then(Relay::take_end);
+    let mut copying = relay.is_some();
+    let mut copied = std::pin::pin!(async {
+        if let Some(relay) = relay {
+            relay.run().await;
+        }
+    });
+    let end = loop {
         tokio::select! {
-            end = program.wait() => return Ok(end.map_err(crate::call::CallError::from)?),
+            end = program.wait() => break end.map_err(crate::call::CallError::from)?,
+            () = &mut copied, if copying => copying = false,
             number = signals.next() => program.signal(number).await.map_err(crate::call::CallError::from)?,
         }
+    };
+    drop(held);
+    if copying {
+        tokio::select! {
+            // What was written before the end is still on its way.
+            () = &mut copied => {}
+            _ = signals.next() => {}
+        }
     }
+    Ok(end)
 }
 
 struct Signals(Vec<(i32, tokio::signal::unix::Signal)>);
@@ -118,6 +142,19 @@ fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
     Ok(Some(fd.into()))
 }
 
+/// Why the command was ended, if it was ended for a limit: it can no longer say so itself.
+fn tell_limit(session: &Session, end: &ProgramEnd) {
+    let bounds = session.bounds();
+    let late = || bounds.value(LimitName::Wall).filter(|_| end.timed_out);
+    let hit = crate::limits::ended_for(bounds, end, None);
+    let Some(hit) = hit.or_else(|| Some(LimitHit { limit: LimitName::Wall, used: late()? })) else { return };
+    let denial = crate::limits::denial(bounds, hit);
+    let remedy = denial.remedy.unwrap_or_default();
+    let text = format!("callgate: the command met its `{}` limit: {}\n  {remedy}\n", denial.asked, denial.reason);
+    // With standard error gone as well, the exit status is all that is left to tell.
+    drop(std::io::stderr().write_all(text.as_bytes()));
+}
+
 fn report(
     session: &Session,
     program: &Program,
@@ -138,6 +175,8 @@ fn report(
         metadata: Metadata {
             duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             enforced: crate::session::enforced(session, program.steps()),
+            limits: crate::limits::of_program(session.bounds(), &end, session.bounds().value(LimitName::Wall), None),
+            changes: program.changes().filter(|changes| !changes.is_empty()).cloned(),
             ..Metadata::default()
         },
     };

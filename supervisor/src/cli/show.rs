@@ -21,6 +21,9 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         Some(file) => SessionSpec::with_manifest(workspace, manifest(file)?),
         None => SessionSpec::developer(workspace),
     };
+    for limit in &grants.limit {
+        spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {e}")))?;
+    }
     let flags = RequirementSet {
         fs: FsRequirement {
             read: paths(&grants.read, "--read")?,

@@ -38,6 +38,7 @@ fn whole(tool: &Tool) -> serde_json::Value {
         "id": tool.id,
         "kind": tool.kind,
         "origin": tool.origin,
+        "concurrency": tool.concurrency,
         "description": tool.description,
         "requires": tool.requires,
         "parameters": tool.parameters,

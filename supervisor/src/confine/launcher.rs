@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use callgate_policy::plan::{PrivateKind, SessionPlan};
@@ -23,9 +23,34 @@ pub struct Launcher(Kind);
 #[derive(Debug, Clone)]
 enum Kind {
     /// A process of its own.
-    Process(Arc<Channel>),
+    Process(Arc<Process>),
     /// This one, while it has one thread.
     Here(Arc<Here>),
+}
+
+#[derive(Debug)]
+struct Process {
+    /// `None` only while this is dropped.
+    channel: Option<Channel>,
+    /// To be waited for, if it was started and not forked.
+    child: Option<Child>,
+}
+
+impl Process {
+    fn send(&self, message: &OpenSession, session: &Channel) -> io::Result<()> {
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        self.channel.as_ref().ok_or_else(gone)?.send(message, &[session.as_fd()])
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It ends when its sessions have; until somebody has waited for it, its entry stays.
+        self.channel = None;
+        if let Some(mut child) = self.child.take() {
+            std::thread::spawn(move || child.wait());
+        }
+    }
 }
 
 /// What a launcher that is this very process has besides itself.
@@ -65,7 +90,7 @@ impl Launcher {
     /// [`LauncherError::Fork`], with `EBUSY` if this process has threads.
     pub fn fork() -> Result<Self, LauncherError> {
         let launcher = launcher::start().map_err(LauncherError::Fork)?;
-        Ok(Self(Kind::Process(Arc::new(launcher.channel))))
+        Ok(Self::process(launcher.channel, None))
     }
 
     /// Starts the `callgate` binary at `path` as the launcher: for programs that have threads already.
@@ -75,16 +100,19 @@ impl Launcher {
     #[allow(clippy::disallowed_methods, reason = "the launcher is what confines; it cannot be started confined")]
     pub fn spawn(path: &Path) -> Result<Self, LauncherError> {
         let (ours, theirs) = Channel::pair().map_err(LauncherError::Channel)?;
-        Command::new(path)
+        let child = Command::new(path)
             .arg0(LAUNCHER_NAME)
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map(drop)
             .map_err(|source| LauncherError::Spawn { path: path.to_owned(), source })?;
-        Ok(Self(Kind::Process(Arc::new(ours))))
+        Ok(Self::process(ours, Some(child)))
+    }
+
+    fn process(channel: Channel, child: Option<Child>) -> Self {
+        Self(Kind::Process(Arc::new(Process { channel: Some(channel), child })))
     }
 
     /// What the binary does when it was started by [`Launcher::spawn`]. Never returns.
@@ -96,6 +124,13 @@ impl Launcher {
         }
     }
 
+    /// What a fuzz target says is a launcher, and everything behind it.
+    #[cfg(fuzzing)]
+    #[must_use]
+    pub fn over(channel: Channel) -> Self {
+        Self::process(channel, None)
+    }
+
     /// No process of its own: brokers are forked from this one, for commands that open one session. It becomes a
     /// process when a session needs one that outlives this.
     pub(crate) fn here(ahead: Option<Ahead>) -> Self {
@@ -104,8 +139,8 @@ impl Launcher {
 
     pub(super) fn open(&self, plan: SessionPlan, session: &Channel) -> Result<(), ConfineError> {
         let asked = match (&self.0, plan.private.kind) {
-            (Kind::Process(channel), _) => channel.send(&OpenSession { plan }, &[session.as_fd()]),
-            (Kind::Here(here), PrivateKind::InNamespace) => {
+            (Kind::Process(process), _) => process.send(&OpenSession { plan }, session),
+            (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() => {
                 let ahead = here.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match ahead.filter(|ahead| ahead.is_for(plan.identity)) {
                     Some(ahead) => ahead.open(plan, session),
@@ -113,7 +148,7 @@ impl Launcher {
                 }
             }
             // Somebody must be left to remove the directory, even if this process is killed.
-            (Kind::Here(here), PrivateKind::OnHost) => {
+            (Kind::Here(here), _) => {
                 let started = match here.process.get() {
                     Some(channel) => Ok(channel),
                     None => launcher::start().map(|started| here.process.get_or_init(|| started.channel)),

@@ -2,25 +2,74 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::OnceLock;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 
-use callgate_policy::envelope::StepReport;
+use callgate_policy::envelope::{Changes, StepReport};
 use callgate_worker::protocol::{FromWorker, ProgramEnd, Received, ToWorker};
 
+use super::cgroup::Group;
 use super::channel::AsyncChannel;
-use super::session::{Busy, ConfineError};
+use super::session::{Broker, ConfineError, Worker};
 
-/// A program's standard input, output and error.
+/// A program's standard input, output and error, and its terminal if it has one ([`Session::terminal`]).
+///
+/// [`Session::terminal`]: crate::Session::terminal
 #[derive(Debug)]
-pub struct Stdio(pub(super) [OwnedFd; 3]);
+pub struct Stdio {
+    streams: [OwnedFd; 3],
+    /// To be its controlling terminal.
+    terminal: Option<OwnedFd>,
+}
 
 impl Stdio {
     /// These three. Pipes, files and terminals are handed over as they are; the program can do with them what their
     /// open flags allow.
     #[must_use]
     pub fn new(input: OwnedFd, output: OwnedFd, error: OwnedFd) -> Self {
-        Self([input, output, error])
+        Self { streams: [input, output, error], terminal: None }
+    }
+
+    /// All three, and its controlling terminal.
+    pub(super) fn terminal(end: &OwnedFd) -> io::Result<Self> {
+        let copy = || end.try_clone();
+        Ok(Self { streams: [copy()?, copy()?, copy()?], terminal: Some(copy()?) })
+    }
+
+    /// The same with another standard input.
+    #[must_use]
+    pub fn with_input(mut self, input: OwnedFd) -> Self {
+        self.streams[0] = input;
+        self
+    }
+
+    /// The same with another standard output.
+    #[must_use]
+    pub fn with_output(mut self, output: OwnedFd) -> Self {
+        self.streams[1] = output;
+        self
+    }
+
+    /// The same with another standard error.
+    #[must_use]
+    pub fn with_error(mut self, error: OwnedFd) -> Self {
+        self.streams[2] = error;
+        self
+    }
+
+    /// The same without a controlling terminal: what is a terminal among the three can be written to, and nothing more.
+    pub(crate) fn without_terminal(self) -> Self {
+        Self { terminal: None, ..self }
+    }
+
+    /// A copy of its terminal's own end.
+    pub(crate) fn terminal_end(&self) -> io::Result<Option<OwnedFd>> {
+        self.terminal.as_ref().map(OwnedFd::try_clone).transpose()
+    }
+
+    /// In the order in which they travel.
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.streams.iter().chain(&self.terminal).map(OwnedFd::as_fd).collect()
     }
 
     /// `/dev/null` for all three.
@@ -29,7 +78,7 @@ impl Stdio {
     /// If it cannot be opened.
     pub fn null() -> io::Result<Self> {
         let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
-        Ok(Self([null()?, null()?, null()?]))
+        Ok(Self::new(null()?, null()?, null()?))
     }
 
     /// Copies of this process's own.
@@ -37,34 +86,60 @@ impl Stdio {
     /// # Errors
     /// dup(2)'s own, for a stream that is closed.
     pub fn inherit() -> io::Result<Self> {
-        Ok(Self([
+        Ok(Self::new(
             io::stdin().as_fd().try_clone_to_owned()?,
             io::stdout().as_fd().try_clone_to_owned()?,
             io::stderr().as_fd().try_clone_to_owned()?,
-        ]))
+        ))
     }
 }
 
 /// A started program. Dropping it ends the program and everything that it started.
 pub struct Program {
-    /// `None` only while this is dropped.
-    channel: Option<AsyncChannel>,
+    worker: Worker,
     steps: Vec<StepReport>,
+    /// What the worker said of its end.
+    told: OnceLock<ProgramEnd>,
+    /// The same, when all is known.
     ended: OnceLock<ProgramEnd>,
-    busy: Option<Busy>,
+    /// Ends with the program.
+    _group: Option<Group>,
+    /// Where the broker writes: whom to ask what was changed, and as whom.
+    broker: Option<(Arc<Broker>, u64)>,
+    changes: OnceLock<Changes>,
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        if let (Some(channel), Some(busy), Some(_)) = (self.channel.take(), &self.busy, self.ended.get()) {
-            busy.give_back(channel);
+        if self.ended.get().is_some() {
+            self.worker.give_back();
         }
     }
 }
 
 impl Program {
-    pub(super) fn new(channel: AsyncChannel, steps: Vec<StepReport>, busy: Option<Busy>) -> Self {
-        Self { channel: Some(channel), steps, ended: OnceLock::new(), busy }
+    pub(super) fn new(
+        worker: Worker,
+        steps: Vec<StepReport>,
+        group: Option<Group>,
+        broker: Option<(Arc<Broker>, u64)>,
+    ) -> Self {
+        Self {
+            worker,
+            steps,
+            told: OnceLock::new(),
+            ended: OnceLock::new(),
+            _group: group,
+            broker,
+            changes: OnceLock::new(),
+        }
+    }
+
+    /// What it has changed in trees with kept names, once [`Program::wait`] has returned. `None` if there are none, or if
+    /// nobody could say.
+    #[must_use]
+    pub fn changes(&self) -> Option<&Changes> {
+        self.changes.get()
     }
 
     /// What confined it, each confirmed before its first instruction.
@@ -89,6 +164,11 @@ impl Program {
         self.send(&ToWorker::Abort).await
     }
 
+    /// Ends its worker, which did not end the program, and all that it started.
+    pub(crate) async fn kill(&mut self) -> Result<(), ConfineError> {
+        self.worker.end().await
+    }
+
     async fn send(&self, message: &ToWorker) -> Result<(), ConfineError> {
         if self.ended.get().is_some() {
             // Its worker may have another program by the time that it would hear of this.
@@ -106,9 +186,23 @@ impl Program {
         if let Some(end) = self.ended.get() {
             return Ok(*end);
         }
+        let end = match self.told.get() {
+            Some(end) => *end,
+            None => self.hear().await?,
+        };
+        if let Some((broker, worker)) = &self.broker
+            && let Some(changes) = broker.changes(*worker).await
+        {
+            self.changes.get_or_init(|| changes);
+        }
+        Ok(*self.ended.get_or_init(|| end))
+    }
+
+    /// Waits for the worker's last frame, and keeps what it said: whoever waits may be dropped before the rest is known.
+    async fn hear(&self) -> Result<ProgramEnd, ConfineError> {
         let failed = |source| ConfineError::Channel { what: "hear from the program's worker", source };
         match self.channel()?.receive::<FromWorker>().await.map_err(failed)? {
-            Received::Message(FromWorker::Ended(end), _) => Ok(*self.ended.get_or_init(|| end)),
+            Received::Message(FromWorker::Ended(end), _) => Ok(*self.told.get_or_init(|| end)),
             Received::Message(..) | Received::Data(_) => {
                 Err(ConfineError::Hostile { what: "something else than an end" })
             }
@@ -117,6 +211,6 @@ impl Program {
     }
 
     fn channel(&self) -> Result<&AsyncChannel, ConfineError> {
-        self.channel.as_ref().ok_or(ConfineError::WorkerLost)
+        self.worker.channel()
     }
 }

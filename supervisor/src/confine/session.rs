@@ -1,24 +1,31 @@
 //! One confined session: its broker and zygotes, and the workers that stand ready for the next call.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{CallPlan, Calls, FsAccess, SessionPlan, Work};
+use callgate_policy::envelope::{Changes, StepReport};
+use callgate_policy::plan::{CallPlan, Calls, FsAccess, Identity, SessionPlan, Work, Writer};
 use callgate_worker::protocol::{
-    Channel, FromWorker, FromZygote, Received, SessionReply, SessionSteps, StepFailure, ToWorker, ToZygote, ToolEnd,
+    Channel, FromWorker, FromZygote, Received, SessionReply, SessionSteps, StepFailure, Threads, ToBroker, ToWorker,
+    ToZygote, ToolEnd,
 };
+use callgate_worker::tools;
 use serde_json::Value;
 
+use super::cgroup::{Delegated, Group};
 use super::channel::AsyncChannel;
 use super::launcher::Launcher;
 use super::program::{Program, Stdio};
+use super::terminal::{Terminal, TerminalError, WindowSize};
+use crate::turn::Turn;
 
 /// Most bytes that a worker may send as a tool's result: room for the largest limit with every byte escaped.
 const RESULT_MAX: usize = 4 * 1024 * 1024;
+/// Most bytes that it may send of what a result has no room for: what a tool keeps, and one more entry.
+const REST_MAX: usize = 12 * 1024 * 1024;
 /// How long a session may take to open, or a worker to be forked, before the host is given up on.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -61,9 +68,35 @@ fn channel(what: &'static str) -> impl FnOnce(io::Error) -> ConfineError {
 /// An open session.
 pub(crate) struct Opened {
     steps: SessionSteps,
-    /// Closing it ends the session.
-    _broker: AsyncChannel,
+    broker: Arc<Broker>,
+    writer: Writer,
     workers: Workers,
+    groups: Option<Arc<Delegated>>,
+    /// The session's own `/dev/pts`, if it has one.
+    terminals: Option<OwnedFd>,
+}
+
+/// The session's channel, and how many questions it has been asked. Closing it ends the session.
+pub(super) struct Broker(tokio::sync::Mutex<(AsyncChannel, u64)>);
+
+impl Broker {
+    /// What the call of a worker has changed, once it has ended. `None` if the broker is gone.
+    pub(super) async fn changes(&self, worker: u64) -> Option<Changes> {
+        let mut asked = self.0.lock().await;
+        asked.1 += 1;
+        let (channel, question) = &*asked;
+        channel.send(&ToBroker::Report { worker, question: *question }, &[]).await.ok()?;
+        loop {
+            match channel.receive::<SessionReply>().await.ok()? {
+                Received::Message(SessionReply::Report { question: about, changes }, _) if about == *question => {
+                    return Some(changes);
+                }
+                // The answer to one whose future was dropped before it came.
+                Received::Message(SessionReply::Report { .. }, _) => {}
+                Received::Message(..) | Received::Data(_) | Received::Closed => return None,
+            }
+        }
+    }
 }
 
 /// Where a session's workers come from.
@@ -81,12 +114,18 @@ pub(crate) struct ToolRun {
     /// What confined it, its session's part first.
     pub(crate) steps: Vec<StepReport>,
     pub(crate) end: Result<ToolOutput, ToolError>,
+    /// What it has changed, where the broker writes.
+    pub(crate) changes: Option<Changes>,
 }
 
 /// What a tool gave.
 pub(crate) struct ToolOutput {
     pub(crate) data: Value,
     pub(crate) truncated: bool,
+    /// What it had no room for, as a tool keeps it.
+    pub(crate) rest: Vec<u8>,
+    /// There was more than it keeps.
+    pub(crate) lost: bool,
 }
 
 /// Why it gave nothing.
@@ -97,9 +136,13 @@ pub(crate) struct ToolError {
 
 impl Opened {
     /// Opens a session and has its first worker made.
-    pub(crate) async fn open(launcher: &Launcher, plan: SessionPlan) -> Result<Self, ConfineError> {
+    pub(crate) async fn open(
+        launcher: &Launcher,
+        plan: SessionPlan,
+        groups: Option<Arc<Delegated>>,
+    ) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
-        let calls = plan.calls;
+        let (calls, writer) = (plan.calls, plan.writer());
         launcher.open(plan, &theirs)?;
         drop(theirs);
         let ours = AsyncChannel::new(ours).map_err(channel("wait on the session's channel"))?;
@@ -110,6 +153,7 @@ impl Opened {
         let (steps, mut fds) = match reply {
             Received::Message(SessionReply::Ready(steps), fds) => (steps, fds.into_iter()),
             Received::Message(SessionReply::Failed(failed), _) => return Err(ConfineError::Refused(failed)),
+            Received::Message(SessionReply::Report { .. }, _) => return Err(ConfineError::Ended),
             // Killed, or stopped by a step that comes before it can tell.
             Received::Data(_) | Received::Closed => {
                 return Err(ConfineError::Refused(StepFailure {
@@ -129,7 +173,8 @@ impl Opened {
                 Workers::Zygotes { programs: Zygote::start(next()?).await?, readers: Zygote::start(next()?).await? }
             }
         };
-        Ok(Self { steps, _broker: ours, workers })
+        let broker = Arc::new(Broker(tokio::sync::Mutex::new((ours, 0))));
+        Ok(Self { steps, broker, writer, workers, groups, terminals: fds.next() })
     }
 
     /// What confined the session's processes.
@@ -144,61 +189,97 @@ impl Opened {
     }
 
     /// Takes a worker and hands it a call, with descriptors. One that was killed while it stood ready is passed over.
-    async fn start(&self, reader: bool, plan: CallPlan, fds: &[BorrowedFd<'_>]) -> Result<Worker, ConfineError> {
+    async fn start(
+        &self,
+        (reader, threads): (bool, Threads),
+        plan: CallPlan,
+        fds: &[BorrowedFd<'_>],
+        turn: Option<Turn>,
+    ) -> Result<Worker, ConfineError> {
         let call = ToWorker::Call(Box::new(plan));
         // All that stood ready may be gone; one that is made for this call and gone as well has a reason.
         let mut left = READY_MAX;
         loop {
-            let worker = self.take(reader).await?;
-            match worker.channel.send(&call, fds).await {
+            let mut worker = self.take(reader, threads).await?;
+            match worker.channel()?.send(&call, fds).await {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe && left > 0 => left -= 1,
-                sent => return sent.map(|()| worker).map_err(channel("hand the worker its call")),
+                sent => {
+                    sent.map_err(channel("hand the worker its call"))?;
+                    worker.turn = turn;
+                    return Ok(worker);
+                }
             }
         }
     }
 
     /// Takes a worker for a call.
-    async fn take(&self, reader: bool) -> Result<Worker, ConfineError> {
+    async fn take(&self, reader: bool, threads: Threads) -> Result<Worker, ConfineError> {
         match &self.workers {
-            Workers::Zygotes { programs, readers } => (if reader { readers } else { programs }).take().await,
+            Workers::Zygotes { programs, readers } => (if reader { readers } else { programs }).take(threads).await,
             Workers::Only(worker) => {
                 let channel = worker.lock().unwrap_or_else(PoisonError::into_inner).take();
-                Ok(Worker { channel: channel.ok_or(ConfineError::Ended)?, busy: None })
+                Ok(Worker::new(channel.ok_or(ConfineError::Ended)?, None))
             }
         }
     }
 
-    /// Runs a tool in a worker.
-    pub(crate) async fn tool(&self, plan: CallPlan, arguments: Value) -> Result<ToolRun, ConfineError> {
+    /// Runs a tool in a worker. Its turn is over when nothing of it runs any more, also if this is dropped before.
+    pub(crate) async fn tool(&self, plan: CallPlan, arguments: Value, turn: Turn) -> Result<ToolRun, ConfineError> {
         let timeout = plan.timeout;
         let reads = plan.rules.own().iter().all(|rule| rule.access == FsAccess::Read);
         let reader = reads && matches!(self.workers, Workers::Zygotes { .. });
-        let worker = self.start(reader, plan, &[]).await?;
+        let threads = match &plan.work {
+            Work::Tool { name, .. } if reader => tools::threads_of(name),
+            Work::Tool { .. } | Work::Program { .. } => Threads::Never,
+        };
+        let mut worker = self.start((reader, threads), plan, &[], Some(turn)).await?;
         match tokio::time::timeout(timeout, worker.tool(arguments)).await {
             Ok(Ok((steps, end))) => {
+                let changes = match self.writer {
+                    Writer::Broker if !reader => self.broker.changes(worker.number()).await,
+                    Writer::Broker | Writer::Kernel => None,
+                };
+                worker.turn = None;
                 // What follows a call, the end of its worker and the making of another, is not for the caller to wait for.
                 tokio::spawn(async { drop(worker) });
-                Ok(ToolRun { steps: self.confined(reader, steps), end })
+                Ok(ToolRun { steps: self.confined(reader, steps), end, changes })
             }
             Ok(Err(error)) => {
-                worker.kill().await?;
+                worker.end().await?;
                 Err(error)
             }
             Err(_elapsed) => {
-                worker.kill().await?;
+                worker.end().await?;
                 Err(ConfineError::TimedOut(timeout))
             }
         }
     }
 
+    /// Makes a terminal where the session's programs find it by its name.
+    pub(crate) fn terminal(&self, size: WindowSize, owner: Identity) -> Result<(Terminal, Stdio), TerminalError> {
+        Terminal::make(self.terminals.as_ref(), size, owner)
+    }
+
     /// Starts a program in a worker.
-    pub(crate) async fn program(&self, plan: CallPlan, stdio: Stdio) -> Result<Program, ConfineError> {
+    pub(crate) async fn program(
+        &self,
+        plan: CallPlan,
+        stdio: Stdio,
+        turn: Option<Turn>,
+    ) -> Result<Program, ConfineError> {
         debug_assert!(matches!(plan.work, Work::Program { .. }), "a program's plan");
-        let worker = self.start(false, plan, &stdio.0.each_ref().map(AsFd::as_fd)).await?;
+        let group = self.groups.as_ref().map(|groups| groups.group(&plan.bounds)).transpose();
+        let group = group.map_err(channel("make a cgroup for the program"))?;
+        let watched = group.as_ref().map(Group::descriptors).transpose();
+        let watched = watched.map_err(channel("open the program's cgroup"))?;
+        let mut fds = stdio.descriptors();
+        fds.extend(watched.iter().flatten().map(AsFd::as_fd));
+        let worker = self.start((false, Threads::Never), plan, &fds, turn).await?;
         // Held on, the program's pipes would never end for who reads them.
         drop(stdio);
         let steps = self.confined(false, worker.confined().await?);
-        Ok(Program::new(worker.channel, steps, worker.busy))
+        let broker = (self.writer == Writer::Broker).then(|| (Arc::clone(&self.broker), worker.number()));
+        Ok(Program::new(worker, steps, group, broker))
     }
 }
 
@@ -215,19 +296,28 @@ struct Zygote {
 /// What a zygote has said, and nobody has asked for yet.
 #[derive(Default)]
 struct Heard {
-    ready: VecDeque<Result<(u64, Channel), StepFailure>>,
+    ready: HashMap<u64, Result<Channel, StepFailure>>,
     gone: HashSet<u64>,
 }
 
-/// How many workers there are, by what was asked for and taken.
+/// Its workers, by what was asked for and taken.
 #[derive(Default)]
 struct Stock {
     /// Numbers given out.
     next: u64,
-    /// Asked for and not yet taken.
-    ready: usize,
-    /// Given back.
+    /// Those with one thread.
+    plain: Kind,
+    /// Those that search: there are none before the first search.
+    searchers: Kind,
+    /// Given back: they have run a program, and wait for another.
     idle: Vec<(u64, AsyncChannel)>,
+}
+
+/// Workers that may make the same.
+#[derive(Default)]
+struct Kind {
+    /// Asked for and not yet taken, the oldest first.
+    ready: VecDeque<u64>,
     /// Taken, and at work.
     busy: usize,
     /// Most that were ever at work at once.
@@ -239,13 +329,16 @@ pub(super) struct Busy {
     zygote: Arc<Zygote>,
     /// Its worker's number.
     worker: u64,
+    threads: Threads,
+    /// It waits for its worker still.
+    waits: bool,
 }
 
 impl Busy {
     /// The worker's program has ended: it can be given another. If enough stand ready, it ends.
     pub(super) fn give_back(&self, channel: AsyncChannel) {
         let mut stock = self.zygote.stock();
-        if stock.ready + stock.idle.len() < READY_MAX {
+        if stock.plain.ready.len() + stock.idle.len() < READY_MAX {
             stock.idle.push((self.worker, channel));
         }
     }
@@ -254,23 +347,38 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         let mut stock = self.zygote.stock();
-        stock.busy -= 1;
+        let idle = if self.threads == Threads::Never { stock.idle.len() } else { 0 };
+        let kind = stock.kind(self.threads);
+        kind.busy -= 1;
+        if self.waits {
+            // Whoever comes next is who waits for it.
+            kind.ready.push_front(self.worker);
+            return;
+        }
         // Only now: while the call ran, the making of another worker would have slowed it down.
-        if stock.ready + stock.idle.len() < stock.peak.min(READY_MAX) {
-            let worker = stock.ask();
+        if kind.ready.len() + idle < kind.peak.min(READY_MAX) {
+            let worker = stock.ask(self.threads);
             // One that cannot be asked for now is asked for by the next call.
-            if self.zygote.channel.try_send(&ToZygote::Prepare { worker }).is_err() {
-                stock.ready -= 1;
+            if self.zygote.channel.try_send(&ToZygote::Prepare { worker, threads: self.threads }).is_err() {
+                stock.kind(self.threads).ready.pop_back();
             }
         }
     }
 }
 
 impl Stock {
-    fn ask(&mut self) -> u64 {
-        self.ready += 1;
+    fn kind(&mut self, threads: Threads) -> &mut Kind {
+        match threads {
+            Threads::Never => &mut self.plain,
+            Threads::OfItsOwn => &mut self.searchers,
+        }
+    }
+
+    fn ask(&mut self, threads: Threads) -> u64 {
         self.next += 1;
-        self.next
+        let worker = self.next;
+        self.kind(threads).ready.push_back(worker);
+        worker
     }
 }
 
@@ -278,8 +386,8 @@ impl Zygote {
     /// Has its first worker made.
     async fn start(channel: AsyncChannel) -> Result<Arc<Self>, ConfineError> {
         let zygote = Self { channel, heard: tokio::sync::Mutex::default(), stock: Mutex::default() };
-        let worker = zygote.stock().ask();
-        zygote.prepare(worker).await?;
+        let worker = zygote.stock().ask(Threads::Never);
+        zygote.prepare(worker, Threads::Never).await?;
         Ok(Arc::new(zygote))
     }
 
@@ -287,33 +395,38 @@ impl Zygote {
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn prepare(&self, worker: u64) -> Result<(), ConfineError> {
-        self.channel.send(&ToZygote::Prepare { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)
+    async fn prepare(&self, worker: u64, threads: Threads) -> Result<(), ConfineError> {
+        self.channel.send(&ToZygote::Prepare { worker, threads }, &[]).await.map_err(|_gone| ConfineError::Ended)
     }
 
     /// Takes a worker that stands ready, or has one made.
-    async fn take(self: &Arc<Self>) -> Result<Worker, ConfineError> {
-        let (idle, missing) = {
+    async fn take(self: &Arc<Self>, threads: Threads) -> Result<Worker, ConfineError> {
+        let (idle, missing, worker) = {
             let mut stock = self.stock();
-            stock.busy += 1;
-            stock.peak = stock.peak.max(stock.busy);
-            let idle = stock.idle.pop();
-            let missing = (idle.is_none() && stock.ready == 0).then(|| stock.ask());
-            stock.ready -= usize::from(idle.is_none());
-            (idle, missing)
+            let idle = if threads == Threads::Never { stock.idle.pop() } else { None };
+            let missing = idle.is_none() && stock.kind(threads).ready.is_empty();
+            if missing {
+                stock.ask(threads);
+            }
+            let kind = stock.kind(threads);
+            kind.busy += 1;
+            kind.peak = kind.peak.max(kind.busy);
+            let worker = if idle.is_none() { kind.ready.pop_front() } else { None };
+            (idle, missing, worker.unwrap_or(0))
         };
-        let mut busy = Busy { zygote: Arc::clone(self), worker: 0 };
+        let mut busy = Busy { zygote: Arc::clone(self), worker, threads, waits: false };
         if let Some((worker, channel)) = idle {
             busy.worker = worker;
-            return Ok(Worker { channel, busy: Some(busy) });
+            return Ok(Worker::new(channel, Some(busy)));
         }
-        if let Some(worker) = missing {
-            self.prepare(worker).await?;
+        if missing {
+            self.prepare(worker, threads).await?;
         }
-        let (worker, channel_) = self.hear(|heard| heard.ready.pop_front()).await?.map_err(ConfineError::Refused)?;
-        busy.worker = worker;
-        let channel = AsyncChannel::new(channel_).map_err(channel("wait on the worker's channel"))?;
-        Ok(Worker { channel, busy: Some(busy) })
+        busy.waits = true;
+        let made = self.hear(|heard| heard.ready.remove(&worker)).await?;
+        busy.waits = false;
+        let channel = AsyncChannel::new(made.map_err(ConfineError::Refused)?);
+        Ok(Worker::new(channel.map_err(self::channel("wait on the worker's channel"))?, Some(busy)))
     }
 
     /// Kills a worker, and waits until it is gone with everything it started.
@@ -336,14 +449,11 @@ impl Zygote {
                 }
                 match self.channel.receive::<FromZygote>().await.map_err(|_gone| ConfineError::Ended)? {
                     Received::Message(FromZygote::Prepared { worker }, fds) => {
-                        heard.ready.extend(fds.into_iter().next().map(|fd| Ok((worker, Channel::from(fd)))));
+                        heard.ready.extend(fds.into_iter().next().map(|fd| (worker, Ok(Channel::from(fd)))));
                     }
-                    Received::Message(FromZygote::NotPrepared { errno, .. }, _) => {
-                        heard.ready.push_back(Err(StepFailure {
-                            step: "worker".to_owned(),
-                            what: "fork".to_owned(),
-                            errno: Some(errno),
-                        }));
+                    Received::Message(FromZygote::NotPrepared { worker, errno }, _) => {
+                        let (step, what) = ("worker".to_owned(), "fork".to_owned());
+                        drop(heard.ready.insert(worker, Err(StepFailure { step, what, errno: Some(errno) })));
                     }
                     Received::Message(FromZygote::Gone { worker }, _) => drop(heard.gone.insert(worker)),
                     Received::Data(_) | Received::Closed => return Err(ConfineError::Ended),
@@ -354,24 +464,64 @@ impl Zygote {
     }
 }
 
-/// A worker with a call.
-struct Worker {
-    channel: AsyncChannel,
+/// A worker with a call. Dropped before its end, it is killed, and its turn is over when it is gone.
+pub(super) struct Worker {
+    /// `None` only while this is dropped, or taken apart.
+    channel: Option<AsyncChannel>,
     /// `None` for the only worker of a session, which ends with it.
     busy: Option<Busy>,
+    turn: Option<Turn>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Only who has a place has to see to its end before the next; a runtime that ends has no next.
+        let (Some(turn), Some(busy)) = (self.turn.take(), self.busy.take()) else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let channel = self.channel.take();
+        runtime.spawn(async move {
+            drop(channel);
+            // If it is not heard of any more, its session has ended with all that was in it.
+            drop(busy.zygote.kill(busy.worker).await);
+            drop((busy, turn));
+        });
+    }
 }
 
 impl Worker {
-    async fn kill(&self) -> Result<(), ConfineError> {
-        match &self.busy {
-            Some(Busy { zygote, worker }) => zygote.kill(*worker).await,
-            None => Ok(()),
+    /// By which the broker knows it; the only one of a session is 0.
+    fn number(&self) -> u64 {
+        self.busy.as_ref().map_or(0, |busy| busy.worker)
+    }
+
+    fn new(channel: AsyncChannel, busy: Option<Busy>) -> Self {
+        Self { channel: Some(channel), busy, turn: None }
+    }
+
+    pub(super) fn channel(&self) -> Result<&AsyncChannel, ConfineError> {
+        self.channel.as_ref().ok_or(ConfineError::WorkerLost)
+    }
+
+    /// Its program has ended with all that it started.
+    pub(super) fn give_back(&mut self) {
+        self.turn = None;
+        if let (Some(busy), Some(channel)) = (&self.busy, self.channel.take()) {
+            busy.give_back(channel);
         }
+    }
+
+    /// Kills it, and waits until it is gone with everything it started.
+    pub(super) async fn end(&mut self) -> Result<(), ConfineError> {
+        if let Some(Busy { zygote, worker, .. }) = &self.busy {
+            zygote.kill(*worker).await?;
+        }
+        self.turn = None;
+        Ok(())
     }
 
     /// The worker's first frame: what it confirmed before it read anything that a model wrote.
     async fn confined(&self) -> Result<Vec<StepReport>, ConfineError> {
-        match self.channel.receive::<FromWorker>().await.map_err(channel("hear from the worker"))? {
+        match self.channel()?.receive::<FromWorker>().await.map_err(channel("hear from the worker"))? {
             Received::Message(FromWorker::Confined { steps }, _) => Ok(steps),
             Received::Message(FromWorker::Failed(failed), _) => Err(ConfineError::Refused(failed)),
             Received::Message(..) | Received::Data(_) => {
@@ -383,17 +533,27 @@ impl Worker {
 
     async fn tool(&self, arguments: Value) -> Result<(Vec<StepReport>, Result<ToolOutput, ToolError>), ConfineError> {
         let hand = channel("hand the worker its arguments");
-        self.channel.send(&ToWorker::Arguments(arguments), &[]).await.map_err(hand)?;
+        self.channel()?.send(&ToWorker::Arguments(arguments), &[]).await.map_err(hand)?;
         let steps = self.confined().await?;
-        let mut long = Vec::new();
+        let (mut long, mut rest) = (Vec::new(), None::<Vec<u8>>);
         loop {
-            match self.channel.receive::<FromWorker>().await.map_err(channel("hear from the worker"))? {
-                Received::Data(chunk) if long.len() + chunk.len() <= RESULT_MAX => long.extend(chunk),
-                Received::Data(_) => return Err(ConfineError::Hostile { what: "more than a result may hold" }),
-                Received::Message(FromWorker::ToolEnded(ToolEnd::Output { truncated, data }), _) => {
+            match self.channel()?.receive::<FromWorker>().await.map_err(channel("hear from the worker"))? {
+                Received::Data(chunk) => {
+                    let (part, most) = match &mut rest {
+                        None => (&mut long, RESULT_MAX),
+                        Some(rest) => (rest, REST_MAX),
+                    };
+                    if part.len() + chunk.len() > most {
+                        return Err(ConfineError::Hostile { what: "more than a result may hold" });
+                    }
+                    part.extend(chunk);
+                }
+                Received::Message(FromWorker::Rest, _) if rest.is_none() => rest = Some(Vec::new()),
+                Received::Message(FromWorker::ToolEnded(ToolEnd::Output { truncated, lost, data }), _) => {
                     let not_json = |_e| ConfineError::Hostile { what: "a result that is not JSON" };
                     let data = data.map_or_else(|| serde_json::from_slice(&long), Ok).map_err(not_json)?;
-                    return Ok((steps, Ok(ToolOutput { data, truncated })));
+                    let rest = rest.unwrap_or_default();
+                    return Ok((steps, Ok(ToolOutput { data, truncated, rest, lost })));
                 }
                 Received::Message(FromWorker::ToolEnded(ToolEnd::Error { text, errno }), _) => {
                     return Ok((steps, Err(ToolError { text, errno })));

@@ -12,6 +12,8 @@ use callgate_policy::plan::Work;
 use callgate_policy::requirement::RequirementSet;
 use serde_json::Value;
 
+use crate::turn::Concurrency;
+
 pub use surface::Surface;
 
 /// A tool: what it publishes (S0-2 to S0-5, S0-65), and how a call of it is carried out.
@@ -26,6 +28,8 @@ pub struct Tool {
     pub requires: RequirementSet,
     /// The kind that an ACP host shows (X0-50).
     pub kind: &'static str,
+    /// Whether its calls may run beside others; not, unless it says so (C-17).
+    pub concurrency: Concurrency,
     /// Where the tool comes from; `locked` for the thirteen (S0-9).
     pub origin: &'static str,
     pub(crate) implementation: &'static dyn Implementation,
@@ -49,6 +53,8 @@ pub(crate) trait Implementation: Sync {
 pub(crate) struct Context<'a> {
     /// The workspace's first root: relative paths start there.
     pub(crate) root: &'a HostPath,
+    /// The most of the result that is shown, in the tool's own unit (S0-48).
+    pub(crate) limit: u64,
 }
 
 /// A call, ready to be checked.
@@ -111,7 +117,8 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`]; none in practice, since the contracts are constants that a test builds.
     pub fn locked() -> Result<Self, RegistryError> {
-        let tools = vec![files::read()?, files::write()?, bash::bash()?];
+        let tools =
+            vec![files::read()?, files::write()?, files::edit()?, files::glob()?, files::grep()?, bash::bash()?];
         Ok(Self { surface: Surface::locked(), tools })
     }
 
@@ -140,8 +147,8 @@ impl Registry {
         self.tools.iter().find(|tool| tool.id == id)
     }
 
-    /// The most bytes of a tool's output (S0-48).
-    pub(crate) fn output_limit(&self, id: &str) -> usize {
+    /// The most of a tool's output that is shown, in its own unit (S0-48).
+    pub(crate) fn output_limit(&self, id: &str) -> u64 {
         self.surface.output_limit(id)
     }
 
@@ -169,10 +176,16 @@ impl Tool {
             parameters,
             requires,
             kind,
+            concurrency: Concurrency::default(),
             origin: "locked",
             implementation,
             validator: OnceLock::new(),
         })
+    }
+
+    /// Lets its calls run side by side.
+    fn side_by_side(self) -> Self {
+        Self { concurrency: Concurrency::SideBySide, ..self }
     }
 
     /// Validates arguments against the schema (S0-4, S0-66). The message names each offending place and what it must be.

@@ -12,26 +12,33 @@ pub struct Surface {
 struct Entry {
     visible: &'static str,
     tool: &'static str,
-    /// Bytes.
-    output_limit: usize,
+    /// In the tool's own unit.
+    output_limit: u64,
 }
 
 /// S0-48's limit for `read` and `bash`, bytes.
-const OUTPUT: usize = 200 * 1024;
+const OUTPUT: u64 = 200 * 1024;
+/// S0-48's limit for `glob`, paths.
+const PATHS: u64 = 1000;
+/// S0-48's limit for `grep`, matches.
+const MATCHES: u64 = 200;
 
 impl Surface {
     /// The locked names (S0-9), with S0-48's limits.
     #[must_use]
     pub fn locked() -> Self {
-        let entry = |name| Entry { visible: name, tool: name, output_limit: OUTPUT };
-        Self { name: "locked", entries: vec![entry("read"), entry("write"), entry("bash")] }
+        let entry = |(name, output_limit)| Entry { visible: name, tool: name, output_limit };
+        let (short, bytes) =
+            (["write", "edit"].map(|name| (name, OUTPUT)), ["read", "bash"].map(|name| (name, OUTPUT)));
+        let entries = [("glob", PATHS), ("grep", MATCHES)].into_iter().chain(bytes).chain(short).map(entry);
+        Self { name: "locked", entries: entries.collect() }
     }
 
     pub(super) fn resolve(&self, visible: &str) -> Option<&'static str> {
         self.entries.iter().find(|entry| entry.visible == visible).map(|entry| entry.tool)
     }
 
-    pub(super) fn output_limit(&self, tool: &str) -> usize {
+    pub(super) fn output_limit(&self, tool: &str) -> u64 {
         self.entries.iter().find(|entry| entry.tool == tool).map_or(OUTPUT, |entry| entry.output_limit)
     }
 }

@@ -1,7 +1,11 @@
 //! The library as an agent host embeds it: one session, many calls.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
+mod ablated;
 mod one_session;
+mod soak;
+mod terminals;
+mod tools;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,4 +128,37 @@ fn s0_2_tools_are_the_same_in_every_session() {
     let seen = seen.into_inner();
     assert!(seen.len() == 2 && !seen[0].is_empty());
     assert_eq!(seen[0], seen[1]);
+}
+
+/// D11: a call that meets a limit ends, and nothing else does: its siblings in the session go on, and so does the session.
+#[test]
+fn d11_a_bomb_ends_and_its_siblings_go_on() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for strength in STRENGTHS {
+        let workspace = tempfile::tempdir().unwrap();
+        runtime.block_on(async {
+            let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+            let mut spec = SessionSpec { strength, ..SessionSpec::developer(workspace.path()) };
+            for limit in ["memory=128MiB", "processes=48", "disk=32MiB"] {
+                spec.limits.set(limit).unwrap();
+            }
+            let session = supervisor.open(spec).await.unwrap();
+            for (limit, bomb) in [
+                ("memory", "perl -e 'push @x, q(x) x 1_000_000 while 1'"),
+                ("memory", "python3 -c 'import os\nx = []\nwhile True: x.append(os.memfd_create(\"x\")); os.write(x[-1], b\"x\" * 1_000_000)'"),
+                ("processes", "perl -e 'fork while 1'"),
+                ("processes", "perl -e 'use POSIX; while (1) { fork; POSIX::setsid() }'"),
+                // Of the session's own directory, which is memory with namespaces.
+                ("disk", "while :; do i=$((i+1)); head -c 1000000 /dev/zero > $TMPDIR/f$i; done"),
+            ] {
+                // It holds a memfd itself, and a file in the same tmpfs.
+                let quiet = "echo mine > $TMPDIR/mine; sleep 3; cat $TMPDIR/mine";
+                let (quiet, ended) = tokio::join!(output(&session, quiet), session.call("bash", json!({ "command": bomb })));
+                assert_eq!(quiet, "mine\n", "{strength:?}: {bomb}");
+                assert_eq!(ended.kind, Outcome::Error, "{strength:?}: {bomb}: {ended:?}");
+                assert_eq!(ended.metadata.denial.map(|denial| denial.asked).as_deref(), Some(limit), "{bomb}");
+                assert_eq!(output(&session, "rm -f $TMPDIR/f*; echo fine").await, "fine\n", "{strength:?}: after {bomb}");
+            }
+        });
+    }
 }

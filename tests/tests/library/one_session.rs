@@ -1,6 +1,7 @@
 //! Calls of one session are siblings: they cannot reach each other, nor what their session is run by, also while the next
 //! call is being set up (D1, D2, D4, D8, A11, B5, B7). What they share is what decision 0005 says: the workspace, `TMPDIR`,
-//! `HOME` and `/dev/shm`.
+//! `HOME` and `/dev/shm`. Calls of programs run one after the other; who attacks or is attacked beside them is a program of the
+//! host's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +10,7 @@ use std::process::Command;
 use callgate::policy::effective::Source;
 use callgate::policy::pattern::PathTemplate;
 use callgate::policy::requirement::{FsRequirement, RequirementSet};
-use callgate::{Launcher, Session, SessionSpec, StrengthChoice, Supervisor};
+use callgate::{ConfineError, Launcher, ProgramEnd, Session, SessionSpec, Stdio, StrengthChoice, Supervisor};
 use callgate_tests::{Binaries, Host, Target, TestEnv, condition_of, matrix};
 use serde_json::{Value, json};
 
@@ -33,6 +34,19 @@ fn in_sessions(test: impl AsyncFn(&Session, &TestEnv)) {
             test(&session, &env).await;
         });
     });
+}
+
+/// Runs a command line as the host's own program, which waits for no call and lets none wait; gives its end and its output.
+/// One that attacks may also have killed its own init.
+async fn beside(session: &Session, line: &str) -> (Result<ProgramEnd, ConfineError>, String) {
+    let file = tempfile::tempfile().unwrap();
+    let null = || fs::File::options().read(true).write(true).open("/dev/null").unwrap();
+    let stdio = Stdio::new(null().into(), file.try_clone().unwrap().into(), null().into());
+    let program = session.spawn(["/bin/bash", "-c", line], stdio).await.unwrap();
+    let end = program.wait().await;
+    let mut text = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut text, 0).unwrap();
+    (end, String::from_utf8(text).unwrap())
 }
 
 fn supervisor() -> Supervisor {
@@ -65,21 +79,21 @@ fn a_session_for_another_user_opens_every_time() {
 
 /// The processes below this one, by their names.
 #[derive(Debug)]
-struct Family {
+pub(super) struct Family {
     /// The broker and its two zygotes.
-    lasting: [u32; 3],
+    pub(super) lasting: [u32; 3],
     /// Those of calls, and those that wait for the next.
-    workers: BTreeSet<u32>,
+    pub(super) workers: BTreeSet<u32>,
 }
 
-fn children(pid: u32) -> Vec<u32> {
+pub(super) fn children(pid: u32) -> Vec<u32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists = tasks.flatten().map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
     lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
 }
 
 impl Family {
-    fn look() -> Self {
+    pub(super) fn look() -> Self {
         let called = |of: u32, name: &str| {
             let named =
                 |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
@@ -165,7 +179,7 @@ fn d8_what_is_being_set_up_cannot_be_touched() {
         let before = family.lasting.map(condition_of);
         let [broker, programs, readers] = named;
         let line = format!("exec {} besiege . 100 {broker} {programs} {readers} > report", probe());
-        let attack = session.call("bash", json!({ "command": line }));
+        let attack = beside(session, &line);
         let calls = async {
             until("the siege has begun", || done() > 0).await;
             let (mut workers, mut known) = (BTreeSet::new(), BTreeSet::new());
@@ -291,7 +305,7 @@ fn d1_d2_a11_a_sibling_call_cannot_be_touched() {
         let key = u64::from(std::process::id()) << 4;
         env.workspace_file("sibling.py", SIBLING);
         let line = format!("SECRET=hunter exec python3 sibling.py {name} {probe} {key}");
-        let sibling = session.call("bash", json!({ "command": line }));
+        let sibling = beside(session, &line);
         let attack = async {
             until("the sibling is ready", || workspace.join("facts").exists()).await;
             let facts: Value = serde_json::from_str(&fs::read_to_string(workspace.join("facts")).unwrap()).unwrap();
@@ -353,10 +367,8 @@ fn d1_d2_a11_a_sibling_call_cannot_be_touched() {
             assert_eq!(own.as_str().unwrap().matches("\"ok\":true").count(), 7, "{own}");
             fs::write(workspace.join("over"), "").unwrap();
         };
-        let (ended, ()) = tokio::join!(sibling, attack);
-        let said = ended.data.as_ref().map(|data| data["output"].clone()).unwrap_or_default();
-        let said: Value =
-            serde_json::from_str(said.as_str().unwrap_or_default()).unwrap_or_else(|_| panic!("{ended:?}"));
+        let ((ended, said), ()) = tokio::join!(sibling, attack);
+        let said: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{ended:?}"));
         let unharmed =
             json!({ "same": true, "visits": 0, "signals": [], "found": [true, true, true], "reached": true });
         assert_eq!(said, unharmed);

@@ -286,7 +286,8 @@ fn doctor_finds_what_the_host_lacks_and_says_what_to_do() {
         assert_eq!(state("without namespaces"), "ok");
         assert_eq!(state("seccomp"), "ok");
         assert_eq!(state("namespaces"), word(target.has_namespaces()), "{report:#}");
-        assert_eq!(state("broker"), word(target.host != Host::Yama), "{report:#}");
+        // The imitation of Yama leaves proc_pid_mem(5) open, by which the broker reads where the call is refused.
+        assert_eq!(state("broker"), "ok", "{report:#}");
         assert_eq!(state("landlock: scopes").is_null(), !matches!(target.host, Host::Abi(_)));
         for check in report["checks"].as_array().unwrap() {
             let remedied = check["remedy"].as_array().is_some_and(|remedy| !remedy.is_empty());

@@ -48,7 +48,7 @@ fn s0_1_s0_2_s0_3_s0_5_s0_9_s0_65_every_tool_publishes_the_same_fields() {
         let published = tools(&env);
         assert_eq!(published, tools(&env), "the same in every session");
         let ids: Vec<&str> = published.as_array().unwrap().iter().map(|tool| tool["id"].as_str().unwrap()).collect();
-        for needed in ["read", "write", "bash"] {
+        for needed in ["read", "write", "edit", "glob", "grep", "bash"] {
             assert!(ids.contains(&needed), "{ids:?}");
         }
         for tool in published.as_array().unwrap() {
@@ -75,6 +75,9 @@ fn s0_15_s0_23_the_locked_shapes_have_no_more_parameters() {
         for (id, wanted) in [
             ("read", &["byte_length", "byte_offset", "end_line", "path", "start_line"][..]),
             ("write", &["content", "path"]),
+            ("edit", &["new_string", "old_string", "path"]),
+            ("glob", &["path", "pattern"]),
+            ("grep", &["context_lines", "glob", "ignore_case", "path", "pattern"]),
             ("bash", &["command", "timeout_ms", "working_dir"]),
         ] {
             let tool = published.as_array().unwrap().iter().find(|tool| tool["id"] == id).unwrap();

@@ -22,7 +22,7 @@ fn call(env: &TestEnv, tool: &str, arguments: &Value) -> (i32, Value) {
 /// C-18: which mechanisms are named for each kind of right, and no other.
 fn assert_enforced(target: Target, envelope: &Value, tool: bool) {
     let expected = [
-        ("fs", &["landlock", "mounts", "seccomp"][..]),
+        ("fs", &["kept_names", "landlock", "mounts", "seccomp"][..]),
         ("net", &["landlock", "namespaces", "seccomp"]),
         ("ipc", &["landlock", "namespaces", "seccomp"]),
         ("processes", &["landlock", "namespaces", "seccomp"]),
@@ -160,5 +160,72 @@ fn c_18_run_says_what_held() {
         let (code, envelope) = run("sleep 60 & sleep 60 & kill -TERM $$");
         assert_eq!((code, &envelope["data"]["signal"]), (Some(143), &json!(15)));
         assert_eq!(envelope["data"]["killed"], 2, "{envelope}");
+    });
+}
+
+/// S0-12, S0-13, S0-14, C-27: `edit`, `glob` and `grep` have one shape each.
+#[test]
+fn s0_12_s0_13_s0_14_c_27_edit_glob_and_grep() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (one, _two) = (env.workspace_file("one.rs", "a\nold\n"), env.workspace_file("two.txt", "old\n"));
+        fs::set_permissions(&one, std::os::unix::fs::PermissionsExt::from_mode(0o751)).unwrap();
+        let (status, found) = call(&env, "grep", &json!({ "pattern": "^old$", "context_lines": 1 }));
+        assert_eq!((status, keys(&found["data"])), (0, vec!["files_searched", "matches"]), "{found}");
+        assert_eq!(found["data"]["files_searched"], 2);
+        let matches = found["data"]["matches"].as_array().unwrap();
+        assert_eq!(keys(&matches[0]), ["after", "before", "line", "path", "text"]);
+        assert_eq!(
+            (&matches[0]["line"], &matches[0]["text"], &matches[0]["before"]),
+            (&json!(2), &json!("old"), &json!(["a"]))
+        );
+        assert_eq!(matches.len(), 2);
+        assert_enforced(target, &found, true);
+
+        let (status, listed) = call(&env, "glob", &json!({ "pattern": "*.rs" }));
+        assert_eq!((status, &listed["data"]), (0, &json!({ "paths": [one.text()] })), "{listed}");
+        assert_enforced(target, &listed, true);
+
+        let (status, edited) =
+            call(&env, "edit", &json!({ "path": "one.rs", "old_string": "old", "new_string": "new" }));
+        assert_eq!((status, &edited["data"]), (0, &json!({ "path": one.text(), "line": 2 })), "{edited}");
+        assert_enforced(target, &edited, true);
+        one.assert_contents("a\nnew\n");
+        assert!(one.metadata().starts_with("mode 100751 "), "{}", one.metadata());
+        for arguments in [
+            json!({ "path": "one.rs", "old_string": "old", "new_string": "new" }),
+            json!({ "path": "one.rs", "old_string": "\n", "new_string": "new" }),
+            json!({ "path": "missing", "old_string": "a", "new_string": "b" }),
+        ] {
+            let (status, failed) = call(&env, "edit", &arguments);
+            assert_eq!((status, &failed["type"]), (1, &json!("error")), "{failed}");
+            one.assert_contents("a\nnew\n");
+        }
+    });
+}
+
+/// S0-61, A2: neither a search nor an edit leaves what was granted, on no host and for no user.
+#[test]
+fn s0_61_a2_a_search_and_an_edit_stay_inside() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let theirs = env.file("theirs", "needle\n");
+        env.workspace_file("mine", "needle\n");
+        std::os::unix::fs::symlink(&*theirs, env.workspace().join("link")).unwrap();
+        std::os::unix::fs::symlink(env.outside(), env.workspace().join("dir")).unwrap();
+        let (_, found) = call(&env, "grep", &json!({ "pattern": "needle" }));
+        assert_eq!(found["data"]["matches"].as_array().unwrap().len(), 1, "the control, and nothing else: {found}");
+        for path in ["link", "dir", "dir/theirs", theirs.text(), "../outside"] {
+            let (_, found) = call(&env, "grep", &json!({ "pattern": "needle", "path": path }));
+            assert!(found["data"]["matches"].as_array().is_none_or(Vec::is_empty), "{path}: {found}");
+            let (_, listed) = call(&env, "glob", &json!({ "pattern": "*", "path": path }));
+            assert!(!listed["data"].to_string().contains("theirs"), "{path}: {listed}");
+            let change = json!({ "path": path, "old_string": "needle", "new_string": "mine" });
+            let (status, _) = call(&env, "edit", &change);
+            assert_ne!(status, 0, "{path}");
+            theirs.assert_contents("needle\n");
+        }
+        let names: Vec<_> = fs::read_dir(env.outside()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["theirs"]);
     });
 }

@@ -122,6 +122,7 @@ const ABSENT: &[(&str, &[&str])] = &[
 
 /// Acts that are not in the table: they attack nobody, or have a test of their own that needs more than a word of answer.
 const ELSEWHERE: &[&str] = &[
+    "sequences",
     "under-terminal",
     "list-fds",
     "env",
@@ -135,8 +136,13 @@ const ELSEWHERE: &[&str] = &[
     "shm-sysv-create",
     "sem-sysv-create",
     "msg-sysv-create",
+    "mq-create",
+    "mq-unlink",
     "capabilities",
     "landlock-abi",
+    // Random, and its control.
+    "chaos",
+    "connect-and-tell",
     "dumpable",
     "syscall",
     "bad-pointers",

@@ -9,8 +9,11 @@ mod weaken;
 mod cli;
 // What must work.
 mod compat;
+mod terminals;
 
 // Attacks on callgate.
+mod attack;
+mod chaos;
 mod claims;
 mod contract;
 mod envelope;
@@ -21,10 +24,12 @@ mod grants;
 mod ipc;
 mod kill_tree;
 mod lacking;
+mod limits;
 mod metadata;
 mod net_none;
 mod planted;
 mod processes;
+mod protect;
 mod siblings;
 mod steps;
 mod straddling;

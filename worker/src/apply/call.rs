@@ -5,32 +5,39 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::{CallPlan, FsRule};
 
-use super::landlock::{self, Reach};
+use super::landlock::{self, Reach, Whose};
 use super::{done, failure, limit};
 use crate::filters;
-use crate::protocol::{Channel, StepFailure};
-use crate::sys::fd;
+use crate::protocol::{Channel, StepFailure, Threads};
+use crate::sys::{fd, process};
 
 /// Confines this process for a tool that runs in it, below the broker.
 pub(crate) fn confine_tool(
     plan: &CallPlan,
     grants: &OwnedFd,
     landlock_abi: u8,
+    threads: Threads,
     channel: &Channel,
 ) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = inherited_steps();
     landlock::restrict(grants)?; // a link may lead a tool to what programs need besides, which is not its business
     steps.push(done("landlock", "tools' domain, the grants"));
     steps.extend(narrow(plan, landlock_abi, Reach::Everything, channel)?);
-    filters::install_tool().map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
+    filters::install_tool(threads).map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
     steps.push(done("seccomp", "tool filter"));
     Ok(steps)
 }
 
 /// The first step of a reader, before it knows its call: its own filter upon its zygote's.
-pub(crate) fn confine_ready_reader() -> Result<StepReport, StepFailure> {
-    filters::install_reader().map_err(failure("seccomp", "install the worker's filter"))?;
-    Ok(done("seccomp", "no more processes"))
+pub(crate) fn confine_ready_reader(threads: Threads) -> Result<StepReport, StepFailure> {
+    filters::install_reader(threads).map_err(failure("seccomp", "install the worker's filter"))?;
+    Ok(done(
+        "seccomp",
+        match threads {
+            Threads::Never => "no more processes",
+            Threads::OfItsOwn => "no more processes, only threads",
+        },
+    ))
 }
 
 /// Confines this process for a tool that only reads: what it may reach besides files, its zygote's domain has settled.
@@ -48,8 +55,9 @@ pub(crate) fn confine_reader(
 /// Limits, the call's own domain, and no descriptor but the channel.
 fn narrow(plan: &CallPlan, landlock_abi: u8, reach: Reach, channel: &Channel) -> Result<Vec<StepReport>, StepFailure> {
     let places = landlock::locate(plan.rules.own())?; // first: it opens paths
-    let ruleset = landlock::build(landlock_abi, &places, reach)?;
+    let ruleset = landlock::build(landlock_abi, &places, reach, Whose::Calls)?;
     let mut steps = Vec::with_capacity(4);
+    process::ignore_file_size_signal().map_err(failure("limits", "ignore SIGXFSZ"))?;
     limit::set(&plan.limits).map_err(failure("limits", "setrlimit"))?;
     steps.push(done("limits", format!("{} set", plan.limits.len())));
     landlock::restrict(&ruleset)?; // before descriptors go: the ruleset is one of them
@@ -80,13 +88,16 @@ fn inherited_steps() -> Vec<StepReport> {
 /// The ruleset of a call that may do less than its session, and what it holds.
 pub(crate) fn ruleset_for(rules: &[FsRule], landlock_abi: u8) -> Result<(OwnedFd, String), StepFailure> {
     let places = landlock::locate(rules)?;
-    let ruleset = landlock::build(landlock_abi, &places, Reach::Everything)?;
+    let ruleset = landlock::build(landlock_abi, &places, Reach::Everything, Whose::Calls)?;
     Ok((ruleset, domain(landlock_abi, places.len())))
 }
 
 /// What the start of a program confirmed.
-pub(crate) fn program_steps(plan: &CallPlan, domain: String, landlocked: bool) -> Vec<StepReport> {
+pub(crate) fn program_steps(plan: &CallPlan, domain: String, landlocked: bool, grouped: bool) -> Vec<StepReport> {
     let mut steps = inherited_steps();
+    if grouped {
+        steps.push(done("cgroup", "memory and processes"));
+    }
     steps.push(done("limits", format!("{} set", plan.limits.len())));
     if landlocked {
         steps.push(done("landlock", domain));

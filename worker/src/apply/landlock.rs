@@ -1,7 +1,7 @@
 //! Landlock rulesets from a plan's rules, at exactly the ABI that the plan names.
 
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence};
 use landlock::{
@@ -31,6 +31,15 @@ pub(crate) struct Place {
     access: Option<FsAccess>,
 }
 
+/// Who is confined by a rule for a tree in which names are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The broker, its one writer.
+    Brokers,
+    /// A call, which only reads there.
+    Calls,
+}
+
 /// Opens what the rules name. An optional path that is not there is left out.
 pub(crate) fn locate<'a>(rules: impl IntoIterator<Item = &'a FsRule>) -> Result<Vec<Place>, Failure> {
     let opened = rules
@@ -53,6 +62,7 @@ pub(crate) fn build<'a>(
     abi: u8,
     places: impl IntoIterator<Item = &'a Place>,
     reach: Reach,
+    whose: Whose,
 ) -> Result<OwnedFd, Failure> {
     let known = known_abi(abi)?;
     let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for ABI {abi} ({e})"));
@@ -70,10 +80,44 @@ pub(crate) fn build<'a>(
     let mut created = ruleset.create().map_err(fail)?;
     for place in places {
         created = created
-            .add_rule(PathBeneath::new(&place.fd, rights(known, place.access, place.is_dir)))
+            .add_rule(PathBeneath::new(&place.fd, rights(known, place.access, place.is_dir, whose)))
             .map_err(|e| Failure::new("landlock", format!("add a rule ({e})")))?;
     }
     Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock"))
+}
+
+/// A ruleset that leaves everything as it is but signals: they reach what is below its domain, and nobody else. `None`
+/// before ABI 6, which has no such thing.
+pub(crate) fn signal_scope(abi: u8) -> Result<Option<OwnedFd>, Failure> {
+    if known_abi(abi)? < ABI::V6 {
+        return Ok(None);
+    }
+    let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for signals ({e})"));
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let ruleset = ruleset.scope(Scope::Signal).map_err(fail)?;
+    // Moving files between directories is what every domain refuses that does not allow it (landlock(7)).
+    let ruleset = ruleset.handle_access(AccessFs::Refer).map_err(fail)?;
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|e| kernel("landlock", "open / for its rule", e.into()))?;
+    let created = ruleset.create().and_then(|made| made.add_rule(PathBeneath::new(root, AccessFs::Refer)));
+    Ok(Option::<OwnedFd>::from(created.map_err(fail)?))
+}
+
+/// This process's signals reach what it started, and nobody else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SignalsStayBelow(());
+
+/// Enforces what [`signal_scope`] gave.
+pub(crate) fn keep_signals_below(scope: &OwnedFd) -> Result<SignalsStayBelow, Failure> {
+    restrict(scope).map(|()| SignalsStayBelow(()))
+}
+
+/// Adds a program's own terminal to the ruleset that it will live in, so that `/dev/stderr` and the name that ttyname(3)
+/// gives lead to it.
+pub(crate) fn add_terminal(ruleset: BorrowedFd<'_>, terminal: BorrowedFd<'_>, abi: u8) -> Result<(), Failure> {
+    let rights = rights(known_abi(abi)?, Some(FsAccess::Device), false, Whose::Calls);
+    crate::sys::landlock::add_beneath(ruleset, terminal, rights.bits())
+        .map_err(failure("landlock", "add a rule for the terminal"))
 }
 
 /// Enforces a ruleset on this thread.
@@ -134,6 +178,18 @@ fn open(rule: &FsRule) -> Result<Option<(OwnedFd, bool)>, Failure> {
     }
 }
 
+/// The tree that a rule is bound to, by its path: for an entry, the nearest directory that is there.
+pub(crate) fn reach(rule: &FsRule) -> PathBuf {
+    let path = rule.path.as_path();
+    let is_dir = |path: &&Path| {
+        rustix::fs::stat(*path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    };
+    match rule.extent {
+        Extent::Subtree | Extent::File => path.to_owned(),
+        Extent::Entry => path.ancestors().find(is_dir).unwrap_or(path).to_owned(),
+    }
+}
+
 fn is_directory(fd: &OwnedFd, path: &Path) -> Result<bool, Failure> {
     let stat =
         rustix::fs::fstat(fd).map_err(|e| kernel("landlock", format!("look at {}", path.display()), e.into()))?;
@@ -141,13 +197,14 @@ fn is_directory(fd: &OwnedFd, path: &Path) -> Result<bool, Failure> {
 }
 
 /// The rights of an access, for a directory or for a file.
-fn rights(abi: ABI, access: Option<FsAccess>, is_dir: bool) -> BitFlags<AccessFs> {
+fn rights(abi: ABI, access: Option<FsAccess>, is_dir: bool, whose: Whose) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let rights = match access {
         Some(FsAccess::Read) => read,
         Some(FsAccess::ReadExecute) => read | AccessFs::Execute,
+        Some(FsAccess::Kept) if whose == Whose::Calls => read | AccessFs::Execute,
         // No device nodes: a disk made in a writable directory would be read raw (A13).
-        Some(FsAccess::Write) => {
+        Some(FsAccess::Write | FsAccess::Kept) => {
             AccessFs::from_all(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
         }
         None => AccessFs::from_all(abi),

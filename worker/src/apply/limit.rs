@@ -3,9 +3,10 @@
 use callgate_policy::plan::{Limit, Resource};
 use rustix::process::{Rlimit, getrlimit, setrlimit};
 
-/// A limit in the two forms it is applied in. Soft and hard alike, so that it cannot be raised; and never above the
-/// host's own hard limit, which cannot be raised either and holds all the same.
-fn bounded(limit: &Limit) -> (rustix::process::Resource, u32, u64) {
+/// A limit in the two forms it is applied in, with its soft and hard bound: alike, so that it cannot be raised, but for open
+/// files, where a soft limit that is lower stays. Never above the host's own hard limit, which cannot be raised either and
+/// holds all the same.
+fn bounded(limit: &Limit) -> (rustix::process::Resource, u32, [u64; 2]) {
     use rustix::process::Resource as R;
     let (resource, number) = match limit.resource {
         Resource::Core => (R::Core, libc::RLIMIT_CORE),
@@ -15,8 +16,15 @@ fn bounded(limit: &Limit) -> (rustix::process::Resource, u32, u64) {
         Resource::FileSize => (R::Fsize, libc::RLIMIT_FSIZE),
         Resource::CpuSeconds => (R::Cpu, libc::RLIMIT_CPU),
     };
-    let hard = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-    (resource, number, limit.max.min(hard))
+    let host = getrlimit(resource);
+    let hard = limit.max.min(host.maximum.unwrap_or(u64::MAX));
+    let soft = match limit.resource {
+        Resource::OpenFiles => hard.min(host.current.unwrap_or(u64::MAX)),
+        Resource::Core | Resource::Processes | Resource::AddressSpace | Resource::FileSize | Resource::CpuSeconds => {
+            hard
+        }
+    };
+    (resource, number, [soft, hard])
 }
 
 /// For a child that may not allocate between clone and exec.
@@ -24,8 +32,8 @@ pub(crate) fn raw(limits: &[Limit]) -> Vec<(u32, libc::rlimit)> {
     limits
         .iter()
         .map(|limit| {
-            let (_, number, max) = bounded(limit);
-            (number, libc::rlimit { rlim_cur: max, rlim_max: max })
+            let (_, number, [soft, hard]) = bounded(limit);
+            (number, libc::rlimit { rlim_cur: soft, rlim_max: hard })
         })
         .collect()
 }
@@ -33,8 +41,8 @@ pub(crate) fn raw(limits: &[Limit]) -> Vec<(u32, libc::rlimit)> {
 /// Applies limits to this process.
 pub(crate) fn set(limits: &[Limit]) -> std::io::Result<()> {
     for limit in limits {
-        let (resource, _, max) = bounded(limit);
-        setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) })?;
+        let (resource, _, [soft, hard]) = bounded(limit);
+        setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence, PrivateDir, SessionPlan};
+use callgate_policy::plan::{Extent, FsRule, Presence, PrivateDir, SessionPlan};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -24,6 +24,8 @@ enum Content {
     Bind { writable: bool, devices: bool },
     /// A new one of this type.
     New { kind: &'static str, options: &'static [(&'static str, &'static str)] },
+    /// The session's own directory: a tmpfs of so many bytes.
+    Private { size: u64 },
 }
 
 /// Where the new root is put together. Every host has it, and nothing is left of it there: the mount is this
@@ -93,11 +95,11 @@ fn entries(plan: &SessionPlan) -> Vec<(PathBuf, Content)> {
     fixed.push(("/proc".into(), Content::New { kind: "proc", options: &[("hidepid", "ptraceable")] }));
     let devpts = Content::New { kind: "devpts", options: &[("ptmxmode", "0666"), ("mode", "0600")] };
     fixed.push(("/dev/pts".into(), devpts));
-    fixed
-        .push((plan.private.inside.as_path().to_owned(), Content::New { kind: "tmpfs", options: &[("mode", "0700")] }));
+    let private = Content::Private { size: plan.shared_memory };
+    fixed.push((plan.private.inside.as_path().to_owned(), private));
     let mut rest: BTreeMap<PathBuf, Content> = BTreeMap::new();
     for rule in granted(plan) {
-        let content = Content::Bind { writable: rule.access == FsAccess::Write, devices: false };
+        let content = Content::Bind { writable: rule.access.changes(), devices: false };
         rest.insert(rule.path.as_path().to_owned(), content);
     }
     fixed.into_iter().chain(rest).collect()
@@ -112,7 +114,7 @@ fn granted(plan: &SessionPlan) -> Vec<&FsRule> {
             outer.extent == Extent::Subtree
                 && outer.path != rule.path
                 && rule.path.as_path().starts_with(&outer.path)
-                && (outer.access == FsAccess::Write || rule.access != FsAccess::Write)
+                && (outer.access.changes() || !rule.access.changes())
         })
     };
     bound.iter().copied().filter(|rule| !covered(rule)).collect()
@@ -126,7 +128,7 @@ fn is_fixed(plan: &SessionPlan, rule: &FsRule) -> bool {
     path.starts_with(&plan.private.inside)
         || is(&["/tmp", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"])
         || below(&["/dev", "/proc"])
-        || (below(&["/usr", "/opt", "/etc", "/sys"]) && rule.access != FsAccess::Write)
+        || (below(&["/usr", "/opt", "/etc", "/sys"]) && !rule.access.changes())
 }
 
 /// An optional path that is absent has no mount; a required one that is absent fails, with its name.
@@ -138,6 +140,10 @@ fn is_there(rule: &FsRule) -> bool {
 fn make_tree(path: &Path, content: Content) -> Result<Option<OwnedFd>, StepFailure> {
     match content {
         Content::New { kind, options } => new_filesystem(kind, options).map(Some),
+        // Memory that belongs to no process: without a bound of its own it may take half of the host's (tmpfs(5)).
+        Content::Private { size } => {
+            new_filesystem("tmpfs", &[("mode", "0700"), ("size", size.to_string().as_str())]).map(Some)
+        }
         Content::Bind { writable, devices } => {
             let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
             let tree = match rustix::mount::open_tree(CWD, path, flags) {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Presence, SessionPlan, Strength};
+use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Mechanism, Presence, SessionPlan, Strength};
+use rustix::fs::{Mode, OFlags};
 
-use super::landlock::{Place, Reach};
-use super::{call, done, failure, landlock, mount, privilege};
+use super::landlock::{Place, Reach, Whose};
+use super::{call, done, failure, kernel, landlock, mount, privilege};
 use crate::filters;
 use crate::protocol::StepFailure;
 
@@ -30,7 +31,9 @@ pub(crate) fn enter(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> 
         steps.push(done("namespaces", "user, mount, pid, network, ipc, uts"));
         steps.push(done("mounts", mount::build_root(plan)?)); // before landlock: its domains deny mount(2)
     }
-    steps.push(done("capabilities", privilege::drop_capabilities()?)); // after mounts, the last step that needs one
+    if plan.keeps(Mechanism::Capabilities) {
+        steps.push(done("capabilities", privilege::drop_capabilities()?)); // after mounts, the last step that needs one
+    }
     privilege::set_no_new_privs()?; // before landlock and seccomp: both demand it
     steps.push(done("no_new_privs", "set"));
     Ok(steps)
@@ -45,19 +48,22 @@ pub(crate) fn confine(plan: &SessionPlan) -> Result<Programs, StepFailure> {
     let (call_ruleset, call_domain) = match plan.strength {
         Strength::Namespaces => {
             let trees = all_but_the_brokers(plan)?;
-            let ruleset = landlock::build(plan.landlock_abi, &trees, Reach::Everything)?;
+            let ruleset = landlock::build(plan.landlock_abi, &trees, Reach::Everything, Whose::Calls)?;
             (ruleset, format!("call domain, abi {}, {} trees, files by the session's", plan.landlock_abi, trees.len()))
         }
         Strength::Landlock => {
-            let ruleset = landlock::build(plan.landlock_abi, places(), Reach::Everything)?;
+            let ruleset = landlock::build(plan.landlock_abi, places(), Reach::Everything, Whose::Calls)?;
             (ruleset, call::domain(plan.landlock_abi, places().count()))
         }
     };
-    let grants = landlock::build(plan.landlock_abi, &granted, Reach::Files)?;
-    let outer = landlock::build(plan.landlock_abi, places().chain(&own), Reach::Files)?;
-    landlock::restrict(&outer)?;
-    let rules = places().chain(&own).count();
-    let steps = vec![done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi))];
+    let grants = landlock::build(plan.landlock_abi, &granted, Reach::Files, Whose::Calls)?;
+    let outer = landlock::build(plan.landlock_abi, places().chain(&own), Reach::Files, Whose::Brokers)?;
+    let mut steps = Vec::new();
+    if plan.keeps(Mechanism::Landlock) {
+        landlock::restrict(&outer)?;
+        let rules = places().chain(&own).count();
+        steps.push(done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi)));
+    }
     Ok(Programs { steps, call_ruleset, call_domain, grants })
 }
 
@@ -66,14 +72,27 @@ pub(crate) fn confine(plan: &SessionPlan) -> Result<Programs, StepFailure> {
 pub(crate) fn confine_readers(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> {
     let reading: Vec<FsRule> = plan.grants.iter().map(FsRule::for_reading).collect();
     let places = landlock::locate(&reading)?;
-    let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything)?;
+    let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything, Whose::Calls)?;
     landlock::restrict(&ruleset)?;
     let detail = format!("readers' domain, abi {}, {} rules", plan.landlock_abi, places.len());
     let length = filters::install_readers().map_err(failure("seccomp", "install the readers' filter"))?; // last: it forbids most of the above
     Ok(vec![done("landlock", detail), done("seccomp", format!("readers' filter, {length} instructions"))])
 }
 
-/// The trees that the session's rules lie in, whole: all that the broker's domain has but the broker's own directory.
+/// The session's own `/dev/pts`, for the supervisor to make terminals in. Without a mount namespace it is the host's, which
+/// the supervisor has.
+pub(crate) fn terminals(plan: &SessionPlan) -> Result<Option<OwnedFd>, StepFailure> {
+    match plan.strength {
+        Strength::Landlock => Ok(None),
+        Strength::Namespaces => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = rustix::fs::open(TERMINALS, flags, Mode::empty());
+            opened.map(Some).map_err(|e| kernel("mounts", format!("open {TERMINALS}"), e.into()))
+        }
+    }
+}
+
+/// The trees that the session's rules lie in, whole: all that the broker's domain has but what is the broker's own.
 ///
 /// A call with all the rights of its session lives below the broker's domain, which holds them rule by rule. What a domain
 /// of its own must add is that it keeps off what is the broker's; each rule named once more would be copied and freed
@@ -81,34 +100,44 @@ pub(crate) fn confine_readers(plan: &SessionPlan) -> Result<Vec<StepReport>, Ste
 fn all_but_the_brokers(plan: &SessionPlan) -> Result<Vec<Place>, StepFailure> {
     let brokers = plan.private.inside.as_path();
     let top = |rule: &FsRule| rule.path.as_path().components().take(2).collect::<PathBuf>();
+    // So does a tree with kept names, in which a call may do less than the broker.
+    let kept: BTreeSet<PathBuf> = plan.rules().filter(|rule| rule.access == FsAccess::Kept).map(top).collect();
     let mut whole = BTreeSet::new();
     let mut places = Vec::new();
     for rule in plan.rules() {
-        if brokers.starts_with(top(rule)) {
+        if brokers.starts_with(top(rule)) || kept.contains(&top(rule)) || top(rule) == Path::new("/dev") {
             places.extend(landlock::locate([rule])?);
         } else {
             whole.insert(top(rule));
         }
     }
     // What was granted is named itself as well: the kernel climbs from a file until every domain has let it pass.
-    let named = plan.grants.iter().map(|rule| rule.path.as_path()).filter(|path| !brokers.starts_with(path));
-    whole.extend(named.map(PathBuf::from));
+    let named = plan.grants.iter().filter(|rule| !brokers.starts_with(&rule.path) && !kept.contains(&top(rule)));
+    whole.extend(named.map(|rule| PathBuf::from(rule.path.as_path())));
     for path in whole {
         places.extend(landlock::whole(&path)?);
     }
     Ok(places)
 }
 
-/// What the broker needs besides: `/proc`, where it asks who a notification is from; and the session's own directory,
-/// where files stand for abstract names, and which it empties in the end. Calls' domains do not have these.
+/// What the broker needs besides: `/proc`, where it asks who a notification is from; the session's own directory, where
+/// files stand for abstract names, and which it empties in the end; and terminals, which it opens for who has made them.
+/// Calls' domains do not have these.
 fn brokers_own(plan: &SessionPlan) -> Vec<FsRule> {
-    let rule = |path, access| FsRule {
+    let rule = |path, access, presence| FsRule {
         path,
         access,
         extent: Extent::Subtree,
-        presence: Presence::Required,
+        presence,
         exactness: Exactness::Exact,
         source: "broker".to_owned(),
     };
-    vec![rule("/proc".into(), FsAccess::Read), rule(plan.private.inside.clone(), FsAccess::Write)]
+    vec![
+        rule("/proc".into(), FsAccess::Read, Presence::Required),
+        rule(plan.private.inside.clone(), FsAccess::Write, Presence::Required),
+        rule(TERMINALS.into(), FsAccess::Device, Presence::Optional),
+    ]
 }
+
+/// Where the kernel shows pseudo-terminals (pts(4)).
+const TERMINALS: &str = "/dev/pts";

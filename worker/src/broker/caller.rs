@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::{CString, OsStr};
 use std::fs;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
@@ -64,13 +64,37 @@ impl<'a> Caller<'a> {
         if buffer.is_empty() {
             return Ok(0);
         }
-        let got = memory::read(self.tid, address, buffer).map_err(|e| match e.raw_os_error() {
+        let got = match memory::read(self.tid, address, buffer) {
+            // Some containers' filters refuse the call, and not the file.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => self.read_file(address, buffer),
+            read => read,
+        };
+        let got = got.map_err(|e| match e.raw_os_error() {
             Some(libc::EFAULT) => libc::EFAULT,
             // Yama, or a target that may not be looked at: what cannot be judged is refused.
             _ => libc::EPERM,
         });
         self.confirm()?;
         got
+    }
+
+    /// The same by way of proc_pid_mem(5), up to what is not mapped.
+    fn read_file(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+        use std::os::unix::fs::FileExt as _;
+        let memory = fs::File::open(format!("/proc/{}/mem", self.tid))?;
+        let mut done = 0;
+        while done < buffer.len() {
+            match memory.read_at(&mut buffer[done..], address.saturating_add(done as u64)) {
+                Ok(0) => break,
+                Ok(more) => done += more,
+                Err(_unmapped) if done > 0 => break,
+                Err(e) if e.raw_os_error() == Some(libc::EIO) => {
+                    return Err(std::io::Error::from_raw_os_error(libc::EFAULT));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
     }
 
     /// Copies a C string of at most `max` bytes, its NUL included.
@@ -100,12 +124,19 @@ impl<'a> Caller<'a> {
         if let Some(number) = self.own_descriptor(bytes) {
             return self.open_fd(number);
         }
-        let base = if bytes.starts_with(b"/") { None } else { Some(self.directory(dirfd)?) };
-        let mut flags = OFlags::PATH | OFlags::CLOEXEC;
-        if links == Links::Keep {
-            flags |= OFlags::NOFOLLOW;
-        }
-        let base = base.as_ref().map_or(CWD, |fd| fd.as_fd());
+        let base = self.base(dirfd, path)?;
+        let flags = if links == Links::Keep { OFlags::NOFOLLOW } else { OFlags::empty() };
+        self.open_from(base.as_ref().map_or(CWD, |fd| fd.as_fd()), path, flags)
+    }
+
+    /// The directory that a path starts from; `None` for one that starts from the root.
+    pub(super) fn base(&self, dirfd: i32, path: &CString) -> Result<Option<OwnedFd>, i32> {
+        if path.as_bytes().starts_with(b"/") { Ok(None) } else { self.directory(dirfd).map(Some) }
+    }
+
+    /// The same from a directory of the broker's.
+    pub(super) fn open_from(&self, base: BorrowedFd<'_>, path: &CString, flags: OFlags) -> Result<Target, i32> {
+        let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
         // Magic links would be followed with this process's eyes (A7).
         let fd = rustix::fs::openat2(base, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
             .map_err(rustix::io::Errno::raw_os_error)?;
@@ -201,7 +232,7 @@ impl<'a> Caller<'a> {
     }
 
     /// The number in `/proc/self/fd/N` and its other spellings: for the caller they name its own descriptors.
-    fn own_descriptor(&self, path: &[u8]) -> Option<i32> {
+    pub(super) fn own_descriptor(&self, path: &[u8]) -> Option<i32> {
         let rest = [&b"/proc/self/fd/"[..], b"/proc/thread-self/fd/", b"/dev/fd/"]
             .into_iter()
             .find_map(|prefix| path.strip_prefix(prefix))

@@ -9,21 +9,29 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::{FsAccess, SessionPlan};
 
 use super::caller::Caller;
+use super::changes::Collected;
 use super::ipc::Objects;
 use super::sockets::Sockets;
 use super::watches::Watches;
+use crate::apply::landlock::reach;
 use crate::family::{self, start_time};
 use crate::sys::process::Pid;
+
+/// Most ended calls whose changes wait for being asked about. Those that are killed are not.
+const OVER: usize = 64;
 
 /// One call.
 pub(super) struct Call {
     /// Never given again in a session.
     pub(super) number: u64,
+    /// As the supervisor numbers its worker.
+    worker: u64,
     write: Rc<[PathBuf]>,
     read: Readable,
     pub(super) watches: Watches,
     pub(super) sockets: Sockets,
     pub(super) objects: Objects,
+    pub(super) changes: Collected,
 }
 
 impl Call {
@@ -49,7 +57,7 @@ struct Readable {
 }
 
 /// The granted path as the kernel spells it. One that does not exist yet is its existing part and the rest.
-fn real(path: &Path) -> PathBuf {
+pub(super) fn real(path: &Path) -> PathBuf {
     if let Ok(real) = fs::canonicalize(path) {
         return real;
     }
@@ -67,26 +75,48 @@ pub(super) struct Calls {
     /// What a call may write that may do what the session may.
     write: Rc<[PathBuf]>,
     next: u64,
+    /// The worker of a session for one call.
+    only: Option<Pid>,
+    /// What calls have changed that are over, until somebody asks.
+    over: HashMap<u64, Collected>,
 }
 
 impl Calls {
     pub(super) fn new(plan: &SessionPlan) -> Self {
-        let write = plan.rules().filter(|rule| rule.access == FsAccess::Write).map(|rule| real(rule.path.as_path()));
-        Self { calls: HashMap::new(), known: HashMap::new(), write: write.collect(), next: 0 }
+        let write = plan.rules().filter(|rule| rule.access.changes()).map(|rule| match rule.access {
+            FsAccess::Kept => real(&reach(rule)),
+            FsAccess::Read | FsAccess::ReadExecute | FsAccess::Write | FsAccess::Device => real(rule.path.as_path()),
+        });
+        Self {
+            calls: HashMap::new(),
+            known: HashMap::new(),
+            write: write.collect(),
+            next: 0,
+            only: None,
+            over: HashMap::new(),
+        }
     }
 
     /// A worker stands ready.
-    pub(super) fn add(&mut self, worker: Pid) {
+    pub(super) fn add(&mut self, pid: Pid, worker: u64) {
         self.next += 1;
         let call = Call {
             number: self.next,
+            worker,
             write: Rc::clone(&self.write),
             read: Readable::default(),
             watches: Watches::default(),
             sockets: Sockets::default(),
             objects: Objects::default(),
+            changes: Collected::default(),
         };
-        self.calls.insert(worker, call);
+        self.calls.insert(pid, call);
+    }
+
+    /// A worker stands ready, and there will be no other.
+    pub(super) fn add_only(&mut self, pid: Pid) {
+        self.add(pid, 0);
+        self.only = Some(pid);
     }
 
     /// Its call may do less than the session.
@@ -97,9 +127,25 @@ impl Calls {
         }
     }
 
-    pub(super) fn remove(&mut self, worker: Pid) {
-        self.known.retain(|_, owner| *owner != worker);
-        self.calls.remove(&worker);
+    /// Its call is over. Returns the worker's number.
+    pub(super) fn remove(&mut self, pid: Pid) -> Option<u64> {
+        self.known.retain(|_, owner| *owner != pid);
+        let call = self.calls.remove(&pid)?;
+        if !call.changes.is_empty() {
+            if self.over.len() >= OVER {
+                self.over.clear();
+            }
+            self.over.insert(call.worker, call.changes);
+        }
+        Some(call.worker)
+    }
+
+    /// What a call has changed that has ended, whether or not its worker has said so here.
+    pub(super) fn take_changes(&mut self, worker: u64) -> Collected {
+        self.over.remove(&worker).unwrap_or_else(|| {
+            let call = self.calls.values_mut().find(|call| call.worker == worker);
+            call.map(|call| std::mem::take(&mut call.changes)).unwrap_or_default()
+        })
     }
 
     pub(super) fn clear(&mut self) {
@@ -116,6 +162,10 @@ impl Calls {
     /// The worker that the caller descends from, looked up once and confirmed: what was traced was the thread that waits,
     /// not one that got its number.
     fn worker_of_caller(&mut self, caller: &Caller<'_>) -> Option<Pid> {
+        if caller.worker.get().is_none() && self.only.is_some() {
+            // Nobody else can have the session's filter.
+            caller.worker.set(self.only);
+        }
         if caller.worker.get().is_none() {
             caller.worker.set(self.worker_of(caller.tid).filter(|_| caller.confirm().is_ok()));
         }

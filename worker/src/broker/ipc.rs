@@ -46,6 +46,8 @@ impl Kind {
 #[derive(Default)]
 pub(super) struct Objects {
     ids: HashSet<(Kind, i32)>,
+    /// Bytes of each segment: they are memory that belongs to no process.
+    sizes: HashMap<i32, u64>,
     keys: HashMap<(Kind, i32), i32>,
 }
 
@@ -66,6 +68,7 @@ fn errno(e: std::io::Error) -> i32 {
 fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -> Result<Answer, i32> {
     let key = int(n.args[0]);
     let flags = if kind == Kind::Messages { int(n.args[1]) } else { int(n.args[2]) };
+    let most = broker.shared_memory;
     let objects = &mut broker.call(caller)?.objects;
     let private = key == libc::IPC_PRIVATE;
     if let Some(id) = objects.keys.get(&(kind, key)).filter(|_| !private) {
@@ -76,6 +79,10 @@ fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
         return Err(libc::ENOENT);
     }
     let flags = flags & !libc::IPC_EXCL;
+    if kind == Kind::Memory && objects.sizes.values().fold(n.args[1], |sum, size| sum.saturating_add(*size)) > most {
+        // As shmget(2) says it of the system's own bound.
+        return Err(libc::ENOSPC);
+    }
     let id = match kind {
         Kind::Memory => ipc::shm_create(usize::try_from(n.args[1]).map_err(|_too_large| libc::EINVAL)?, flags),
         Kind::Semaphores => ipc::sem_create(int(n.args[1]), flags),
@@ -83,6 +90,9 @@ fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
     }
     .map_err(errno)?;
     objects.ids.insert((kind, id));
+    if kind == Kind::Memory {
+        objects.sizes.insert(id, n.args[1]);
+    }
     if !private {
         objects.keys.insert((kind, key), id);
     }
@@ -110,6 +120,8 @@ fn control(
             if !objects.ids.remove(&(kind, id)) {
                 return Err(libc::EACCES);
             }
+            // Whoever is still attached has it among its own memory.
+            objects.sizes.remove(&id);
             objects.keys.retain(|(k, _), known| !(*k == kind && *known == id));
             kind.remove(id).map_err(errno)?;
             Ok(Answer::Return(0))

@@ -87,7 +87,11 @@ impl Broker {
     fn own_path(&mut self, caller: &Caller<'_>, dirfd: i32, path: u64, links: Links) -> Result<Target, i32> {
         let path = caller.path(path)?;
         let target = caller.open(dirfd, &path, links)?;
-        if self.call(caller)?.may_write(&target.path) { Ok(target) } else { Err(libc::EACCES) }
+        if !self.call(caller)?.may_write(&target.path) {
+            return Err(libc::EACCES);
+        }
+        self.refuse_kept(caller, &target)?;
+        Ok(target)
     }
 
     /// What a descriptor stands for, if it lies where the call may write; or a file without a name that the call has
@@ -95,6 +99,7 @@ impl Broker {
     fn own_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<Target, i32> {
         let target = caller.open_fd(number)?;
         if self.call(caller)?.may_write(&target.path) {
+            self.refuse_kept(caller, &target)?;
             return Ok(target);
         }
         let stat = rustix::fs::fstat(&target.fd).map_err(rustix::io::Errno::raw_os_error)?;

@@ -8,11 +8,15 @@
 
 mod caller;
 mod calls;
+mod changes;
+mod files;
 mod ipc;
+mod keeper;
 mod metadata;
 mod processes;
 mod shm;
 mod sockets;
+mod terminals;
 mod watches;
 
 use std::collections::HashMap;
@@ -27,19 +31,20 @@ use std::time::Duration;
 use callgate_policy::envelope::StepReport;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::seccomp::Variant;
-use callgate_policy::plan::{Calls as CallCount, PrivateDir, PrivateKind, SessionPlan, Strength};
+use callgate_policy::plan::{Calls as CallCount, Mechanism, PrivateDir, PrivateKind, SessionPlan, Strength, Writer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::caller::Caller;
 use self::calls::{Call, Calls};
-use crate::apply::{done, failure, kernel, namespace, session};
+use self::keeper::Keeper;
+use crate::apply::{done, failure, kernel, landlock, namespace, session};
 use crate::family;
 use crate::filters;
-use crate::protocol::{Channel, Received, Register, SessionReply, SessionSteps, StepFailure};
+use crate::protocol::{Channel, Received, Register, SessionReply, SessionSteps, StepFailure, Threads, ToBroker};
 use crate::sys::fd;
 use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::process::{self, Fork, OneThread, Pid};
-use crate::worker::{Programs, Readers};
+use crate::worker::{Attempts, Programs, Readers};
 use crate::zygote::{Links, Trade as _, Zygote};
 
 /// How long what is left of a session may resist being killed.
@@ -104,9 +109,17 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
         grants: confined.grants,
         call_domain: confined.call_domain,
         landlock_abi: plan.landlock_abi,
+        calls: plan.calls,
         env: environment(plan)?,
         path: search_path(plan),
+        writable: writable(plan),
+        signal_scope: match plan.keeps(Mechanism::Landlock) {
+            true => landlock::signal_scope(plan.landlock_abi)?,
+            false => None,
+        },
+        attempts: Attempts::of(plan),
     };
+    let terminals = session::terminals(plan)?;
     let programs = Child::fork(one_thread, umask, |links| start_programs(plan, links, trade))?;
     let mut steps = SessionSteps { common, programs: confined.steps, readers: Vec::new() };
     let (more, listener) = programs.hear()?;
@@ -120,25 +133,49 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
         channels.push(readers.supervisors);
         readers_link = Some(readers.link);
     }
+    if plan.writer() == Writer::Broker {
+        can_read_callers()?;
+        steps.programs.push(done("kept_names", "the broker is the one writer of trees with kept names"));
+    }
     let mut calls = Calls::new(plan);
     if plan.calls == CallCount::One {
         // It is the worker itself.
-        calls.add(programs.pid);
+        calls.add_only(programs.pid);
     }
+    let listener = listener.ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?;
+    // Without it things take longer, and nothing else.
+    let _quick = notify::answer_at_once(listener.as_fd());
     let broker = Broker {
         zygotes,
         handlers: handlers(),
-        listener: Arc::new(listener.ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?),
+        listener: Arc::new(listener),
         registrations: Some(programs.link),
         _readers: readers_link,
         calls,
         readable: plan.rules().map(|rule| rule.path.clone()).collect(),
         private: plan.private.inside.as_path().to_owned(),
         private_kind: plan.private.kind,
+        shared_memory: plan.shared_memory,
+        keeper: Keeper::new(plan),
+        umask,
+        umask_changed: false,
     };
-    let ends: Vec<_> = channels.iter().map(Channel::as_fd).collect();
+    let ends: Vec<_> = channels.iter().map(Channel::as_fd).chain(terminals.iter().map(OwnedFd::as_fd)).collect();
     supervisor.send(&SessionReply::Ready(steps), &ends).map_err(failure("channels", "report to the supervisor"))?;
     Ok(broker)
+}
+
+/// The one writer must read what its callers name. Yama may bar even an ancestor from that (`ptrace_scope` 2 and 3).
+fn can_read_callers() -> Result<(), StepFailure> {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    match scope.trim() {
+        "2" | "3" => Err(StepFailure::new(
+            "kept_names",
+            "kernel.yama.ptrace_scope is 2 or 3, so that nothing could be written in a tree with kept names; set it to 1, \
+             or grant only trees without (such as target/)",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A zygote from the broker's side.
@@ -190,7 +227,7 @@ impl Child {
 
 /// The life of the readers' zygote.
 fn start_readers(plan: &SessionPlan, links: Links) -> io::Result<()> {
-    let zygote = Zygote::new(links, Readers { landlock_abi: plan.landlock_abi })?;
+    let zygote = Zygote::new(links, Readers { landlock_abi: plan.landlock_abi, attempts: Attempts::of(plan) })?;
     let confined = fd::close_all_but(&zygote.keep())
         .map_err(failure("close_fds", "close_range"))
         .and_then(|()| session::confine_readers(plan));
@@ -213,17 +250,27 @@ fn search_path(plan: &SessionPlan) -> Vec<PathBuf> {
     path.unwrap_or_default().into_iter().filter(|dir| dir.is_absolute()).collect()
 }
 
+/// What programs may write, and is there.
+fn writable(plan: &SessionPlan) -> Vec<PathBuf> {
+    let rules = plan.rules().filter(|rule| rule.access.changes());
+    rules.map(|rule| rule.path.as_path().to_owned()).collect()
+}
+
 /// The life of the programs' zygote, or of the session's only worker.
 fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Result<()> {
-    let keep = [links.supervisor.as_fd(), links.broker.as_fd(), trade.ruleset.as_fd(), trade.grants.as_fd()];
-    let variant = Variant { strength: plan.strength, landlock_abi: plan.landlock_abi };
-    let installed = fd::close_all_but(&keep)
-        .map_err(failure("close_fds", "close_range"))
-        .and_then(|()| filters::install_base(variant).map_err(failure("seccomp", "install the base filter")));
+    let mut keep = vec![links.supervisor.as_fd(), links.broker.as_fd(), trade.ruleset.as_fd(), trade.grants.as_fd()];
+    keep.extend(trade.signal_scope.iter().map(OwnedFd::as_fd));
+    let variant = Variant { strength: plan.strength, landlock_abi: plan.landlock_abi, writer: plan.writer() };
+    let installed = fd::close_all_but(&keep).map_err(failure("close_fds", "close_range")).and_then(|()| {
+        let base = plan.keeps(Mechanism::Seccomp);
+        let installed = if base { filters::install_base(variant) } else { filters::install_nothing() };
+        installed.map_err(failure("seccomp", "install the base filter"))
+    });
     match installed {
         Ok((listener, length)) => {
             let detail = format!("base filter, {length} instructions, with a listener");
-            let reply = ZygoteReply::Confined(vec![done("seccomp", detail)]);
+            let kept = plan.keeps(Mechanism::Seccomp).then(|| done("seccomp", detail));
+            let reply = ZygoteReply::Confined(kept.into_iter().collect());
             links.broker.send(&reply, &[listener.as_fd()])?;
             // Held on, it would be in every worker: a call could then answer its own notifications.
             drop(listener);
@@ -232,7 +279,7 @@ fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Resu
     }
     match plan.calls {
         CallCount::Many => Zygote::new(links, trade)?.run(),
-        CallCount::One => process::exit_now(trade.work(&links.supervisor, &links.broker)),
+        CallCount::One => process::exit_now(trade.work(&links.supervisor, &links.broker, Threads::Never)),
     }
 }
 
@@ -253,12 +300,26 @@ struct Broker {
     /// The session's private directory, as seen inside.
     private: std::path::PathBuf,
     private_kind: PrivateKind,
+    /// Most bytes of System V segments that a call may have.
+    shared_memory: u64,
+    keeper: Keeper,
+    /// What calls start with.
+    umask: rustix::fs::Mode,
+    /// One of them has asked for another.
+    umask_changed: bool,
 }
 
 /// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
 fn handlers() -> HashMap<i64, Handler> {
-    let groups: [&[(libc::c_long, Handler)]; 6] =
-        [metadata::HANDLERS, sockets::HANDLERS, ipc::HANDLERS, processes::HANDLERS, shm::HANDLERS, watches::HANDLERS];
+    let groups: [&[(libc::c_long, Handler)]; 7] = [
+        files::HANDLERS,
+        metadata::HANDLERS,
+        sockets::HANDLERS,
+        ipc::HANDLERS,
+        processes::HANDLERS,
+        watches::HANDLERS,
+        terminals::HANDLERS,
+    ];
     groups.into_iter().flatten().map(|(nr, handler)| (*nr, *handler)).collect()
 }
 
@@ -274,10 +335,10 @@ impl Broker {
                 Err(e) => return Err(e.into()),
             }
             let happened: Vec<PollFlags> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
-            let [supervisor, notification, rest @ ..] = happened.as_slice() else { return Ok(()) };
+            let [supervisors, notification, rest @ ..] = happened.as_slice() else { return Ok(()) };
             let (zygotes, registration) = rest.split_at(self.zygotes.len());
-            // The supervisor sends nothing here: anything that comes is its end.
-            let ended = !supervisor.is_empty() || zygotes.iter().any(|zygote| !zygote.is_empty());
+            let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
+            let ended = supervisors.intersects(gone) || zygotes.iter().any(|zygote| !zygote.is_empty());
             if ended || notification.contains(PollFlags::POLLHUP) {
                 return Ok(());
             }
@@ -288,6 +349,24 @@ impl Broker {
             if notification.contains(PollFlags::POLLIN) {
                 self.answer()?;
             }
+            if supervisors.contains(PollFlags::POLLIN) && !self.report(supervisor)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says what a call has changed. False if the supervisor is gone.
+    fn report(&mut self, supervisor: &Channel) -> io::Result<bool> {
+        match supervisor.receive::<ToBroker>()? {
+            Received::Message(ToBroker::Report { worker, question }, _) => {
+                let changes = self.calls.take_changes(worker);
+                // One that has gone meanwhile is noticed by the next poll.
+                let _told: io::Result<()> =
+                    supervisor.send(&SessionReply::Report { question, changes: changes.report() }, &[]);
+                Ok(true)
+            }
+            Received::Data(_) => Ok(true),
+            Received::Closed => Ok(false),
         }
     }
 
@@ -301,13 +380,14 @@ impl Broker {
                 Err(e) => return Err(e.into()),
             }
             match channel.receive::<Register>()? {
-                Received::Message(Register::Worker { pid }, _) => self.calls.add(pid),
+                Received::Message(Register::Worker { pid, worker }, _) => self.calls.add(pid, worker),
                 Received::Message(Register::Call { pid, write, read }, _) => self.calls.narrow(pid, &write, read),
                 Received::Message(Register::Again { pid }, _) => {
-                    self.calls.remove(pid);
-                    self.calls.add(pid);
+                    if let Some(worker) = self.calls.remove(pid) {
+                        self.calls.add(pid, worker);
+                    }
                 }
-                Received::Message(Register::Gone { pid }, _) => self.calls.remove(pid),
+                Received::Message(Register::Gone { pid }, _) => drop(self.calls.remove(pid)),
                 Received::Data(_) => {}
                 Received::Closed => self.registrations = None,
             }
@@ -413,8 +493,8 @@ mod tests {
     fn every_notified_call_has_a_handler_and_every_handler_is_asked() {
         let mut asked = BTreeSet::new();
         for strength in [Strength::Landlock, Strength::Namespaces] {
-            for landlock_abi in 1..=7 {
-                let filter = base(Variant { strength, landlock_abi });
+            for (landlock_abi, writer) in (1..=7).flat_map(|abi| [(abi, Writer::Kernel), (abi, Writer::Broker)]) {
+                let filter = base(Variant { strength, landlock_abi, writer });
                 let names = filter.calls().filter(|(_, action)| asks(action)).map(|(name, _)| name);
                 asked.extend(names.filter_map(|name| syscalls::Sysno::from_str(name).ok()).map(|nr| nr.id() as i64));
             }

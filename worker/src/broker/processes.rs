@@ -38,10 +38,15 @@ fn first_argument(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) ->
     sibling(broker, caller, int(n.args[0]))
 }
 
+/// A number that means one process, and neither a group nor everybody.
+fn one_process(pid: Pid) -> Option<KernelPid> {
+    (pid > 0).then(|| KernelPid::from_raw(pid)).flatten()
+}
+
 /// Performed here, so that the descriptor is of the process that was judged.
 fn pidfd_open(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     let pid = int(n.args[0]);
-    let kernel_pid = KernelPid::from_raw(pid).ok_or(libc::EINVAL)?;
+    let kernel_pid = one_process(pid).ok_or(libc::EINVAL)?;
     let flags = PidfdFlags::from_bits_retain(n.args[1] as u32);
     let fd = rustix::process::pidfd_open(kernel_pid, flags).map_err(rustix::io::Errno::raw_os_error)?;
     if broker.calls.are_siblings(caller, pid) { Ok(Answer::Fd { fd, cloexec: true }) } else { Err(libc::EPERM) }
@@ -56,7 +61,7 @@ fn pidfd_send_signal(broker: &mut Broker, caller: &Caller<'_>, n: &Notification)
     if info != 0 || flags != 0 {
         return Err(libc::EPERM);
     }
-    let kernel_pid = KernelPid::from_raw(pid).ok_or(libc::ESRCH)?;
+    let kernel_pid = one_process(pid).ok_or(libc::ESRCH)?;
     let fd = rustix::process::pidfd_open(kernel_pid, PidfdFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
     if !broker.calls.are_siblings(caller, pid) {
         return Err(libc::EPERM);
@@ -87,7 +92,7 @@ fn kill(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<An
         group if group < 0 => {
             let id = group.checked_neg().ok_or(libc::EINVAL)?;
             let own = broker.calls.family_of(caller).into_iter().any(|pid| {
-                KernelPid::from_raw(pid)
+                one_process(pid)
                     .is_some_and(|p| rustix::process::getpgid(Some(p)).is_ok_and(|g| g.as_raw_nonzero().get() == id))
             });
             if own { Ok(Answer::Continue) } else { Err(libc::EPERM) }

@@ -5,33 +5,26 @@
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
+use callgate_policy::plan::PrivateKind;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use super::Broker;
 use super::caller::Caller;
-use super::metadata::int;
-use super::{Broker, Handler};
 use crate::sys::notify::Answer;
 
-pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_open, |b, c, n| open(b, c, n.args[0], int(n.args[1]), n.args[2] as u32)),
-    (libc::SYS_openat, |b, c, n| open(b, c, n.args[1], int(n.args[2]), n.args[3] as u32)),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_unlink, |b, c, n| unlink(b, c, n.args[0])),
-    (libc::SYS_unlinkat, |b, c, n| unlink(b, c, n.args[1])),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_link, |b, c, n| link(b, c, n.args[0], n.args[1])),
-    (libc::SYS_linkat, |b, c, n| link(b, c, n.args[1], n.args[3])),
-];
-
 /// The name of a shared memory object, if this is one's path: `/dev/shm/NAME`.
-fn object(path: &CString) -> Option<CString> {
+pub(super) fn object(path: &CString) -> Option<CString> {
     let name = path.as_bytes().strip_prefix(b"/dev/shm/")?;
     let plain = !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/');
     if plain { CString::new(name).ok() } else { None }
 }
 
 impl Broker {
+    /// Whether names there are the broker's: without a mount tree.
+    pub(super) fn names_shm(&self) -> bool {
+        self.private_kind == PrivateKind::OnHost
+    }
+
     fn shm(&mut self, caller: &Caller<'_>) -> Result<OwnedFd, i32> {
         // Only for callers that belong to a call.
         self.call(caller)?;
@@ -45,8 +38,13 @@ fn object_at(caller: &Caller<'_>, pointer: u64) -> Option<CString> {
     caller.path(pointer).ok().as_ref().and_then(object)
 }
 
-fn open(broker: &mut Broker, caller: &Caller<'_>, path: u64, flags: i32, mode: u32) -> Result<Answer, i32> {
-    let Some(name) = object_at(caller, path) else { return Ok(Answer::Continue) };
+pub(super) fn open(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    name: CString,
+    flags: i32,
+    mode: u32,
+) -> Result<Answer, i32> {
     let directory = broker.shm(caller)?;
     let mode = mode & 0o777 & !caller.umask()?;
     let asked = OFlags::from_bits_retain(flags as u32);
@@ -61,19 +59,20 @@ fn open(broker: &mut Broker, caller: &Caller<'_>, path: u64, flags: i32, mode: u
     Ok(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
 }
 
-fn unlink(broker: &mut Broker, caller: &Caller<'_>, path: u64) -> Result<Answer, i32> {
-    let Some(name) = object_at(caller, path) else { return Ok(Answer::Continue) };
+/// `None` if it is no such name.
+pub(super) fn unlink(broker: &mut Broker, caller: &Caller<'_>, path: u64) -> Result<Option<Answer>, i32> {
+    let Some(name) = object_at(caller, path) else { return Ok(None) };
     let directory = broker.shm(caller)?;
     rustix::fs::unlinkat(directory, name, AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
-    Ok(Answer::Return(0))
+    Ok(Some(Answer::Return(0)))
 }
 
 /// sem_open(3) makes a semaphore under another name and links it into place.
-fn link(broker: &mut Broker, caller: &Caller<'_>, from: u64, to: u64) -> Result<Answer, i32> {
+pub(super) fn link(broker: &mut Broker, caller: &Caller<'_>, from: u64, to: u64) -> Result<Option<Answer>, i32> {
     let (Some(from), Some(to)) = (object_at(caller, from), object_at(caller, to)) else {
-        return Ok(Answer::Continue);
+        return Ok(None);
     };
     let directory = broker.shm(caller)?;
     rustix::fs::linkat(&directory, from, &directory, to, AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
-    Ok(Answer::Return(0))
+    Ok(Some(Answer::Return(0)))
 }

@@ -249,6 +249,7 @@ fn bind_unix(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address: &[u8
             if !broker.call(caller)?.may_write(&parent.path) {
                 return Err(libc::EACCES);
             }
+            broker.refuse_new(caller, &parent.path.join(OsStr::from_bytes(name.as_bytes())))?;
             let mask = caller.umask()?;
             bind_file(broker, caller, inode, &parent, &name, mask)
         }

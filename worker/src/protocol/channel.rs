@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 pub const FRAME_MAX: usize = 32 * 1024;
 /// The largest message that travels as a memfd, bytes: a bound on what one side makes the other hold.
 const MEMFD_MAX: u64 = 64 * 1024 * 1024;
-/// Most descriptors in a frame.
-const FDS_MAX: usize = 8;
+/// Most descriptors in a frame: of a program with a terminal and a cgroup, and the memfd of a message that is long.
+const FDS_MAX: usize = 9;
 
 const TAG_INLINE: u8 = b'J';
 const TAG_MEMFD: u8 = b'M';

@@ -1,6 +1,7 @@
 //! The messages themselves.
 
-use callgate_policy::envelope::StepReport;
+use callgate_policy::envelope::{Changes, StepReport};
+use callgate_policy::limit::LimitName;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, SessionPlan};
 use serde::{Deserialize, Serialize};
@@ -13,15 +14,22 @@ pub struct OpenSession {
     pub plan: SessionPlan,
 }
 
-/// Broker to supervisor, once.
+/// Broker to supervisor: once, and then when it is asked.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionReply {
     /// The session stands. Carries the supervisor's end of each zygote's channel: the programs', and the readers' if the
-    /// session is for many calls.
+    /// session is for many calls. Then, with namespaces, the session's own `/dev/pts` (`O_PATH`).
     Ready(SessionSteps),
     /// A step failed; nothing runs.
     Failed(StepFailure),
+    /// Later, asked for.
+    Report {
+        /// The number of the question.
+        question: u64,
+        /// What the call has changed.
+        changes: Changes,
+    },
 }
 
 /// What confined a session, each step confirmed, in order.
@@ -33,6 +41,19 @@ pub struct SessionSteps {
     pub programs: Vec<StepReport>,
     /// The readers' side.
     pub readers: Vec<StepReport>,
+}
+
+/// Supervisor to broker.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToBroker {
+    /// Say what a worker's call has changed. It has ended.
+    Report {
+        /// Which.
+        worker: u64,
+        /// To tell its answer from that to another, which nobody waited for.
+        question: u64,
+    },
 }
 
 /// A step of confinement that failed. The errno stays a number: it is looked at, not read aloud.
@@ -59,6 +80,17 @@ fn errno_text(errno: &Option<i32>) -> String {
     errno.map(|e| format!(": {}", std::io::Error::from_raw_os_error(e))).unwrap_or_default()
 }
 
+/// Whether a worker may make threads (`callgate_policy::plan::seccomp`). Settled when it is made ready, before its call is
+/// known: a search gets a worker that may, every other call one that may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Threads {
+    /// It has one.
+    Never,
+    /// Threads of its own process.
+    OfItsOwn,
+}
+
 /// Supervisor to zygote.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -67,6 +99,8 @@ pub enum ToZygote {
     Prepare {
         /// Chosen by the supervisor, unique in the session.
         worker: u64,
+        /// What it may make.
+        threads: Threads,
     },
     /// Kill a worker that was asked to end and did not.
     Kill {
@@ -102,7 +136,9 @@ pub enum FromZygote {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToWorker {
-    /// The call. For a program it carries three descriptors: its standard input, output and error.
+    /// The call. For a program it carries three descriptors: its standard input, output and error; then, if it is to have one,
+    /// that of its controlling terminal; then, if it has a cgroup, four more: its cgroup.procs, to write, and its pids.events,
+    /// memory.events and memory.peak.
     Call(Box<CallPlan>),
     /// A tool's arguments: what the model wrote. The worker reads this frame only when it is confined.
     Arguments(Value),
@@ -125,6 +161,8 @@ pub enum FromWorker {
     Failed(StepFailure),
     /// The program ended, and nothing that it started is left. The worker may be given another call.
     Ended(ProgramEnd),
+    /// The data that follows is what the result had no room for (S0-44), not the result.
+    Rest,
     /// The tool's result is complete: its data came in frames of their own.
     ToolEnded(ToolEnd),
 }
@@ -142,6 +180,34 @@ pub struct ProgramEnd {
     pub killed: u32,
     /// Its time was up, and it was killed.
     pub timed_out: bool,
+    /// It passed another limit, and was killed with all that it had started.
+    pub hit: Option<LimitHit>,
+    /// The most that it used, with all that it had started.
+    pub used: Used,
+    /// A cgroup of its own held its memory and processes.
+    pub grouped: bool,
+}
+
+/// A limit that a program passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitHit {
+    /// Which.
+    pub limit: LimitName,
+    /// What was used when that was seen, in the limit's own unit.
+    pub used: u64,
+}
+
+/// The most that was seen in use at once, or over all its life. Who ends sooner than the first look is hardly seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// Processor time, milliseconds.
+    pub cpu_ms: u64,
+    /// Memory, bytes; an estimate that is never too small.
+    pub memory: u64,
+    /// Processes and threads.
+    pub processes: u64,
+    /// Bytes written to storage; `None` if nobody looked.
+    pub disk: Option<u64>,
 }
 
 /// How a tool ended.
@@ -152,6 +218,8 @@ pub enum ToolEnd {
     Output {
         /// It was cut to the tool's limit.
         truncated: bool,
+        /// There was more than the tool keeps, also of what the result had no room for.
+        lost: bool,
         /// The result; `None` if it came in frames of its own, since it is too long for this one.
         data: Option<Value>,
     },
@@ -172,6 +240,8 @@ pub enum Register {
     Worker {
         /// In the session's PID namespace.
         pid: i32,
+        /// As the supervisor numbers it.
+        worker: u64,
     },
     /// They may do less: from the worker, before anything untrusted runs.
     Call {

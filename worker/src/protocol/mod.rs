@@ -9,6 +9,6 @@ mod frame;
 
 pub use channel::{Channel, FRAME_MAX, Received};
 pub use frame::{
-    FromWorker, FromZygote, OpenSession, ProgramEnd, Register, SessionReply, SessionSteps, StepFailure, ToWorker,
-    ToZygote, ToolEnd,
+    FromWorker, FromZygote, LimitHit, OpenSession, ProgramEnd, Register, SessionReply, SessionSteps, StepFailure,
+    Threads, ToBroker, ToWorker, ToZygote, ToolEnd, Used,
 };

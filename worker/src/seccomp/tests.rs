@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use callgate_policy::plan::Strength;
-use callgate_policy::plan::seccomp::{Variant, base, reader_delta, readers, tool_delta};
+use callgate_policy::plan::seccomp::{Variant, base, reader_delta, readers, search_delta, searcher_delta, tool_delta};
+use callgate_policy::plan::{Strength, Writer};
 
 use super::*;
 
@@ -158,7 +158,8 @@ fn arguments(action: Option<&Action>, arch: Arch) -> Vec<[u64; 6]> {
 fn variants() -> impl Iterator<Item = Variant> {
     [Strength::Landlock, Strength::Namespaces]
         .into_iter()
-        .flat_map(|strength| (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi }))
+        .flat_map(|strength| [Writer::Kernel, Writer::Broker].map(|writer| (strength, writer)))
+        .flat_map(|(strength, writer)| (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer }))
 }
 
 fn assembled(filter: &Filter, arch: Arch) -> Vec<BpfInsn> {
@@ -195,9 +196,35 @@ fn program_does_what_the_table_says_on_aarch64() {
     variants().for_each(|variant| check(&base(variant), Arch::Aarch64));
 }
 
+/// C7, D2: a worker that searches makes threads exactly as C libraries do, and by no flag more or less another process or a
+/// namespace; any other worker makes nothing.
+#[test]
+fn c7_d2_threads_are_made_by_searches_alone_and_nothing_else_is() {
+    const THREAD: u64 = 0x3d_0f00;
+    const DETACHED: u64 = 0x40_0000; // musl's; the kernel ignores it
+    for (arch, audit_arch, clone) in [(Arch::X86_64, AUDIT_ARCH_X86_64, 56), (Arch::Aarch64, AUDIT_ARCH_AARCH64, 220)] {
+        let answer = |filter: &Filter, flags: u64| {
+            let program = assembled(filter, arch);
+            let call = Call { nr: clone, arch: audit_arch, args: [flags, 0, 0, 0, 0, 0] };
+            run(&program, call, &mut vec![false; program.len()]).expect("the kernel takes the program").0
+        };
+        let allows = |filter: &Filter, flags| answer(filter, flags) == 0x7fff_0000;
+        let (searching, plain) = ([search_delta(), searcher_delta()], [tool_delta(), reader_delta()]);
+        for flags in [THREAD, THREAD | DETACHED] {
+            assert!(searching.iter().chain([&readers()]).all(|filter| allows(filter, flags)), "{flags:x}");
+            assert!(!plain.iter().any(|filter| allows(filter, flags)), "{flags:x}");
+        }
+        let others = (0..64).map(|bit| THREAD ^ 1 << bit).filter(|flags| *flags != THREAD | DETACHED);
+        for flags in others.chain([libc::SIGCHLD as u64, 0x4111, 0]) {
+            assert!(!searching.iter().chain(&plain).any(|filter| allows(filter, flags)), "{flags:x}");
+        }
+        assert!(allows(&readers(), libc::SIGCHLD as u64), "the control: the zygote forks");
+    }
+}
+
 #[test]
 fn the_tools_filters_do_what_their_tables_say() {
-    for filter in [tool_delta(), readers(), reader_delta()] {
+    for filter in [tool_delta(), search_delta(), readers(), reader_delta(), searcher_delta()] {
         check(&filter, Arch::X86_64);
         check(&filter, Arch::Aarch64);
     }
@@ -206,7 +233,7 @@ fn the_tools_filters_do_what_their_tables_say() {
 /// A call that the build's headers know and nobody decided on would be closed without a reason.
 #[test]
 fn every_known_call_is_in_the_table() {
-    let filter = base(Variant { strength: Strength::Landlock, landlock_abi: 7 });
+    let filter = base(Variant { strength: Strength::Landlock, landlock_abi: 7, writer: Writer::Kernel });
     let named: BTreeSet<_> = filter.calls().map(|(name, _)| name).collect();
     for id in 0..1024 {
         if let Some(name) = syscalls::x86_64::Sysno::new(id).map(|sysno| sysno.name()) {
@@ -251,11 +278,15 @@ fn second_action_for_a_name_is_refused() {
 /// besides the four instructions that come first.
 #[test]
 fn paths_are_short() {
-    for (filter, bound) in variants().map(|variant| (base(variant), 420)).chain([
-        (tool_delta(), 100),
-        (readers(), 200),
-        (reader_delta(), 20),
-    ]) {
+    for (filter, bound) in
+        variants().map(|variant| (base(variant), if variant.writer == Writer::Broker { 450 } else { 420 })).chain([
+            (tool_delta(), 100),
+            (readers(), 200),
+            (reader_delta(), 20),
+            (search_delta(), 110),
+            (searcher_delta(), 30),
+        ])
+    {
         for arch in [Arch::X86_64, Arch::Aarch64] {
             let program = assembled(&filter, arch);
             let mut covered = vec![false; program.len()];

@@ -1,4 +1,4 @@
-//! Enforcing a ruleset that another process built, which the landlock crate does not offer.
+//! Enforcing and extending a ruleset that was built before, which the landlock crate does not offer.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,6 +10,33 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub(crate) fn restrict_self(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: an open ruleset descriptor and no flags; the kernel copies the rules.
     let done = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `struct landlock_path_beneath_attr` (linux/landlock.h).
+#[repr(C, packed)]
+struct PathBeneath {
+    allowed_access: u64,
+    parent_fd: libc::c_int,
+}
+
+/// Adds a rule for what this descriptor stands for to a ruleset (landlock_add_rule(2)).
+///
+/// # Errors
+/// `EINVAL` for rights that the ruleset does not handle, `EBADFD` for what is not in the file tree.
+pub(crate) fn add_beneath(ruleset: BorrowedFd<'_>, place: BorrowedFd<'_>, rights: u64) -> io::Result<()> {
+    const LANDLOCK_RULE_PATH_BENEATH: u32 = 1;
+    let rule = PathBeneath { allowed_access: rights, parent_fd: place.as_raw_fd() };
+    // SAFETY: two open descriptors and a live structure of the kind that the rule's type names, which the kernel reads.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_add_rule,
+            ruleset.as_raw_fd(),
+            LANDLOCK_RULE_PATH_BENEATH,
+            &raw const rule,
+            0_u32,
+        )
+    };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

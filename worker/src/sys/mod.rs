@@ -9,6 +9,7 @@ pub(crate) mod landlock;
 pub(crate) mod memory;
 pub(crate) mod mount;
 pub(crate) mod notify;
+pub(crate) mod probe;
 pub mod process;
 pub(crate) mod seccomp;
 pub(crate) mod socket;

@@ -15,6 +15,18 @@ pub(crate) struct Notification {
     pub(crate) args: [u64; 6],
 }
 
+/// `SECCOMP_IOCTL_NOTIF_SET_FLAGS`: `_IOW('!', 4, u64)` (linux/seccomp.h, Linux 6.6).
+const SET_FLAGS: libc::c_ulong = 0x4008_2104;
+/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP` (linux/seccomp.h).
+const SYNC_WAKE_UP: u64 = 1;
+
+/// Has the kernel hand the processor from the caller to the answerer and back, as one waits for the other: a hint, which
+/// kernels before 6.6 do not know.
+pub(crate) fn answer_at_once(listener: BorrowedFd<'_>) -> bool {
+    // SAFETY: the flags are passed by value; nothing is dereferenced.
+    unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) == 0 }
+}
+
 /// Takes the next notification. `None` if it was gone before it could be taken (its thread was killed).
 pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notification>> {
     // SAFETY: plain integers, for which all zero is a value; the kernel demands zeroes.

@@ -129,6 +129,12 @@ pub fn kill(pid: Pid, signal: i32) -> io::Result<()> {
     errno_if_negative(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
+/// getpgid(2); 0 for a group whose leader is outside of this PID namespace, of which rustix makes an impossible value.
+pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
+    // SAFETY: takes an integer only.
+    errno_if_negative(unsafe { libc::getpgid(pid) }).ok()
+}
+
 /// pidfd_send_signal(2), with the information that kill(2) would send. Unlike rustix's, takes any signal number, 0 too.
 ///
 /// # Errors
@@ -150,7 +156,11 @@ pub(crate) struct Exec<'a> {
     pub(crate) working_dir: &'a CStr,
     /// What becomes 0, 1 and 2.
     pub(crate) stdio: [BorrowedFd<'a>; 3],
+    /// What becomes its controlling terminal. It must be nobody's.
+    pub(crate) terminal: Option<BorrowedFd<'a>>,
     pub(crate) landlock: BorrowedFd<'a>,
+    /// The cgroup.procs of its cgroup.
+    pub(crate) cgroup: Option<BorrowedFd<'a>>,
     pub(crate) limits: &'a [(u32, libc::rlimit)],
 }
 
@@ -158,7 +168,9 @@ pub(crate) struct Exec<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpawnStep {
     Clone,
+    Cgroup,
     Session,
+    Terminal,
     Stdio,
     WorkingDir,
     Limit,
@@ -173,7 +185,9 @@ impl SpawnStep {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Clone => "fork",
+            Self::Cgroup => "cgroup",
             Self::Session => "session",
+            Self::Terminal => "terminal",
             Self::Stdio => "stdio",
             Self::WorkingDir => "working_dir",
             Self::Limit => "limits",
@@ -207,8 +221,8 @@ pub(crate) struct Spawned {
 /// Starts a program in a child that borrows this process's memory until its exec, as vfork(2): the cost does not
 /// depend on the caller's size, and errors come back by memory instead of by a pipe.
 ///
-/// The child is a session leader, has the three given descriptors and no others, the given limits, and the Landlock
-/// domain on top of the caller's.
+/// The child is a session leader, has the three given descriptors and no others, the given controlling terminal or none,
+/// the given limits, and the Landlock domain on top of the caller's.
 ///
 /// # Errors
 /// The step that failed, with its errno.
@@ -251,9 +265,22 @@ extern "C" fn child(shared: *mut libc::c_void) -> libc::c_int {
 /// The child's steps in order; returns only on failure. No allocation, no lock, no panic: it runs in borrowed memory.
 fn child_steps(shared: &mut Shared<'_>) -> (SpawnStep, i32) {
     let exec = shared.exec;
-    // SAFETY: takes nothing. A session of its own: no controlling terminal to type into (D6), one group to signal.
+    // First: whatever it does is done in there. "0" is whoever writes (cgroups(7)).
+    if let Some(cgroup) = exec.cgroup {
+        // SAFETY: an open descriptor and one byte of static memory.
+        if unsafe { libc::write(cgroup.as_raw_fd(), c"0".as_ptr().cast(), 1) } != 1 {
+            return (SpawnStep::Cgroup, last_errno());
+        }
+    }
+    // SAFETY: takes nothing. A session of its own: no terminal of anybody else's to type into (D6), one group to signal.
     if unsafe { libc::setsid() } < 0 {
         return (SpawnStep::Session, last_errno());
+    }
+    if let Some(terminal) = exec.terminal {
+        // SAFETY: an open descriptor and an integer: 0, so that a terminal is not taken away from who has it.
+        if unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0) } < 0 {
+            return (SpawnStep::Terminal, last_errno());
+        }
     }
     if let Err(errno) = place_stdio(exec.stdio) {
         return (SpawnStep::Stdio, errno);
@@ -383,6 +410,18 @@ impl Signals {
 pub fn ignore_children() -> io::Result<()> {
     // SAFETY: SIG_IGN installs no code.
     if unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Has writing beyond RLIMIT_FSIZE fail with EFBIG instead of ending the process: one that reports it.
+///
+/// # Errors
+/// signal(2)'s own.
+pub(crate) fn ignore_file_size_signal() -> io::Result<()> {
+    // SAFETY: SIG_IGN installs no code.
+    if unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) } == libc::SIG_ERR {
         return Err(io::Error::last_os_error());
     }
     Ok(())

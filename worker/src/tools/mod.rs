@@ -10,16 +10,22 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
+use callgate_policy::effective::PathRegion;
 use callgate_policy::path::HostPath;
+use callgate_policy::plan::{CallPlan, FsRule, Work};
 use rustix::fs::FileType;
 use serde_json::{Map, Value};
 
-pub mod read;
-pub mod write;
+use crate::protocol::Threads;
 
-/// The bytes of a file that one result carries at most, unless the supervisor says otherwise (S0-48, C-15).
-pub const DEFAULT_LIMIT: usize = 200 * 1024;
+pub mod edit;
+pub mod glob;
+pub mod grep;
+pub mod read;
+mod search;
+pub mod write;
 
 /// What a tool promises: its name, what it needs, and what a model reads about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +38,19 @@ pub struct Contract {
     pub description: &'static str,
     /// JSON Schema 2020-12 of the arguments.
     pub schema: &'static str,
+    /// Whether it works with several threads.
+    pub threads: bool,
 }
 
 /// The tools that this module carries out.
-pub const CONTRACTS: &[Contract] = &[read::CONTRACT, write::CONTRACT];
+pub const CONTRACTS: &[Contract] = &[read::CONTRACT, write::CONTRACT, edit::CONTRACT, glob::CONTRACT, grep::CONTRACT];
+
+/// What the worker of this tool may make.
+#[must_use]
+pub fn threads_of(name: &str) -> Threads {
+    let searches = CONTRACTS.iter().any(|contract| contract.name == name && contract.threads);
+    if searches { Threads::OfItsOwn } else { Threads::Never }
+}
 
 /// What a call runs with, besides its arguments.
 #[derive(Debug, Clone)]
@@ -43,8 +58,58 @@ pub struct Context {
     /// The absolute path that the plan granted. It, never `args["path"]`, is what a tool opens: the argument was
     /// resolved and checked to become this one, and may not even be able to spell it (a name that is not UTF-8).
     pub path: HostPath,
-    /// The most bytes of `content` in the result, as they are returned: base64 counts encoded.
+    /// The most of the result that is shown: bytes of `content` as they are returned (base64 counts encoded), paths, or
+    /// matches.
     pub limit: usize,
+    /// What was granted of `path`, if that is a directory to be searched: itself, or parts of it.
+    pub roots: Vec<HostPath>,
+    /// If not empty, a search tells of these alone.
+    pub within: Vec<PathRegion>,
+    /// How many threads a search has.
+    pub threads: usize,
+}
+
+impl Context {
+    /// For a tool that works on one file, or a search of all of one tree.
+    #[must_use]
+    pub fn new(path: HostPath, limit: usize) -> Self {
+        Self { roots: vec![path.clone()], path, limit, within: Vec::new(), threads: 1 }
+    }
+
+    /// What a plan says of its tool, and that tool's name; `None` for the plan of a program.
+    #[must_use]
+    pub fn of(plan: &CallPlan) -> Option<(&str, Self)> {
+        let Work::Tool { name, path, limit } = &plan.work else { return None };
+        let below = |rule: &&FsRule| rule.path.as_path().starts_with(path);
+        let roots = plan.rules.own().iter().filter(below).map(|rule| rule.path.clone()).collect();
+        let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
+        Some((name, Self { roots, within: plan.within.clone(), ..Self::new(path.clone(), limit) }))
+    }
+
+    fn may_tell_of(&self, path: &Path) -> bool {
+        self.within.is_empty() || self.within.iter().any(|region| region.matches(&path.into()))
+    }
+
+    /// The path, if a search may tell of it: the kernel may have had to be told more than was granted.
+    fn may_be_told(&self) -> Result<&HostPath, ToolError> {
+        let refused =
+            || ToolError::Open { path: self.path.clone(), source: io::Error::from_raw_os_error(libc::EACCES) };
+        if self.may_tell_of(self.path.as_path()) { Ok(&self.path) } else { Err(refused()) }
+    }
+
+    /// Whether the path is a directory, as far as it is granted. One of which only parts were granted need not be visible.
+    fn is_directory(&self) -> Result<bool, ToolError> {
+        if !self.roots.contains(&self.path) {
+            return Ok(true);
+        }
+        let stat = rustix::fs::stat(self.path.as_path())
+            .map_err(|e| ToolError::Open { path: self.path.clone(), source: e.into() })?;
+        Ok(FileKind::of_other(stat.st_mode) == Some(FileKind::Directory))
+    }
+
+    fn require_directory(&self) -> Result<(), ToolError> {
+        if self.is_directory()? { Ok(()) } else { Err(ToolError::NotADirectory { path: self.path.clone() }) }
+    }
 }
 
 /// A result, in the shape that C-27 gives the tool.
@@ -54,6 +119,17 @@ pub struct Output {
     pub data: Value,
     /// The result was cut to the limit (S0-44).
     pub truncated: bool,
+    /// What it had no room for, where that is not to be had otherwise: one entry to a line, as JSON.
+    pub rest: Vec<u8>,
+    /// There was more than is kept, also of the rest.
+    pub lost: bool,
+}
+
+impl Output {
+    /// All of it, or with the rest left where it is: in the file that was read.
+    fn of(data: Value, truncated: bool) -> Self {
+        Self { data, truncated, rest: Vec::new(), lost: false }
+    }
 }
 
 /// Runs the tool `name`.
@@ -65,6 +141,9 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
     match name {
         "read" => read::run(args, ctx),
         "write" => write::run(args, ctx),
+        "edit" => edit::run(args, ctx),
+        "glob" => glob::run(args, ctx),
+        "grep" => grep::run(args, ctx),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
     }
 }
@@ -134,6 +213,59 @@ pub enum ToolError {
         path: HostPath,
         /// What it is.
         what: FileKind,
+    },
+    /// The path names no directory.
+    #[error("{path} is not a directory")]
+    NotADirectory {
+        /// The path.
+        path: HostPath,
+    },
+    /// An expression or a pattern that makes no sense.
+    #[error("argument `{argument}`, {pattern}: {reason}")]
+    Pattern {
+        /// The argument.
+        argument: &'static str,
+        /// What it was, shortened.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The text to be replaced is not in the file.
+    #[error("`old_string` is not in {path}{}", .why.text())]
+    NotFound {
+        /// The file.
+        path: HostPath,
+        /// What may be the cause.
+        why: edit::Mismatch,
+    },
+    /// The text to be replaced is there more than once.
+    #[error("`old_string` is in {path} {times} times, first on lines {}", edit::listed(.lines))]
+    NotUnique {
+        /// The file.
+        path: HostPath,
+        /// How often.
+        times: usize,
+        /// Where the first of them begin.
+        lines: Vec<u64>,
+    },
+    /// The replacement is what is there.
+    #[error("`old_string` and `new_string` are the same")]
+    NoChange,
+    /// The file is longer than this tool holds in memory.
+    #[error("{path} has {size} bytes, more than the {most} that edit takes")]
+    TooLong {
+        /// The file.
+        path: HostPath,
+        /// The bytes there are.
+        size: u64,
+        /// The most.
+        most: u64,
+    },
+    /// Somebody else wrote to the file meanwhile. It is as they left it.
+    #[error("{path} was changed by somebody else meanwhile")]
+    Changed {
+        /// The file.
+        path: HostPath,
     },
     /// The file could not be found or opened.
     #[error("open {path}")]
@@ -221,6 +353,16 @@ impl ToolError {
                 Some("name a file in it; glob, or `ls` by bash, lists a directory")
             }
             Self::NotRegular { .. } => Some("only regular files are read and written"),
+            Self::NotADirectory { .. } => Some("name the directory that it is in"),
+            Self::Pattern { argument: "pattern", reason, .. } if reason.contains("\\n") => {
+                Some("each line is matched alone; look for a part of one line, with context_lines")
+            }
+            Self::Pattern { .. } => Some("see the tool's schema; a backslash takes a character literally"),
+            Self::NotFound { why, .. } => Some(why.next_step()),
+            Self::NotUnique { .. } => Some("give more of the lines around it, so that it is there once"),
+            Self::NoChange => Some("give the text as it is to be"),
+            Self::TooLong { .. } => Some("use a program, such as sed, by bash"),
+            Self::Changed { .. } => Some("read it again"),
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -262,6 +404,13 @@ impl ToolError {
             | Self::OffsetPastEnd { .. }
             | Self::NoFileName { .. }
             | Self::NotRegular { .. }
+            | Self::NotADirectory { .. }
+            | Self::Pattern { .. }
+            | Self::NotFound { .. }
+            | Self::NotUnique { .. }
+            | Self::NoChange
+            | Self::TooLong { .. }
+            | Self::Changed { .. }
             | Self::LinkChanged { .. } => None,
         }
     }
@@ -367,6 +516,30 @@ pub(crate) fn integer(
     }
 }
 
+/// The optional argument `name`, a string.
+fn text<'a>(args: &'a Value, name: &'static str, wants: &'static str) -> Result<Option<&'a str>, ToolError> {
+    match args.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(ToolError::Argument { name, wants, found: shorten(other) }),
+    }
+}
+
+/// The argument `name`, a string that must be there.
+fn required_text<'a>(args: &'a Value, name: &'static str) -> Result<&'a str, ToolError> {
+    let missing = || ToolError::Argument { name, wants: "a string", found: "missing".to_owned() };
+    text(args, name, "a string")?.ok_or_else(missing)
+}
+
+/// The optional argument `name`, a yes or no; no by default.
+fn flag(args: &Value, name: &'static str) -> Result<bool, ToolError> {
+    match args.get(name) {
+        None => Ok(false),
+        Some(Value::Bool(yes)) => Ok(*yes),
+        Some(other) => Err(ToolError::Argument { name, wants: "true or false", found: shorten(other) }),
+    }
+}
+
 /// A value as an error message can carry it.
 pub(crate) fn shorten(value: &Value) -> String {
     let mut text = value.to_string();
@@ -397,14 +570,17 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), ["read", "write"]); // S0-10, S0-11
-        assert_eq!(read::CONTRACT.requires, ["fs.read"]);
-        assert_eq!(write::CONTRACT.requires, ["fs.write"]);
+        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), ["read", "write", "edit", "glob", "grep"]);
+        assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
+        assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11
+        assert_eq!(edit::CONTRACT.requires, ["fs.read", "fs.write"]); // S0-12
+        assert_eq!(glob::CONTRACT.requires, ["fs.read"]); // S0-13
+        assert_eq!(grep::CONTRACT.requires, ["fs.read"]); // S0-14
     }
 
     #[test]
     fn an_unknown_tool_is_named() {
-        let ctx = Context { path: HostPath::from("/"), limit: DEFAULT_LIMIT };
+        let ctx = Context::new(HostPath::from("/"), 10);
         let error = run("raed", &json!({}), &ctx).expect_err("no such tool");
         assert_eq!(error.text(), "unknown tool \"raed\"; call one of the tools that the registry lists");
         assert_eq!(error.errno(), None);

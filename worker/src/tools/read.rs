@@ -63,6 +63,7 @@ pub const CONTRACT: Contract = Contract {
         part is then under `head`, and `next_byte_offset` is the byte_offset to go on from. Only regular files are \
         read; list a directory with glob.",
     schema: READ_SCHEMA,
+    threads: false,
 };
 
 const CHUNK: usize = 64 * 1024;
@@ -126,7 +127,7 @@ impl Range {
 /// It is looked at first, because opening can have effects: it lets the writer of a FIFO go on, rewinds a tape, arms a
 /// watchdog. It is looked at again once open, because the name may have been given to something else in between;
 /// O_NONBLOCK keeps that from hanging (fifo(7), open(2)), and O_NOCTTY from taking a terminal.
-fn open(path: &HostPath) -> Result<(File, Stat), ToolError> {
+pub(super) fn open(path: &HostPath) -> Result<(File, Stat), ToolError> {
     let failed = |e: rustix::io::Errno| ToolError::Open { path: path.clone(), source: e.into() };
     let regular = |stat: Stat| match FileKind::of_other(stat.st_mode) {
         None => Ok(stat),
@@ -188,7 +189,7 @@ impl Found {
         }
         let data = Value::Object(data);
         let data = if truncated { json!({ "head": data, "next_byte_offset": next }) } else { data };
-        Output { data, truncated }
+        Output::of(data, truncated)
     }
 }
 
@@ -365,7 +366,6 @@ fn count_lines(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::DEFAULT_LIMIT;
     use super::*;
     use std::ffi::OsStr;
     use std::fs;
@@ -375,6 +375,9 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
+
+    /// As the supervisor sets it (S0-48).
+    const DEFAULT_LIMIT: usize = 200 * 1024;
 
     struct Scratch(tempfile::TempDir);
 
@@ -404,7 +407,7 @@ mod tests {
     fn read_up_to(limit: usize, path: &Path, range: Value) -> Result<Output, ToolError> {
         let mut args = range;
         args["path"] = "/decoy".into(); // the path of the plan counts
-        run(&args, &Context { path: HostPath::from(path), limit })
+        run(&args, &Context::new(HostPath::from(path), limit))
     }
 
     fn read(path: &Path, range: Value) -> Result<Output, ToolError> {

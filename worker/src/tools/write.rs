@@ -64,6 +64,7 @@ pub const CONTRACT: Contract = Contract {
         call fails, the old. Its mode is kept, and a symbolic link is written through. Returns the number of bytes and \
         whether the file was created.",
     schema: WRITE_SCHEMA,
+    threads: false,
 };
 
 /// How the name of a temporary file starts. One is left behind only by a worker that was killed in the middle of a
@@ -86,22 +87,31 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
             return Err(ToolError::Argument { name: "content", wants: "a string", found });
         }
     };
-    let target = Target::find(&ctx.path)?;
-    target.publish(content)?;
+    let target = Target::find(&ctx.path, Missing::Made)?;
+    target.publish(&[content], None)?;
 
     let mut data = Map::new();
     name_path(&mut data, &ctx.path);
     data.insert("bytes".to_owned(), content.len().into());
     data.insert("created".to_owned(), target.replaces.is_none().into());
-    Ok(Output { data: Value::Object(data), truncated: false })
+    Ok(Output::of(Value::Object(data), false))
+}
+
+/// What happens where there is nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// The file is made, and the directories above it.
+    Made,
+    /// It has to be there.
+    IsAnError,
 }
 
 /// Where the content goes: a name in an open directory.
-struct Target<'a> {
+pub(super) struct Target<'a> {
     /// As the plan granted it, for messages.
     path: &'a HostPath,
-    directory: OwnedFd,
-    name: OsString,
+    pub(super) directory: OwnedFd,
+    pub(super) name: OsString,
     /// The mode of the file that is there now; `None` when there is none.
     replaces: Option<Mode>,
 }
@@ -112,10 +122,14 @@ impl<'a> Target<'a> {
     /// They are read one by one, because the directory of the file is needed and the kernel only gives the file. But the
     /// kernel decides whether each may be followed (it refuses a stranger's link in a sticky directory, proc(5)
     /// `protected_symlinks`), and where an existing file is.
-    fn find(path: &'a HostPath) -> Result<Self, ToolError> {
+    pub(super) fn find(path: &'a HostPath, missing: Missing) -> Result<Self, ToolError> {
         let open_failed = |e: Errno| ToolError::Open { path: path.clone(), source: e.into() };
         let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
-        let mut directory = open_parent(CWD, parent).map_err(|source| parent_failed(path, source))?;
+        let parent_failed = |e: Errno| match missing {
+            Missing::Made => ToolError::Parent { path: path.clone(), source: e.into() },
+            Missing::IsAnError => open_failed(e),
+        };
+        let mut directory = open_parent(CWD, parent, missing).map_err(parent_failed)?;
         let mut name = name.to_owned();
         let mut followed = None;
 
@@ -139,7 +153,7 @@ impl<'a> Target<'a> {
                     let link = rustix::fs::readlinkat(&directory, &name, Vec::new()).map_err(open_failed)?;
                     let (parent, next) =
                         split(link.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
-                    directory = open_parent(directory.as_fd(), parent).map_err(|source| parent_failed(path, source))?;
+                    directory = open_parent(directory.as_fd(), parent, missing).map_err(parent_failed)?;
                     name = next.to_owned();
                 }
                 Some((_, Some(what))) => return Err(ToolError::NotRegular { path: path.clone(), what }),
@@ -149,6 +163,7 @@ impl<'a> Target<'a> {
                         return Err(ToolError::LinkChanged { path: path.clone() });
                     }
                     let replaces = match end {
+                        None if missing == Missing::IsAnError => return Err(open_failed(Errno::NOENT)),
                         Some(_) => Some(mode_if_writable(directory.as_fd(), &name, path)?),
                         None => None,
                     };
@@ -159,8 +174,9 @@ impl<'a> Target<'a> {
         Err(open_failed(Errno::LOOP))
     }
 
-    /// Puts `content` in the file's place.
-    fn publish(&self, content: &[u8]) -> Result<(), ToolError> {
+    /// Puts `content`, these parts one after the other, in the file's place; if the file must still be what it `was`, only
+    /// then.
+    pub(super) fn publish(&self, content: &[&[u8]], was: Option<&Stat>) -> Result<(), ToolError> {
         let path = self.path;
         // Nobody may read the new content who could not read the old. A new file gets what open(2) gives one, so that
         // the kernel applies the umask or the directory's default ACL. One that replaces another is made with its mode:
@@ -172,7 +188,9 @@ impl<'a> Target<'a> {
             rustix::process::umask(before);
         }
         let (temporary, mut file) = created.map_err(|source| ToolError::Temporary { path: path.clone(), source })?;
-        file.write_all(content).map_err(|source| ToolError::Write { path: path.clone(), source })?;
+        for part in content {
+            file.write_all(part).map_err(|source| ToolError::Write { path: path.clone(), source })?;
+        }
         let made = rustix::fs::fstat(&file).map_err(|e| ToolError::Mode { path: path.clone(), source: e.into() })?;
         let differs = |mode: &Mode| *mode != Mode::from_raw_mode(made.st_mode & 0o7777);
         // A default ACL of the directory may have taken bits away.
@@ -180,6 +198,13 @@ impl<'a> Target<'a> {
             rustix::fs::fchmod(&file, mode).map_err(|e| ToolError::Mode { path: path.clone(), source: e.into() })?;
         }
         nix::unistd::close(file).map_err(|e| ToolError::Write { path: path.clone(), source: e.into() })?;
+        if let Some(was) = was {
+            // No call can say "rename if it is this one still"; what other calls do is in turn, and this notices the rest.
+            let is = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+            if !is.is_ok_and(|is| version(&is) == version(was)) {
+                return Err(ToolError::Changed { path: path.clone() });
+            }
+        }
         temporary.rename(&self.name).map_err(|e| ToolError::Publish { path: path.clone(), source: e.into() })
     }
 }
@@ -247,14 +272,14 @@ fn split(path: &[u8]) -> Option<(&Path, &OsStr)> {
     (!matches!(name, b"" | b"." | b"..")).then(|| (Path::new(OsStr::from_bytes(parent)), OsStr::from_bytes(name)))
 }
 
-/// Opens the directory `path`, relative to `base`, and makes what is missing of it.
-fn open_parent(base: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+/// Opens the directory `path`, relative to `base`, and makes what is missing of it, if it may be.
+fn open_parent(base: BorrowedFd<'_>, path: &Path, if_missing: Missing) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut missing = Vec::new();
     let mut there = path;
     let mut directory = loop {
         match rustix::fs::openat(base, there, flags, Mode::empty()) {
-            Err(Errno::NOENT) => {}
+            Err(Errno::NOENT) if if_missing == Missing::Made => {}
             opened => break opened?,
         }
         match (there.components().next_back(), there.parent()) {
@@ -276,12 +301,13 @@ fn open_parent(base: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     Ok(directory)
 }
 
-fn parent_failed(path: &HostPath, e: Errno) -> ToolError {
-    ToolError::Parent { path: path.clone(), source: e.into() }
-}
-
 fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
+}
+
+/// Which file it is, and what was last done to it.
+fn version(stat: &Stat) -> impl PartialEq {
+    (identity(stat), stat.st_size, (stat.st_mtime, stat.st_mtime_nsec), (stat.st_ctime, stat.st_ctime_nsec))
 }
 
 #[cfg(test)]
@@ -297,7 +323,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     fn write(path: impl Into<PathBuf>, content: &str) -> Result<Value, ToolError> {
-        let ctx = Context { path: HostPath::from(path), limit: super::super::DEFAULT_LIMIT };
+        let ctx = Context::new(HostPath::from(path), 10);
         // The argument is a decoy: the path of the plan counts.
         let output = run(&json!({ "path": "/decoy", "content": content }), &ctx)?;
         assert!(!output.truncated);
@@ -354,7 +380,7 @@ mod tests {
     fn the_content_must_be_a_string() {
         let dir = scratch();
         let path = dir.path().join("f");
-        let ctx = Context { path: HostPath::from(&path), limit: 10 };
+        let ctx = Context::new(HostPath::from(&path), 10);
         for args in
             [json!({}), json!({ "content": null }), json!({ "content": 1 }), json!({ "content": ["x"] }), json!(3)]
         {
@@ -601,10 +627,10 @@ mod tests {
         fs::create_dir(&mine).expect("a directory");
         fs::create_dir(&theirs).expect("a directory");
         let path = HostPath::from(mine.join("f"));
-        let target = Target::find(&path).expect("found");
+        let target = Target::find(&path, Missing::Made).expect("found");
         fs::rename(&mine, &moved).expect("moved");
         symlink(&theirs, &mine).expect("a link");
-        target.publish(b"secret").expect("written");
+        target.publish(&[b"secret"], None).expect("written");
         assert_eq!(text(&moved.join("f")), "secret");
         assert_eq!(names(&theirs), [""; 0]);
     }
@@ -613,9 +639,9 @@ mod tests {
     fn a_failed_rename_leaves_no_temporary_file() {
         let dir = scratch();
         let path = HostPath::from(dir.path().join("f"));
-        let target = Target::find(&path).expect("found");
+        let target = Target::find(&path, Missing::Made).expect("found");
         fs::create_dir(dir.path().join("f")).expect("somebody is faster");
-        let error = target.publish(b"new").expect_err("a directory is there now");
+        let error = target.publish(&[b"new"], None).expect_err("a directory is there now");
         assert!(matches!(error, ToolError::Publish { .. }), "{error}");
         assert_eq!(error.errno(), Some(libc::EISDIR));
         assert_eq!(names(dir.path()), ["f"]);

@@ -37,6 +37,10 @@ fn manifest(text: &str) -> Manifest {
     Manifest::parse(text, Format::Toml, "callgate.toml").unwrap()
 }
 
+fn bounds(manifest: &Manifest) -> Bounds {
+    Bounds::of(&manifest.limits, 16 << 30)
+}
+
 const MANIFEST: &str = r#"
 [requires.fs]
 read = ["{workspace}/**", "/srv/data/*.csv"]
@@ -57,7 +61,10 @@ fn a_session_is_explained() {
     let manifest = manifest(MANIFEST);
     let effective = effective(&manifest);
     insta::assert_snapshot!("effective", effective.to_string());
-    insta::assert_snapshot!("session", session(&effective, &facts(), &manifest.env).unwrap().to_string());
+    insta::assert_snapshot!(
+        "session",
+        session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap().to_string()
+    );
 }
 
 #[test]
@@ -72,7 +79,7 @@ fn the_default_of_run_is_explained() {
 fn exact_refuses_a_widened_pattern() {
     let exact = |patterns: &str| {
         let manifest = manifest(&format!("[requires.fs]\nexact = true\n{patterns}\n"));
-        session(&effective(&manifest), &facts(), &manifest.env)
+        session(&effective(&manifest), &facts(), &manifest.env, &bounds(&manifest))
     };
     let error = exact("read = [\"src/**/*.py\"]").unwrap_err();
     assert_eq!(
@@ -90,23 +97,33 @@ fn a_call_gets_what_it_needs() {
     let manifest = manifest(MANIFEST);
     let effective = effective(&manifest);
     let plan = |needs: &CallNeeds, work| {
-        let spec = CallSpec { work, limits: manifest.limits, timeout: Duration::from_secs(60) };
+        let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
         call(&effective.check(needs).unwrap(), &facts(), spec).unwrap()
     };
     let needs = CallNeeds { write: vec!["/w/src/a".into()], ..CallNeeds::default() };
-    let write = plan(&needs, Work::Tool { name: "write".into() });
+    let write = plan(&needs, Work::Tool { name: "write".into(), path: "/w/src/a".into(), limit: 10 });
     let rules: Vec<_> = write.rules.own().iter().map(|rule| (rule.access, rule.extent)).collect();
-    assert_eq!(rules, [(FsAccess::Write, Extent::Entry)]);
+    assert_eq!(rules, [(FsAccess::Kept, Extent::Entry)]);
     assert_eq!(write.timeout, Duration::from_secs(5), "the manifest shortens it");
     assert_eq!(
         write.limits,
-        [Limit { resource: Resource::Core, max: 0 }, Limit { resource: Resource::AddressSpace, max: 1 << 30 }]
+        [
+            (Resource::Core, 0),
+            (Resource::OpenFiles, 65_536),
+            (Resource::FileSize, 64 << 30),
+            (Resource::CpuSeconds, 24 * 3600 + 2),
+            (Resource::AddressSpace, 1 << 30),
+        ]
+        .map(|(resource, max)| Limit { resource, max })
     );
 
     let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
     let argv = vec!["ls".into()];
     let program = plan(&needs, Work::Program { argv, working_dir: "/w".into() });
     assert_eq!(program.rules, CallRules::OfSession);
+    assert_eq!((program.bounds.memory, program.bounds.processes), (1 << 30, 4096));
+    let spaces = program.limits.iter().filter(|limit| limit.resource == Resource::AddressSpace).count();
+    assert_eq!(spaces, 0, "programs reserve more address space than they use");
 }
 
 /// S0-46, C-26: sidecars can be read by the kernel's rules too, by tools and by programs, and not be executed.
@@ -119,10 +136,10 @@ fn the_session_directory_is_in_the_plans() {
         assert_eq!(own.len(), 1);
         assert_eq!((own[0].access, own[0].extent), (FsAccess::Read, Extent::Subtree));
     };
-    out(&session(&effective, &facts(), &manifest.env).unwrap());
+    out(&session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap());
     let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
     let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
-    let spec = CallSpec { work, limits: manifest.limits, timeout: Duration::from_secs(60) };
+    let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
     assert_eq!(call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules, CallRules::OfSession);
 }
 
@@ -130,7 +147,7 @@ fn the_session_directory_is_in_the_plans() {
 #[test]
 fn without_shell_nothing_executes() {
     let manifest = manifest("[requires.fs]\nread = [\"**\"]");
-    let plan = session(&effective(&manifest), &facts(), &manifest.env).unwrap();
+    let plan = session(&effective(&manifest), &facts(), &manifest.env, &bounds(&manifest)).unwrap();
     assert!(plan.rules().all(|rule| rule.access != FsAccess::ReadExecute));
 }
 

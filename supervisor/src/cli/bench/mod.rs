@@ -3,9 +3,11 @@
 //! Nothing is asserted: a machine that is busy gives other figures, and so ratios within one interleaved run are what
 //! counts.
 
+mod files;
 mod opens;
 mod report;
 mod scratch;
+mod search;
 mod sessions;
 mod subject;
 
@@ -26,11 +28,31 @@ pub(super) use scratch::Scratch;
 
 /// A pause before each sample, so that what the sample before has left to tidy up does not run into it.
 const SETTLE: Duration = Duration::from_millis(1);
+/// The most runs of a search.
+const SEARCH_RUNS: u32 = 10;
 /// Calls for calls per second, all callers together, for each run of a subject.
 const RATE_CALLS_PER_RUN: u32 = 10;
 
 pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
     let scratch = Scratch::make()?;
+    if bench.search {
+        supervise(forked()?, async |supervisor| {
+            let opener =
+                sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
+            search::run(&opener, bench.runs.min(SEARCH_RUNS), json).await
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if bench.files {
+        let done = supervise(forked()?, async |supervisor| {
+            rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+                .map_err(|e| Failure::runtime(e.into()))?;
+            let opener =
+                sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
+            files::measure(&opener, bench.runs.clamp(1, 5), json).await
+        });
+        return done.map(|()| ExitCode::SUCCESS);
+    }
     let report = supervise(forked()?, async |supervisor| measure(bench, &supervisor, &scratch).await)?;
     report.print(json)?;
     Ok(ExitCode::SUCCESS)

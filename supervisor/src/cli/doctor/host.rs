@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::{Check, State};
+use crate::confine::cgroup::Delegated;
 
 pub(super) fn kernel() -> Check {
     let name = rustix::system::uname();
@@ -95,27 +96,18 @@ pub(super) fn always() -> Vec<Check> {
     vec![cgroup(), children(), bash()]
 }
 
+/// Whether programs get cgroups of their own.
 fn cgroup() -> Check {
     let name = "cgroup v2";
-    let instead = "calls are bounded by setrlimit(2) in any case, per process; this build uses no cgroups yet";
-    let own = fs::read_to_string("/proc/self/cgroup").ok();
-    let path = own.as_deref().and_then(|text| text.lines().find_map(|line| line.strip_prefix("0::")));
-    let at = |path: &str| format!("/sys/fs/cgroup{}", path.trim_end_matches('/'));
-    let Some((path, controllers)) = path.and_then(|path| {
-        let controllers = fs::read_to_string(format!("{}/cgroup.controllers", at(path))).ok()?;
-        Some((at(path), controllers))
-    }) else {
-        return Check::new(name, State::Note, "not mounted at /sys/fs/cgroup").instead(instead);
-    };
-    let controllers = match controllers.trim() {
-        "" => "no controllers".to_owned(),
-        some => format!("controllers {some}"),
-    };
-    let writable = |path: &str| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
-    if writable(&path) && writable(&format!("{path}/cgroup.procs")) {
-        Check::new(name, State::Ok, format!("{path} is ours to divide, {controllers}")).instead(instead)
-    } else {
-        Check::new(name, State::Note, format!("{path} is not delegated to us, {controllers}")).instead(instead)
+    match Delegated::look() {
+        Ok(path) => Check::new(name, State::Ok, format!("{} is ours to divide: each program gets one", path.display())),
+        Err(reason) => Check::new(name, State::Note, reason.to_string())
+            .instead(
+                "the init of each program counts the memory and processes of all that it starts, and ends it: bounded, but \
+                 passed by what is used between two looks; results say by how much",
+            )
+            .remedy(["systemd-run --user --scope -p Delegate=yes callgate … (for a service: Delegate=yes in its unit)"
+                .to_owned()]),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `callgate doctor`: what this host can enforce, found out by doing it.
 
+mod attack;
 mod host;
 mod trial;
 
@@ -9,6 +10,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 
+#[cfg(feature = "ablation")]
+pub(crate) use self::attack::everything;
+pub(crate) use self::attack::{Ablated, attack};
 use self::trial::Trial;
 use super::bench::Scratch;
 use super::exit::Failure;

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::outcome::{Args, Failure, Outcome};
-use crate::sys::{self, Side, bits, call, call_fd, fd, from, int};
-use crate::{Act, act};
+use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::{Act, act};
+use crate::sys::probe::{self as sys, Side, bits, call, call_fd, fd, from, int};
 
 pub(crate) const ACTS: &[Act] = &[
     act(
@@ -37,6 +37,7 @@ fn list_fds(_args: &Args<'_>) -> Outcome {
 }
 
 fn env(_args: &Args<'_>) -> Outcome {
+    #[allow(clippy::disallowed_methods, reason = "what was let through is what this act is about")]
     let variables: serde_json::Map<_, _> = std::env::vars_os()
         .map(|(key, value)| (key.to_string_lossy().into_owned(), json!(value.to_string_lossy())))
         .collect();

@@ -8,13 +8,13 @@ use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use callgate_tests::errno;
+use crate::probe::errno;
 use serde_json::json;
 
-use crate::network::{self, Message, sockaddr, word_of};
-use crate::outcome::{Args, Failure, Outcome};
-use crate::sys::{call, call_fd, fd, from, int, len, null, text};
-use crate::{Act, act, unix};
+use crate::probe::network::{self, Message, sockaddr, word_of};
+use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::{Act, act, unix};
+use crate::sys::probe::{call, call_fd, fd, from, int, len, null, text};
 
 pub(crate) const ACTS: &[Act] = &[
     act("straddling-connect", "B18", "ADDR PORT [cut]", "connect; the address spans two pages", connect),

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use serde_json::json;
 
-use crate::outcome::{Args, Failure, Outcome};
-use crate::sys::{self, bits, call, call_fd, fd, from, int, into, legacy, len, null, text};
-use crate::{Act, act};
+use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::{Act, act};
+use crate::sys::probe::{self as sys, bits, call, call_fd, fd, from, int, into, legacy, len, null, text};
 
 pub(crate) const ACTS: &[Act] = &[
     act("read", "A2", "PATH", "open for reading and read", read),

@@ -2,13 +2,13 @@
 //!
 //! The probe goes past libc's wrappers because they hide what an attacker would do: glibc turns `open` into `openat`,
 //! validates, falls back, caches. Everything unsafe in the probe is in this file.
-#![allow(unsafe_code, reason = "raw system calls are what the probe is for; no other file of it has any")]
 
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
 
-use crate::outcome::Failure;
+use crate::probe::outcome::Failure;
 
 /// One argument of a system call: an integer, or an address that stays borrowed while the call runs.
 #[derive(Clone, Copy)]
@@ -50,6 +50,11 @@ pub(crate) fn from<T: ?Sized>(memory: &T) -> Arg<'_> {
 /// Memory that the kernel may write.
 pub(crate) fn into<T: ?Sized>(memory: &mut T) -> Arg<'_> {
     bits(std::ptr::from_mut(memory).expose_provenance() as u64)
+}
+
+/// The address of memory that is leaked to the kernel: nothing here looks at it again.
+pub(crate) fn address(memory: &'static mut [u8]) -> u64 {
+    memory.as_mut_ptr().expose_provenance() as u64
 }
 
 /// A null pointer.
@@ -204,6 +209,33 @@ pub(crate) fn ignore(signal: i32) -> bool {
     // SAFETY: SIG_IGN is a disposition, no handler runs.
     let before = unsafe { libc::signal(signal, libc::SIG_IGN) };
     before != libc::SIG_ERR
+}
+
+/// From now on, what sleeps in a system call is woken every few milliseconds and told `EINTR`.
+pub(crate) fn keep_awake() {
+    extern "C" fn nothing(_signal: i32) {}
+    let handler = nothing as extern "C" fn(i32);
+    // SAFETY: zero is a valid sigaction: no flags (so no SA_RESTART), an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as usize;
+    // SAFETY: the handler does nothing and may run at any time; the old action is not asked for.
+    unsafe { libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()) };
+    let every = libc::timeval { tv_sec: 0, tv_usec: 3000 };
+    let timer = libc::itimerval { it_interval: every, it_value: every };
+    // SAFETY: `timer` lives during the call; the old one is not asked for.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
+}
+
+/// A number that all children count on.
+pub(crate) fn shared_counter() -> Result<&'static AtomicU64, Failure> {
+    let (kind, access) = (libc::MAP_SHARED | libc::MAP_ANONYMOUS, libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: a new mapping, of nothing.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, kind, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return Err(Failure::errno("mmap", last_errno()));
+    }
+    // SAFETY: a page of zeros that is never unmapped, and large enough and aligned for an atomic.
+    Ok(unsafe { &*page.cast::<AtomicU64>() })
 }
 
 /// Kills the probe by SIGALRM after this many seconds: a probe that hangs must fail its test, not stall it.

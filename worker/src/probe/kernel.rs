@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::outcome::{self, Args, Failure, Outcome};
-use crate::sys::{self, Side, bits, call, call_fd, fd, from, int, into, len, null, text};
-use crate::{Act, act};
+use crate::probe::outcome::{self, Args, Failure, Outcome};
+use crate::probe::{Act, act};
+use crate::sys::probe::{self as sys, Side, bits, call, call_fd, fd, from, int, into, len, null, text};
 
 pub(crate) const ACTS: &[Act] = &[
     act("unshare-user", "D3", "", "unshare a user namespace", unshare_user),
@@ -312,7 +312,7 @@ fn seccomp_listener(_args: &Args<'_>) -> Outcome {
     const ALLOW: u64 = 0x7fff_0000;
     // One struct sock_filter {u16 BPF_RET|BPF_K (6), u8 jt, u8 jf, u32 k} and the struct sock_fprog about it.
     let program = [6 | ALLOW << 32];
-    let about = [1_u64, crate::network::word_of(&program)];
+    let about = [1_u64, crate::probe::network::word_of(&program)];
     let quiet = [int(libc::PR_SET_NO_NEW_PRIVS), int(1), int(0), int(0), int(0)];
     call("prctl", libc::SYS_prctl, &quiet)?;
     call_fd("seccomp", libc::SYS_seccomp, &[int(SET_MODE_FILTER), int(NEW_LISTENER), from(&about)])?;

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::outcome::{Args, Failure, Outcome};
-use crate::sys::{self, bits, call, call_fd, fd, from, int, into, len, null, text};
-use crate::{Act, act};
+use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::{Act, act};
+use crate::sys::probe::{self as sys, bits, call, call_fd, fd, from, int, into, len, null, text};
 
 pub(crate) const ACTS: &[Act] = &[
     act("shm-sysv-create", "D4", "KEY", "make a shared memory segment", shm_create),
@@ -24,6 +24,8 @@ pub(crate) const ACTS: &[Act] = &[
     act("sem-posix", "D4", "NAME", "create /dev/shm/sem.NAME as sem_open does", sem_posix),
     act("mq-open", "D4", "NAME", "create a POSIX queue, send, receive, unlink", mq_open),
     act("mq-open-existing", "D4", "NAME", "open an existing POSIX queue", mq_existing),
+    act("mq-create", "D4", "NAME", "create a POSIX queue, leave it", mq_create),
+    act("mq-unlink", "D4", "NAME", "remove a POSIX queue", mq_unlink),
     act("memfd-seal", "D4", "", "make a memfd, write, seal", memfd_seal),
 ];
 
@@ -144,6 +146,16 @@ fn mq_open(args: &Args<'_>) -> Outcome {
     )?;
     call("mq_unlink", libc::SYS_mq_unlink, &[text(&name)])?;
     Ok(json!({}))
+}
+
+fn mq_create(args: &Args<'_>) -> Outcome {
+    queue(args, libc::O_CREAT | libc::O_EXCL)?;
+    Ok(json!({}))
+}
+
+fn mq_unlink(args: &Args<'_>) -> Outcome {
+    let name = sys::c(args.word(0)?.trim_start_matches('/'));
+    removed("mq_unlink", libc::SYS_mq_unlink, &[text(&name)])
 }
 
 fn mq_existing(args: &Args<'_>) -> Outcome {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use callgate_tests::errno;
+use crate::probe::errno;
 use serde_json::json;
 
-use crate::outcome::{Args, Failure, Outcome};
-use crate::sys::{self, Side, call, call_fd, fd, int, into, null};
-use crate::{Act, act, files, network};
+use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::{Act, act, files, network};
+use crate::sys::probe::{self as sys, Side, call, call_fd, fd, int, into, null};
 
 pub(crate) const ACTS: &[Act] = &[
     act("kill", "D2", "PID SIGNAL", "kill(2); signal 0 asks only", kill),
@@ -22,7 +22,7 @@ pub(crate) const ACTS: &[Act] = &[
     act("ptrace-seize", "D1", "PID", "PTRACE_SEIZE", ptrace_seize),
     act("process-vm-readv", "D1", "PID", "read memory of another process", process_vm_readv),
     act("proc-pid", "A7", "PID environ|cmdline|maps|mem|root|cwd|fd|exe", "look through /proc/PID", proc_pid),
-    act("prlimit", "D1", "PID", "set another process's core limit to 4096", prlimit),
+    act("prlimit", "D1", "PID [RESOURCE LIMIT]", "set another process's limit: core to 4096", prlimit),
     act("setpriority", "D1", "PID", "renice another process to 19", setpriority),
     act("sched-affinity", "D1", "PID", "bind another process to CPU 0", sched_affinity),
     act("setns", "D3", "PID", "join the network namespace of PID", setns),
@@ -146,8 +146,9 @@ fn proc_pid(args: &Args<'_>) -> Outcome {
 }
 
 fn prlimit(args: &Args<'_>) -> Outcome {
-    let limit = [4096_u64, 4096];
-    call("prlimit64", libc::SYS_prlimit64, &[int(args.pid(0)?), int(libc::RLIMIT_CORE), sys::from(&limit), null()])?;
+    let resource = args.number_or(1, i64::from(libc::RLIMIT_CORE))?;
+    let limit = [args.number_or(2, 4096)?; 2];
+    call("prlimit64", libc::SYS_prlimit64, &[int(args.pid(0)?), int(resource), sys::from(&limit), null()])?;
     done()
 }
 
@@ -175,7 +176,7 @@ const SIEGE: &[Way] = &[
     ("ptrace-attach", ptrace_attach),
     ("ptrace-seize", ptrace_seize),
     ("process-vm-readv", process_vm_readv),
-    ("prlimit", prlimit),
+    ("prlimit", |args| prlimit(&Args(&[args.word(0)?.to_owned()]))),
     ("sched-affinity", sched_affinity),
     ("pidfd-signal", pidfd_signal),
     ("mem", |args| proc_pid(&Args(&[args.word(0)?.to_owned(), "mem".to_owned()]))),
@@ -215,7 +216,7 @@ fn besiege(args: &Args<'_>) -> Outcome {
             }
         }
         call("write", libc::SYS_write, &[fd(&rounds), sys::from(b"\n"), int(1)])?;
-        if directory.join("over").exists() {
+        if matches!(directory.join("over").try_exists(), Ok(true)) {
             return Ok(json!({ "answers": answers }));
         }
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::network::{send_message, send_messages, word_of, word_of_mut};
-use crate::outcome::{Args, Failure, Outcome};
-use crate::sys::{call, call_fd, fd, from, int, into, len};
-use crate::{Act, act};
+use crate::probe::network::{send_message, send_messages, word_of, word_of_mut};
+use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::{Act, act};
+use crate::sys::probe::{call, call_fd, fd, from, int, into, len};
 
 pub(crate) const ACTS: &[Act] = &[
     act("unix-connect", "B7", "PATH [stream|seqpacket|dgram]", "connect to a pathname socket", connect_path),
@@ -98,7 +98,7 @@ pub(crate) fn pair(kind: i32) -> Result<(OwnedFd, OwnedFd), Failure> {
     let mut ends = [0_i32; 2];
     let kind = int(kind | libc::SOCK_CLOEXEC);
     call("socketpair", libc::SYS_socketpair, &[int(libc::AF_UNIX), kind, int(0), into(&mut ends)])?;
-    Ok((crate::sys::own(ends[0]), crate::sys::own(ends[1])))
+    Ok((crate::sys::probe::own(ends[0]), crate::sys::probe::own(ends[1])))
 }
 
 fn pair_sendmsg(args: &Args<'_>) -> Outcome {

@@ -1,6 +1,6 @@
 //! What an act comes to: facts it saw, or the one call that failed.
 
-use callgate_tests::errno;
+use crate::probe::errno;
 use serde_json::{Map, Value, json};
 
 /// What an act saw, as members of its JSON line.
@@ -92,7 +92,7 @@ impl Args<'_> {
     }
 
     pub(crate) fn path(&self, index: usize) -> Result<std::ffi::CString, Failure> {
-        self.word(index).map(crate::sys::c)
+        self.word(index).map(crate::sys::probe::c)
     }
 
     /// A number: decimal, 0x hexadecimal or 0 octal.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::outcome::{Args, Failure, Outcome};
-use crate::sys::{call, call_fd, fd, from, int, into, len, null};
-use crate::{Act, act};
+use crate::probe::outcome::{Args, Failure, Outcome};
+use crate::probe::{Act, act};
+use crate::sys::probe::{call, call_fd, fd, from, int, into, len, null};
 
 pub(crate) const ACTS: &[Act] = &[
     act("tcp-connect", "B5", "ADDR PORT", "connect a TCP socket of ADDR's family", tcp_connect),

@@ -1,0 +1,369 @@
+//! Names that are kept as they are inside a tree that is granted for writing.
+//!
+//! Landlock grants trees and cannot take a name out of one. So a tree with such names is granted to a call for reading
+//! only, and the broker is its one writer: it looks at every name that is to change. Here is how names are compared; it
+//! is done component by component, so that for a renamed directory it can be said what its new place makes of all that
+//! lies in it.
+
+pub mod gitconfig;
+pub mod later;
+pub mod names;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+pub use names::{Group, Guard};
+
+/// Where a name stands in the patterns, from its path alone.
+///
+/// Two directories with the same state keep the same names among what lies in them: only between such may a directory be
+/// moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct State {
+    /// A bit for each place in a pattern of several components that has been reached.
+    reached: u128,
+    /// Below a directory in which nothing is kept.
+    free: bool,
+}
+
+impl State {
+    /// Where nothing is kept: in a free directory, or below a name that was granted.
+    pub const FREE: Self = Self { reached: 0, free: true };
+
+    /// Below no beginning of a pattern, and not free.
+    #[must_use]
+    pub fn is_initial(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Nothing below is kept.
+    #[must_use]
+    pub fn is_free(self) -> bool {
+        self.free
+    }
+
+    /// Below the beginning of a pattern, such as `.git`.
+    #[must_use]
+    pub fn is_begun(self) -> bool {
+        self.reached != 0
+    }
+}
+
+/// What one more component leads to.
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    /// To a kept name: it, and all beneath, is kept.
+    Kept(&'static Group),
+    /// To a name that is not.
+    Open(State),
+}
+
+/// What a path's components lead to.
+#[derive(Debug, Clone, Copy)]
+pub enum Found {
+    /// It is a kept name (`beneath` is false) or lies beneath one.
+    Kept {
+        /// Why.
+        group: &'static Group,
+        /// How many components it took.
+        depth: usize,
+        /// Whether there are more.
+        beneath: bool,
+    },
+    /// It is not.
+    Open(State),
+}
+
+#[derive(Debug)]
+enum Piece {
+    Name(&'static [u8]),
+    /// What comes before `*`, and after.
+    Star(&'static [u8], &'static [u8]),
+    Deep,
+}
+
+impl Piece {
+    fn parse(text: &'static str) -> Self {
+        match text.split_once('*') {
+            _ if text == "**" => Self::Deep,
+            Some((before, after)) => Self::Star(before.as_bytes(), after.as_bytes()),
+            None => Self::Name(text.as_bytes()),
+        }
+    }
+
+    fn matches(&self, name: &[u8]) -> bool {
+        match self {
+            Self::Name(own) => *own == name,
+            Self::Star(before, after) => {
+                name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after)
+            }
+            Self::Deep => !names::NEVER_DEEP.iter().any(|never| never.as_bytes() == name),
+        }
+    }
+}
+
+/// The table, ready to be compared with.
+#[derive(Debug)]
+pub struct Names {
+    /// Patterns of one component without a star.
+    single: HashMap<&'static [u8], &'static Group>,
+    /// Patterns of one component with one.
+    starred: Vec<(Piece, &'static Group)>,
+    /// Patterns of several components, and the bit of the first's end.
+    paths: Vec<(Vec<Piece>, &'static Group, u32)>,
+}
+
+/// The default names.
+#[must_use]
+pub fn names() -> &'static Names {
+    static DEFAULT: OnceLock<Names> = OnceLock::new();
+    DEFAULT.get_or_init(|| Names::new(names::NAMES))
+}
+
+impl Names {
+    fn new(groups: &'static [Group]) -> Self {
+        let mut names = Self { single: HashMap::new(), starred: Vec::new(), paths: Vec::new() };
+        let mut bits = 0;
+        for group in groups {
+            for pattern in group.patterns {
+                let pieces: Vec<Piece> = pattern.split('/').map(Piece::parse).collect();
+                match (<[Piece; 1]>::try_from(pieces), pattern.contains('*')) {
+                    (Ok([piece]), true) => names.starred.push((piece, group)),
+                    (Ok(_), false) => drop(names.single.insert(pattern.as_bytes(), group)),
+                    (Err(pieces), _) => {
+                        let first = bits;
+                        bits += u32::try_from(pieces.len()).unwrap_or(u32::MAX) - 1;
+                        names.paths.push((pieces, group, first));
+                    }
+                }
+            }
+        }
+        debug_assert!(bits <= u128::BITS, "more places than bits");
+        names
+    }
+
+    /// Takes one more component.
+    #[must_use]
+    pub fn step(&self, state: State, name: &[u8]) -> Step {
+        if state.free {
+            return Step::Open(state);
+        }
+        if !state.is_begun() && names::FREE.iter().any(|free| free.as_bytes() == name) {
+            return Step::Open(State::FREE);
+        }
+        let folded = fold(name);
+        let name = folded.as_ref();
+        if let Some(group) = self.single.get(name) {
+            return Step::Kept(group);
+        }
+        if let Some((_, group)) = self.starred.iter().find(|(piece, _)| piece.matches(name)) {
+            return Step::Kept(group);
+        }
+        let mut next = State::default();
+        for (pieces, group, first) in &self.paths {
+            for at in 0..pieces.len() {
+                if at > 0 && state.reached & (1 << (first + (at as u32) - 1)) == 0 {
+                    continue;
+                }
+                if self.advance(pieces, at, *first, name, &mut next) {
+                    return Step::Kept(group);
+                }
+            }
+        }
+        Step::Open(next)
+    }
+
+    /// From the place `at` of a pattern. True if that is the pattern's end.
+    fn advance(&self, pieces: &[Piece], at: usize, first: u32, name: &[u8], next: &mut State) -> bool {
+        let Some(piece) = pieces.get(at) else { return false };
+        let mark = |next: &mut State, to: usize| next.reached |= 1 << (first + (to as u32) - 1);
+        match piece {
+            Piece::Deep => {
+                // Any number of names, none as well.
+                if piece.matches(name) {
+                    mark(next, at);
+                }
+                self.advance(pieces, at + 1, first, name, next)
+            }
+            Piece::Name(_) | Piece::Star(..) if !piece.matches(name) => false,
+            Piece::Name(_) | Piece::Star(..) if at + 1 == pieces.len() => true,
+            Piece::Name(_) | Piece::Star(..) => {
+                mark(next, at + 1);
+                false
+            }
+        }
+    }
+
+    /// Takes the components of a relative path.
+    #[must_use]
+    pub fn find(&self, mut state: State, relative: &[u8]) -> Found {
+        let mut components = relative.split(|b| *b == b'/').filter(|name| !name.is_empty());
+        let mut depth = 0;
+        while let Some(name) = components.next() {
+            depth += 1;
+            match self.step(state, name) {
+                Step::Kept(group) => return Found::Kept { group, depth, beneath: components.next().is_some() },
+                Step::Open(next) => state = next,
+            }
+        }
+        Found::Open(state)
+    }
+
+    /// Where a granted tree stands: `.config` granted alone still has `fish` kept in it (A16). That the tree is kept
+    /// itself, or lies in a free directory, does not count: it was granted by name.
+    #[must_use]
+    pub fn root(&self, absolute: &[u8]) -> State {
+        let mut state = State::default();
+        for name in absolute.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
+            state = match self.step(state, name) {
+                Step::Open(next) if !next.free => next,
+                Step::Open(_) | Step::Kept(_) => State::default(),
+            };
+        }
+        state
+    }
+}
+
+/// Whether a name is `.git`, in any spelling: where it is a file, it says where the repository is (A18).
+#[must_use]
+pub fn is_git(name: &[u8]) -> bool {
+    name.len() >= 4 && fold(name).as_ref() == b".git"
+}
+
+/// A name as it is compared: without case, and without the characters that some file systems leave out of comparisons
+/// (CVE-2014-9390). Most names are ASCII, and copied only if they have a capital.
+fn fold(name: &[u8]) -> Cow<'_, [u8]> {
+    if name.is_ascii() {
+        return if name.iter().any(u8::is_ascii_uppercase) {
+            Cow::Owned(name.to_ascii_lowercase())
+        } else {
+            Cow::Borrowed(name)
+        };
+    }
+    let Ok(text) = std::str::from_utf8(name) else { return Cow::Owned(name.to_ascii_lowercase()) };
+    let ignored = |c: &char| {
+        matches!(*c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{e0000}'..='\u{e0fff}')
+    };
+    // Twice, because some letters have a capital that is another letter's too (`ſ`, `K`).
+    let folded: String =
+        text.chars().filter(|c| !ignored(c)).flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
+    Cow::Owned(folded.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic, reason = "a failing test may stop")]
+    use super::*;
+
+    fn kept(path: &str) -> bool {
+        matches!(names().find(State::default(), path.as_bytes()), Found::Kept { .. })
+    }
+
+    fn state(path: &str) -> State {
+        match names().find(State::default(), path.as_bytes()) {
+            Found::Open(state) => state,
+            Found::Kept { .. } => panic!("{path} is kept"),
+        }
+    }
+
+    /// A1, A16, A18, A19: at any depth, whether or not it exists.
+    #[test]
+    fn a1_names_are_kept_wherever_they_are() {
+        for path in [
+            ".bashrc",
+            "a/b/.bashrc",
+            ".vscode",
+            ".vscode/tasks.json",
+            "a/.codex/config.toml",
+            ".claude/settings.json",
+            ".git/hooks",
+            ".git/hooks/pre-commit",
+            "a/.git/config",
+            ".git/modules/x/config",
+            ".git/modules/x/y/hooks/z",
+            ".git/modules/hooks",
+            ".git/worktrees/w/commondir",
+            ".config/fish/config.fish",
+            "x.git/hooks/update",
+            "a.code-workspace",
+            ".cargo/config.toml",
+        ] {
+            assert!(kept(path), "{path}");
+        }
+        for path in [
+            "bashrc",
+            ".bashrc2",
+            "a.bashrc",
+            ".git",
+            ".git/index",
+            ".git/hooks2",
+            ".git/refs/heads/hooks/config",
+            ".git/refs/heads/config",
+            ".git/modules/x/refs/heads/config",
+            ".git/objects/config",
+            "hooks/pre-commit",
+            "config",
+            ".config",
+            ".config/app",
+            ".cargo/registry",
+            ".github/workflows/ci.yml",
+            ".gitignore",
+            ".envrc",
+        ] {
+            assert!(!kept(path), "{path}");
+        }
+    }
+
+    /// A9: other spellings are the name.
+    #[test]
+    fn a9_spellings_are_the_name() {
+        for path in [
+            ".VSCODE",
+            ".cLaude",
+            ".GIT/HOOKS/x",
+            ".\u{17f}sh",
+            ".g\u{200c}it/config",
+            ".\u{212a}ube",
+            ".git\u{feff}/hooks",
+        ] {
+            assert!(kept(path), "{path}");
+        }
+        assert!(!kept(".vscodé"));
+    }
+
+    /// A4: a directory may be moved only where its new place keeps the same.
+    #[test]
+    fn a4_states_tell_places_apart() {
+        assert_eq!(state("a"), state("b/c"));
+        assert!(state("a/b").is_initial());
+        for (one, other) in
+            [(".git", "x"), (".git/modules", "x"), (".config", ".git"), ("target", "x"), (".git", ".GITx")]
+        {
+            assert_ne!(state(one), state(other), "{one} {other}");
+        }
+        assert_eq!(state(".git"), state("a/.GIT"));
+    }
+
+    #[test]
+    fn nothing_is_kept_in_a_free_directory() {
+        assert!(!kept("node_modules/a/.vscode/settings.json") && !kept("target/.git/hooks/x"));
+        assert!(kept("Node_Modules/.vscode") && kept(".git/hooks/target"));
+        assert!(state("a/target/b").is_free());
+        assert!(kept(".git/modules/target/hooks"), "a submodule of that name");
+    }
+
+    /// A16: the tree's own path counts, and what is kept or free about it is not held against what lies in it.
+    #[test]
+    fn a16_a_granted_tree_stands_where_it_is() {
+        let find = |root: &str, path: &str| {
+            matches!(names().find(names().root(root.as_bytes()), path.as_bytes()), Found::Kept { .. })
+        };
+        assert!(find("/home/u/.config", "fish/config.fish"));
+        assert!(find("/home/u/r/.git", "hooks/x"));
+        assert!(!find("/home/u/.claude/worktrees/x", "src/a") && find("/home/u/.claude/worktrees/x", ".env"));
+        assert!(find("/x/target/w", ".bashrc"));
+    }
+}

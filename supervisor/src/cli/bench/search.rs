@@ -1,0 +1,196 @@
+//! `callgate bench --search`: `grep` and `glob` over a large tree, every layer on, beside ripgrep over the same tree.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::sessions::{Opened, Opener};
+use super::subject::on_path;
+use super::{Shuffle, report};
+use crate::cli::exit::Failure;
+use crate::cli::paint;
+
+/// The tree: so many files in so many directories, 500 MB of lines as sources have them.
+const FILES: usize = 40_000;
+const DIRECTORIES: usize = 2_000;
+const FILE_BYTES: usize = 12_500;
+/// One file in so many holds the rare word.
+const RARE: usize = 300;
+/// At most this much of ripgrep's own time.
+const TARGET: f64 = 1.2;
+
+/// What is compared: a call, and ripgrep's words for the same.
+struct Comparison {
+    name: &'static str,
+    tool: &'static str,
+    arguments: Value,
+    ripgrep: &'static [&'static str],
+}
+
+fn comparisons() -> Vec<Comparison> {
+    let grep =
+        |name, pattern, ripgrep| Comparison { name, tool: "grep", arguments: json!({ "pattern": pattern }), ripgrep };
+    vec![
+        grep("grep, a word", "xylophone", &["--line-number", "-e", "xylophone", "."]),
+        grep("grep, an expression", r"xylo\w+\s*\(\d+\)", &["--line-number", "-e", r"xylo\w+\s*\(\d+\)", "."]),
+        Comparison {
+            name: "grep, a word in any case",
+            tool: "grep",
+            arguments: json!({ "pattern": "XyLoPhone", "ignore_case": true }),
+            ripgrep: &["--line-number", "--ignore-case", "-e", "XyLoPhone", "."],
+        },
+        Comparison {
+            name: "glob, by name",
+            tool: "glob",
+            arguments: json!({ "pattern": "*_77.rs" }),
+            ripgrep: &["--files", "--glob", "*_77.rs", "."],
+        },
+    ]
+}
+
+/// What came of one comparison, medians.
+struct Found {
+    name: &'static str,
+    call: Duration,
+    /// `None` where ripgrep is not installed.
+    ripgrep: Option<Duration>,
+}
+
+impl Found {
+    fn ratio(&self) -> Option<f64> {
+        self.ripgrep.map(|ripgrep| self.call.as_secs_f64() / ripgrep.as_secs_f64())
+    }
+}
+
+/// Makes the tree, measures, prints.
+pub(super) async fn run(opener: &Opener<'_>, runs: u32, json: bool) -> Result<(), Failure> {
+    let bytes = make_tree(opener.scratch.path())?;
+    let opened = opener.open().await?;
+    let ripgrep = on_path("rg");
+    let comparisons = comparisons();
+    let mut samples = vec![(Vec::new(), Vec::new()); comparisons.len()];
+    let mut shuffle = Shuffle(0x9e37_79b9_7f4a_7c15);
+    for round in 0..=runs {
+        for at in shuffle.order(comparisons.len()) {
+            let comparison = &comparisons[at];
+            let call = call(&opened, comparison).await?;
+            let other = ripgrep.as_deref().map(|rg| outside(rg, opener.scratch.path(), comparison)).transpose()?;
+            // The first warms up: the tree is in memory after it.
+            if round > 0 {
+                samples[at].0.push(call);
+                samples[at].1.extend(other);
+            }
+        }
+    }
+    let median = |times: &[Duration]| (!times.is_empty()).then(|| report::Figures::of(times, None).median);
+    let found: Vec<Found> = comparisons
+        .iter()
+        .zip(&samples)
+        .map(|(comparison, (calls, others))| Found {
+            name: comparison.name,
+            call: median(calls).unwrap_or_default(),
+            ripgrep: median(others),
+        })
+        .collect();
+    print(&found, bytes, runs, opened.strength(), json).map_err(Failure::print("print the figures"))
+}
+
+async fn call(opened: &Opened, comparison: &Comparison) -> Result<Duration, Failure> {
+    let started = Instant::now();
+    let envelope = opened.session.call(comparison.tool, comparison.arguments.clone()).await;
+    let took = started.elapsed();
+    let failed = |reason| Failure::Subject { subject: comparison.name.to_owned(), reason };
+    let data = envelope.data.ok_or_else(|| failed(envelope.error_text.unwrap_or_default()))?;
+    let list = data.get("matches").or_else(|| data.get("paths")).and_then(Value::as_array).map_or(0, Vec::len);
+    if list > 0 { Ok(took) } else { Err(failed("it found nothing".to_owned())) }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the unconfined side of the comparison")]
+fn outside(ripgrep: &Path, tree: &Path, comparison: &Comparison) -> Result<Duration, Failure> {
+    let started = Instant::now();
+    let output = std::process::Command::new(ripgrep)
+        .args(["--no-config", "--no-require-git", "--no-ignore-global"])
+        .args(comparison.ripgrep)
+        .current_dir(tree)
+        .stdin(std::process::Stdio::null())
+        .output()
+        .map_err(Failure::io("start ripgrep"))?;
+    let took = started.elapsed();
+    if output.status.success() && !output.stdout.is_empty() {
+        return Ok(took);
+    }
+    let reason = format!("ripgrep ended with {} and found nothing", output.status);
+    Err(Failure::Subject { subject: comparison.name.to_owned(), reason })
+}
+
+/// Fills the directory with text that looks like sources to a search: words, calls, short lines. Gives its size in bytes.
+fn make_tree(top: &Path) -> Result<u64, Failure> {
+    const WORDS: [&str; 24] = [
+        "let", "value", "return", "static", "buffer", "length", "index", "self", "match", "error", "result", "config",
+        "request", "handler", "parse", "token", "stream", "writer", "offset", "count", "option", "string", "state",
+        "update",
+    ];
+    let mut chance = Shuffle(0x2545_f491_4f6c_dd1d);
+    let mut bytes = 0;
+    for directory in 0..DIRECTORIES {
+        let path = top.join(format!("crate_{}/module_{directory}", directory % 40));
+        std::fs::create_dir_all(&path).map_err(Failure::io("make a directory of the tree"))?;
+        for file in 0..FILES / DIRECTORIES {
+            let number = directory * (FILES / DIRECTORIES) + file;
+            let mut text = String::with_capacity(FILE_BYTES + 200);
+            if number.is_multiple_of(RARE) {
+                text.push_str("// the rare word\nfn xylophone(7) {}\n");
+            }
+            while text.len() < FILE_BYTES {
+                let indent = usize::try_from(chance.next() % 4).unwrap_or(0) * 4;
+                let words = 3 + chance.next() % 7;
+                text.extend(std::iter::repeat_n(' ', indent));
+                for _ in 0..words {
+                    let word = usize::try_from(chance.next() % 24).unwrap_or(0);
+                    text.push_str(WORDS[word]);
+                    text.push([' ', '(', '.', ',', '_'][usize::try_from(chance.next() % 5).unwrap_or(0)]);
+                }
+                text.push_str(&format!("{});\n", chance.next() % 1000));
+            }
+            bytes += text.len() as u64;
+            std::fs::write(path.join(format!("file_{}.rs", number % 100)), text)
+                .map_err(Failure::io("write a file of the tree"))?;
+        }
+    }
+    Ok(bytes)
+}
+
+fn print(found: &[Found], bytes: u64, runs: u32, strength: &str, json: bool) -> std::io::Result<()> {
+    let mut out = paint::stdout();
+    let ms = |time: Duration| (time.as_secs_f64() * 1e4).round() / 10.0;
+    if json {
+        let rows: Vec<Value> = found
+            .iter()
+            .map(|row| {
+                json!({ "name": row.name, "call_ms": ms(row.call), "ripgrep_ms": row.ripgrep.map(ms), "ratio": row.ratio() })
+            })
+            .collect();
+        return writeln!(
+            out,
+            "{}",
+            json!({ "bytes": bytes, "files": FILES, "runs": runs, "strength": strength, "target": TARGET, "searches": rows })
+        );
+    }
+    let build = if cfg!(debug_assertions) { "debug build: not the figures of a shipped one" } else { "release build" };
+    let megabytes = bytes / 1_000_000;
+    writeln!(out, "{megabytes} MB in {FILES} files; {strength}; {runs} runs of each, in turns, medians ({build})\n")?;
+    writeln!(out, "{:<26} {:>12} {:>12} {:>8}   at most {TARGET}", "", "callgate", "ripgrep", "ratio")?;
+    for row in found {
+        let other = row.ripgrep.map_or_else(|| "absent".to_owned(), |time| format!("{:.1} ms", ms(time)));
+        let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+        let word = match row.ratio() {
+            Some(ratio) if ratio <= TARGET => paint::Word::Good("met"),
+            Some(_) => paint::Word::Bad("not met"),
+            None => paint::Word::Dim("not measured"),
+        };
+        writeln!(out, "{:<26} {:>9.1} ms {other:>12} {ratio:>8}   {word}", row.name, ms(row.call))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,435 @@
+//! Limits: each is met on purpose, with a control below it that succeeds; and bombs of every kind end bounded, with a
+//! clear error, leaving nothing behind (D11).
+
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix};
+use serde_json::{Value, json};
+
+fn callgate() -> String {
+    Binaries::of_this_build().callgate().display().to_string()
+}
+
+/// A word that no other process has among its arguments.
+fn mark() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("mark-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The processes that have a word among their arguments.
+fn marked(mark: &str) -> Vec<String> {
+    let listing = fs::read_dir("/proc").unwrap().flatten();
+    let has = |entry: &fs::DirEntry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        // Not callgate's own, which ends by itself.
+        String::from_utf8_lossy(&line).contains(mark) && !line.windows(9).any(|part| part == b"callgate\0")
+    };
+    listing.filter(has).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// `callgate run` of a script of bash's, and its envelope.
+fn run(env: &TestEnv, limits: &[&str], script: &str) -> (Ended, Value) {
+    let status = env.outside().join("status.json");
+    let mut run = env.sandbox().flag(&["--status", status.to_str().unwrap()]);
+    for limit in limits {
+        run = run.flag(&["--limit", limit]);
+    }
+    let ended = run.run(&["/bin/bash", "-c", script]);
+    let text = fs::read_to_string(&status).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    (ended, serde_json::from_str(&text).unwrap())
+}
+
+/// What an envelope says of a limit.
+fn report(envelope: &Value, limit: &str) -> Value {
+    let all = envelope["metadata"]["limits"].as_array().unwrap_or_else(|| panic!("{envelope}"));
+    all.iter().find(|each| each["limit"] == limit).unwrap_or_else(|| panic!("{limit}: {envelope}")).clone()
+}
+
+struct Case {
+    limit: &'static str,
+    /// What the script meets.
+    low: &'static str,
+    /// What it does not.
+    high: &'static str,
+    by: &'static str,
+    script: &'static str,
+}
+
+const WATCHED: &[Case] = &[
+    Case {
+        limit: "cpu",
+        low: "1s",
+        high: "1m",
+        by: "watcher",
+        // Each of them below the limit.
+        script: "for i in 1 2 3; do perl -e 'do { $i++ for 1..100_000 } while (times)[0] < 0.7' & done; wait",
+    },
+    Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        script: "perl -e '$x = q(x) x 200_000_000; select undef, undef, undef, 0.6'",
+    },
+    Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // Each of them below the limit.
+        script: "for i in 1 2 3 4 5 6; do perl -e '$x = q(x) x 40_000_000; select undef, undef, undef, 0.8' & done; wait",
+    },
+    Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // Mapped by nobody.
+        script: "python3 -c '
+import os, time
+held = [os.memfd_create(\"x\") for _ in range(20)]
+for fd in held: os.write(fd, b\"x\" * 10_000_000)
+time.sleep(0.8)'",
+    },
+    Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // On its way through a socket: no process has it.
+        script: "python3 -c '
+import os, socket, time
+held = []
+for _ in range(20):
+    here, there = socket.socketpair()
+    fd = os.memfd_create(\"x\")
+    os.write(fd, b\"x\" * 10_000_000)
+    socket.send_fds(here, [b\"x\"], [fd])
+    os.close(fd)
+    held.append((here, there))
+time.sleep(0.8)'",
+    },
+    Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // Shared by fork, and counted once: the control's pages would be 12 times as many.
+        script: "python3 -c '
+import mmap, os, time
+shared = mmap.mmap(-1, 150_000_000)
+for at in range(0, 150_000_000, 4096): shared[at] = 1
+for _ in range(12):
+    if os.fork() == 0:
+        sum(shared[at] for at in range(0, 150_000_000, 4096))
+        time.sleep(0.8)
+        os._exit(0)
+while True:
+    try: os.wait()
+    except ChildProcessError: break'",
+    },
+    Case {
+        limit: "processes",
+        low: "20",
+        high: "4096",
+        by: "watcher",
+        script: "for i in $(seq 30); do sleep 0.6 & done; wait",
+    },
+    Case {
+        limit: "processes",
+        low: "20",
+        high: "4096",
+        by: "watcher",
+        script: "python3 -c '
+import threading, time
+for _ in range(30): threading.Thread(target=time.sleep, args=(0.6,)).start()'",
+    },
+    Case {
+        limit: "processes",
+        low: "20",
+        high: "4096",
+        by: "watcher",
+        // Each an orphan in a session of its own.
+        script: "for i in $(seq 30); do (setsid sleep 0.6 >/dev/null 2>&1 &) ; done; sleep 0.6",
+    },
+    Case {
+        limit: "disk",
+        low: "20MiB",
+        high: "1GiB",
+        by: "watcher",
+        script: "for i in $(seq 60); do head -c 1000000 /dev/zero > f$i; done; sleep 0.5",
+    },
+    Case {
+        limit: "disk",
+        low: "20MiB",
+        high: "1GiB",
+        by: "watcher",
+        // On a tmpfs with namespaces, on the host without.
+        script: "cd $TMPDIR; for i in $(seq 60); do head -c 1000000 /dev/zero > f$i; done; sleep 0.5",
+    },
+];
+
+/// D11: what all processes of a call use together is bounded, and a call that uses less does not notice.
+fn bounded_together(what: &str) {
+    let cases: Vec<&Case> = WATCHED.iter().filter(|case| case.limit == what).collect();
+    assert!(!cases.is_empty());
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for Case { limit, low, high, by, script } in &cases {
+            let (ended, envelope) = run(&env, &[&format!("{limit}={high}")], script);
+            assert!(ended.status.success(), "the control: {limit}={high}: {script}: {ended:?}");
+            assert_eq!(report(&envelope, limit)["hit"], false, "{script}: {envelope}");
+
+            let (ended, envelope) = run(&env, &[&format!("{limit}={low}")], script);
+            assert_eq!(ended.status.code(), Some(137), "{limit}={low}: {script}: {ended:?}");
+            let report = report(&envelope, limit);
+            let held = report["by"].as_array().unwrap();
+            assert!(held.contains(&json!(by)) || held.contains(&json!("cgroup")), "{report}");
+            assert_eq!(report["hit"], true, "{envelope}");
+            let (value, used) = (report["value"].as_u64().unwrap(), report["used"].as_u64().unwrap());
+            assert_eq!(report["overshoot"].as_u64(), Some(used.saturating_sub(value)), "{report}");
+            assert!(ended.stderr.contains(&format!("`{limit}` limit")), "{ended:?}");
+            assert!(ended.stderr.contains(low) && ended.stderr.contains("--limit"), "{ended:?}");
+        }
+    });
+}
+
+#[test]
+fn d11_processor_time_is_bounded_together() {
+    bounded_together("cpu");
+}
+
+#[test]
+fn d11_memory_is_bounded_together() {
+    bounded_together("memory");
+}
+
+#[test]
+fn d11_processes_are_bounded_together() {
+    bounded_together("processes");
+}
+
+#[test]
+fn d11_disk_is_bounded_together() {
+    bounded_together("disk");
+}
+
+/// D11: what the kernel bounds for each process, and the clock.
+#[test]
+fn d11_what_a_process_uses_is_bounded() {
+    let open = "perl -e 'for (1..60) { open($f[$_], q(<), q(/dev/null)) or exit 9 }'";
+    let cases = [
+        ("wall", "300ms", "1m", "timer", "sleep 1", 124, true),
+        ("file_size", "1MiB", "1GiB", "rlimit", "head -c 2000000 /dev/zero > big", 153, true),
+        // Told by an errno that only the program sees.
+        ("open_files", "32", "128", "rlimit", open, 9, false),
+    ];
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for (limit, low, high, by, script, code, seen) in cases {
+            let (ended, envelope) = run(&env, &[&format!("{limit}={high}")], script);
+            assert!(ended.status.success(), "the control: {limit}: {ended:?}");
+            assert_eq!(report(&envelope, limit)["hit"], false, "{envelope}");
+            let (ended, envelope) = run(&env, &[&format!("{limit}={low}")], script);
+            assert_eq!(ended.status.code(), Some(code), "{limit}: {ended:?}");
+            let report = report(&envelope, limit);
+            assert_eq!((&report["by"][0], &report["hit"]), (&json!(by), &json!(seen)), "{report}");
+        }
+        assert!(fs::metadata(env.workspace().join("big")).unwrap().len() <= 1 << 20);
+    });
+}
+
+/// Endless, each of them. What bounds it, and how.
+const BOMBS: &[(&str, &[&str], &str)] = &[
+    ("processes", &["processes=64"], "bomb() { bomb | bomb & }; bomb; sleep 300"),
+    ("processes", &["processes=64"], "perl -e 'fork while 1'"),
+    // clone(2) without the C library.
+    ("processes", &["processes=64"], "perl -e 'syscall(NR_CLONE, 17, 0, 0, 0, 0) while 1'"),
+    // A session of its own for each, against whoever kills by groups.
+    ("processes", &["processes=64"], "perl -e 'use POSIX; while (1) { fork; POSIX::setsid() }'"),
+    ("memory", &["memory=128MiB"], "perl -e 'push @x, q(x) x 1_000_000 while 1'"),
+    ("memory", &["memory=128MiB"], "for i in 1 2 3 4; do perl -e 'push @x, q(x) x 100_000 while 1' & done; wait"),
+    (
+        "memory",
+        &["memory=128MiB"],
+        "python3 -c '
+import os
+held = []
+while True: held.append(os.memfd_create(\"x\")); os.write(held[-1], b\"x\" * 1_000_000)'",
+    ),
+    ("disk", &["disk=32MiB"], "while :; do i=$((i+1)); head -c 1000000 /dev/zero > f$i; done"),
+    ("cpu", &["cpu=1s"], "while :; do :; done & while :; do :; done"),
+    ("wall", &["wall=500ms"], "trap '' TERM INT HUP; sleep 300 & kill -STOP $!; setsid sleep 300 & sleep 300"),
+];
+
+/// D11: bombs end bounded, and leave nothing; the user's other processes and the next call do not feel it.
+#[test]
+fn d11_bombs_end_bounded() {
+    let clone = if cfg!(target_arch = "aarch64") { "220" } else { "56" };
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let mut bystander = env.bystander();
+        let before = bystander.condition();
+        for (limit, limits, script) in BOMBS {
+            let mark = mark();
+            let script = format!(": {mark}; {}", script.replace("NR_CLONE", clone));
+            let (ended, envelope) = run(&env, limits, &script);
+            assert!(matches!(ended.status.code(), Some(137 | 124)), "{script}: {ended:?}");
+            assert_eq!(report(&envelope, limit)["hit"], true, "{script}: {envelope}");
+            eventually("nothing is left", || marked(&mark).is_empty());
+            assert!(bystander.is_alive() && bystander.condition() == before, "{script}");
+            // Room for the next.
+            for entry in fs::read_dir(env.workspace()).unwrap().flatten() {
+                fs::remove_file(entry.path()).unwrap();
+            }
+            let (after, _) = run(&env, &[], "echo fine");
+            assert_eq!(after.stdout, "fine\n", "after {script}: {after:?}");
+        }
+    });
+}
+
+/// D11: what is refused to the program itself: descriptors, System V segments, and a tmpfs.
+#[test]
+fn d11_what_has_a_bound_of_its_own_is_refused() {
+    let segments = "python3 -c '
+import ctypes, errno
+shmget = ctypes.CDLL(None, use_errno=True).shmget
+shmget.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
+made = 0
+while made < 40 and shmget(0, 10_000_000, 0o600) >= 0: made += 1
+print(made, errno.errorcode.get(ctypes.get_errno(), \"\"))'";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (made, _) = run(&env, &["memory=2GiB"], segments);
+        assert_eq!(made.stdout, "40 \n", "the control: {made:?}");
+        let (made, _) = run(&env, &["memory=128MiB"], segments);
+        assert_eq!(made.stdout, "6 ENOSPC\n", "{made:?}");
+        let fill = "head -c 100000000 /dev/zero > $TMPDIR/big; stat -c %s $TMPDIR/big";
+        let (full, _) = run(&env, &["memory=128MiB"], fill);
+        let size: u64 = full.stdout.trim().parse().unwrap();
+        // Half of the memory, where it is memory.
+        let most = if target.has_namespaces() { 64 << 20 } else { 100_000_000 };
+        assert_eq!(size, most, "{full:?}");
+        let (control, _) = run(&env, &[], fill);
+        assert_eq!(control.stdout, "100000000\n", "the control: {control:?}");
+    });
+}
+
+/// D11: a flood of output ends, with what was written first kept, and the error says how to go on.
+#[test]
+fn d11_a_flood_of_output_ends() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let call = |limit: &str, command: &str| {
+            let arguments = json!({ "command": command }).to_string();
+            let ended = env.weakened().run(&[&callgate(), "call", "--limit", limit, "bash", &arguments]);
+            let envelope = serde_json::from_str::<Value>(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
+            (ended.status.code(), envelope)
+        };
+        let (code, envelope) = call("output=1MiB", "echo start; yes");
+        assert_eq!((code, &envelope["type"]), (Some(1), &json!("error")), "{envelope}");
+        assert_eq!(envelope["metadata"]["denial"]["layer"], "limit", "{envelope}");
+        let text = envelope["error_text"].as_str().unwrap();
+        for part in ["`output` limit", "1MiB", "--limit output=", "[limits]", "y\ny\n"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let held = report(&envelope, "output");
+        assert!(held["hit"] == true && held["overshoot"].as_u64().unwrap() <= 1 << 16, "{held}");
+        let (code, control) = call("output=1MiB", "echo start; yes | head -c 1000000");
+        assert_eq!((code, &control["type"]), (Some(0), &json!("output")), "{control}");
+        assert_eq!(report(&control, "output")["hit"], false);
+        // The same of a limit that the init holds: the model is told in words.
+        let (code, envelope) = call("processes=20", "echo start; for i in $(seq 40); do sleep 60 & done; wait");
+        assert_eq!((code, &envelope["type"]), (Some(1), &json!("error")), "{envelope}");
+        let text = envelope["error_text"].as_str().unwrap();
+        assert!(
+            text.contains("processes and threads, more than the limit of 20") && text.ends_with("start\n"),
+            "{text}"
+        );
+    });
+}
+
+/// D11: our own tools are bounded as well, and their errors say by what.
+#[test]
+fn d11_a_tool_that_writes_too_much_is_told() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let write = |limit: &str| {
+            let arguments = json!({ "path": "big", "content": "x".repeat(20_000) }).to_string();
+            let ended = env.weakened().run(&[&callgate(), "call", "--limit", limit, "write", &arguments]);
+            serde_json::from_str::<Value>(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"))
+        };
+        let envelope = write("file_size=10KiB");
+        assert_eq!(envelope["type"], "error", "{envelope}");
+        let text = envelope["error_text"].as_str().unwrap();
+        assert!(text.contains("limit of 10KiB") && text.contains("--limit file_size="), "{text}");
+        assert!(!env.workspace().join("big").exists());
+        let control = write("file_size=1MiB");
+        assert_eq!(control["type"], "output", "{control}");
+        assert_eq!(report(&control, "file_size")["by"], json!(["rlimit"]));
+    });
+}
+
+/// What is typed wrong is named; the manifest's limits hold, and the command line's win over them.
+#[test]
+fn limits_are_typed_and_written() {
+    matrix(&[Host::Namespaces], |target| {
+        let env = TestEnv::new(target);
+        for (typed, part) in [("memory", "NAME=VALUE"), ("ram=1GiB", "no limit `ram`"), ("memory=2GB", "2GiB")] {
+            let ended = env.sandbox().flag(&["--limit", typed]).run(&["true"]);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains(part), "{ended:?}");
+        }
+        let manifest = env.outside().join("callgate.toml");
+        let text =
+            "[requires.fs]\nwrite = [\"{workspace}/**\"]\n[[requires.shell]]\ncmd = \"*\"\n[limits]\nprocesses = 9\n";
+        fs::write(&manifest, text).unwrap();
+        let status = env.outside().join("status.json");
+        for (typed, value) in [(None, 9), (Some("processes=11"), 11)] {
+            let mut run = env.sandbox();
+            for words in [["--manifest", manifest.to_str().unwrap()], ["--status", status.to_str().unwrap()]] {
+                run = run.flag(&words);
+            }
+            if let Some(typed) = typed {
+                run = run.flag(&["--limit", typed]);
+            }
+            let ended = run.run(&["true"]);
+            assert!(ended.status.success(), "{ended:?}");
+            let envelope: Value = serde_json::from_str(&fs::read_to_string(&status).unwrap()).unwrap();
+            assert_eq!(report(&envelope, "processes")["value"], value);
+            // Every limit that there is, each with who holds it.
+            let all = envelope["metadata"]["limits"].as_array().unwrap();
+            assert!(all.iter().all(|each| !each["by"].as_array().unwrap().is_empty()), "{envelope}");
+            assert_eq!(all.len(), 6, "all but wall, which was not asked for, and output: {envelope}");
+        }
+    });
+}
+
+/// Where the host has delegated a cgroup, it holds memory and processes. A machine without one skips this, by name.
+#[test]
+fn d11_a_delegated_cgroup_holds_memory_and_processes() {
+    let doctor = std::process::Command::new(callgate()).args(["doctor", "--json"]).output().unwrap();
+    let doctor: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let check = doctor["checks"].as_array().unwrap().iter().find(|check| check["name"] == "cgroup v2").unwrap();
+    if check["state"] != "ok" {
+        eprintln!("SKIP d11_a_delegated_cgroup_holds_memory_and_processes: {}", check["found"]);
+        assert!(check["remedy"][0].as_str().unwrap().contains("Delegate=yes"), "{check}");
+        return;
+    }
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let bomb = "perl -e 'push @x, q(x) x 1_000_000 while 1'";
+        for (limit, value, script) in
+            [("memory", "memory=128MiB", bomb), ("processes", "processes=64", "perl -e 'fork while 1'")]
+        {
+            let (ended, envelope) = run(&env, &[value], script);
+            assert_eq!(ended.status.code(), Some(137), "{ended:?}");
+            let report = report(&envelope, limit);
+            assert_eq!(
+                (&report["by"], &report["hit"], &report["overshoot"]),
+                (&json!(["cgroup"]), &json!(true), &json!(0))
+            );
+        }
+    });
+}

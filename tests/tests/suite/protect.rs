@@ -1,0 +1,526 @@
+//! Names that are kept inside the workspace, which may be written (A1, A3, A4, A9, A16 to A19). No stub is left in it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use callgate_tests::{Host, Target, TestEnv, matrix};
+use libc::{EACCES, ENOENT};
+
+/// Everything below a directory but access times: names, kinds, contents, modes, link counts.
+fn picture(top: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut pending = vec![top.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let about = fs::symlink_metadata(&path).unwrap();
+            let held = if about.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+            let (mode, modified) = (about.mode(), if about.is_dir() { 0 } else { about.mtime_nsec() });
+            all.push(format!("{} {mode:o} {modified} {} {held:?}", path.display(), about.nlink()));
+            if about.is_dir() {
+                pending.push(path);
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+fn git(env: &TestEnv, line: &str) {
+    let name = "git -c user.name=a -c user.email=a@b.c";
+    let line = line.replace("git ", &format!("{name} "));
+    let ended = env.bare().run(&["/bin/sh", "-c", &line]);
+    assert!(ended.status.success(), "{line}: {ended:?}");
+}
+
+/// A workspace with a repository and some kept names.
+fn furnished(target: Target) -> TestEnv {
+    let env = TestEnv::new(target);
+    git(&env, "git init -q -b main . && echo x > file && git add . && git commit -q -m one");
+    env.workspace_file(".env", "old");
+    for (directory, file) in [(".vscode", "settings.json"), ("sub", ".npmrc"), (".git/hooks", "pre-push")] {
+        let directory = env.workspace().join(directory);
+        fs::create_dir_all(&directory).unwrap();
+        env.give(&directory);
+        env.file_at(directory.join(file), "old");
+    }
+    env
+}
+
+fn text(env: &TestEnv, name: &str) -> String {
+    env.workspace().join(name).display().to_string()
+}
+
+/// Acts on kept names, each with the same act on an ordinary name. `K` and `O` stand for the two.
+fn refused(kept: &str, ordinary: &str, acts: &[&[&str]]) {
+    matrix(Host::STRENGTHS, |target| {
+        for act in acts {
+            let env = furnished(target);
+            let words = |name: &str| -> Vec<String> {
+                act.iter()
+                    .map(|word| match *word {
+                        "K" => text(&env, name),
+                        word if word.starts_with('/') => text(&env, &word[1..]),
+                        word => word.to_owned(),
+                    })
+                    .collect()
+            };
+            let before = picture(&env.workspace());
+            let words_of = words(kept);
+            let denied = env.sandbox().probe(&words_of.iter().map(String::as_str).collect::<Vec<_>>());
+            denied.assert_errno(EACCES);
+            assert_eq!(picture(&env.workspace()), before, "{act:?}");
+            let words_of = words(ordinary);
+            env.sandbox().probe(&words_of.iter().map(String::as_str).collect::<Vec<_>>()).assert_ok();
+            assert_ne!(picture(&env.workspace()), before, "the control changed nothing: {act:?}");
+        }
+    });
+}
+
+/// A1: a name that does not exist yet, in each way in which one can be made.
+#[test]
+fn a1_a_kept_name_cannot_be_made() {
+    for (kept, ordinary) in [(".bashrc", "bashrc"), ("sub/.mcp.json", "sub/mcp.json")] {
+        refused(
+            kept,
+            ordinary,
+            &[
+                &["create", "K"],
+                &["creat", "K"],
+                &["mkdir", "K"],
+                &["mkfifo", "K"],
+                &["rename", "/file", "K"],
+                &["link", "/file", "K"],
+                &["symlink", "file", "K"],
+            ],
+        );
+    }
+}
+
+/// A1: what it could be made in cannot be made either, or moved there.
+#[test]
+fn a1_nor_can_what_it_lies_in() {
+    refused(".codex", "codex", &[&["mkdir", "K"], &["rename", "/.git/refs", "K"]]);
+}
+
+/// A9: another spelling is the name.
+#[test]
+fn a9_in_any_spelling() {
+    for kept in [".BashRC", ".cLaude", ".V\u{17f}code", ".vs\u{200c}code"] {
+        refused(kept, "x", &[&["create", "K"], &["mkdir", "K"]]);
+    }
+}
+
+/// The ordinary ways to change a file that is there.
+#[test]
+fn a19_a_kept_file_cannot_be_changed() {
+    refused(
+        ".env",
+        "file",
+        &[
+            &["write", "K", "new"],
+            &["open-trunc", "K"],
+            &["truncate", "K"],
+            &["unlink", "K"],
+            &["chmod", "K", "600"],
+            &["fchmod", "K", "600"],
+            &["utimens", "K"],
+            &["futimens", "K"],
+            &["rename", "K", "/elsewhere"],
+        ],
+    );
+}
+
+/// A3: another name of the file is the file, whether it was there before or is to be made.
+#[test]
+fn a3_hard_links() {
+    refused(".env", "file", &[&["link", "K", "/alias"]]);
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let (mine, theirs) = (text(&env, "mine"), text(&env, "alias"));
+        fs::hard_link(text(&env, ".env"), &theirs).unwrap();
+        fs::hard_link(text(&env, "file"), &mine).unwrap();
+        let before = picture(&env.workspace());
+        for act in [&["write", &theirs, "new"][..], &["truncate", &theirs], &["chmod", &theirs, "666"]] {
+            env.sandbox().probe(act).assert_errno(EACCES);
+        }
+        assert_eq!(picture(&env.workspace()), before);
+        env.sandbox().probe(&["write", &mine, "new"]).assert_ok();
+        env.sandbox().probe(&["chmod", &mine, "600"]).assert_ok();
+    });
+}
+
+/// A2, A4: a link to it, and a descriptor of it, lead to it.
+#[test]
+fn a2_links_and_descriptors_lead_to_the_name() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        for (name, to) in [("link", ".env"), ("dangling", ".bashrc"), ("directory", ".vscode"), ("fine", "file")] {
+            env.sandbox().probe(&["symlink", to, &text(&env, name)]).assert_ok();
+        }
+        let before = picture(&env.workspace());
+        for name in ["link", "directory/settings.json"] {
+            env.sandbox().probe(&["write", &text(&env, name), "new"]).assert_errno(EACCES);
+        }
+        env.sandbox().probe(&["open-legacy", &text(&env, "dangling"), "create"]).assert_errno(EACCES);
+        env.sandbox().probe(&["create", &text(&env, "directory/x")]).assert_errno(EACCES);
+        env.sandbox().probe(&["open-o-path-reopen", &text(&env, ".env"), "write"]).assert_errno(EACCES);
+        assert_eq!(picture(&env.workspace()), before);
+        env.sandbox().probe(&["open-o-path-reopen", &text(&env, "file"), "write"]).assert_ok();
+        env.sandbox().probe(&["write", &text(&env, "fine"), "new"]).assert_ok();
+        assert_eq!(fs::read_to_string(text(&env, "file")).unwrap(), "new");
+    });
+}
+
+/// A6, A7: what the broker leaves to the kernel (a path that means another thing to each process), Landlock refuses. The
+/// control is the broker's own act on the same file.
+#[test]
+fn a7_what_the_broker_does_not_judge_the_kernel_refuses() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let before = picture(&env.workspace());
+        let script = "for f in cwd root; do cd \"$1\"; p=/proc/self/$f; [ $f = root ] && p=$p$1; \
+                      echo new > $p/.env; echo new > $p/.bashrc; echo new > $p/file; mkdir $p/.vscode/x; rm $p/.env; \
+                      mv $p/.env $p/env; ln $p/.env $p/alias; done; true";
+        env.sandbox().run(&["/bin/sh", "-c", script, "sh", &env.workspace().display().to_string()]);
+        assert_eq!(picture(&env.workspace()), before);
+        env.sandbox().probe(&["write", &text(&env, "file"), "new"]).assert_ok();
+        let bare = format!("cd {}; echo new > /proc/self/cwd/.env", env.workspace().display());
+        assert!(env.bare().run(&["/bin/sh", "-c", &bare]).status.success());
+        assert_eq!(fs::read_to_string(text(&env, ".env")).unwrap(), "new\n");
+    });
+}
+
+/// A4: neither the name nor what it lies in is moved, and nothing takes the place of either.
+#[test]
+fn a4_neither_the_name_nor_its_directories_are_moved() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        for name in ["a", "b"] {
+            fs::create_dir(env.workspace().join(name)).unwrap();
+            env.give(&env.workspace().join(name));
+        }
+        let before = picture(&env.workspace());
+        for (act, from, to) in [
+            ("rename", ".env", "env"),
+            ("rename", ".vscode", "vscode"),
+            ("rename", ".git", "git"),
+            ("rename", ".git", ".GIT"),
+            ("rename", "sub", "sub2"),
+            ("rename", ".git/hooks", ".git/hooks2"),
+            ("rename", "a", ".git/hooks"),
+            ("rename", "a", ".idea"),
+            ("rename", "a", ".config"),
+            ("rename-exchange", "a", ".git"),
+            ("rename-exchange", "sub", "a"),
+            ("rename-exchange", "file", ".env"),
+        ] {
+            let answer = env.sandbox().probe(&[act, &text(&env, from), &text(&env, to)]);
+            answer.assert_errno(EACCES);
+            assert_eq!(picture(&env.workspace()), before, "{act} {from} {to}");
+        }
+        env.sandbox().probe(&["rename", &text(&env, "a"), &text(&env, "c")]).assert_ok();
+        env.sandbox().probe(&["rename-exchange", &text(&env, "b"), &text(&env, "c")]).assert_ok();
+        env.sandbox().probe(&["rename", &text(&env, "c"), &text(&env, "sub/c")]).assert_ok();
+        env.sandbox().probe(&["rename", &text(&env, "gone"), &text(&env, ".env")]).assert_errno(ENOENT);
+    });
+}
+
+/// A16, A19: at any depth, in directories that are made now, and in a granted part of a tree.
+#[test]
+fn a16_a19_wherever_it_is() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let script = "mkdir -p n/e/w && echo x > n/e/w/.env; mkdir -p n/.config && mkdir n/.config/fish; \
+                      echo x > n/e/w/env && mkdir n/.config/app && cat n/e/w/env";
+        let ended = env.sandbox().run(&["/bin/sh", "-c", script]);
+        assert_eq!(ended.stdout, "x\n", "{ended:?}");
+        let n = env.workspace().join("n");
+        assert!(!n.join("e/w/.env").exists() && !n.join(".config/fish").exists());
+        assert!(n.join(".config/app").exists());
+        // The same with that part alone granted.
+        let part = env.sandbox().write(n.join(".config"));
+        part.probe(&["mkdir", &text(&env, "n/.config/fish")]).assert_errno(EACCES);
+        part.probe(&["mkdir", &text(&env, "n/.config/fishes")]).assert_ok();
+    });
+}
+
+/// Granted by name, it may be changed (the control of all that is refused above).
+#[test]
+fn a_name_that_is_granted_by_name_is_not_kept() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let run = || env.sandbox().write(env.workspace()).write(text(&env, ".vscode")).write(text(&env, ".env"));
+        run().probe(&["write", &text(&env, ".vscode/settings.json"), "new"]).assert_ok();
+        run().probe(&["create", &text(&env, ".vscode/tasks.json")]).assert_ok();
+        run().probe(&["write", &text(&env, ".env"), "new"]).assert_ok();
+        run().probe(&["write", &text(&env, "sub/.npmrc"), "new"]).assert_errno(EACCES);
+        assert_eq!(fs::read_to_string(text(&env, ".env")).unwrap(), "new");
+    });
+}
+
+/// A18: what git reads and runs stays, and what people do with git works.
+#[test]
+fn a18_what_git_runs_stays() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let (hooks, top) = (env.workspace().join("tools/hooks"), env.workspace());
+        fs::create_dir_all(&hooks).unwrap();
+        for directory in [top.join("tools"), hooks] {
+            env.give(&directory);
+        }
+        env.workspace_file("included", "[user]\n\temail = a@b.c\n");
+        git(
+            &env,
+            "git config core.hooksPath tools/hooks; git config include.path ../included; git config alias.st status",
+        );
+        git(&env, "git worktree add -q tree");
+        let before = picture(&top);
+        for script in [
+            "git config core.fsmonitor ./x",
+            "git config --unset core.hooksPath",
+            "git config alias.st '!sh'",
+            "git config include.path ../other",
+            "git config credential.helper '!sh'",
+            "printf '[alias]x=!y' > .git/config",
+            "printf '[alias]x=!y' >> .git/config",
+            "printf '[alias]x=!y' > .git/config.worktree",
+            "printf '[alias]x=!y' > .git/c; mv .git/c .git/config; rm .git/c; false",
+            "ln -s ../included .git/l; mv .git/l .git/config; rm .git/l; false",
+            "echo x > .git/hooks/post-commit",
+            "echo x > tools/hooks/pre-commit",
+            "mv tools t",
+            "echo '[core]editor=x' > included",
+            "rm included",
+            "rm tree/.git",
+            "echo gitdir: /x > tree/.git",
+            "mv tree/.git tree/x",
+            "echo /x > .git/worktrees/tree/commondir",
+            "echo /x > .git/commondir",
+            "rm -f .git/config",
+            "mv .git/config .git/x",
+            "ln .git/config c",
+        ] {
+            let ended = env.sandbox().run(&["/bin/sh", "-c", script]);
+            assert!(!ended.status.success(), "{script}: {ended:?}");
+            assert_eq!(picture(&top), before, "{script}");
+        }
+        let script = "set -e; git config user.name x; git config user.email x@y; git remote add up ./up; \
+                      echo 1 > one; git add one; git commit -qm two; git config user.name; git worktree add -q ../workspace/w2; \
+                      git -C w2 status --short; git worktree remove w2; git init -q --bare b.git; git push -q ./b.git main; \
+                      git clone -q b.git c; git -C c config core.hooksPath x; git -C c config alias.x '!y'; \
+                      echo x > c/.git/hooks/pre-push; git checkout -q -b other; git rebase -q main; git gc -q; git log --oneline | wc -l";
+        let ended = env.sandbox().run(&["/bin/sh", "-c", script]);
+        assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "x\n2\n"), "{ended:?}");
+    });
+}
+
+/// A6, A18: what was judged is what is there: the caller's descriptor and other names lead to another file.
+#[test]
+fn a18_judged_settings_cannot_be_written_afterwards() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let script = "cp .git/config .git/config.lock; printf '[user]\\nname = x\\n' >> .git/config.lock; \
+                      ln .git/config.lock alias; exec 3>>.git/config.lock; \
+                      mv .git/config.lock .git/config && printf '[alias]x=!y\\n' >&3 && printf '[alias]x=!y\\n' >> alias; \
+                      git config user.name; git config alias.x; tail -n1 alias";
+        let ended = env.sandbox().run(&["/bin/sh", "-c", script]);
+        assert_eq!(ended.stdout, "x\n[alias]x=!y\n", "{ended:?}");
+    });
+}
+
+/// How many random sequences there are for each host, half of them for each user, and how many changes each makes. All of
+/// them take minutes: the suite runs a part, and `--run-ignored all` the whole.
+const SEQUENCES: usize = 10_000;
+const SOME: usize = 500;
+const STEPS: usize = 16;
+
+/// What each sequence finds. The ordinary part alone is touched by the second generator.
+fn plant(top: &Path) {
+    let make = |name: &str| fs::create_dir(top.join(name)).unwrap();
+    let write = |name: &str, text: &str| fs::write(top.join(name), text).unwrap();
+    for name in [".git", ".git/hooks", ".vscode", "d", "s"] {
+        make(name);
+    }
+    for name in [".env", ".git/hooks/h", ".vscode/f", "s/.env", "d/f", "f", "g"] {
+        write(name, name);
+    }
+    write(".git/config", "[core]\n\tbare = false\n");
+    fs::hard_link(top.join(".env"), top.join("alias")).unwrap();
+}
+
+/// The kept things of a sequence's tree: what they are, which files they are, and where.
+fn kept_things(top: &Path) -> Vec<(u64, u32, i64, Vec<u8>)> {
+    let files = [".env", ".git/hooks/h", ".git/config", ".vscode/f", "s/.env"];
+    let look = |name: &&str| {
+        let about = fs::symlink_metadata(top.join(name)).unwrap_or_else(|e| panic!("{name} in {}: {e}", top.display()));
+        (about.ino(), about.mode(), about.mtime_nsec(), fs::read(top.join(name)).unwrap())
+    };
+    let mut all: Vec<_> = files.iter().map(look).collect();
+    // Nothing has come to them, and no other kept name has come to be.
+    let mut names: Vec<String> = Vec::new();
+    for directory in ["", ".git", ".git/hooks", ".vscode"] {
+        let entries = fs::read_dir(top.join(directory)).unwrap();
+        names.extend(entries.map(|entry| format!("{directory}/{}", entry.unwrap().file_name().display())));
+    }
+    let kept = [".git/hooks/", ".vscode/", "/.env", "/.codex", "/.VSCode", "/.bashrc", ".git/hooks", ".git/config"];
+    names.retain(|name| kept.iter().any(|kept| name.starts_with(kept)));
+    names.sort();
+    all.push((0, 0, 0, names.join("\n").into_bytes()));
+    all
+}
+
+/// Runs the generator in parts of this many sequences.
+const PART: usize = 250;
+
+fn give_all(env: &TestEnv, top: &Path) {
+    env.give(top);
+    for entry in fs::read_dir(top).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.is_symlink() {
+            give_all(env, &path);
+        } else {
+            env.give(&path);
+        }
+    }
+}
+
+/// A1, A3, A4, A9, A18, A19: whatever is tried, in whatever order, what is kept stays, and nothing comes in its place.
+#[test]
+fn a4_no_sequence_of_changes_reaches_a_kept_name() {
+    no_sequence_reaches_a_kept_name(SOME);
+}
+
+/// The same, all of them.
+#[test]
+#[ignore = "takes minutes"]
+fn a4_none_of_ten_thousand_sequences_reaches_a_kept_name() {
+    no_sequence_reaches_a_kept_name(SEQUENCES);
+}
+
+fn no_sequence_reaches_a_kept_name(sequences: usize) {
+    const NAMES: &[&str] = &[
+        ".env",
+        ".ENV",
+        ".git",
+        ".git/hooks",
+        ".git/hooks/h",
+        ".git/config",
+        ".vscode",
+        ".vscode/f",
+        ".VSCode",
+        ".codex",
+        ".bashrc",
+        "s",
+        "s/.env",
+        "d",
+        "f",
+        "g",
+        "alias",
+        "x",
+        "y",
+        "target",
+        "hooks",
+        "h",
+        "config",
+    ];
+    matrix(Host::STRENGTHS, |target| {
+        // Half as root, half as the other user.
+        let mut changed = 0;
+        for part in 0..sequences / 2 / PART {
+            let env = TestEnv::new(target);
+            let (first, top) = (part * PART, env.workspace());
+            for n in first..first + PART {
+                let directory = top.join(n.to_string());
+                fs::create_dir(&directory).unwrap();
+                plant(&directory);
+            }
+            give_all(&env, &top);
+            let look = |n: usize| kept_things(&top.join(n.to_string()));
+            let before: Vec<_> = (first..first + PART).map(look).collect();
+            let (top_text, first_text) = (top.display().to_string(), first.to_string());
+            let (count, steps) = (PART.to_string(), STEPS.to_string());
+            let words = [&["sequences", &top_text, &first_text, &count, &steps], NAMES].concat();
+            let ran = env.sandbox().probe(&words);
+            ran.assert_ok();
+            for (n, before) in (first..).zip(&before) {
+                assert_eq!(&look(n), before, "sequence {n}: {}", ran.fact("digests")[n - first]);
+            }
+            // The control: most of them changed something else.
+            let digests = ran.fact("digests");
+            changed +=
+                digests.as_array().unwrap().iter().filter(|one| one[1].as_array().unwrap().contains(&0.into())).count();
+        }
+        assert!(changed > sequences / 4, "{changed} changed anything");
+    });
+}
+
+/// What touches no kept name goes as it goes outside: the same results, errnos and trees.
+#[test]
+fn a4_sequences_that_touch_no_kept_name_go_as_outside() {
+    sequences_go_as_outside(SOME);
+}
+
+/// The same, all of them.
+#[test]
+#[ignore = "takes minutes"]
+fn a4_ten_thousand_sequences_go_as_outside() {
+    sequences_go_as_outside(SEQUENCES);
+}
+
+fn sequences_go_as_outside(sequences: usize) {
+    const NAMES: &[&str] = &["f", "g", "d", "d/f", "x", "y", "z", "target", "node_modules", "d/target", "."];
+    matrix(Host::STRENGTHS, |target| {
+        for part in 0..sequences / 2 / PART {
+            let (inner, outer) = (TestEnv::new(target), TestEnv::new(target));
+            let first = part * PART;
+            let digests = |env: &TestEnv, run: callgate_tests::Run| {
+                let top = env.workspace();
+                for n in first..first + PART {
+                    let directory = top.join(n.to_string());
+                    fs::create_dir(&directory).unwrap();
+                    plant(&directory);
+                }
+                give_all(env, &top);
+                let (top_text, first_text) = (top.display().to_string(), first.to_string());
+                let (count, steps) = (PART.to_string(), STEPS.to_string());
+                let ran = run.probe(&[&["sequences", &top_text, &first_text, &count, &steps], NAMES].concat());
+                ran.assert_ok();
+                ran.fact("digests")
+            };
+            let (inside, outside) = (digests(&inner, inner.sandbox()), digests(&outer, outer.bare()));
+            for (n, (inside, outside)) in
+                (first..).zip(inside.as_array().unwrap().iter().zip(outside.as_array().unwrap()))
+            {
+                assert_eq!(inside, outside, "sequence {n}");
+            }
+        }
+    });
+}
+
+/// The result says what was changed, what of it runs later, which repositories are new, and what was refused; of a program
+/// and of a tool.
+#[test]
+fn a19_the_result_names_what_changed() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        env.workspace_file("gone", "old");
+        let status = env.outside().join("status");
+        let script =
+            "echo all: > Makefile; echo new > file; rm gone; git init -q new; echo x > .env; echo t > t; rm t; true";
+        let ended = env.sandbox().flag(&["--status", status.to_str().unwrap()]).run(&["/bin/sh", "-c", script]);
+        assert!(ended.status.success(), "{ended:?}");
+        let envelope: serde_json::Value = serde_json::from_slice(&fs::read(&status).unwrap()).unwrap();
+        let changes = &envelope["metadata"]["changes"];
+        let has = |list: &str, name: &str| {
+            let paths = changes[list].as_array().into_iter().flatten();
+            paths.map(|one| one.get("path").unwrap_or(one)).any(|path| *path == *text(&env, name))
+        };
+        assert!(has("created", "Makefile") && has("runs_later", "Makefile") && has("changed", "file"), "{changes}");
+        assert!(has("removed", "gone") && has("repositories", "new/.git") && has("refused", ".env"), "{changes}");
+        assert!(!has("created", "t") && !has("removed", "t"), "{changes}");
+        let by = envelope["metadata"]["enforced"].to_string();
+        assert!(by.contains("kept_names"), "{by}");
+    });
+}

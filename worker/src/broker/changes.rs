@@ -1,0 +1,151 @@
+//! What a call has changed where the broker is the writer, for its result.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use callgate_policy::envelope::{Changes, Note};
+use callgate_policy::plan::protect::later;
+
+/// Most names of each kind that are kept for the result; the rest is counted.
+const NAMES: usize = 1000;
+/// Most bytes of names, and of notes, that a result's frame has room for.
+const BYTES: usize = 10 * 1024;
+
+/// Collected while the call runs.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    created: BTreeSet<PathBuf>,
+    changed: BTreeSet<PathBuf>,
+    removed: BTreeSet<PathBuf>,
+    repositories: BTreeSet<PathBuf>,
+    later: BTreeSet<(PathBuf, &'static str)>,
+    refused: BTreeSet<(PathBuf, &'static str)>,
+    more: u64,
+}
+
+impl Collected {
+    pub(super) fn created(&mut self, path: &Path) {
+        self.removed.remove(path);
+        self.runs_later(path);
+        note(&mut self.created, path, &mut self.more);
+    }
+
+    pub(super) fn changed(&mut self, path: &Path) {
+        self.runs_later(path);
+        if !self.created.contains(path) {
+            note(&mut self.changed, path, &mut self.more);
+        }
+    }
+
+    pub(super) fn removed(&mut self, path: &Path) {
+        self.changed.remove(path);
+        self.repositories.remove(path);
+        self.later.retain(|(noted, _)| noted != path);
+        if !self.created.remove(path) {
+            note(&mut self.removed, path, &mut self.more);
+        }
+    }
+
+    pub(super) fn moved(&mut self, from: &Path, to: &Path, replaced: bool) {
+        self.removed(from);
+        if replaced { self.changed(to) } else { self.created(to) }
+    }
+
+    pub(super) fn repository(&mut self, path: &Path) {
+        note(&mut self.repositories, path, &mut self.more);
+    }
+
+    pub(super) fn refused(&mut self, path: &Path, why: &'static str) {
+        if self.refused.len() < NAMES {
+            self.refused.insert((path.to_owned(), why));
+        }
+    }
+
+    fn runs_later(&mut self, path: &Path) {
+        use std::os::unix::ffi::OsStrExt as _;
+        if let Some(why) = later::why(path.as_os_str().as_bytes())
+            && self.later.len() < NAMES
+        {
+            self.later.insert((path.to_owned(), why));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let sets = [&self.created, &self.changed, &self.removed, &self.repositories];
+        sets.iter().all(|set| set.is_empty()) && self.later.is_empty() && self.refused.is_empty()
+    }
+
+    /// As much as fits in a frame, and how much did not.
+    pub(super) fn report(&self) -> Changes {
+        let (mut names, mut notes, mut more) = (BYTES, BYTES, self.more);
+        let mut list = |paths: &BTreeSet<PathBuf>| -> Vec<String> {
+            paths.iter().filter_map(|path| take(path, 0, &mut names, &mut more)).collect()
+        };
+        let (created, changed, removed) = (list(&self.created), list(&self.changed), list(&self.removed));
+        let repositories = list(&self.repositories);
+        let mut noted = |all: &BTreeSet<(PathBuf, &'static str)>| -> Vec<Note> {
+            let note = |(path, why): &(PathBuf, &'static str)| {
+                take(path, why.len(), &mut notes, &mut more).map(|path| Note { path, why: (*why).to_owned() })
+            };
+            all.iter().filter_map(note).collect()
+        };
+        let (refused, runs_later) = (noted(&self.refused), noted(&self.later));
+        Changes { created, changed, removed, repositories, runs_later, refused, more }
+    }
+}
+
+fn note(set: &mut BTreeSet<PathBuf>, path: &Path, more: &mut u64) {
+    if set.len() < NAMES {
+        set.insert(path.to_owned());
+    } else if !set.contains(path) {
+        *more += 1;
+    }
+}
+
+fn take(path: &Path, besides: usize, left: &mut usize, more: &mut u64) -> Option<String> {
+    let text = path.to_string_lossy().into_owned();
+    // A byte may take six in JSON, though hardly ever: room is left for some.
+    let cost = text.chars().map(|c| if c.is_control() { 6 } else { c.len_utf8() }).sum::<usize>() + besides + 24;
+    if cost > *left {
+        *more += 1;
+        return None;
+    }
+    *left -= cost;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_and_went_is_no_change() {
+        let mut all = Collected::default();
+        all.created(Path::new("/w/a.lock"));
+        all.moved(Path::new("/w/a.lock"), Path::new("/w/a"), true);
+        all.created(Path::new("/w/Makefile"));
+        all.created(Path::new("/w/build.rs"));
+        all.removed(Path::new("/w/build.rs"));
+        all.removed(Path::new("/w/old"));
+        all.refused(Path::new("/w/.env"), "it is kept");
+        let report = all.report();
+        assert_eq!((report.created, report.changed), (vec!["/w/Makefile".to_owned()], vec!["/w/a".to_owned()]));
+        assert_eq!(report.removed, ["/w/old"]);
+        assert_eq!(report.runs_later.len(), 1);
+        assert_eq!((report.refused.len(), report.more), (1, 0));
+    }
+
+    /// A frame holds 32 KiB; what does not fit is counted.
+    #[test]
+    fn a_report_fits_in_a_frame() {
+        let mut all = Collected::default();
+        for n in 0..3000 {
+            all.created(Path::new(&format!("/w/{}/{n}\u{1}", "x".repeat(200))));
+            all.refused(Path::new(&format!("/w/{n}/.env")), "it is kept");
+        }
+        let report = all.report();
+        let text = serde_json::to_vec(&report).map(|text| text.len());
+        assert!(matches!(text, Ok(..=28_000)), "{text:?}");
+        assert_eq!(report.created.len() as u64 + report.refused.len() as u64 + report.more, 4000);
+    }
+}

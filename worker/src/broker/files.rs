@@ -1,0 +1,724 @@
+//! What changes files, carried out by the broker where names are kept ([`super::keeper`]).
+//!
+//! Each act is on a descriptor that was judged by where the kernel says it is, and on one name in it that is not followed.
+//! Everywhere else the answer is "continue": Landlock judges the real call there, and lets it only read where the broker
+//! writes, so that a pointer that changes meanwhile gains nothing.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use callgate_policy::plan::protect::gitconfig;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
+
+use super::caller::{Caller, Links, Target};
+use super::keeper::{Judgement, What, settings};
+use super::metadata::int;
+use super::{Broker, Handler, shm};
+use crate::sys::notify::{self, Answer};
+
+pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, |b, c, n| open(b, c, (libc::AT_FDCWD, n.args[0]), int(n.args[1]), n.args[2] as u32)),
+    (libc::SYS_openat, |b, c, n| open(b, c, (int(n.args[0]), n.args[1]), int(n.args[2]), n.args[3] as u32)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, |b, c, n| {
+        let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+        open(b, c, (libc::AT_FDCWD, n.args[0]), flags, n.args[1] as u32)
+    }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, |b, c, n| mkdir(b, c, (libc::AT_FDCWD, n.args[0]), n.args[1] as u32)),
+    (libc::SYS_mkdirat, |b, c, n| mkdir(b, c, (int(n.args[0]), n.args[1]), n.args[2] as u32)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, |b, c, n| mknod(b, c, (libc::AT_FDCWD, n.args[0]), n.args[1] as u32, n.args[2])),
+    (libc::SYS_mknodat, |b, c, n| mknod(b, c, (int(n.args[0]), n.args[1]), n.args[2] as u32, n.args[3])),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_symlink, |b, c, n| symlink(b, c, n.args[0], (libc::AT_FDCWD, n.args[1]))),
+    (libc::SYS_symlinkat, |b, c, n| symlink(b, c, n.args[0], (int(n.args[1]), n.args[2]))),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_link, |b, c, n| link(b, c, (libc::AT_FDCWD, n.args[0]), (libc::AT_FDCWD, n.args[1]), 0)),
+    (libc::SYS_linkat, |b, c, n| link(b, c, (int(n.args[0]), n.args[1]), (int(n.args[2]), n.args[3]), int(n.args[4]))),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_unlink, |b, c, n| unlink(b, c, (libc::AT_FDCWD, n.args[0]), 0)),
+    (libc::SYS_unlinkat, |b, c, n| unlink(b, c, (int(n.args[0]), n.args[1]), int(n.args[2]))),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rmdir, |b, c, n| unlink(b, c, (libc::AT_FDCWD, n.args[0]), libc::AT_REMOVEDIR)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rename, |b, c, n| rename(b, c, (libc::AT_FDCWD, n.args[0]), (libc::AT_FDCWD, n.args[1]), 0)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_renameat, |b, c, n| rename(b, c, (int(n.args[0]), n.args[1]), (int(n.args[2]), n.args[3]), 0)),
+    (libc::SYS_renameat2, |b, c, n| {
+        rename(b, c, (int(n.args[0]), n.args[1]), (int(n.args[2]), n.args[3]), n.args[4] as u32)
+    }),
+    (libc::SYS_umask, |b, _, _| {
+        // From now on each caller's own is looked up.
+        b.umask_changed = true;
+        Ok(Answer::Continue)
+    }),
+];
+
+/// A directory's descriptor and the address of a name, as system calls take them.
+type At = (i32, u64);
+
+/// As many links as the kernel follows (path_resolution(7)).
+const LINKS: usize = 40;
+/// Most openings of FIFOs that wait at once for their other side.
+const WAITING: usize = 64;
+
+static OPENING: AtomicUsize = AtomicUsize::new(0);
+
+const DONE: Answer = Answer::Return(0);
+
+fn errno(e: rustix::io::Errno) -> i32 {
+    e.raw_os_error()
+}
+
+fn by_proc(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// What a path's last component is.
+enum Last {
+    Name(CString),
+    /// `/`, `.` or `..`.
+    Special,
+}
+
+/// A path's directory and its last component, and whether a slash follows.
+fn split(path: &[u8]) -> Result<(CString, Last, bool), i32> {
+    if path.is_empty() {
+        return Err(libc::ENOENT);
+    }
+    let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+    let (trimmed, slash) = (&path[..end], end < path.len());
+    let start = trimmed.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let (parent, name) = trimmed.split_at(start);
+    let parent = if parent.is_empty() && !name.is_empty() {
+        b"."
+    } else if name.is_empty() {
+        &b"/"[..]
+    } else {
+        parent
+    };
+    let string = |bytes: &[u8]| CString::new(bytes).map_err(|_nul| libc::EINVAL);
+    let last = if matches!(name, b"" | b"." | b"..") { Last::Special } else { Last::Name(string(name)?) };
+    Ok((string(parent)?, last, slash))
+}
+
+/// Where a name is: the directory, opened; the name in it; the whole, as the kernel has it.
+struct Place {
+    parent: OwnedFd,
+    name: CString,
+    path: PathBuf,
+    /// Written with a slash behind it: it must be a directory.
+    slash: bool,
+}
+
+impl Place {
+    fn stat(&self) -> Result<Stat, rustix::io::Errno> {
+        rustix::fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+}
+
+fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Paths that are another thing for the broker than for the caller. (A descriptor of the caller's is looked up.)
+fn is_magic(path: &CString) -> bool {
+    path.as_bytes().starts_with(b"/proc/")
+}
+
+/// What cannot be read or found here, the kernel refuses as well.
+enum Looked {
+    Here(Place, Judgement),
+    /// With its path, if that is known.
+    Elsewhere(Option<PathBuf>),
+    /// `/`, `.` or `..`, of a directory that is there.
+    Special,
+}
+
+impl Broker {
+    /// Finds the place of a name. `special` is the errno for `/`, `.` and `..`.
+    fn place(&mut self, caller: &Caller<'_>, at: At, special: i32) -> Result<Looked, i32> {
+        match self.look(caller, at)? {
+            Looked::Special => Err(special),
+            looked @ (Looked::Here(..) | Looked::Elsewhere(_)) => Ok(looked),
+        }
+    }
+
+    fn look(&mut self, caller: &Caller<'_>, (dirfd, pointer): At) -> Result<Looked, i32> {
+        if self.keeper.is_idle() {
+            return Ok(Looked::Elsewhere(None));
+        }
+        let Ok(path) = caller.path(pointer) else { return Ok(Looked::Elsewhere(None)) };
+        if is_magic(&path) {
+            return Ok(Looked::Elsewhere(None));
+        }
+        let (parent, last, slash) = split(path.as_bytes())?;
+        let base = caller.base(dirfd, &parent)?;
+        let base = base.as_ref().map_or(CWD, |fd| fd.as_fd());
+        match last {
+            Last::Name(name) => self.place_in(base, &parent, name, slash, caller),
+            Last::Special => caller.open_from(base, &parent, OFlags::DIRECTORY).map(|_there| Looked::Special),
+        }
+    }
+
+    fn place_in(
+        &mut self,
+        base: std::os::fd::BorrowedFd<'_>,
+        parent: &CString,
+        name: CString,
+        slash: bool,
+        caller: &Caller<'_>,
+    ) -> Result<Looked, i32> {
+        let parent = match caller.open_from(base, parent, OFlags::DIRECTORY) {
+            Ok(parent) => parent,
+            // Links in a circle, or one that is another for each process.
+            Err(libc::ELOOP) => {
+                let with = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let followed = rustix::fs::openat(base, parent, with, Mode::empty()).map_err(errno);
+                return followed.map(|_there| Looked::Elsewhere(None));
+            }
+            Err(e) => return Err(e),
+        };
+        let path = parent.path.join(OsStr::from_bytes(name.as_bytes()));
+        let Some(judgement) = self.keeper.judge(&path) else { return Ok(Looked::Elsewhere(Some(path))) };
+        Ok(Looked::Here(Place { parent: parent.fd, name, path, slash }, judgement))
+    }
+
+    /// The call may write there at all.
+    fn may(&mut self, caller: &Caller<'_>, path: &Path) -> Result<(), i32> {
+        if self.call(caller)?.may_write(path) { Ok(()) } else { Err(libc::EACCES) }
+    }
+
+    /// A name here and one elsewhere are as in two file systems. Where the call may not write there, that comes first, unless
+    /// they really are (in a mount tree of its own).
+    fn apart(&mut self, caller: &Caller<'_>, elsewhere: Option<&Path>) -> i32 {
+        let mine = elsewhere.is_none_or(|path| self.may(caller, path).is_ok());
+        if mine || !self.names_shm() { libc::EXDEV } else { libc::EACCES }
+    }
+
+    /// Refuses, and remembers why.
+    fn refuse(&mut self, caller: &Caller<'_>, path: &Path, reason: Option<&'static str>) -> Result<(), i32> {
+        let Some(reason) = reason else { return Ok(()) };
+        self.call(caller)?.changes.refused(path, reason);
+        Err(libc::EACCES)
+    }
+
+    /// Makes something as the caller would.
+    fn masked<T>(&mut self, caller: &Caller<'_>, make: impl FnOnce() -> rustix::io::Result<T>) -> Result<T, i32> {
+        let mask = if self.umask_changed { Mode::from_raw_mode(caller.umask()?) } else { self.umask };
+        rustix::process::umask(mask);
+        let made = make();
+        rustix::process::umask(Mode::empty());
+        made.map_err(errno)
+    }
+
+    /// Notes what a call has made.
+    fn made(&mut self, caller: &Caller<'_>, path: &Path, judgement: &Judgement) -> Result<(), i32> {
+        let repository = self.keeper.was_made(path, judgement);
+        let changes = &mut self.call(caller)?.changes;
+        changes.created(path);
+        if repository {
+            changes.repository(path);
+        }
+        Ok(())
+    }
+
+    /// Whether what an open descriptor is may be changed: by its name, and by its other names.
+    pub(super) fn refuse_kept(&mut self, caller: &Caller<'_>, target: &Target) -> Result<(), i32> {
+        let Some(judgement) = self.keeper.judge(&target.path) else { return Ok(()) };
+        let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+        let is_dir = kind(&stat) == FileType::Directory;
+        let closed = self.keeper.closes(&target.path, &judgement, is_dir);
+        self.refuse(caller, &target.path, closed)?;
+        if !is_dir && stat.st_nlink > 1 && self.keeper.is_linked(stat.st_dev, stat.st_ino) {
+            self.refuse(caller, &target.path, Some("it is another name of a file that is kept"))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a new name may be made for a socket.
+    pub(super) fn refuse_new(&mut self, caller: &Caller<'_>, path: &Path) -> Result<(), i32> {
+        let Some(judgement) = self.keeper.judge(path) else { return Ok(()) };
+        let closed = self.keeper.closes_to_new(&judgement, What::File);
+        self.refuse(caller, path, closed)
+    }
+}
+
+fn open(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, mode: u32) -> Result<Answer, i32> {
+    // A path that cannot be read is the kernel's to refuse.
+    let Ok(path) = caller.path(at.1) else { return Ok(Answer::Continue) };
+    if broker.names_shm()
+        && let Some(name) = shm::object(&path)
+    {
+        return shm::open(broker, caller, name, flags, mode);
+    }
+    let asked = OFlags::from_bits_retain(flags as u32);
+    let changes = OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+    let magic = is_magic(&path) && caller.own_descriptor(path.as_bytes()).is_none();
+    if broker.keeper.is_idle() || asked.contains(OFlags::PATH) || !asked.intersects(changes) || magic {
+        return Ok(Answer::Continue);
+    }
+    let exclusive = asked.contains(OFlags::CREATE | OFlags::EXCL);
+    let links = if exclusive || asked.contains(OFlags::NOFOLLOW) { Links::Keep } else { Links::Follow };
+    // Again, if a name came or went meanwhile.
+    for _ in 0..LINKS {
+        match caller.open(at.0, &path, links) {
+            Ok(target) => return open_existing(broker, caller, target, asked, mode, &path),
+            Err(libc::ENOENT) if asked.contains(OFlags::CREATE) => {}
+            Err(libc::ELOOP) => return Ok(Answer::Continue),
+            Err(e) => return Err(e),
+        }
+        if path.as_bytes().ends_with(b"/") {
+            return Err(libc::EISDIR);
+        }
+        match create(broker, caller, at.0, &path, asked, mode)? {
+            Some(answer) => return Ok(answer),
+            None if exclusive => return Err(libc::EEXIST),
+            None => {}
+        }
+    }
+    Err(libc::ELOOP)
+}
+
+fn open_existing(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    target: Target,
+    asked: OFlags,
+    mode: u32,
+    path: &CString,
+) -> Result<Answer, i32> {
+    if broker.keeper.judge(&target.path).is_none() {
+        return Ok(Answer::Continue);
+    }
+    let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+    if asked.contains(OFlags::TMPFILE) {
+        return open_unnamed(broker, caller, &target, asked, mode);
+    }
+    if asked.contains(OFlags::CREATE | OFlags::EXCL) {
+        return Err(libc::EEXIST);
+    }
+    match kind(&stat) {
+        FileType::Symlink => return Err(libc::ELOOP),
+        FileType::Directory => return Err(libc::EISDIR),
+        FileType::RegularFile
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => {}
+    }
+    if path.as_bytes().ends_with(b"/") {
+        return Err(if asked.contains(OFlags::CREATE) { libc::EISDIR } else { libc::ENOTDIR });
+    }
+    let writes = asked.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC);
+    if !writes || matches!(kind(&stat), FileType::CharacterDevice | FileType::BlockDevice) {
+        // Reading is Landlock's to allow, and devices are not files of the tree.
+        return Ok(Answer::Continue);
+    }
+    if stat.st_nlink == 0 {
+        // A removed file that the caller still holds: if it may write to it already.
+        let number = caller.own_descriptor(path.as_bytes()).ok_or(libc::ENOENT)?;
+        if !caller.is_writable_fd(number)? {
+            return Err(libc::EACCES);
+        }
+    } else {
+        broker.may(caller, &target.path)?;
+        broker.refuse_kept(caller, &target)?;
+    }
+    let with = (asked - OFlags::CREATE - OFlags::EXCL - OFlags::NOFOLLOW) | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let cloexec = asked.contains(OFlags::CLOEXEC);
+    if kind(&stat) == FileType::Fifo && !asked.intersects(OFlags::NONBLOCK | OFlags::RDWR) {
+        return open_later(broker, caller, target, with, cloexec);
+    }
+    let fd = rustix::fs::open(by_proc(&target.fd), with | OFlags::NONBLOCK, Mode::empty()).map_err(errno)?;
+    if !asked.contains(OFlags::NONBLOCK) {
+        let status = rustix::fs::fcntl_getfl(&fd).map_err(errno)?;
+        rustix::fs::fcntl_setfl(&fd, status - OFlags::NONBLOCK).map_err(errno)?;
+    }
+    broker.call(caller)?.changes.changed(&target.path);
+    Ok(Answer::Fd { fd, cloexec })
+}
+
+/// A FIFO is opened when its other side is: by a thread that waits.
+fn open_later(
+    broker: &Broker,
+    caller: &Caller<'_>,
+    target: Target,
+    with: OFlags,
+    cloexec: bool,
+) -> Result<Answer, i32> {
+    if OPENING.fetch_add(1, Ordering::Relaxed) >= WAITING {
+        OPENING.fetch_sub(1, Ordering::Relaxed);
+        return Err(libc::ENXIO);
+    }
+    let (listener, id) = (Arc::clone(&broker.listener), caller.id());
+    let open = move || {
+        // Looked at again and again: a thread that waited in the kernel could not be called off when its caller ends.
+        while notify::is_valid(listener.as_fd(), id) {
+            match rustix::fs::open(by_proc(&target.fd), with | OFlags::NONBLOCK, Mode::empty()) {
+                Err(rustix::io::Errno::NXIO) => std::thread::sleep(std::time::Duration::from_millis(1)),
+                opened => {
+                    let opened = opened.and_then(|fd| {
+                        let status = rustix::fs::fcntl_getfl(&fd)?;
+                        rustix::fs::fcntl_setfl(&fd, status - OFlags::NONBLOCK).map(|()| fd)
+                    });
+                    let answer = opened.map_or_else(|e| Answer::Fail(errno(e)), |fd| Answer::Fd { fd, cloexec });
+                    // Whoever asked may be gone.
+                    let _answered: std::io::Result<()> = notify::answer(listener.as_fd(), id, &answer);
+                    break;
+                }
+            }
+        }
+        OPENING.fetch_sub(1, Ordering::Relaxed);
+    };
+    match std::thread::Builder::new().stack_size(64 * 1024).spawn(open) {
+        Ok(_detached) => Ok(Answer::Later),
+        Err(_no_thread) => {
+            OPENING.fetch_sub(1, Ordering::Relaxed);
+            Err(libc::EAGAIN)
+        }
+    }
+}
+
+/// O_TMPFILE: a file without a name, in the file system of a directory.
+fn open_unnamed(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    directory: &Target,
+    asked: OFlags,
+    mode: u32,
+) -> Result<Answer, i32> {
+    broker.may(caller, &directory.path)?;
+    broker.refuse_kept(caller, directory)?;
+    let link = by_proc(&directory.fd);
+    let with = asked | OFlags::CLOEXEC;
+    let fd = broker.masked(caller, || rustix::fs::open(link, with, Mode::from_raw_mode(mode & 0o7777)))?;
+    Ok(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
+}
+
+/// Creates the file that an opening asks for. `None` if there is one by now.
+fn create(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    dirfd: i32,
+    path: &CString,
+    asked: OFlags,
+    mode: u32,
+) -> Result<Option<Answer>, i32> {
+    let follow = !asked.intersects(OFlags::EXCL | OFlags::NOFOLLOW);
+    let (mut parent, last, _) = split(path.as_bytes())?;
+    let Last::Name(mut name) = last else { return Err(libc::ENOENT) };
+    let mut base = caller.base(dirfd, &parent)?;
+    for _ in 0..LINKS {
+        let looked = broker.place_in(base.as_ref().map_or(CWD, |fd| fd.as_fd()), &parent, name, false, caller)?;
+        let Looked::Here(place, judgement) = looked else { return Ok(Some(Answer::Continue)) };
+        match rustix::fs::readlinkat(&place.parent, &place.name, Vec::new()) {
+            Ok(_) if !follow => return Ok(None),
+            // It dangles: the file is made where it leads.
+            Ok(link) if is_magic(&link) => return Ok(Some(Answer::Continue)),
+            Ok(link) => {
+                let (directory, Last::Name(next), false) = split(link.as_bytes())? else { return Err(libc::EISDIR) };
+                base = (!link.as_bytes().starts_with(b"/")).then_some(place.parent);
+                (parent, name) = (directory, next);
+            }
+            Err(rustix::io::Errno::NOENT) => {
+                broker.may(caller, &place.path)?;
+                let closed = broker.keeper.closes_to_new(&judgement, What::File);
+                broker.refuse(caller, &place.path, closed)?;
+                let with = asked | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let mode = Mode::from_raw_mode(mode & 0o7777);
+                let fd = match broker
+                    .masked(caller, || rustix::fs::openat(&place.parent, &place.name, with | OFlags::NOCTTY, mode))
+                {
+                    Ok(fd) => fd,
+                    Err(libc::EEXIST) => return Ok(None),
+                    Err(e) => return Err(e),
+                };
+                broker.made(caller, &place.path, &judgement)?;
+                return Ok(Some(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) }));
+            }
+            // It is there now.
+            Err(rustix::io::Errno::INVAL) => return Ok(None),
+            Err(e) => return Err(errno(e)),
+        }
+    }
+    Err(libc::ELOOP)
+}
+
+/// What every new name has in common: it is free, the call may write there, and it is not kept.
+fn check_new(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    place: &Place,
+    judgement: &Judgement,
+    what: What,
+) -> Result<(), i32> {
+    match place.stat() {
+        Ok(_) => return Err(libc::EEXIST),
+        Err(rustix::io::Errno::NOENT) if place.slash && what != What::Directory => return Err(libc::ENOENT),
+        Err(rustix::io::Errno::NOENT) => {}
+        Err(e) => return Err(errno(e)),
+    }
+    broker.may(caller, &place.path)?;
+    let closed = broker.keeper.closes_to_new(judgement, what);
+    broker.refuse(caller, &place.path, closed)
+}
+
+fn mkdir(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32) -> Result<Answer, i32> {
+    let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
+    check_new(broker, caller, &place, &judgement, What::Directory)?;
+    let mode = Mode::from_raw_mode(mode & 0o7777);
+    broker.masked(caller, || rustix::fs::mkdirat(&place.parent, &place.name, mode))?;
+    broker.made(caller, &place.path, &judgement)?;
+    Ok(DONE)
+}
+
+fn mknod(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32, device: u64) -> Result<Answer, i32> {
+    if mode & libc::S_IFMT == libc::S_IFDIR {
+        return Err(libc::EPERM);
+    }
+    // No type is a regular file (mknod(2)).
+    let mode = if mode & libc::S_IFMT == 0 { mode | libc::S_IFREG } else { mode };
+    let kind = FileType::from_raw_mode(mode);
+    let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
+    check_new(broker, caller, &place, &judgement, What::File)?;
+    let mode = Mode::from_raw_mode(mode & 0o7777);
+    broker.masked(caller, || rustix::fs::mknodat(&place.parent, &place.name, kind, mode, device))?;
+    broker.made(caller, &place.path, &judgement)?;
+    Ok(DONE)
+}
+
+fn symlink(broker: &mut Broker, caller: &Caller<'_>, target: u64, at: At) -> Result<Answer, i32> {
+    let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
+    let target = caller.path(target)?;
+    if target.is_empty() {
+        return Err(libc::ENOENT);
+    }
+    check_new(broker, caller, &place, &judgement, What::Link)?;
+    rustix::fs::symlinkat(&target, &place.parent, &place.name).map_err(errno)?;
+    broker.made(caller, &place.path, &judgement)?;
+    Ok(DONE)
+}
+
+fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) -> Result<Answer, i32> {
+    if broker.names_shm()
+        && let Some(answer) = shm::link(broker, caller, from.1, to.1)?
+    {
+        return Ok(answer);
+    }
+    if broker.keeper.is_idle() {
+        return Ok(Answer::Continue);
+    }
+    if flags & !(libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH) != 0 {
+        return Err(libc::EINVAL);
+    }
+    let Ok(old) = caller.path(from.1) else { return Ok(Answer::Continue) };
+    let links = if flags & libc::AT_SYMLINK_FOLLOW != 0 { Links::Follow } else { Links::Keep };
+    let source = if old.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
+        caller.open_fd(from.0)
+    } else if links == Links::Keep && caller.own_descriptor(old.as_bytes()).is_some() {
+        // The link in /proc itself, which is in another file system.
+        return Err(libc::EXDEV);
+    } else {
+        caller.open(from.0, &old, links)
+    };
+    let source = match source {
+        Ok(source) => source,
+        Err(libc::ELOOP) => return Ok(Answer::Continue),
+        Err(e) => return Err(e),
+    };
+    let from_here = broker.keeper.judge(&source.path);
+    let (place, judgement) = match (broker.place(caller, to, libc::EEXIST)?, &from_here) {
+        // As Landlock says of a link that would gain rights.
+        (Looked::Here(..), None) | (Looked::Elsewhere(_) | Looked::Special, Some(_)) => return Err(libc::EXDEV),
+        (Looked::Elsewhere(_) | Looked::Special, None) => return Ok(Answer::Continue),
+        (Looked::Here(place, judgement), Some(_)) => (place, judgement),
+    };
+    check_new(broker, caller, &place, &judgement, What::File)?;
+    let stat = rustix::fs::fstat(&source.fd).map_err(errno)?;
+    if kind(&stat) == FileType::Directory {
+        return Err(libc::EPERM);
+    }
+    if kind(&stat) == FileType::Symlink {
+        // Not by its descriptor, which would be followed.
+        let Looked::Here(old, _) = broker.place(caller, from, libc::EPERM)? else { return Err(libc::EXDEV) };
+        broker.may(caller, &old.path)?;
+        let closed = broker.keeper.closes_to_new(&judgement, What::Link);
+        broker.refuse(caller, &place.path, closed)?;
+        broker.refuse_kept(caller, &source)?;
+        rustix::fs::linkat(&old.parent, &old.name, &place.parent, &place.name, AtFlags::empty()).map_err(errno)?;
+        broker.made(caller, &place.path, &judgement)?;
+        return Ok(DONE);
+    }
+    // An unnamed file is the caller's, which holds it.
+    if stat.st_nlink > 0 {
+        broker.may(caller, &source.path)?;
+        broker.refuse_kept(caller, &source)?;
+    }
+    rustix::fs::linkat(CWD, by_proc(&source.fd), &place.parent, &place.name, AtFlags::SYMLINK_FOLLOW).map_err(errno)?;
+    broker.made(caller, &place.path, &judgement)?;
+    Ok(DONE)
+}
+
+fn unlink(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32) -> Result<Answer, i32> {
+    if broker.names_shm()
+        && let Some(answer) = shm::unlink(broker, caller, at.1)?
+    {
+        return Ok(answer);
+    }
+    if flags & !libc::AT_REMOVEDIR != 0 {
+        return Err(libc::EINVAL);
+    }
+    let directory = flags & libc::AT_REMOVEDIR != 0;
+    // What `/`, `.` and `..` give depends on which it is: the kernel's answer changes nothing.
+    let Looked::Here(place, judgement) = (match broker.place(caller, at, libc::EOPNOTSUPP) {
+        Err(libc::EOPNOTSUPP) => return Ok(Answer::Continue),
+        looked => looked?,
+    }) else {
+        return Ok(Answer::Continue);
+    };
+    let stat = place.stat().map_err(errno)?;
+    let is_dir = kind(&stat) == FileType::Directory;
+    match (directory, is_dir) {
+        (true, false) => return Err(libc::ENOTDIR),
+        (false, true) => return Err(libc::EISDIR),
+        (false, false) if place.slash => return Err(libc::ENOTDIR),
+        (true, true) | (false, false) => {}
+    }
+    broker.may(caller, &place.path)?;
+    let closed = broker.keeper.closes(&place.path, &judgement, is_dir);
+    broker.refuse(caller, &place.path, closed)?;
+    let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    rustix::fs::unlinkat(&place.parent, &place.name, flags).map_err(errno)?;
+    broker.call(caller)?.changes.removed(&place.path);
+    Ok(DONE)
+}
+
+fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32) -> Result<Answer, i32> {
+    let flags = RenameFlags::from_bits_retain(flags);
+    let known = RenameFlags::NOREPLACE | RenameFlags::EXCHANGE;
+    // With both, the kernel says EINVAL; a whiteout is a device (A13).
+    if !known.contains(flags) || flags.contains(known) {
+        return Err(libc::EINVAL);
+    }
+    let special = if flags.contains(RenameFlags::NOREPLACE) { libc::EEXIST } else { libc::EBUSY };
+    // Both directories come before either name.
+    let looked = (broker.look(caller, from)?, broker.look(caller, to)?);
+    let ((source, was), (target, will)) = match looked {
+        (Looked::Special, _) => return Err(libc::EBUSY),
+        (_, Looked::Special) => return Err(special),
+        (Looked::Elsewhere(_), Looked::Elsewhere(_)) => return Ok(Answer::Continue),
+        (Looked::Here(source, was), Looked::Here(target, will)) => ((source, was), (target, will)),
+        (Looked::Here(..), Looked::Elsewhere(other)) | (Looked::Elsewhere(other), Looked::Here(..)) => {
+            return Err(broker.apart(caller, other.as_deref()));
+        }
+    };
+    let moved = source.stat().map_err(errno)?;
+    let replaced = match target.stat() {
+        Ok(_) if flags.contains(RenameFlags::NOREPLACE) => return Err(libc::EEXIST),
+        Ok(stat) => Some(stat),
+        Err(rustix::io::Errno::NOENT) if flags.contains(RenameFlags::EXCHANGE) => return Err(libc::ENOENT),
+        Err(rustix::io::Errno::NOENT) => None,
+        Err(e) => return Err(errno(e)),
+    };
+    let is_dir = |stat: &Stat| kind(stat) == FileType::Directory;
+    if (source.slash || target.slash) && !is_dir(&moved) {
+        return Err(libc::ENOTDIR);
+    }
+    // Two names of one file stay as they are (rename(2)).
+    if replaced.as_ref().is_some_and(|other| (other.st_dev, other.st_ino) == (moved.st_dev, moved.st_ino)) {
+        return Ok(DONE);
+    }
+    broker.may(caller, &source.path)?;
+    broker.may(caller, &target.path)?;
+    let closed = broker.keeper.closes(&source.path, &was, is_dir(&moved));
+    broker.refuse(caller, &source.path, closed)?;
+    let exchanged = flags.contains(RenameFlags::EXCHANGE);
+    if will.is_settings() && !exchanged && kind(&moved) == FileType::RegularFile {
+        return replace_settings(broker, caller, &source, &target, &moved);
+    }
+    let what = match kind(&moved) {
+        FileType::Directory => What::Directory,
+        FileType::Symlink => What::Link,
+        FileType::RegularFile
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => What::File,
+    };
+    let closed = match &replaced {
+        Some(stat) => broker.keeper.closes(&target.path, &will, is_dir(stat)),
+        None => None,
+    };
+    let closed = closed.or_else(|| broker.keeper.closes_to_new(&will, what));
+    broker.refuse(caller, &target.path, closed)?;
+    let links = |stat: &Stat| matches!(kind(stat), FileType::Directory | FileType::Symlink);
+    let other = replaced.as_ref().filter(|_| exchanged);
+    let sides = [(Some(&moved), &source, &was, &will), (other, &target, &will, &was)];
+    for (stat, place, now, then) in sides.into_iter().filter(|(stat, ..)| stat.is_some_and(links)) {
+        let begun = now.state.is_begun() || then.state.is_begun();
+        let closed = (begun && now.state != then.state).then_some("other names are kept below its new place");
+        broker.refuse(caller, &place.path, closed)?;
+        if stat.is_some_and(is_dir) {
+            let closed = broker.keeper.holds(&place.path, now);
+            broker.refuse(caller, &place.path, closed)?;
+            // As if it were another file system: each name in it is then copied, and looked at.
+            if now.state != then.state && broker.keeper.would_hold(&place.path, then) {
+                return Err(libc::EXDEV);
+            }
+        }
+    }
+    rustix::fs::renameat_with(&source.parent, &source.name, &target.parent, &target.name, flags).map_err(errno)?;
+    if will.is_pointer() && !is_dir(&moved) {
+        broker.made(caller, &target.path, &will)?;
+    }
+    let changes = &mut broker.call(caller)?.changes;
+    changes.moved(&source.path, &target.path, replaced.is_some());
+    Ok(DONE)
+}
+
+/// git writes `config.lock`, and renames it. What is judged is what will be there: a copy, in a file that the broker makes,
+/// of which the caller has neither a descriptor, a mapping nor another name (A6, A18).
+fn replace_settings(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    source: &Place,
+    target: &Place,
+    moved: &Stat,
+) -> Result<Answer, i32> {
+    let new = settings(&source.path).ok_or(libc::EACCES)?;
+    let old = match target.stat() {
+        Ok(stat) if kind(&stat) == FileType::RegularFile => settings(&target.path).ok_or(libc::EACCES)?,
+        Ok(_) => return broker.refuse(caller, &target.path, Some("it is not a file")).map(|()| DONE),
+        Err(_absent) => Vec::new(),
+    };
+    if gitconfig::may_replace(&old, &new).is_err() {
+        let reason = "it would set another program for git to run, or could not be read";
+        return broker.refuse(caller, &target.path, Some(reason)).map(|()| DONE);
+    }
+    let temporary = CString::new(format!(".callgate-{}-{}", caller.id(), moved.st_ino)).map_err(|_nul| libc::EIO)?;
+    let with = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(moved.st_mode & 0o777);
+    let file = rustix::fs::openat(&target.parent, &temporary, with, mode).map_err(errno)?;
+    let written = fs::File::from(file).write_all(&new).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO));
+    let placed = written
+        .and_then(|()| rustix::fs::renameat(&target.parent, &temporary, &target.parent, &target.name).map_err(errno));
+    if let Err(e) = placed {
+        // What cannot be removed either is left; the error is what matters.
+        let _left = rustix::fs::unlinkat(&target.parent, &temporary, AtFlags::empty());
+        return Err(e);
+    }
+    rustix::fs::unlinkat(&source.parent, &source.name, AtFlags::empty()).map_err(errno)?;
+    broker.call(caller)?.changes.changed(&target.path);
+    Ok(DONE)
+}

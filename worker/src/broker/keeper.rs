@@ -1,0 +1,413 @@
+//! Which names the broker keeps as they are, in the trees whose one writer it is (A1, A3, A4, A9, A16 to A19).
+//!
+//! Landlock lets calls only read there, so everything that changes such a tree passes here, one act after the other: what
+//! was judged is still so when it is acted on. (Only the host may come in between, which is trusted.) Paths are the
+//! kernel's, of what was opened; never what a caller wrote.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use callgate_policy::plan::protect::gitconfig::{self, Redirect};
+use callgate_policy::plan::protect::{self, Found, Guard, State, Step, names};
+use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+
+use super::calls::real;
+use crate::apply::landlock::reach;
+
+/// Most directories of which it is remembered that they were looked at.
+const SEEN: usize = 100_000;
+/// A file of settings that is longer is not read.
+const SETTINGS: u64 = 1024 * 1024;
+/// Includes that include others are followed this far.
+const INCLUDES: usize = 5;
+
+/// A file or directory that was made here. Numbers are given out again once a file is gone, but not within one instant.
+type Identity = (u64, u64, (i64, u32));
+
+/// A tree that the broker writes.
+struct Root {
+    path: PathBuf,
+    state: State,
+}
+
+/// What is known of a name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judgement {
+    /// What its own state makes of names below it.
+    pub(super) state: State,
+    /// Why it may not be changed, if it may not.
+    kept: Option<&'static str>,
+    /// A repository's settings, which may be replaced by some that run nothing else.
+    settings: bool,
+    /// It is called `.git`.
+    pointer: bool,
+    /// Something that is kept lies, or may lie, beneath.
+    above: bool,
+}
+
+/// What is kept, and what calls have made themselves.
+pub(super) struct Keeper {
+    /// The longest first.
+    roots: Vec<Root>,
+    /// Repositories' directories and pointers that calls of this session have made.
+    made: HashSet<Identity>,
+    /// Files that have a kept name and another, by device and inode. Found when the first such file is to be changed: until
+    /// then no call can have made one.
+    linked: Option<HashSet<(u64, u64)>>,
+    /// Directories whose repository, if they have one, is known.
+    seen: HashSet<PathBuf>,
+    /// What repositories' settings lead to (A18).
+    redirected: Vec<PathBuf>,
+    /// The state of directories in which something was judged.
+    states: HashMap<PathBuf, State>,
+}
+
+impl Keeper {
+    pub(super) fn new(plan: &SessionPlan) -> Self {
+        let mut roots: BTreeMap<PathBuf, State> = BTreeMap::new();
+        let kept = |rules: &[_]| -> Vec<(PathBuf, PathBuf, Extent)> {
+            let rules = rules.iter().filter(|rule: &&callgate_policy::plan::FsRule| rule.access == FsAccess::Kept);
+            rules.map(|rule| (real(&reach(rule)), real(rule.path.as_path()), rule.extent)).collect()
+        };
+        // The session's own, such as a private `/tmp`, is nobody's project.
+        roots.extend(kept(&plan.surroundings).into_iter().map(|(tree, ..)| (tree, State::FREE)));
+        let mut grants = kept(&plan.grants);
+        // Outer trees first: where an inner one stands is told by the outer.
+        grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
+        let mut granted: Vec<(PathBuf, State)> = Vec::new();
+        for (tree, path, extent) in grants {
+            let outer = granted.iter().rev().find(|(outer, _)| tree != *outer && tree.starts_with(outer));
+            let state = match outer.and_then(|(outer, state)| Some((state, tree.strip_prefix(outer).ok()?))) {
+                Some((state, below)) => match names().find(*state, below.as_os_str().as_bytes()) {
+                    Found::Kept { .. } => State::FREE,
+                    Found::Open(state) => state,
+                },
+                None => names().root(tree.as_os_str().as_bytes()),
+            };
+            let state = if extent == Extent::File { State::FREE } else { state };
+            granted.push((tree, state));
+            if extent == Extent::Entry {
+                // Named as it is: granted, whatever it is called.
+                roots.insert(path, State::FREE);
+            }
+        }
+        roots.extend(granted);
+        let mut roots: Vec<Root> = roots.into_iter().map(|(path, state)| Root { path, state }).collect();
+        roots.sort_by_key(|root| std::cmp::Reverse(root.path.as_os_str().len()));
+        let mut keeper = Self {
+            roots,
+            made: HashSet::new(),
+            linked: None,
+            seen: HashSet::new(),
+            redirected: Vec::new(),
+            states: HashMap::new(),
+        };
+        // The repository that a tree lies in counts for it too.
+        let above: Vec<PathBuf> =
+            keeper.roots.iter().filter(|root| !root.state.is_free()).map(|root| root.path.clone()).collect();
+        for root in above {
+            root.ancestors().for_each(|directory| keeper.look_for_repository(directory));
+        }
+        keeper
+    }
+
+    /// Whether anything is kept in this session.
+    pub(super) fn is_idle(&self) -> bool {
+        self.roots.is_empty()
+    }
+
+    fn root(&self, path: &Path) -> Option<&Root> {
+        self.roots.iter().find(|root| path.starts_with(&root.path))
+    }
+
+    /// What is to be said of a path. `None` where the broker is not the writer: Landlock judges there.
+    pub(super) fn judge(&mut self, path: &Path) -> Option<Judgement> {
+        let root = self.root(path)?;
+        let (top, start) = (root.path.clone(), root.state);
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let mut judgement = Judgement { state: start, kept: None, settings: false, pointer: false, above: false };
+        if path == top {
+            return Some(judgement);
+        }
+        let parent = path.parent().unwrap_or(path);
+        if !start.is_free() && !self.states.contains_key(parent) {
+            let below = path.ancestors().skip(1).take_while(|directory| directory.starts_with(&top));
+            below.for_each(|directory| self.look_for_repository(directory));
+        }
+        let found = match self.states.get(parent) {
+            Some(state) => match names().step(*state, name) {
+                Step::Kept(group) => Found::Kept { group, depth: 0, beneath: false },
+                Step::Open(state) => Found::Open(state),
+            },
+            None => names().find(start, path.strip_prefix(&top).unwrap_or(path).as_os_str().as_bytes()),
+        };
+        match found {
+            Found::Open(state) => {
+                judgement.state = state;
+                judgement.pointer = !state.is_free() && protect::is_git(name);
+                judgement.above |= self.roots.iter().any(|root| root.path != path && root.path.starts_with(path));
+                self.remember(&top, start, parent);
+            }
+            Found::Kept { group, depth, beneath } => {
+                let repository = if depth == 0 {
+                    parent.to_owned()
+                } else {
+                    let below = path.strip_prefix(&top).unwrap_or(path).components().take(depth - 1);
+                    top.join(below.collect::<PathBuf>())
+                };
+                let own = group.guard != Guard::Closed && self.has_made(&repository);
+                judgement.kept = (!own).then_some(group.reason);
+                judgement.settings = !own && group.guard == Guard::GitConfig && !beneath;
+            }
+        }
+        if !self.redirected.is_empty() && !start.is_free() {
+            if self.redirected.iter().any(|kept| path.starts_with(kept)) {
+                judgement.kept = Some("a repository's configuration leads git here");
+                judgement.settings = false;
+            }
+            judgement.above |= self.redirected.iter().any(|kept| kept.starts_with(path));
+        }
+        Some(judgement)
+    }
+
+    /// The state of a directory, so that the next name in it is found in one step.
+    fn remember(&mut self, top: &Path, start: State, directory: &Path) {
+        if self.states.contains_key(directory) {
+            return;
+        }
+        let below = directory.strip_prefix(top).unwrap_or(directory).as_os_str().as_bytes();
+        if let Found::Open(state) = names().find(start, below) {
+            if self.states.len() >= SEEN {
+                self.states.clear();
+            }
+            self.states.insert(directory.to_owned(), state);
+        }
+    }
+
+    fn identity(path: &Path) -> Option<Identity> {
+        let flags = StatxFlags::INO | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, flags).ok()?;
+        let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
+        Some((device, stat.stx_ino, (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)))
+    }
+
+    fn has_made(&self, path: &Path) -> bool {
+        !self.made.is_empty() && Self::identity(path).is_some_and(|identity| self.made.contains(&identity))
+    }
+
+    /// A call has made this just now. True if it is a repository, or says where one is.
+    pub(super) fn was_made(&mut self, path: &Path, judgement: &Judgement) -> bool {
+        if judgement.pointer || judgement.state.is_begun() {
+            self.made.extend(Self::identity(path));
+        }
+        judgement.pointer || (judgement.state.is_begun() && path.extension() == Some(OsStr::new("git")))
+    }
+
+    /// Why nothing may be made under this name, if so.
+    pub(super) fn closes_to_new(&self, judgement: &Judgement, what: What) -> Option<&'static str> {
+        match what {
+            _ if judgement.kept.is_some() => judgement.kept,
+            // What lies beneath would be looked for where the link leads.
+            What::Link if judgement.state.is_begun() || judgement.above => Some("kept names are looked for below it"),
+            What::Link | What::File if judgement.above => Some("kept names are looked for below it"),
+            What::Link | What::File | What::Directory => None,
+        }
+    }
+
+    /// Why what has this name may not be changed, moved, replaced or removed, if so. `is_dir` of what is there.
+    pub(super) fn closes(&self, path: &Path, judgement: &Judgement, is_dir: bool) -> Option<&'static str> {
+        if judgement.kept.is_some() {
+            return judgement.kept;
+        }
+        (judgement.pointer && !is_dir && !self.has_made(path)).then_some("it says where git finds the repository")
+    }
+
+    /// Whether a file with several names has a kept one (A3).
+    pub(super) fn is_linked(&mut self, device: u64, inode: u64) -> bool {
+        if self.linked.is_none() {
+            let mut linked = HashSet::new();
+            for (path, state) in self.roots.iter().map(|root| (root.path.clone(), root.state)).collect::<Vec<_>>() {
+                // A tree that cannot be looked through is not taken for one without.
+                let _whole = self.walk(&path, state, &mut |path| {
+                    collect_linked(path, &mut linked);
+                    false
+                });
+            }
+            for kept in &self.redirected {
+                collect_linked(kept, &mut linked);
+            }
+            self.linked = Some(linked);
+        }
+        self.linked.as_ref().is_some_and(|linked| linked.contains(&(device, inode)))
+    }
+
+    /// Why a directory may not be moved away, if so: with it would go what is kept in it (A4).
+    pub(super) fn holds(&mut self, path: &Path, judgement: &Judgement) -> Option<&'static str> {
+        // A tree that is granted by itself: its rules are bound to where it is.
+        if judgement.above || self.roots.iter().any(|root| root.path.starts_with(path)) {
+            return Some("kept names lie below it");
+        }
+        if judgement.state.is_free() {
+            return None;
+        }
+        match self.walk(path, judgement.state, &mut |_kept| true) {
+            Ok(false) => None,
+            Ok(true) => Some("kept names lie below it"),
+            Err(_unreadable) => Some("what lies below it cannot be looked at"),
+        }
+    }
+
+    /// Whether something in a directory would be kept in another place, or cannot be looked at.
+    pub(super) fn would_hold(&self, path: &Path, there: &Judgement) -> bool {
+        !there.state.is_free() && self.walk(path, there.state, &mut |_kept| true).unwrap_or(true)
+    }
+
+    /// Visits what is kept below a directory, until told to stop.
+    fn walk(&self, top: &Path, state: State, stop: &mut dyn FnMut(&Path) -> bool) -> std::io::Result<bool> {
+        let mut pending = vec![(top.to_owned(), state)];
+        while let Some((directory, state)) = pending.pop() {
+            let entries = match fs::read_dir(&directory) {
+                Ok(entries) => entries,
+                Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            for entry in entries {
+                let entry = entry?;
+                let name = entry.file_name();
+                let is_dir = entry.file_type()?.is_dir();
+                match names().step(state, name.as_bytes()) {
+                    Step::Kept(group) => {
+                        let own = group.guard != Guard::Closed && self.has_made(&directory);
+                        if !own && stop(&entry.path()) {
+                            return Ok(true);
+                        }
+                    }
+                    Step::Open(below) if below.is_free() => {}
+                    Step::Open(below) if is_dir => pending.push((entry.path(), below)),
+                    Step::Open(_) => {
+                        let pointer = protect::is_git(name.as_bytes()) && !self.has_made(&entry.path());
+                        if pointer && stop(&entry.path()) {
+                            return Ok(true);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads where the settings of the repository in a directory lead, if there is one that no call has made.
+    fn look_for_repository(&mut self, directory: &Path) {
+        if self.seen.contains(directory) {
+            return;
+        }
+        if self.seen.len() >= SEEN {
+            self.seen.clear();
+        }
+        self.seen.insert(directory.to_owned());
+        let git = directory.join(".git");
+        let Ok(stat) = fs::symlink_metadata(&git) else { return };
+        if self.has_made(&git) {
+            return;
+        }
+        let git = if stat.is_file() { pointed_to(directory, &git) } else { git };
+        let common = settings(&git.join("commondir")).map(|text| git.join(OsStr::from_bytes(text.trim_ascii())));
+        for directory_of_settings in [Some(git.clone()), common].into_iter().flatten() {
+            for name in ["config", "config.worktree"] {
+                self.follow(&directory_of_settings.join(name), directory, INCLUDES);
+            }
+        }
+    }
+
+    /// Keeps what a file of settings leads to.
+    fn follow(&mut self, file: &Path, worktree: &Path, depth: usize) {
+        let Some(text) = settings(file) else { return };
+        for (kind, value) in gitconfig::redirects(&text) {
+            let value = Path::new(OsStr::from_bytes(&value));
+            let base = match kind {
+                Redirect::FromWorktree => worktree,
+                Redirect::FromFile => file.parent().unwrap_or(worktree),
+            };
+            let target = normal(&base.join(value));
+            let mut on_the_way = vec![target.clone(), real(&target)];
+            on_the_way.extend(target.ancestors().filter(|part| part.is_symlink()).map(Path::to_owned));
+            for path in on_the_way {
+                // What lies outside is not the broker's to write; a whole tree is not a hook.
+                let inside = self.root(&path).is_some_and(|root| root.path != path);
+                if inside && !self.redirected.contains(&path) {
+                    self.redirected.push(path);
+                }
+            }
+            if kind == Redirect::FromFile && depth > 0 {
+                self.follow(&target, worktree, depth - 1);
+            }
+        }
+    }
+}
+
+/// What is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    File,
+    Directory,
+    /// A symbolic one.
+    Link,
+}
+
+impl Judgement {
+    /// Whether this is settings that may be replaced by others.
+    pub(super) fn is_settings(&self) -> bool {
+        self.settings
+    }
+
+    /// Whether it is called `.git`.
+    pub(super) fn is_pointer(&self) -> bool {
+        self.pointer
+    }
+}
+
+/// The files with several names at or below a path.
+fn collect_linked(path: &Path, linked: &mut HashSet<(u64, u64)>) {
+    let mut pending = vec![path.to_owned()];
+    while let Some(path) = pending.pop() {
+        let Ok(stat) = fs::symlink_metadata(&path) else { continue };
+        if stat.is_dir() {
+            pending.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+        } else if stat.nlink() > 1 {
+            linked.insert((stat.dev(), stat.ino()));
+        }
+    }
+}
+
+/// The repository that a `.git` file names.
+fn pointed_to(directory: &Path, pointer: &Path) -> PathBuf {
+    let text = settings(pointer).unwrap_or_default();
+    let named = text.strip_prefix(b"gitdir:").unwrap_or_default().trim_ascii();
+    normal(&directory.join(OsStr::from_bytes(named)))
+}
+
+/// A small file that is one.
+pub(super) fn settings(path: &Path) -> Option<Vec<u8>> {
+    let stat = fs::metadata(path).ok()?;
+    if stat.is_file() && stat.len() <= SETTINGS { fs::read(path).ok() } else { None }
+}
+
+/// Without `.` and `..`, as written.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => drop(normal.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => normal.push(component),
+        }
+    }
+    normal
+}

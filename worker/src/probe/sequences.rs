@@ -1,0 +1,127 @@
+//! Random sequences of changes to small trees (A1, A3, A4, A9, A18, A19).
+
+use std::ffi::CString;
+use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::probe::outcome::{Args, Outcome};
+use crate::probe::{Act, act};
+use crate::sys::probe::{self as sys, bits, call, int, text};
+
+pub(crate) const ACTS: &[Act] = &[act(
+    "sequences",
+    "A4",
+    "DIR FIRST COUNT STEPS NAME…",
+    "in each of COUNT subdirectories of DIR, from FIRST on, STEPS random changes of these names",
+    sequences,
+)];
+
+/// xorshift64*: the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let drawn = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        usize::try_from(drawn).unwrap_or(0) % end.max(1)
+    }
+}
+
+fn sequences(args: &Args<'_>) -> Outcome {
+    let (top, first, count, steps) = (args.word(0)?, args.number(1)?, args.number(2)?, args.number(3)?);
+    let names = args.rest(4);
+    let mut digests = Vec::new();
+    for n in first..first + count {
+        let directory = format!("{top}/{n}");
+        let mut random = Random(u64::try_from(n).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut results = Vec::new();
+        let mut held = Vec::new();
+        for _ in 0..steps {
+            let one = |random: &mut Random| {
+                let name = names.get(random.below(names.len())).map_or("", String::as_str);
+                // Now and then something below it.
+                match random.below(3) {
+                    0 => sys::c(&format!(
+                        "{directory}/{name}/{}",
+                        names.get(random.below(names.len())).map_or("", String::as_str)
+                    )),
+                    _ => sys::c(&format!("{directory}/{name}")),
+                }
+            };
+            let (a, b) = (one(&mut random), one(&mut random));
+            results.push(step(random.below(17), &a, &b, &mut held));
+        }
+        drop(held);
+        let mut hasher = DefaultHasher::new();
+        results.hash(&mut hasher);
+        listing(Path::new(&directory), Path::new(&directory)).hash(&mut hasher);
+        digests.push(json!([hasher.finish(), results]));
+    }
+    Ok(json!({ "digests": digests }))
+}
+
+/// One change; its errno, or 0. Some descriptors are kept and written to later.
+fn step(kind: usize, a: &CString, b: &CString, held: &mut Vec<std::os::fd::OwnedFd>) -> i32 {
+    let cwd = || int(libc::AT_FDCWD);
+    let mut open = |path: &CString, flags: i32| match sys::open("open", path, flags) {
+        Ok(file) => {
+            let written = call("write", libc::SYS_write, &[sys::fd(&file), text(c"text"), bits(4)]);
+            let errno = written.as_ref().map_or_else(|e| e.errno_number(), |_| 0);
+            if held.len() < 4 {
+                held.push(file);
+            }
+            errno
+        }
+        Err(failure) => failure.errno_number(),
+    };
+    let done = match kind {
+        0 => return open(a, libc::O_WRONLY | libc::O_CREAT),
+        1 => return open(a, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL),
+        2 => return open(a, libc::O_RDWR | libc::O_TRUNC),
+        3 => return open(a, libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW),
+        4 => call("mkdirat", libc::SYS_mkdirat, &[cwd(), text(a), bits(0o755)]),
+        5 => call("unlinkat", libc::SYS_unlinkat, &[cwd(), text(a), int(0)]),
+        6 => call("unlinkat", libc::SYS_unlinkat, &[cwd(), text(a), int(libc::AT_REMOVEDIR)]),
+        7 | 8 => call("renameat2", libc::SYS_renameat2, &[cwd(), text(a), cwd(), text(b), bits(0)]),
+        9 => call("renameat2", libc::SYS_renameat2, &[cwd(), text(a), cwd(), text(b), bits(1)]),
+        10 | 11 => call("renameat2", libc::SYS_renameat2, &[cwd(), text(a), cwd(), text(b), bits(2)]),
+        12 => call("linkat", libc::SYS_linkat, &[cwd(), text(a), cwd(), text(b), int(0)]),
+        13 => call("linkat", libc::SYS_linkat, &[cwd(), text(a), cwd(), text(b), int(libc::AT_SYMLINK_FOLLOW)]),
+        14 => {
+            // Relative, as most are.
+            let name = a.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            let name = CString::new(name).unwrap_or_default();
+            call("symlinkat", libc::SYS_symlinkat, &[text(&name), cwd(), text(b)])
+        }
+        15 => call("fchmodat", libc::SYS_fchmodat, &[cwd(), text(a), bits(0o700 | kind_bits(b))]),
+        _ => call("truncate", libc::SYS_truncate, &[text(a), bits(2)]),
+    };
+    done.map_or_else(|failure| failure.errno_number(), |_| 0)
+}
+
+fn kind_bits(path: &CString) -> u64 {
+    u64::try_from(path.to_bytes().len() & 7).unwrap_or(0)
+}
+
+/// What there is, without what differs between two trees that were made alike.
+fn listing(top: &Path, directory: &Path) -> Vec<(String, u32, u64, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Ok(about) = fs::symlink_metadata(&path) else { continue };
+        let name = path.strip_prefix(top).unwrap_or(&path).display().to_string();
+        let held = if about.is_file() { fs::read(&path).unwrap_or_default() } else { Vec::new() };
+        all.push((name, about.mode(), if about.is_dir() { 0 } else { about.nlink() }, held));
+        if about.is_dir() {
+            all.extend(listing(top, &path));
+        }
+    }
+    all.sort();
+    all
+}

@@ -1,0 +1,84 @@
+//! `glob`: the files whose path matches a pattern (S0-13, C-27).
+//!
+//! The pattern is what ripgrep's `--glob` takes, seen from the directory that is searched: one without a slash matches a
+//! name at any depth, one with a slash the whole path, and a file that the pattern itself matches is found though it be
+//! hidden or ignored, as long as its directory is not, or is matched too (`*`). Results are files, never directories, in the order of their paths.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::search::{
+    First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, overrides, path_entry, path_of, sort_key, walk,
+};
+use super::{Context, Contract, Output, ToolError, required_text};
+
+/// The arguments of `glob`.
+pub const GLOB_SCHEMA: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "pattern": {
+      "type": "string", "minLength": 1, "maxLength": 4096,
+      "description": "Which files, relative to `path`: `*.rs` matches a name at any depth, `src/**/*.rs` a path (`*` and `?` do not cross a slash, `**` does; also `[abc]` and `{a,b}`), `!*.rs` all others. A pattern that matches directories too, such as `*` or `**/*`, also goes into hidden and ignored ones, `.git` among them."
+    },
+    "path": {
+      "type": "string", "minLength": 1,
+      "description": "The directory to search, absolute or relative to the workspace. Default: the workspace."
+    }
+  },
+  "required": ["pattern"],
+  "additionalProperties": false
+}"#;
+
+/// What `glob` promises.
+pub const CONTRACT: Contract = Contract {
+    name: "glob",
+    requires: &["fs.read"],
+    description: "Find files by name: returns `paths`, absolute and sorted, of the files below a directory that match a \
+        pattern. Hidden files and those that .gitignore, .ignore or .rgignore exclude are left out unless the pattern \
+        itself names them; links are not followed; directories are not listed. Of more than 1000 paths the first are \
+        under `head`, and the rest is in the file `output_path` of the metadata, one JSON value to a line.",
+    schema: GLOB_SCHEMA,
+    threads: true,
+};
+
+/// Lists the files below `ctx.path` that match `args["pattern"]`.
+///
+/// # Errors
+/// A pattern that makes no sense, or a directory that cannot be looked at.
+pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+    let pattern = required_text(args, "pattern")?;
+    let overrides = overrides(ctx, "pattern", pattern)?;
+    ctx.require_directory()?;
+    let (lists, trouble) = walk(ctx, Some(overrides), || List(First::new(HEAD_MAX + REST_MAX)))?;
+    let (found, lost) = First::of_all(HEAD_MAX + REST_MAX, lists.into_iter().map(|list| list.0));
+    let mut shown = Shown { lost, ..Shown::default() };
+    for (key, ()) in found {
+        shown.add(path_entry(path_of(key)), ctx.limit);
+    }
+    let mut data = Map::new();
+    // All are text, but for names that are not: then there are their bytes too, at the same place.
+    let not_text: Vec<Value> = shown.head.iter().map(|entry| entry["path_b64"].clone()).collect();
+    let as_text = |entry: Value| if entry.is_string() { entry } else { entry["path"].clone() };
+    let truncated = !shown.rest.is_empty() || shown.lost;
+    data.insert("paths".to_owned(), shown.head.into_iter().map(as_text).collect());
+    if not_text.iter().any(Value::is_string) {
+        data.insert("path_b64".to_owned(), not_text.into());
+    }
+    Trouble::tell(trouble, &mut data);
+    let data = Value::Object(data);
+    let data = if truncated { json!({ "head": data }) } else { data };
+    Ok(Output { data, truncated, rest: shown.rest, lost: shown.lost })
+}
+
+struct List(First<()>);
+
+impl Visitor for List {
+    fn file(&mut self, path: &Path, _named: bool, _trouble: &mut Trouble) {
+        let key = sort_key(path);
+        if self.0.wants(&key) {
+            self.0.add(key, path.as_os_str().len() + 3, ());
+        }
+    }
+}

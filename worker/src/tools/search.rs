@@ -1,0 +1,339 @@
+//! What `glob` and `grep` have in common: the walk through a tree, by ripgrep's own libraries, and results in one order.
+//!
+//! Which files a search takes is what ripgrep takes: hidden ones and what `.gitignore`, `.ignore` and `.rgignore` name are
+//! left out, links are not followed, and only regular files count. It differs from a bare `rg` in two ways, because the
+//! sandbox has to give the same answer wherever the grants begin: `.gitignore` counts outside of git repositories too
+//! (`rg --no-require-git`), and the user's own global ignore file does not (`rg --no-ignore-global`).
+//!
+//! Invariant: results are in the order of their paths, name by name, and what a limit cuts off is the end of that order,
+//! however many threads there were.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use callgate_policy::path::HostPath;
+use ignore::overrides::{Override, OverrideBuilder};
+use ignore::{DirEntry, WalkBuilder, WalkState};
+use rustix::fs::{Mode, OFlags};
+use serde_json::{Map, Value, json};
+
+use super::{Context, FileKind, ToolError};
+
+/// The most bytes of a result that are shown, whatever the number of its entries: a bound for what a supervisor takes.
+pub(super) const HEAD_MAX: usize = 1024 * 1024;
+/// The most bytes that are kept of what a result has no room for.
+pub(super) const REST_MAX: usize = 8 * 1024 * 1024;
+/// How many things that could not be read are named.
+const UNREADABLE_MAX: usize = 20;
+
+/// What is done with each file of a tree, on one of several threads.
+pub(super) trait Visitor: Send {
+    /// A file that the search takes. `named` if the call itself named it, and not its directory.
+    fn file(&mut self, path: &Path, named: bool, trouble: &mut Trouble);
+}
+
+/// What could not be read.
+#[derive(Default)]
+pub(super) struct Trouble {
+    /// The first that each thread met; which are first depends on chance, and so only few are told.
+    found: Vec<(Vec<u8>, String)>,
+}
+
+impl Trouble {
+    /// Notes that `path` could not be read.
+    pub(super) fn note(&mut self, path: &Path, reason: String) {
+        self.found.push((sort_key(path), reason));
+        if self.found.len() > 2 * UNREADABLE_MAX {
+            self.found.sort_unstable();
+            self.found.truncate(UNREADABLE_MAX);
+        }
+    }
+
+    /// Puts the list into a result, if there is one.
+    pub(super) fn tell(all: Vec<Self>, data: &mut Map<String, Value>) {
+        let mut found: Vec<_> = all.into_iter().flat_map(|trouble| trouble.found).collect();
+        found.sort_unstable();
+        found.truncate(UNREADABLE_MAX);
+        if found.is_empty() {
+            return;
+        }
+        let list = found.into_iter().map(|(key, reason)| {
+            let mut entry = Map::new();
+            super::name_path(&mut entry, &path_of(key).into());
+            entry.insert("reason".to_owned(), reason.into());
+            Value::Object(entry)
+        });
+        data.insert("unreadable".to_owned(), list.collect());
+    }
+}
+
+/// The files that the pattern `glob` chooses, as `rg --glob` reads it, of those below `ctx.path`.
+pub(super) fn overrides(ctx: &Context, argument: &'static str, glob: &str) -> Result<Override, ToolError> {
+    let bad = |reason: String| ToolError::Pattern { argument, pattern: super::shorten(&glob.into()), reason };
+    let base = ctx.path.as_path();
+    if Path::new(glob).is_absolute() && Path::new(glob).starts_with(base) && base != Path::new("/") {
+        return Err(bad("it is relative to the directory that is searched, and here it repeats that".to_owned()));
+    }
+    let mut builder = OverrideBuilder::new(base);
+    builder.add(glob).map_err(|e| bad(e.to_string()))?;
+    builder.build().map_err(|e| bad(e.to_string()))
+}
+
+/// Walks through what the call was granted below `ctx.path`, and gives back every thread's visitor and trouble.
+///
+/// # Errors
+/// If `ctx.path` itself cannot be looked at.
+pub(super) fn walk<V: Visitor>(
+    ctx: &Context,
+    overrides: Option<Override>,
+    make: impl Fn() -> V,
+) -> Result<(Vec<V>, Vec<Trouble>), ToolError> {
+    let failed = |e: rustix::io::Errno| ToolError::Open { path: ctx.path.clone(), source: e.into() };
+    let mut roots: Vec<&HostPath> = ctx.roots.iter().collect();
+    roots.sort_unstable();
+    // Patterns that begin alike were widened to the same tree.
+    roots.dedup_by(|inner, outer| inner.as_path().starts_with(outer.as_path()));
+    if roots.iter().any(|root| **root == ctx.path) {
+        rustix::fs::stat(ctx.path.as_path()).map_err(failed)?;
+    }
+    // A grant below it may be for something that is not there.
+    roots.retain(|root| **root == ctx.path || rustix::fs::lstat(root.as_path()).is_ok());
+    let Some((first, rest)) = roots.split_first() else { return Ok((Vec::new(), Vec::new())) };
+    let mut builder = WalkBuilder::new(first);
+    for root in rest {
+        builder.add(root);
+    }
+    builder.require_git(false).git_global(false).threads(ctx.threads).add_custom_ignore_filename(".rgignore");
+    let overrides = overrides.unwrap_or_else(Override::empty);
+    builder.overrides(overrides.clone());
+    let walker = || Walker { ctx, overrides: &overrides, visitor: make(), trouble: Trouble::default() };
+    // Under a limit on processes, one thread is slower and finds the same.
+    if ctx.threads <= 1 || !may_have(ctx.threads) {
+        let mut walker = walker();
+        builder.build().for_each(|entry| walker.entry(entry));
+        return Ok((vec![walker.visitor], vec![walker.trouble]));
+    }
+    let done = Mutex::default();
+    builder.build_parallel().run(|| {
+        let mut member = Member { walker: Some(walker()), done: &done };
+        Box::new(move |entry| {
+            if let Some(walker) = &mut member.walker {
+                walker.entry(entry);
+            }
+            WalkState::Continue
+        })
+    });
+    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().unzip())
+}
+
+/// Whether so many threads can be made now. The walk's own library takes for granted that they can.
+fn may_have(threads: usize) -> bool {
+    let (held, end) = std::sync::mpsc::channel::<()>();
+    let end = Mutex::new(end);
+    std::thread::scope(|scope| {
+        // Each stays until the last has been made: it ends when the channel does.
+        let wait = || drop(end.lock().map(|end| end.recv()));
+        let made = (0..threads).all(|_| std::thread::Builder::new().spawn_scoped(scope, wait).is_ok());
+        drop(held);
+        made
+    })
+}
+
+/// One thread of a walk.
+struct Walker<'a, V> {
+    ctx: &'a Context,
+    overrides: &'a Override,
+    visitor: V,
+    trouble: Trouble,
+}
+
+impl<V: Visitor> Walker<'_, V> {
+    fn entry(&mut self, entry: Result<DirEntry, ignore::Error>) {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                let path = place(&error).unwrap_or_else(|| self.ctx.path.as_path().to_owned());
+                let reason = error.io_error().map_or_else(|| error.to_string(), ToString::to_string);
+                if self.ctx.may_tell_of(&path) {
+                    self.trouble.note(&path, reason);
+                }
+                return;
+            }
+        };
+        let named = entry.depth() == 0 && entry.path() == self.ctx.path.as_path();
+        let Some(kind) = entry.file_type() else { return };
+        // What was named is opened, also through a link. Of the rest, what is no regular file is not content.
+        let taken = if named { !entry.path().is_dir() } else { kind.is_file() };
+        // The walk takes where it starts for wanted; that a file was granted by itself does not make it so.
+        let taken = taken && (named || entry.depth() > 0 || !self.overrides.matched(entry.path(), false).is_ignore());
+        if taken && self.ctx.may_tell_of(entry.path()) {
+            self.visitor.file(entry.path(), named, &mut self.trouble);
+        }
+    }
+}
+
+/// A walker that is kept when its thread has no more for it.
+struct Member<'a, V: Visitor> {
+    walker: Option<Walker<'a, V>>,
+    done: &'a Mutex<Vec<(V, Trouble)>>,
+}
+
+impl<V: Visitor> Drop for Member<'_, V> {
+    fn drop(&mut self) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        done.extend(self.walker.take().map(|walker| (walker.visitor, walker.trouble)));
+    }
+}
+
+/// The file's place in the order of paths: name by name, so that what lies in `a/` comes before `a-b`. No name holds a NUL.
+pub(super) fn sort_key(path: &Path) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut key = path.as_os_str().as_bytes().to_vec();
+    key.iter_mut().filter(|byte| **byte == b'/').for_each(|byte| *byte = 0);
+    key
+}
+
+/// The path that a key was made of.
+pub(super) fn path_of(mut key: Vec<u8>) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+    key.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b'/');
+    std::ffi::OsString::from_vec(key).into()
+}
+
+/// The path that an error of the walk is about.
+fn place(error: &ignore::Error) -> Option<PathBuf> {
+    match error {
+        ignore::Error::WithPath { path, .. } => Some(path.clone()),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => place(err),
+        ignore::Error::Loop { child, .. } => Some(child.clone()),
+        ignore::Error::Partial(errors) => errors.iter().find_map(place),
+        ignore::Error::Io(_)
+        | ignore::Error::Glob { .. }
+        | ignore::Error::UnrecognizedFileType(_)
+        | ignore::Error::InvalidDefinition => None,
+    }
+}
+
+/// Opens what a walk has found: a regular file, or nothing. The name may have been given to something else since: a link
+/// is not followed, and a pipe or a device is neither waited for nor read.
+pub(super) fn open_found(path: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOFOLLOW;
+    let opened = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()));
+    let file = match opened {
+        Ok(file) => file,
+        Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let is_other = FileKind::of_other(rustix::fs::fstat(&file)?.st_mode).is_some();
+    Ok((!is_other).then(|| File::from(file)))
+}
+
+/// The first of what comes in any order, as much of it as is kept.
+pub(super) struct First<T> {
+    found: Vec<(Vec<u8>, usize, T)>,
+    size: usize,
+    most: usize,
+    /// Nothing that comes after this can be among the first.
+    bound: Option<Vec<u8>>,
+    /// Something was left out.
+    lost: bool,
+}
+
+impl<T> First<T> {
+    /// Keeps about `most` bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self { found: Vec::new(), size: 0, most, bound: None, lost: false }
+    }
+
+    /// Whether something with this key could be kept; notes it as left out if not.
+    pub(super) fn wants(&mut self, key: &[u8]) -> bool {
+        let wanted = self.bound.as_ref().is_none_or(|bound| key <= bound.as_slice());
+        self.lost |= !wanted;
+        wanted
+    }
+
+    /// Adds what has this key and takes `size` bytes.
+    pub(super) fn add(&mut self, key: Vec<u8>, size: usize, what: T) {
+        self.size += size;
+        self.found.push((key, size, what));
+        if self.size > 2 * self.most {
+            self.prune();
+        }
+    }
+
+    /// Drops all beyond what is kept. The same, whatever was dropped before: what one thread drops has enough before it.
+    fn prune(&mut self) {
+        self.found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut size = 0;
+        let kept = self.found.iter().take_while(|(_, each, _)| {
+            let more = size < self.most;
+            size += if more { *each } else { 0 };
+            more
+        });
+        let kept = kept.count();
+        if kept < self.found.len() {
+            self.found.truncate(kept);
+            self.lost = true;
+            self.bound = self.found.last().map(|(key, ..)| key.clone());
+        }
+        self.size = size;
+    }
+
+    /// What several threads kept, as one; in order, and whether something was left out.
+    pub(super) fn of_all(most: usize, all: impl IntoIterator<Item = Self>) -> (Vec<(Vec<u8>, T)>, bool) {
+        let mut first = Self::new(most);
+        for one in all {
+            first.lost |= one.lost;
+            first.size += one.size;
+            first.found.extend(one.found);
+        }
+        first.prune();
+        (first.found.into_iter().map(|(key, _, what)| (key, what)).collect(), first.lost)
+    }
+}
+
+/// A result's entries: those that are shown, and those that it has no room for.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) head: Vec<Value>,
+    pub(super) size: usize,
+    /// One entry to a line, as JSON.
+    pub(super) rest: Vec<u8>,
+    pub(super) lost: bool,
+}
+
+impl Shown {
+    /// Whether another would still be kept.
+    pub(super) fn takes_more(&self) -> bool {
+        self.rest.len() < REST_MAX
+    }
+
+    /// Adds the next entry; at most `limit` are shown.
+    pub(super) fn add(&mut self, entry: Value, limit: usize) {
+        let text = entry.to_string();
+        if self.rest.is_empty() && self.head.len() < limit && self.size + text.len() <= HEAD_MAX {
+            self.size += text.len();
+            self.head.push(entry);
+        } else if self.takes_more() {
+            self.rest.extend_from_slice(text.as_bytes());
+            self.rest.push(b'\n');
+        } else {
+            self.lost = true;
+        }
+    }
+}
+
+/// A path as an entry of a list: text, or with its bytes where text would lose some (C-27).
+pub(super) fn path_entry(path: PathBuf) -> Value {
+    match path.into_os_string().into_string() {
+        Ok(text) => text.into(),
+        Err(bytes) => {
+            use std::os::unix::ffi::OsStrExt as _;
+            json!({ "path": bytes.to_string_lossy(), "path_b64": STANDARD.encode(bytes.as_bytes()) })
+        }
+    }
+}

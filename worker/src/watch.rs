@@ -1,0 +1,485 @@
+//! The watcher: what a program and all that it started use together, looked at by the program's init.
+//!
+//! The kernel bounds one process (setrlimit(2)), or a cgroup that few hosts delegate. Everything else is counted here, in
+//! a process that the program cannot stop, trace or starve of the right to look: it is above the program's Landlock
+//! domain, and all that the program starts, however it forks, has nowhere to go but below it (PR_SET_CHILD_SUBREAPER).
+//!
+//! What is counted must not depend on the program's good will. So no process is believed to be small because it cannot
+//! be looked into: then the host's own count of shared memory decides.
+//!
+//! A program that ends within [`TICK`] costs nothing: no thread, no timer, only a shorter timeout of a poll that is there
+//! anyway. Later the time between two looks follows from how far away the nearest limit is.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use callgate_policy::limit::{Bounds, LimitName};
+
+use crate::apply::landlock::SignalsStayBelow;
+use crate::family;
+use crate::protocol::{LimitHit, Used};
+use crate::sys::process::{self, Pid};
+
+/// How soon the first look is, and how close two can be.
+const TICK: Duration = Duration::from_millis(10);
+/// How far apart two can be.
+const REST: Duration = Duration::from_millis(250);
+/// Faster than processes touch new memory on any machine so far, bytes a second: how soon a limit could be met.
+const FASTEST: u64 = 16 << 30;
+/// A look may take this part of the time until the next.
+const SHARE: u32 = 50;
+/// Clock ticks a second in `/proc` (USER_HZ), on every architecture that callgate has a filter for.
+const USER_HZ: u64 = 100;
+/// But no look is put off for longer.
+const LONGEST: Duration = Duration::from_secs(1);
+/// What a minor fault adds at least, bytes.
+const PAGE: u64 = 4096;
+/// linux/magic.h.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// How things stood before a program was started: taken while nobody waits.
+#[derive(Debug)]
+pub(crate) struct Base {
+    taken: Instant,
+    forks: Option<Forks>,
+    /// This process with all that it has reaped.
+    own: Account,
+    /// The host's shared memory: of every tmpfs, memfd, System V segment and shared anonymous mapping.
+    shared: u64,
+    /// Each tmpfs that programs can write, by a path in it, and the bytes it held.
+    filesystems: Vec<(PathBuf, u64)>,
+}
+
+impl Base {
+    /// `writable`: the trees that programs may write.
+    pub(crate) fn now(writable: &[PathBuf]) -> Self {
+        let mut devices = HashSet::new();
+        let mut new = |path: &&PathBuf| fs::metadata(path).is_ok_and(|about| devices.insert(about.dev()));
+        let filesystems =
+            writable.iter().filter(&mut new).filter_map(|path| Some((path.clone(), held_by_tmpfs(path)?)));
+        Self {
+            taken: Instant::now(),
+            forks: Forks::now(),
+            own: Account::of_reaped(),
+            shared: host_shared(),
+            filesystems: filesystems.collect(),
+        }
+    }
+
+    /// Whether it is so old that others have changed what it says of the host.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.taken.elapsed() > Duration::from_secs(1)
+    }
+}
+
+/// What processes have used up, over all their life.
+#[derive(Debug, Clone, Copy, Default)]
+struct Account {
+    /// Clock ticks.
+    cpu: u64,
+    /// Bytes caused to be sent to storage.
+    stored: u64,
+    /// Most bytes that can have come to be in a tmpfs: what was written anywhere, and pages touched.
+    touched: u64,
+}
+
+impl Account {
+    /// A process with those that it has reaped (proc_pid_stat(5), proc_pid_io(5)). None of a process that cannot be looked
+    /// into.
+    fn of(pid: Pid) -> Option<Self> {
+        let stat = Stat::of(pid)?;
+        let cpu = stat.field(14) + stat.field(15) + stat.field(16) + stat.field(17);
+        let (stored, written) = io_of(pid)?;
+        let faults = stat.field(10) + stat.field(11);
+        Some(Self { cpu, stored, touched: written.saturating_add(faults.saturating_mul(PAGE)) })
+    }
+
+    /// Those that this process has reaped. The kernel adds what they wrote to this process's own, which writes nothing.
+    fn of_reaped() -> Self {
+        let me = process::id();
+        let Some(stat) = Stat::of(me) else { return Self::default() };
+        let (stored, written) = io_of(me).unwrap_or_default();
+        let touched = written.saturating_add(stat.field(11).saturating_mul(PAGE));
+        Self { cpu: stat.field(16) + stat.field(17), stored, touched }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.cpu += other.cpu;
+        self.stored += other.stored;
+        self.touched = self.touched.saturating_add(other.touched);
+    }
+
+    fn since(self, base: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(base.cpu),
+            stored: self.stored.saturating_sub(base.stored),
+            touched: self.touched.saturating_sub(base.touched),
+        }
+    }
+}
+
+/// `/proc/PID/stat` after the name.
+struct Stat(Vec<u64>);
+
+impl Stat {
+    fn of(pid: Pid) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let close = stat.iter().rposition(|b| *b == b')')?;
+        let rest = std::str::from_utf8(&stat[close + 1..]).ok()?;
+        Some(Self(rest.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect()))
+    }
+
+    /// Numbered as in proc_pid_stat(5), from 3.
+    fn field(&self, number: usize) -> u64 {
+        self.0.get(number - 3).copied().unwrap_or(0)
+    }
+}
+
+/// Bytes to storage, and bytes written to anything.
+fn io_of(pid: Pid) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let number = |key| number_after(&text, key).unwrap_or(0);
+    // Not less what was taken back: truncating another's unwritten file would make room for as much (proc_pid_io(5)).
+    Some((number("write_bytes: "), number("wchar: ")))
+}
+
+/// The number behind a key at the start of a line.
+fn number_after(text: &str, key: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
+    rest.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The same in files that count in kB.
+fn kib_after(text: &str, key: &str) -> u64 {
+    number_after(text, key).unwrap_or(0) * 1024
+}
+
+/// What the kernel counts of processes and threads anyway (proc_loadavg(5)).
+#[derive(Debug, Clone, Copy)]
+struct Forks {
+    /// The last number given to one of this PID namespace.
+    newest: u64,
+    /// How many there are on this host.
+    alive: u64,
+}
+
+impl Forks {
+    fn now() -> Option<Self> {
+        let text = fs::read_to_string("/proc/loadavg").ok()?;
+        let mut fields = text.split_ascii_whitespace().skip(3);
+        let alive = fields.next()?.split_once('/')?.1.parse().ok()?;
+        Some(Self { newest: fields.next()?.parse().ok()?, alive })
+    }
+}
+
+fn host_shared() -> u64 {
+    fs::read_to_string("/proc/meminfo").map_or(0, |text| kib_after(&text, "Shmem:"))
+}
+
+/// `None` for another kind of file system.
+fn held_by_tmpfs(path: &Path) -> Option<u64> {
+    let about = rustix::fs::statfs(path).ok()?;
+    let is_tmpfs = u64::try_from(about.f_type).is_ok_and(|kind| kind == TMPFS_MAGIC);
+    let block = u64::try_from(about.f_bsize).ok()?;
+    is_tmpfs.then(|| about.f_blocks.saturating_sub(about.f_bfree).saturating_mul(block))
+}
+
+/// Memory of a process (proc_pid_status(5)), bytes.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Its own: anonymous, swapped, huge pages, page tables.
+    own: u64,
+    /// Shared memory that it has mapped and touched.
+    mapped: u64,
+}
+
+/// One process of the family.
+struct Member {
+    pid: Pid,
+    memory: Memory,
+}
+
+/// What a walk through the family found.
+#[derive(Default)]
+struct Family {
+    members: Vec<Member>,
+    tasks: u64,
+    account: Account,
+    /// A process is there and cannot be looked into: it runs a program that its user may not read.
+    hidden: bool,
+}
+
+/// Watches one program.
+pub(crate) struct Watch<'a> {
+    bounds: &'a Bounds,
+    base: &'a Base,
+    /// A cgroup holds memory and processes.
+    grouped: bool,
+    /// When to look again.
+    next: Instant,
+    /// When to look at more than the number of forks.
+    walk: Instant,
+    forks: Option<Forks>,
+    scope: Option<SignalsStayBelow>,
+    tasks: u64,
+    used: Used,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(bounds: &'a Bounds, base: &'a Base, scope: Option<SignalsStayBelow>, grouped: bool) -> Self {
+        let next = Instant::now() + TICK;
+        Self { bounds, base, grouped, next, walk: next, forks: base.forks, scope, tasks: 1, used: Used::default() }
+    }
+
+    /// How long until there is something to do.
+    pub(crate) fn pause(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now())
+    }
+
+    /// The most that was seen.
+    pub(crate) fn used(&self) -> Used {
+        self.used
+    }
+
+    /// Looks, if it is time to; says which limit was passed.
+    pub(crate) fn look(&mut self) -> Option<LimitHit> {
+        let began = Instant::now();
+        if began < self.next {
+            return None;
+        }
+        self.next = began + TICK;
+        // Before the walk: who is forked meanwhile is counted twice, not missed.
+        let forks = Forks::now();
+        let due = began >= self.walk;
+        if !self.grouped && self.could_be_too_many(forks) {
+            let tasks = self.count(forks);
+            self.forks = forks;
+            if let Some(hit) = self.counted(tasks) {
+                return Some(hit);
+            }
+        }
+        if !due {
+            return None;
+        }
+        let family = self.survey();
+        self.forks = forks;
+        let hit = self.judge(&family);
+        let took = began.elapsed();
+        self.walk = Instant::now() + self.rest().max((took * SHARE).min(LONGEST));
+        hit
+    }
+
+    /// Whether there can be more than the limit: every process and thread that was made since the last count may be one
+    /// of ours, and may be there still. The numbers begin anew at some point; then nothing is known.
+    fn could_be_too_many(&self, forks: Option<Forks>) -> bool {
+        match (forks, self.forks) {
+            (Some(now), Some(then)) if now.newest >= then.newest => {
+                self.tasks + (now.newest - then.newest) > self.bounds.processes
+            }
+            _ => true,
+        }
+    }
+
+    /// Counts processes and threads. If the host has so many more of them that ours must be suspected, they are stopped for
+    /// as long as that takes: each one of a bomb gets as much of the processor as we do, and makes others meanwhile.
+    fn count(&self, forks: Option<Forks>) -> u64 {
+        let suspected = match (forks, self.forks) {
+            (Some(now), Some(then)) => self.tasks + now.alive.saturating_sub(then.alive) > self.bounds.processes,
+            _ => true,
+        };
+        let signal = |signal| {
+            let sent = self.scope.map(|scope| family::signal_all_at_once(scope, signal));
+            // Refused, they are counted while they run.
+            sent.is_some_and(|sent| sent.unwrap_or(false))
+        };
+        let stopped = suspected && signal(libc::SIGSTOP);
+        let tasks = count(self.bounds.processes);
+        // Who is too many stays as it is until it is killed.
+        if stopped && tasks <= self.bounds.processes {
+            signal(libc::SIGCONT);
+        }
+        tasks
+    }
+
+    fn counted(&mut self, tasks: u64) -> Option<LimitHit> {
+        self.tasks = tasks;
+        self.used.processes = self.used.processes.max(tasks);
+        let hit = !self.grouped && tasks > self.bounds.processes;
+        hit.then_some(LimitHit { limit: LimitName::Processes, used: tasks })
+    }
+
+    /// Until the nearest limit could be met.
+    fn rest(&self) -> Duration {
+        let bytes = self.bounds.memory.saturating_sub(self.used.memory);
+        let stored = self.bounds.disk.saturating_sub(self.used.disk.unwrap_or(0));
+        Duration::from_secs(1).mul_f64(bytes.min(stored) as f64 / FASTEST as f64).clamp(TICK, REST)
+    }
+
+    /// Everything of every process.
+    fn survey(&self) -> Family {
+        let mut family = Family::default();
+        each_descendant(|pid, threads| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status"));
+            match (status, Account::of(pid)) {
+                (Ok(status), account) => {
+                    family.tasks += threads;
+                    let kib = |key| kib_after(&status, key);
+                    let own = kib("RssAnon:") + kib("VmSwap:") + kib("HugetlbPages:") + kib("VmPTE:");
+                    family.members.push(Member { pid, memory: Memory { own, mapped: kib("RssShmem:") } });
+                    match account {
+                        Some(account) => family.account.add(account),
+                        None => family.hidden |= process::kill(pid, 0).is_ok(),
+                    }
+                }
+                // Gone since it was listed, or out of sight: under hidepid nothing is told of who cannot be looked into.
+                (Err(_), _) => {
+                    let hidden = process::kill(pid, 0).is_ok();
+                    family.tasks += u64::from(hidden);
+                    family.hidden |= hidden;
+                }
+            }
+            true
+        });
+        family.account.add(Account::of_reaped().since(self.base.own));
+        family
+    }
+
+    fn judge(&mut self, family: &Family) -> Option<LimitHit> {
+        if let Some(hit) = self.counted(family.tasks) {
+            return Some(hit);
+        }
+        let cpu_ms = family.account.cpu.saturating_mul(1000 / USER_HZ);
+        self.used.cpu_ms = self.used.cpu_ms.max(cpu_ms);
+        let bound_ms = u64::try_from(self.bounds.cpu.as_millis()).unwrap_or(u64::MAX);
+        if cpu_ms > bound_ms {
+            return Some(LimitHit { limit: LimitName::Cpu, used: cpu_ms });
+        }
+        let disk = self.stored(family);
+        self.used.disk = self.used.disk.max(Some(disk));
+        if disk > self.bounds.disk {
+            return Some(LimitHit { limit: LimitName::Disk, used: disk });
+        }
+        if self.grouped {
+            return None;
+        }
+        let memory = self.memory(family);
+        self.used.memory = self.used.memory.max(memory);
+        (memory > self.bounds.memory).then_some(LimitHit { limit: LimitName::Memory, used: memory })
+    }
+
+    /// Bytes written to storage, and what has come to be in a tmpfs. That is nobody's writing (proc_pid_io(5) does not count
+    /// it), so it is what every tmpfs in reach has grown by, as far as this call can have caused it.
+    fn stored(&self, family: &Family) -> u64 {
+        let growth = |(path, before): &(PathBuf, u64)| held_by_tmpfs(path).map(|now| now.saturating_sub(*before));
+        let grown: u64 = self.base.filesystems.iter().filter_map(growth).sum();
+        let caused = if family.hidden { u64::MAX } else { family.account.touched };
+        family.account.stored.saturating_add(grown.min(caused))
+    }
+
+    /// Memory of all of them. What is never too small comes first and is quick; only if that is too much, what is right.
+    fn memory(&self, family: &Family) -> u64 {
+        let own: u64 = family.members.iter().map(|member| member.memory.own).sum();
+        let mapped: u64 = family.members.iter().map(|member| member.memory.mapped).sum();
+        let grown = host_shared().saturating_sub(self.base.shared);
+        let quick = own.saturating_add(mapped).saturating_add(grown);
+        if quick <= self.bounds.memory {
+            return quick;
+        }
+        let mut hidden = family.hidden;
+        let (mut own, mut mapped, mut unmapped) = (0, 0, 0);
+        let mut seen = HashSet::new();
+        for member in &family.members {
+            let pid = member.pid;
+            match fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) {
+                Ok(text) => {
+                    let kib = |key| kib_after(&text, key);
+                    let huge = kib("Private_Hugetlb:") + kib("Shared_Hugetlb:");
+                    own += kib("Pss_Anon:") + kib("SwapPss:") + huge + page_tables(pid);
+                    mapped += kib("Pss_Shmem:");
+                }
+                Err(_) => {
+                    own += member.memory.own;
+                    mapped += member.memory.mapped;
+                    hidden |= member.memory.own > 0 && process::kill(pid, 0).is_ok();
+                }
+            }
+            unmapped += held_by_descriptors(pid, &mut seen, &mut hidden);
+        }
+        for member in &family.members {
+            hidden |= maps_what_no_descriptor_holds(member.pid, &seen);
+        }
+        // What is both mapped and held by a descriptor was counted twice, unless the host's count says that it is there.
+        let shared = (mapped + unmapped).min(grown.max(mapped).max(unmapped));
+        own.saturating_add(if hidden { shared.max(grown) } else { shared })
+    }
+}
+
+fn page_tables(pid: Pid) -> u64 {
+    fs::read_to_string(format!("/proc/{pid}/status")).map_or(0, |text| kib_after(&text, "VmPTE:"))
+}
+
+/// Bytes in memfds that a process holds open, mapped or not, each counted once. A descriptor on its way through a socket
+/// belongs to no process (unix(7)): `hidden` says that there is one.
+fn held_by_descriptors(pid: Pid, seen: &mut HashSet<u64>, hidden: &mut bool) -> u64 {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
+    let mut held = 0;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let Ok(about) = fs::metadata(&path) else { continue };
+        if about.file_type().is_socket() {
+            let number = path.file_name().unwrap_or_default().to_string_lossy();
+            let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).unwrap_or_default();
+            *hidden |= number_after(&info, "scm_fds:").is_some_and(|count| count > 0);
+        } else if about.nlink() == 0 && is_memfd(&path) && seen.insert(about.ino()) {
+            held += about.blocks() * 512;
+        }
+    }
+    held
+}
+
+fn is_memfd(path: &Path) -> bool {
+    fs::read_link(path).is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"))
+}
+
+/// Whether a process maps a memfd that no descriptor holds any more: pages of it that nobody has touched through the
+/// mapping are in nobody's count.
+fn maps_what_no_descriptor_holds(pid: Pid, seen: &HashSet<u64>) -> bool {
+    let Ok(maps) = fs::read(format!("/proc/{pid}/maps")) else { return false };
+    // address, permissions, offset, device, inode, name (proc_pid_maps(5)).
+    maps.split(|byte| *byte == b'\n').any(|line| {
+        let line = String::from_utf8_lossy(line);
+        let inode = line.split_ascii_whitespace().nth(4).and_then(|inode| inode.parse::<u64>().ok());
+        line.contains(" /memfd:") && inode.is_some_and(|inode| !seen.contains(&inode))
+    })
+}
+
+/// How many processes and threads there are, counted until there are more than `limit`.
+fn count(limit: u64) -> u64 {
+    let mut tasks = 0;
+    each_descendant(|_, threads| {
+        tasks += threads;
+        tasks <= limit
+    });
+    tasks
+}
+
+/// Visits every descendant of this process with the number of its threads, parents first, until told to stop.
+fn each_descendant(mut visit: impl FnMut(Pid, u64) -> bool) {
+    let mut all = family::children(process::id());
+    let mut next = 0;
+    while let Some(pid) = all.get(next).copied() {
+        next += 1;
+        // A link for each thread, and two more. One that is gone or out of sight has none.
+        let links = fs::metadata(format!("/proc/{pid}/task")).map_or(2, |about| about.nlink());
+        if !visit(pid, links.saturating_sub(2)) {
+            return;
+        }
+        match links {
+            ..=2 => {}
+            3 => all.extend(family::children_of_one_thread(pid)),
+            _ => all.extend(family::children(pid)),
+        }
+    }
+}
