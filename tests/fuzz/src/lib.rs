@@ -1,0 +1,122 @@
+//! Plays everything behind the launcher to a real supervisor, so that what a worker sends is the fuzzer's choice.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+
+use callgate::{Launcher, Session, SessionSpec, StrengthChoice, Supervisor};
+use callgate_worker::protocol::{Channel, FromWorker, FromZygote, OpenSession, Received, SessionReply, SessionSteps};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::net::{Shutdown, shutdown};
+
+/// A supervisor, and the other end of what it takes for its launcher.
+pub struct Host {
+    supervisor: Supervisor,
+    launcher: Channel,
+    runtime: tokio::runtime::Runtime,
+    workspace: tempfile::TempDir,
+}
+
+/// Which process of a session says something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Who {
+    Broker,
+    Programs,
+    Readers,
+    Worker,
+}
+
+/// The ends of a session's channels that its processes would hold. Each says all that it has to say before the supervisor
+/// listens, and then no more: a read finds the end of it, while a write still succeeds.
+pub struct Processes {
+    pub broker: Channel,
+    pub programs: Channel,
+    pub readers: Channel,
+    /// Of the two workers that the zygotes offer: the programs', and the readers'.
+    pub workers: [Channel; 2],
+    offered: Vec<OwnedFd>,
+}
+
+impl Host {
+    pub fn new() -> Self {
+        let (ours, launcher) = Channel::pair().expect("a pair of sockets");
+        let supervisor = Supervisor::builder().launcher(Launcher::over(ours)).build().expect("this host enforces");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        Self { supervisor, launcher, runtime, workspace: tempfile::tempdir().expect("a directory") }
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.workspace.path().canonicalize().expect("it is there")
+    }
+
+    /// Opens a session whose processes `say` something, and has `use_it` use it.
+    pub fn session(&self, say: impl FnOnce(&mut Processes), use_it: impl AsyncFnOnce(&Session, &Processes)) {
+        self.runtime.block_on(async {
+            let spec =
+                SessionSpec { strength: StrengthChoice::Namespaces, ..SessionSpec::developer(self.workspace.path()) };
+            let open = self.supervisor.open(spec);
+            let (session, processes) = tokio::join!(open, async {
+                let mut processes = self.asked();
+                say(&mut processes);
+                processes.end();
+                processes
+            });
+            if let Ok(session) = session {
+                use_it(&session, &processes).await;
+            }
+        });
+    }
+
+    /// The supervisor's wish for a session, which has been sent by now.
+    fn asked(&self) -> Processes {
+        let mut fds = [PollFd::new(&self.launcher, PollFlags::IN)];
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        assert_eq!(poll(&mut fds, Some(&second)), Ok(1), "the supervisor asked for no session");
+        let Ok(Received::Message(OpenSession { .. }, fds)) = self.launcher.receive() else { panic!("no wish") };
+        let broker = Channel::from(fds.into_iter().next().expect("the broker's end"));
+        let pair = || {
+            let (supervisors, ours) = Channel::pair().expect("a pair of sockets");
+            rustix::fs::fcntl_setfl(&ours, OFlags::RDWR | OFlags::NONBLOCK).expect("it is a socket");
+            (supervisors, ours)
+        };
+        let [(a, programs), (b, readers), (c, first), (d, second)] = [pair(), pair(), pair(), pair()];
+        let offered = [a, b, c, d].map(OwnedFd::from).into();
+        Processes { broker, programs, readers, workers: [first, second], offered }
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Processes {
+    /// The supervisor's ends: of the two zygotes, and of the two workers.
+    pub fn offered(&self, index: usize) -> &OwnedFd {
+        &self.offered[index % self.offered.len()]
+    }
+
+    pub fn ready(&self) {
+        let fds = [self.offered[0].as_fd(), self.offered[1].as_fd()];
+        self.broker.send(&SessionReply::Ready(SessionSteps::default()), &fds).expect("there is room");
+    }
+
+    pub fn prepared(&self) {
+        self.programs.send(&FromZygote::Prepared { worker: 1 }, &[self.offered[2].as_fd()]).expect("there is room");
+        self.readers.send(&FromZygote::Prepared { worker: 1 }, &[self.offered[3].as_fd()]).expect("there is room");
+    }
+
+    pub fn confined(&self) {
+        for worker in &self.workers {
+            worker.send(&FromWorker::Confined { steps: Vec::new() }, &[]).expect("there is room");
+        }
+    }
+
+    fn end(&self) {
+        for channel in [&self.broker, &self.programs, &self.readers].into_iter().chain(&self.workers) {
+            // One that the supervisor has closed by now is ended as well.
+            let _closed = shutdown(channel, Shutdown::Write);
+        }
+    }
+}
