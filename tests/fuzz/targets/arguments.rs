@@ -23,9 +23,19 @@ fuzz_target!(|data: &[u8]| {
         processes.prepared();
         processes.confined();
         for worker in &processes.workers {
-            let ended = FromWorker::ToolEnded(ToolEnd::Output { truncated: false, lost: false, data: Some(Value::Null) });
+            let ended =
+                FromWorker::ToolEnded(ToolEnd::Output { truncated: false, lost: false, data: Some(Value::Null) });
             worker.send(&ended, &[]).expect("there is room");
-            let end = ProgramEnd { code: Some(0), signal: None, cpu_us: 0, killed: 0, timed_out: false, hit: None, used: Used::default(), grouped: false };
+            let end = ProgramEnd {
+                code: Some(0),
+                signal: None,
+                cpu_us: 0,
+                killed: 0,
+                timed_out: false,
+                hit: None,
+                used: Used::default(),
+                grouped: false,
+            };
             worker.send(&FromWorker::Ended(end), &[]).expect("there is room");
         }
     };

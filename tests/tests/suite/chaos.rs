@@ -172,7 +172,7 @@ fn the_control_every_canary_notices() {
             ("stream", &|_| tell(format!("unix:{}", at("stream")), "stream")),
             ("datagram", &|_| tell(format!("unix:{}", at("datagram")), "dgram")),
             ("abstract", &|c| tell(format!("abstract:{}", c.name), "stream")),
-            ("priority", &|_| shell(&format!("renice 5 {pid}"))),
+            ("priority", &|_| shell(&format!("renice 17 {pid}"))),
         ];
         let mut before = canaries.look();
         assert_eq!(before, canaries.look(), "it does not change by itself");
