@@ -58,11 +58,6 @@ pub(crate) fn parent_of(pid: Pid) -> Option<Pid> {
     stat_field(pid, 4)
 }
 
-/// When a thread started, in clock ticks since boot: with its number, a name that is never used again.
-pub(crate) fn start_time(tid: Pid) -> Option<u64> {
-    stat_field(tid, 22)
-}
-
 /// A field of `/proc/PID/stat`, numbered as in proc_pid_stat(5), from 3. The name before may hold anything, `)` too.
 fn stat_field<T: std::str::FromStr>(pid: Pid, number: usize) -> Option<T> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;

@@ -3,26 +3,53 @@
 use std::cell::Cell;
 use std::ffi::{CString, OsStr};
 use std::fs;
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 
 use crate::sys::memory;
 use crate::sys::notify::{self, Notification};
 use crate::sys::process::Pid;
 
+const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
+const PAGE: usize = 4096;
 /// PATH_MAX, the NUL included (limits.h).
 const PATH_MAX: usize = 4096;
+
+/// A thread that has asked, pinned by its directory in `/proc`: nothing is found below that once the thread is gone, whoever
+/// has its number by then.
+pub(super) struct Thread {
+    pub(super) tid: Pid,
+    proc: OwnedFd,
+    /// The worker that it descends from, once that is known.
+    pub(super) worker: Cell<Option<Pid>>,
+    /// Its file mode creation mask, while that is known.
+    pub(super) umask: Cell<Option<u32>>,
+}
+
+impl Thread {
+    pub(super) fn open(tid: Pid) -> Result<Self, i32> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc =
+            rustix::fs::open(format!("/proc/{tid}"), flags, Mode::empty()).map_err(rustix::io::Errno::raw_os_error)?;
+        Ok(Self { tid, proc, worker: Cell::new(None), umask: Cell::new(None) })
+    }
+
+    /// Whether it has its number still.
+    pub(super) fn is_there(&self) -> bool {
+        rustix::fs::statat(&self.proc, c"task", AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+}
 
 /// The thread that waits for an answer.
 pub(super) struct Caller<'a> {
     listener: &'a OwnedFd,
     id: u64,
-    pub(super) tid: Pid,
-    /// The worker that it descends from, once that is known.
-    pub(super) worker: Cell<Option<Pid>>,
+    pub(super) thread: Thread,
 }
 
 /// Whether the last component of a name is followed when it is a link.
@@ -40,16 +67,27 @@ pub(super) struct Target {
 }
 
 impl<'a> Caller<'a> {
-    pub(super) fn new(listener: &'a OwnedFd, notification: &Notification) -> Self {
-        Self { listener, id: notification.id, tid: notification.tid, worker: Cell::new(None) }
+    /// `None` if it is gone, and its number may be another's.
+    pub(super) fn new(listener: &'a OwnedFd, notification: &Notification, thread: Thread) -> Option<Self> {
+        let caller = Self { listener, id: notification.id, thread };
+        caller.confirm().is_ok().then_some(caller)
+    }
+
+    /// The same of a thread that asked before, and was there a moment ago.
+    pub(super) fn again(listener: &'a OwnedFd, notification: &Notification, thread: Thread) -> Self {
+        Self { listener, id: notification.id, thread }
     }
 
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
+    pub(super) fn tid(&self) -> Pid {
+        self.thread.tid
+    }
+
     /// What was just read by thread id was this thread's, not that of one that got its number.
-    pub(super) fn confirm(&self) -> Result<(), i32> {
+    fn confirm(&self) -> Result<(), i32> {
         if notify::is_valid(self.listener.as_fd(), self.id) { Ok(()) } else { Err(libc::ESRCH) }
     }
 
@@ -64,7 +102,7 @@ impl<'a> Caller<'a> {
         if buffer.is_empty() {
             return Ok(0);
         }
-        let got = match memory::read(self.tid, address, buffer) {
+        let got = match memory::read(self.tid(), address, buffer) {
             // Some containers' filters refuse the call, and not the file.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => self.read_file(address, buffer),
             read => read,
@@ -81,7 +119,7 @@ impl<'a> Caller<'a> {
     /// The same by way of proc_pid_mem(5), up to what is not mapped.
     fn read_file(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
         use std::os::unix::fs::FileExt as _;
-        let memory = fs::File::open(format!("/proc/{}/mem", self.tid))?;
+        let memory = fs::File::from(rustix::fs::openat(&self.thread.proc, c"mem", READ, Mode::empty())?);
         let mut done = 0;
         while done < buffer.len() {
             match memory.read_at(&mut buffer[done..], address.saturating_add(done as u64)) {
@@ -100,15 +138,22 @@ impl<'a> Caller<'a> {
     /// Copies a C string of at most `max` bytes, its NUL included.
     pub(super) fn string(&self, address: u64, max: usize) -> Result<CString, i32> {
         let mut buffer = vec![0; max];
-        let got = self.read(address, &mut buffer)?;
-        match buffer[..got].iter().position(|b| *b == 0) {
-            Some(end) => {
-                buffer.truncate(end);
-                CString::new(buffer).map_err(|_nul| libc::EINVAL)
+        let mut got = 0;
+        while got < max {
+            // To the end of a page: most strings end before it.
+            let page = PAGE - (address.wrapping_add(got as u64) % PAGE as u64) as usize;
+            let end = max.min(got + page);
+            let more = self.read(address.wrapping_add(got as u64), &mut buffer[got..end])?;
+            if let Some(length) = buffer[got..got + more].iter().position(|b| *b == 0) {
+                buffer.truncate(got + length);
+                return CString::new(buffer).map_err(|_nul| libc::EINVAL);
             }
-            None if got == max => Err(libc::ENAMETOOLONG),
-            None => Err(libc::EFAULT),
+            got += more;
+            if got < end {
+                return Err(libc::EFAULT);
+            }
         }
+        Err(libc::ENAMETOOLONG)
     }
 
     pub(super) fn path(&self, address: u64) -> Result<CString, i32> {
@@ -140,7 +185,6 @@ impl<'a> Caller<'a> {
         // Magic links would be followed with this process's eyes (A7).
         let fd = rustix::fs::openat2(base, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
             .map_err(rustix::io::Errno::raw_os_error)?;
-        self.confirm()?;
         located(fd)
     }
 
@@ -163,24 +207,15 @@ impl<'a> Caller<'a> {
 
     /// Opens what a descriptor of the caller stands for.
     pub(super) fn open_fd(&self, number: i32) -> Result<Target, i32> {
-        let link = format!("/proc/{}/fd/{number}", self.tid);
-        let fd = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|e| match e {
-            rustix::io::Errno::NOENT => libc::EBADF,
-            other => other.raw_os_error(),
-        })?;
-        self.confirm()?;
-        located(fd)
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.thread.proc, format!("fd/{number}"), flags, Mode::empty());
+        located(fd.map_err(not_open)?)
     }
 
     /// What the kernel says a descriptor of the caller is: a path, `socket:[7]`, `pipe:[8]`.
     pub(super) fn describe_fd(&self, number: i32) -> Result<Vec<u8>, i32> {
-        let link = format!("/proc/{}/fd/{number}", self.tid);
-        let text = rustix::fs::readlink(link, Vec::new()).map_err(|e| match e {
-            rustix::io::Errno::NOENT => libc::EBADF,
-            other => other.raw_os_error(),
-        })?;
-        self.confirm()?;
-        Ok(text.into_bytes())
+        let text = rustix::fs::readlinkat(&self.thread.proc, format!("fd/{number}"), Vec::new());
+        Ok(text.map_err(not_open)?.into_bytes())
     }
 
     /// Whether the caller may write through this descriptor (its open flags, proc_pid_fdinfo(5)).
@@ -212,12 +247,9 @@ impl<'a> Caller<'a> {
     }
 
     fn proc_file(&self, name: &str) -> Result<String, i32> {
-        let text = fs::read_to_string(format!("/proc/{}/{name}", self.tid)).map_err(|e| match e.raw_os_error() {
-            Some(libc::ENOENT) => libc::EBADF,
-            Some(errno) => errno,
-            None => libc::EIO,
-        })?;
-        self.confirm()?;
+        let file = rustix::fs::openat(&self.thread.proc, name, READ, Mode::empty()).map_err(not_open)?;
+        let mut text = String::new();
+        fs::File::from(file).read_to_string(&mut text).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
         Ok(text)
     }
 
@@ -225,10 +257,8 @@ impl<'a> Caller<'a> {
         if dirfd != libc::AT_FDCWD {
             return self.open_fd(dirfd).map(|target| target.fd);
         }
-        let fd = rustix::fs::open(format!("/proc/{}/cwd", self.tid), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-            .map_err(rustix::io::Errno::raw_os_error)?;
-        self.confirm()?;
-        Ok(fd)
+        rustix::fs::openat(&self.thread.proc, c"cwd", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .map_err(rustix::io::Errno::raw_os_error)
     }
 
     /// The number in `/proc/self/fd/N` and its other spellings: for the caller they name its own descriptors.
@@ -237,7 +267,7 @@ impl<'a> Caller<'a> {
             .into_iter()
             .find_map(|prefix| path.strip_prefix(prefix))
             .map(<[u8]>::to_vec)
-            .or_else(|| path.strip_prefix(format!("/proc/{}/fd/", self.tid).as_bytes()).map(<[u8]>::to_vec));
+            .or_else(|| path.strip_prefix(format!("/proc/{}/fd/", self.tid()).as_bytes()).map(<[u8]>::to_vec));
         match path {
             b"/dev/stdin" => Some(0),
             b"/dev/stdout" => Some(1),
@@ -247,10 +277,24 @@ impl<'a> Caller<'a> {
     }
 }
 
+/// What is missing in a thread's directory is a descriptor that it does not have.
+fn not_open(e: rustix::io::Errno) -> i32 {
+    if e == rustix::io::Errno::NOENT { libc::EBADF } else { e.raw_os_error() }
+}
+
+/// This process's own descriptors, by their numbers.
+static OWN: OnceLock<OwnedFd> = OnceLock::new();
+
 /// Asks the kernel where an open file is.
 pub(super) fn located(fd: OwnedFd) -> Result<Target, i32> {
     use std::os::fd::AsRawFd as _;
-    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let path = rustix::fs::readlink(link, Vec::new()).map_err(rustix::io::Errno::raw_os_error)?;
+    let errno = rustix::io::Errno::raw_os_error;
+    if OWN.get().is_none() {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // Whoever came first has set the same.
+        drop(OWN.set(rustix::fs::open("/proc/self/fd", flags, Mode::empty()).map_err(errno)?));
+    }
+    let own = OWN.get().ok_or(libc::EIO)?;
+    let path = rustix::fs::readlinkat(own, fd.as_raw_fd().to_string(), Vec::new()).map_err(errno)?;
     Ok(Target { fd, path: PathBuf::from(OsStr::from_bytes(path.as_bytes())) })
 }

@@ -3,22 +3,24 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{FsAccess, SessionPlan};
 
-use super::caller::Caller;
+use super::caller::{Caller, Thread};
 use super::changes::Collected;
 use super::ipc::Objects;
 use super::sockets::Sockets;
 use super::watches::Watches;
 use crate::apply::landlock::reach;
-use crate::family::{self, start_time};
+use crate::family;
 use crate::sys::process::Pid;
 
 /// Most ended calls whose changes wait for being asked about. Those that are killed are not.
 const OVER: usize = 64;
+/// Most threads that are remembered.
+const THREADS: usize = 32;
 
 /// One call.
 pub(super) struct Call {
@@ -26,7 +28,7 @@ pub(super) struct Call {
     pub(super) number: u64,
     /// As the supervisor numbers its worker.
     worker: u64,
-    write: Rc<[PathBuf]>,
+    write: Arc<[PathBuf]>,
     read: Readable,
     pub(super) watches: Watches,
     pub(super) sockets: Sockets,
@@ -70,10 +72,10 @@ pub(super) fn real(path: &Path) -> PathBuf {
 /// All calls that run now or stand ready, by their workers' process ids.
 pub(super) struct Calls {
     calls: HashMap<Pid, Call>,
-    /// Threads that were traced to their call before: (thread, start time), a pair that is never reused.
-    known: HashMap<(Pid, u64), Pid>,
+    /// Threads that have asked of late, the latest last.
+    threads: Vec<Thread>,
     /// What a call may write that may do what the session may.
-    write: Rc<[PathBuf]>,
+    write: Arc<[PathBuf]>,
     next: u64,
     /// The worker of a session for one call.
     only: Option<Pid>,
@@ -89,7 +91,7 @@ impl Calls {
         });
         Self {
             calls: HashMap::new(),
-            known: HashMap::new(),
+            threads: Vec::new(),
             write: write.collect(),
             next: 0,
             only: None,
@@ -103,7 +105,7 @@ impl Calls {
         let call = Call {
             number: self.next,
             worker,
-            write: Rc::clone(&self.write),
+            write: Arc::clone(&self.write),
             read: Readable::default(),
             watches: Watches::default(),
             sockets: Sockets::default(),
@@ -129,7 +131,7 @@ impl Calls {
 
     /// Its call is over. Returns the worker's number.
     pub(super) fn remove(&mut self, pid: Pid) -> Option<u64> {
-        self.known.retain(|_, owner| *owner != pid);
+        self.threads.retain(|thread| thread.worker.get() != Some(pid));
         let call = self.calls.remove(&pid)?;
         if !call.changes.is_empty() {
             if self.over.len() >= OVER {
@@ -150,7 +152,7 @@ impl Calls {
 
     pub(super) fn clear(&mut self) {
         self.calls.clear();
-        self.known.clear();
+        self.threads.clear();
     }
 
     /// The call of a caller.
@@ -159,34 +161,39 @@ impl Calls {
         self.calls.get_mut(&worker)
     }
 
-    /// The worker that the caller descends from, looked up once and confirmed: what was traced was the thread that waits,
-    /// not one that got its number.
-    fn worker_of_caller(&mut self, caller: &Caller<'_>) -> Option<Pid> {
-        if caller.worker.get().is_none() && self.only.is_some() {
-            // Nobody else can have the session's filter.
-            caller.worker.set(self.only);
-        }
-        if caller.worker.get().is_none() {
-            caller.worker.set(self.worker_of(caller.tid).filter(|_| caller.confirm().is_ok()));
-        }
-        caller.worker.get()
+    /// A thread that has asked before and is still there.
+    pub(super) fn known(&mut self, tid: Pid) -> Option<Thread> {
+        let at = self.threads.iter().position(|thread| thread.tid == tid)?;
+        Some(self.threads.remove(at)).filter(Thread::is_there)
     }
 
-    /// The worker that a thread descends from.
-    pub(super) fn worker_of(&mut self, tid: Pid) -> Option<Pid> {
-        let start = start_time(tid)?;
-        if let Some(worker) = self.known.get(&(tid, start)) {
-            return Some(*worker);
+    /// It may ask again.
+    pub(super) fn keep(&mut self, thread: Thread) {
+        if self.threads.len() >= THREADS {
+            self.threads.remove(0);
         }
-        let worker = (0..5).find_map(|_| self.trace(tid))?;
-        if start_time(tid)? != start {
-            return None;
+        self.threads.push(thread);
+    }
+
+    /// Nothing is known of any thread's mask any more.
+    pub(super) fn forget_masks(&mut self) {
+        self.threads.iter().for_each(|thread| thread.umask.set(None));
+    }
+
+    /// The worker that the caller descends from, looked up once.
+    fn worker_of_caller(&mut self, caller: &Caller<'_>) -> Option<Pid> {
+        let thread = &caller.thread;
+        if thread.worker.get().is_none() {
+            // In a session for one call nobody else can have its filter.
+            thread.worker.set(self.only.or_else(|| self.worker_of(thread)));
         }
-        if self.known.len() > 4096 {
-            self.known.clear();
-        }
-        self.known.insert((tid, start), worker);
-        Some(worker)
+        thread.worker.get()
+    }
+
+    /// The worker that a thread descends from. What was climbed from is the thread that was meant, not one that got its number.
+    fn worker_of(&self, thread: &Thread) -> Option<Pid> {
+        let worker = (0..5).find_map(|_| self.trace(thread.tid))?;
+        thread.is_there().then_some(worker)
     }
 
     /// Climbs from a thread to the worker. A parent that dies on the way could have its number taken by a stranger, so
@@ -212,11 +219,11 @@ impl Calls {
     /// Whether a process or thread belongs to the caller's call. The worker does not, except to itself: it is the init
     /// that ends the call's processes, and a program that could stop, starve or kill it would outlive it for a moment.
     pub(super) fn are_siblings(&mut self, caller: &Caller<'_>, other: Pid) -> bool {
-        if other != caller.tid && self.calls.contains_key(&other) {
+        if other != caller.tid() && self.calls.contains_key(&other) {
             return false;
         }
         let mine = self.worker_of_caller(caller);
-        mine.is_some() && self.worker_of(other) == mine
+        mine.is_some() && Thread::open(other).is_ok_and(|other| self.worker_of(&other) == mine)
     }
 
     /// All processes of the caller's call, without its worker, whose process group is not the call's.

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use callgate_policy::plan::protect::gitconfig;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
@@ -55,9 +56,10 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_renameat2, |b, c, n| {
         rename(b, c, (int(n.args[0]), n.args[1]), (int(n.args[2]), n.args[3]), n.args[4] as u32)
     }),
-    (libc::SYS_umask, |b, _, _| {
-        // From now on each caller's own is looked up.
-        b.umask_changed = true;
+    (libc::SYS_umask, |b, c, _| {
+        b.masks.changed = Some((c.tid(), Instant::now()));
+        b.calls.forget_masks();
+        c.thread.umask.set(None);
         Ok(Answer::Continue)
     }),
 ];
@@ -211,15 +213,6 @@ impl Broker {
         Err(libc::EACCES)
     }
 
-    /// Makes something as the caller would.
-    fn masked<T>(&mut self, caller: &Caller<'_>, make: impl FnOnce() -> rustix::io::Result<T>) -> Result<T, i32> {
-        let mask = if self.umask_changed { Mode::from_raw_mode(caller.umask()?) } else { self.umask };
-        rustix::process::umask(mask);
-        let made = make();
-        rustix::process::umask(Mode::empty());
-        made.map_err(errno)
-    }
-
     /// Notes what a call has made.
     fn made(&mut self, caller: &Caller<'_>, path: &Path, judgement: &Judgement) -> Result<(), i32> {
         let repository = self.keeper.was_made(path, judgement);
@@ -268,6 +261,13 @@ fn open(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, mode: u32)
     }
     let exclusive = asked.contains(OFlags::CREATE | OFlags::EXCL);
     let links = if exclusive || asked.contains(OFlags::NOFOLLOW) { Links::Keep } else { Links::Follow };
+    // What is to be made is mostly not there.
+    if asked.contains(OFlags::CREATE) && !path.as_bytes().ends_with(b"/") {
+        let made = make(broker, caller, at.0, &path, asked, mode)?;
+        if let Some(answer) = made {
+            return Ok(answer);
+        }
+    }
     // Again, if a name came or went meanwhile.
     for _ in 0..LINKS {
         match caller.open(at.0, &path, links) {
@@ -405,7 +405,50 @@ fn open_unnamed(
     Ok(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
 }
 
-/// Creates the file that an opening asks for. `None` if there is one by now.
+/// Creates the file that an opening asks for, without looking first whether there is one. `None` if it may be there, or somewhere
+/// else.
+fn make(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    dirfd: i32,
+    path: &CString,
+    asked: OFlags,
+    mode: u32,
+) -> Result<Option<Answer>, i32> {
+    let (parent, Last::Name(name), _) = split(path.as_bytes())? else { return Ok(None) };
+    let base = caller.base(dirfd, &parent)?;
+    let looked = broker.place_in(base.as_ref().map_or(CWD, |fd| fd.as_fd()), &parent, name, false, caller)?;
+    let Looked::Here(place, judgement) = looked else { return Ok(None) };
+    // Of what is there already, something else is to be said.
+    let refused = broker.keeper.closes_to_new(&judgement, What::File).is_some();
+    if refused || broker.may(caller, &place.path).is_err() {
+        return Ok(None);
+    }
+    make_at(broker, caller, &place, &judgement, asked, mode)
+}
+
+/// Creates a file that may be made. `None` if there is one by now.
+fn make_at(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    place: &Place,
+    judgement: &Judgement,
+    asked: OFlags,
+    mode: u32,
+) -> Result<Option<Answer>, i32> {
+    let with = asked | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let mode = Mode::from_raw_mode(mode & 0o7777);
+    match broker.masked(caller, || rustix::fs::openat(&place.parent, &place.name, with, mode)) {
+        Ok(fd) => {
+            broker.made(caller, &place.path, judgement)?;
+            Ok(Some(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) }))
+        }
+        Err(libc::EEXIST) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Creates the file that an opening asks for, where its name leads. `None` if there is one by now.
 fn create(
     broker: &mut Broker,
     caller: &Caller<'_>,
@@ -434,17 +477,7 @@ fn create(
                 broker.may(caller, &place.path)?;
                 let closed = broker.keeper.closes_to_new(&judgement, What::File);
                 broker.refuse(caller, &place.path, closed)?;
-                let with = asked | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let mode = Mode::from_raw_mode(mode & 0o7777);
-                let fd = match broker
-                    .masked(caller, || rustix::fs::openat(&place.parent, &place.name, with | OFlags::NOCTTY, mode))
-                {
-                    Ok(fd) => fd,
-                    Err(libc::EEXIST) => return Ok(None),
-                    Err(e) => return Err(e),
-                };
-                broker.made(caller, &place.path, &judgement)?;
-                return Ok(Some(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) }));
+                return make_at(broker, caller, &place, &judgement, asked, mode);
             }
             // It is there now.
             Err(rustix::io::Errno::INVAL) => return Ok(None),
@@ -709,6 +742,7 @@ fn replace_settings(
     let temporary = CString::new(format!(".callgate-{}-{}", caller.id(), moved.st_ino)).map_err(|_nul| libc::EIO)?;
     let with = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(moved.st_mode & 0o777);
+    broker.set_mask(0);
     let file = rustix::fs::openat(&target.parent, &temporary, with, mode).map_err(errno)?;
     let written = fs::File::from(file).write_all(&new).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO));
     let placed = written

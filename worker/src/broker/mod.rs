@@ -25,8 +25,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::path::HostPath;
@@ -34,7 +34,7 @@ use callgate_policy::plan::seccomp::Variant;
 use callgate_policy::plan::{Calls as CallCount, Mechanism, PrivateDir, PrivateKind, SessionPlan, Strength, Writer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use self::caller::Caller;
+use self::caller::{Caller, Thread};
 use self::calls::{Call, Calls};
 use self::keeper::Keeper;
 use crate::apply::{done, failure, kernel, landlock, namespace, session};
@@ -68,11 +68,7 @@ pub(crate) fn run(plan: &SessionPlan, supervisor: &Channel) -> i32 {
 /// Confines itself, starts the zygotes, serves until the supervisor is gone. Returns the exit code for this process.
 pub(crate) fn run_settled(plan: &SessionPlan, supervisor: &Channel) -> i32 {
     match start(plan, supervisor) {
-        Ok(mut broker) => {
-            let served = broker.serve(supervisor);
-            let ended = broker.end();
-            i32::from(served.is_err() || ended.is_err()) * 70
-        }
+        Ok(session) => i32::from(session.serve(supervisor).is_err()) * 70,
         Err(failed) => refuse(supervisor, failed),
     }
 }
@@ -89,7 +85,7 @@ enum ZygoteReply {
     Failed(StepFailure),
 }
 
-fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure> {
+fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure> {
     fd::close_all_but(&[supervisor.as_fd()]).map_err(failure("close_fds", "close_range"))?;
     process::ignore_children().map_err(failure("family", "ignore SIGCHLD"))?;
     family::become_subreaper().map_err(failure("family", "become a subreaper"))?;
@@ -146,23 +142,20 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Broker, StepFailure
     // Without it things take longer, and nothing else.
     let _quick = notify::answer_at_once(listener.as_fd());
     let broker = Broker {
-        zygotes,
         handlers: handlers(),
         listener: Arc::new(listener),
-        registrations: Some(programs.link),
-        _readers: readers_link,
+        registrations: Some(Arc::new(programs.link)),
         calls,
         readable: plan.rules().map(|rule| rule.path.clone()).collect(),
         private: plan.private.inside.as_path().to_owned(),
         private_kind: plan.private.kind,
         shared_memory: plan.shared_memory,
         keeper: Keeper::new(plan),
-        umask,
-        umask_changed: false,
+        masks: Masks { first: umask.bits(), told: plan.writer() == Writer::Broker, changed: None, own: 0 },
     };
     let ends: Vec<_> = channels.iter().map(Channel::as_fd).chain(terminals.iter().map(OwnedFd::as_fd)).collect();
     supervisor.send(&SessionReply::Ready(steps), &ends).map_err(failure("channels", "report to the supervisor"))?;
-    Ok(broker)
+    Ok(Served { broker, zygotes, _readers: readers_link })
 }
 
 /// The one writer must read what its callers name. Yama may bar even an ancestor from that (`ptrace_scope` 2 and 3).
@@ -285,15 +278,11 @@ fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Resu
 
 /// The session's broker.
 struct Broker {
-    /// Each zygote's pidfd.
-    zygotes: Vec<OwnedFd>,
     handlers: HashMap<i64, Handler>,
     /// Shared with threads that wait for a blocking connect.
     listener: Arc<OwnedFd>,
     /// Until all who could register have let go of it.
-    registrations: Option<Channel>,
-    /// Kept: the readers' zygote ends when it closes.
-    _readers: Option<Channel>,
+    registrations: Option<Arc<Channel>>,
     calls: Calls,
     /// What the session may read, as the plan names it.
     readable: Vec<HostPath>,
@@ -303,11 +292,23 @@ struct Broker {
     /// Most bytes of System V segments that a call may have.
     shared_memory: u64,
     keeper: Keeper,
-    /// What calls start with.
-    umask: rustix::fs::Mode,
-    /// One of them has asked for another.
-    umask_changed: bool,
+    masks: Masks,
 }
+
+/// The callers' file mode creation masks, and the broker's own, which is set to theirs when it makes something for them.
+struct Masks {
+    /// What calls start with.
+    first: u32,
+    /// Whether umask(2) is told.
+    told: bool,
+    /// Who has set one last, and when.
+    changed: Option<(Pid, Instant)>,
+    /// The broker's own.
+    own: u32,
+}
+
+/// After this time a thread that was told to go on with its umask(2) has done so.
+const SET: Duration = Duration::from_millis(100);
 
 /// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
 fn handlers() -> HashMap<i64, Handler> {
@@ -323,38 +324,93 @@ fn handlers() -> HashMap<i64, Handler> {
     groups.into_iter().flatten().map(|(nr, handler)| (*nr, *handler)).collect()
 }
 
-impl Broker {
-    fn serve(&mut self, supervisor: &Channel) -> io::Result<()> {
-        loop {
-            let waited = [supervisor.as_fd(), self.listener.as_fd()].into_iter();
-            let waited = waited.chain(self.zygotes.iter().map(OwnedFd::as_fd));
-            let waited = waited.chain(self.registrations.iter().map(Channel::as_fd));
+/// A session that is served.
+struct Served {
+    broker: Broker,
+    /// Each zygote's pidfd.
+    zygotes: Vec<OwnedFd>,
+    /// Kept: the readers' zygote ends when it closes.
+    _readers: Option<Channel>,
+}
+
+impl Served {
+    /// Until the supervisor is gone, or nobody is left to be served; then ends what still runs.
+    ///
+    /// Questions have a thread of their own, which waits in the kernel for nothing else: only so does the kernel hand it the
+    /// asker's own processor, and not wake another one (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`). All else is heard here. One
+    /// lock is around the whole: one act after the other.
+    fn serve(self, supervisor: &Channel) -> io::Result<()> {
+        let Self { broker, zygotes, .. } = self;
+        let (listener, mut registrations) = (Arc::clone(&broker.listener), broker.registrations.clone());
+        let broker = Arc::new(Mutex::new(broker));
+        // Closed by the thread's end.
+        let (answering, answers) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let answerer = Arc::clone(&broker);
+        std::thread::Builder::new().name("cg-broker".to_owned()).stack_size(ANSWERS_STACK).spawn(move || {
+            let _answers = answers;
+            answer_all(&answerer)
+        })?;
+        let served = loop {
+            let waited = [supervisor.as_fd(), answering.as_fd()].into_iter();
+            let waited = waited.chain(zygotes.iter().map(OwnedFd::as_fd));
             let mut fds: Vec<_> = waited.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+            // Its end alone: that nobody is left who could ask.
+            fds.push(PollFd::new(listener.as_fd(), PollFlags::empty()));
+            fds.extend(registrations.iter().map(|channel| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
-                Err(e) => return Err(e.into()),
+                Err(e) => break Err(e.into()),
             }
             let happened: Vec<PollFlags> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
-            let [supervisors, notification, rest @ ..] = happened.as_slice() else { return Ok(()) };
-            let (zygotes, registration) = rest.split_at(self.zygotes.len());
+            let [supervisors, rest @ ..] = happened.as_slice() else { break Ok(()) };
+            let (ends, registration) = rest.split_at(zygotes.len() + 2);
             let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
-            let ended = supervisors.intersects(gone) || zygotes.iter().any(|zygote| !zygote.is_empty());
-            if ended || notification.contains(PollFlags::POLLHUP) {
-                return Ok(());
+            if supervisors.intersects(gone) || ends.iter().any(|end| !end.is_empty()) {
+                break Ok(());
             }
-            // A registration may have come while we polled; whoever asks now was registered before it ran.
-            if !registration.iter().all(PollFlags::is_empty) || notification.contains(PollFlags::POLLIN) {
-                self.register_all()?;
+            let mut broker = locked(&broker);
+            if registration.iter().any(|happened| !happened.is_empty()) {
+                if let Err(e) = broker.register_all() {
+                    break Err(e);
+                }
+                registrations = broker.registrations.clone();
             }
-            if notification.contains(PollFlags::POLLIN) {
-                self.answer()?;
+            if supervisors.contains(PollFlags::POLLIN) {
+                match broker.report(supervisor) {
+                    Ok(true) => {}
+                    Ok(false) => break Ok(()),
+                    Err(e) => break Err(e),
+                }
             }
-            if supervisors.contains(PollFlags::POLLIN) && !self.report(supervisor)? {
-                return Ok(());
-            }
+        };
+        // Held to the end: nothing is done for anybody any more.
+        let ended = locked(&broker).end();
+        served.and(ended)
+    }
+}
+
+/// What the answering thread needs at most, a listing of a deep tree included.
+const ANSWERS_STACK: usize = 512 * 1024;
+
+/// A thread that fell over has broken nothing that the end of the session needs.
+fn locked(broker: &Mutex<Broker>) -> MutexGuard<'_, Broker> {
+    broker.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Answers until nobody can ask any more.
+fn answer_all(broker: &Mutex<Broker>) -> io::Result<()> {
+    let listener = Arc::clone(&locked(broker).listener);
+    loop {
+        match notify::receive(listener.as_fd())? {
+            Some(notification) => locked(broker).answer(&notification)?,
+            // It was killed before it could be heard; or nobody is left.
+            None if notify::is_over(listener.as_fd())? => return Ok(()),
+            None => {}
         }
     }
+}
 
+impl Broker {
     /// Says what a call has changed. False if the supervisor is gone.
     fn report(&mut self, supervisor: &Channel) -> io::Result<bool> {
         match supervisor.receive::<ToBroker>()? {
@@ -395,19 +451,59 @@ impl Broker {
         Ok(())
     }
 
-    fn answer(&mut self) -> io::Result<()> {
-        let Some(notification) = notify::receive(self.listener.as_fd())? else { return Ok(()) };
+    fn answer(&mut self, notification: &Notification) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
-        let caller = Caller::new(&listener, &notification);
+        let caller = match self.calls.known(notification.tid) {
+            Some(thread) => Caller::again(&listener, notification, thread),
+            None => {
+                // Whoever asks was registered before it ran.
+                self.register_all()?;
+                let thread = match Thread::open(notification.tid) {
+                    Ok(thread) => thread,
+                    Err(_gone) => return notify::answer(listener.as_fd(), notification.id, &Answer::Fail(libc::EPERM)),
+                };
+                let Some(caller) = Caller::new(&listener, notification, thread) else { return Ok(()) };
+                caller
+            }
+        };
         let answer = match self.handlers.get(&i64::from(notification.nr)) {
-            Some(handler) => handler(self, &caller, &notification).unwrap_or_else(Answer::Fail),
+            Some(handler) => handler(self, &caller, notification).unwrap_or_else(Answer::Fail),
             // The filter asks only about calls in the table; a gap between the two fails closed.
             None => Answer::Fail(libc::EPERM),
         };
-        if matches!(answer, Answer::Later) {
-            return Ok(());
-        }
+        self.calls.keep(caller.thread);
         notify::answer(listener.as_fd(), notification.id, &answer)
+    }
+
+    /// The mask of a caller, which is looked up once unless it may be about to change.
+    fn mask(&mut self, caller: &Caller<'_>) -> Result<u32, i32> {
+        let masks = &self.masks;
+        if masks.told && masks.changed.is_none() {
+            return Ok(masks.first);
+        }
+        if let Some(known) = caller.thread.umask.get() {
+            return Ok(known);
+        }
+        let mask = caller.umask()?;
+        // Another thread, with which it shares its mask, may have been answered and not have set it yet.
+        if masks.told && masks.changed.is_some_and(|(by, when)| by == caller.tid() || when.elapsed() > SET) {
+            caller.thread.umask.set(Some(mask));
+        }
+        Ok(mask)
+    }
+
+    /// Makes something as the caller would.
+    fn masked<T>(&mut self, caller: &Caller<'_>, make: impl FnOnce() -> rustix::io::Result<T>) -> Result<T, i32> {
+        let mask = self.mask(caller)?;
+        self.set_mask(mask);
+        make().map_err(rustix::io::Errno::raw_os_error)
+    }
+
+    fn set_mask(&mut self, mask: u32) {
+        if self.masks.own != mask {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+            self.masks.own = mask;
+        }
     }
 
     /// The call that the caller belongs to. Whoever belongs to none (a leftover on its way out) is refused.

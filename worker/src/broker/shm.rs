@@ -46,12 +46,11 @@ pub(super) fn open(
     mode: u32,
 ) -> Result<Answer, i32> {
     let directory = broker.shm(caller)?;
-    let mode = mode & 0o777 & !caller.umask()?;
+    let mode = Mode::from_raw_mode(mode & 0o777);
     let asked = OFlags::from_bits_retain(flags as u32);
     // Without blocking, whatever was put there: a FIFO would hold the broker.
     let with = asked | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = rustix::fs::openat(directory, name, with, Mode::from_raw_mode(mode))
-        .map_err(rustix::io::Errno::raw_os_error)?;
+    let fd = broker.masked(caller, || rustix::fs::openat(directory, name, with, mode))?;
     if !asked.contains(OFlags::NONBLOCK) {
         let status = rustix::fs::fcntl_getfl(&fd).map_err(rustix::io::Errno::raw_os_error)?;
         rustix::fs::fcntl_setfl(&fd, status - OFlags::NONBLOCK).map_err(rustix::io::Errno::raw_os_error)?;

@@ -250,7 +250,7 @@ fn bind_unix(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address: &[u8
                 return Err(libc::EACCES);
             }
             broker.refuse_new(caller, &parent.path.join(OsStr::from_bytes(name.as_bytes())))?;
-            let mask = caller.umask()?;
+            let mask = broker.mask(caller)?;
             bind_file(broker, caller, inode, &parent, &name, mask)
         }
         UnixName::Abstract(name) => bind_name(broker, caller, inode, name),

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
 use super::errno_if_negative;
 
 /// A system call that waits for an answer. Numbers and pointers are the caller's: hostile.
@@ -41,6 +43,13 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notificatio
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
         Err(e) => Err(e),
     }
+}
+
+/// Whether all are gone who could ask.
+pub(crate) fn is_over(listener: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut fds = [PollFd::new(listener, PollFlags::empty())];
+    poll(&mut fds, PollTimeout::ZERO)?;
+    Ok(fds[0].revents().is_some_and(|happened| happened.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)))
 }
 
 /// Whether the call still waits: if so, what was read from its thread was this thread's, not a reused id's.
