@@ -95,9 +95,9 @@ impl TestEnv {
         Run::sandbox(self.target, self.workspace())
     }
 
-    /// A process of the target's user, bare, that sleeps until it is dropped.
+    /// A process of the target's user, bare, that sleeps until it is dropped (two hours at most).
     pub fn bystander(&self) -> Bystander {
-        let mut command = self.bare().probe_command(&["wait", "100"]);
+        let mut command = self.bare().probe_command(&["wait", "7200"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let bystander = Bystander(command.spawn().expect("the probe can be started"));
         let comm = format!("/proc/{}/comm", bystander.pid());

@@ -732,8 +732,10 @@ fn ipc() -> Group {
 
 /// Opening, linking and removing names.
 ///
-/// Without a mount tree /dev/shm is the whole host's, so the broker stands a private directory for it: shm_open(3) opens
-/// with O_NOFOLLOW and without O_DIRECTORY, sem_open(3) creates with O_EXCL, then links and unlinks.
+/// Without a mount tree /dev/shm is the whole host's, so the broker stands a private directory for it. shm_open(3) opens
+/// with O_NOFOLLOW and O_CLOEXEC, as glibc and musl have it; sem_open(3) with O_NOFOLLOW and O_RDWR, and it creates with
+/// O_EXCL, then links and unlinks. What walks trees opens for reading with O_NOFOLLOW too, but with O_DIRECTORY or O_NOCTTY
+/// (grep, tar) or without O_CLOEXEC (cp), and is not asked about.
 ///
 /// Where names are kept, the broker is asked about every opening that could change something, told by its flags, and about
 /// every other call that changes names: reading is never asked about. It is told of umask(2) because it makes files as the
@@ -754,8 +756,9 @@ fn names(Variant { strength, landlock_abi, writer }: Variant) -> Group {
             }
         }
         if strength == Strength::Landlock {
-            rules
-                .push(ArgRule { when: vec![masked(flags, O_NOFOLLOW_O_DIRECTORY, O_NOFOLLOW)], then: Verdict::Notify });
+            for (mask, bits) in [(SHM_OPEN_MASK, O_NOFOLLOW_O_CLOEXEC), (SEM_OPEN_MASK, O_NOFOLLOW_O_RDWR)] {
+                rules.push(ArgRule { when: vec![masked(flags, mask, bits)], then: Verdict::Notify });
+            }
             rules.push(ArgRule { when: vec![has_all(flags, O_CREAT_O_EXCL)], then: Verdict::Notify });
         }
         Action::Args { rules, otherwise: Verdict::Allow }
@@ -1072,9 +1075,11 @@ const FS_IOC_SET_ENCRYPTION_POLICY: Operand = Operand::new("FS_IOC_SET_ENCRYPTIO
 /// `_IOW('f', 133, struct fsverity_enable_arg)`, 128 bytes.
 const FS_IOC_ENABLE_VERITY: Operand = Operand::new("FS_IOC_ENABLE_VERITY", 0x4080_6685);
 
-// aarch64 kept the numbers of 32-bit ARM for these two.
-const O_NOFOLLOW: Operand = Operand::by_arch("O_NOFOLLOW", 0x2_0000, 0x8000);
-const O_NOFOLLOW_O_DIRECTORY: Operand = Operand::by_arch("(O_NOFOLLOW|O_DIRECTORY)", 0x3_0000, 0xc000);
+// aarch64 kept the numbers of 32-bit ARM for O_NOFOLLOW and O_DIRECTORY.
+const O_NOFOLLOW_O_CLOEXEC: Operand = Operand::by_arch("(O_NOFOLLOW|O_CLOEXEC)", 0xa_0000, 0x8_8000);
+const SHM_OPEN_MASK: Operand = Operand::by_arch("(O_NOFOLLOW|O_CLOEXEC|O_DIRECTORY|O_NOCTTY)", 0xb_0100, 0x8_c100);
+const O_NOFOLLOW_O_RDWR: Operand = Operand::by_arch("(O_NOFOLLOW|O_RDWR)", 0x2_0002, 0x8002);
+const SEM_OPEN_MASK: Operand = Operand::by_arch("(O_NOFOLLOW|O_RDWR|O_DIRECTORY)", 0x3_0002, 0xc002);
 const O_WRONLY: Operand = Operand::new("O_WRONLY", 1);
 const O_RDWR: Operand = Operand::new("O_RDWR", 2);
 const O_CREAT: Operand = Operand::new("O_CREAT", 0x40);

@@ -202,7 +202,12 @@ fn rights(abi: ABI, access: Option<FsAccess>, is_dir: bool, whose: Whose) -> Bit
     let rights = match access {
         Some(FsAccess::Read) => read,
         Some(FsAccess::ReadExecute) => read | AccessFs::Execute,
-        Some(FsAccess::Kept) if whose == Whose::Calls => read | AccessFs::Execute,
+        // To truncate as well, which needs a descriptor to write by, or one of two calls that the broker never leaves to the
+        // kernel (truncate(2), and O_TRUNC with O_RDONLY). Without that right Landlock would climb from each file that is
+        // opened to the root of the file system, to find out whether its descriptor may be truncated later.
+        Some(FsAccess::Kept) if whose == Whose::Calls => {
+            (read | AccessFs::Execute | AccessFs::Truncate) & AccessFs::from_all(abi)
+        }
         // No device nodes: a disk made in a writable directory would be read raw (A13).
         Some(FsAccess::Write | FsAccess::Kept) => {
             AccessFs::from_all(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)

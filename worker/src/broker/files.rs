@@ -246,6 +246,16 @@ impl Broker {
 }
 
 fn open(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, mode: u32) -> Result<Answer, i32> {
+    let asked = OFlags::from_bits_retain(flags as u32);
+    // Landlock sees a descriptor that only reads, and lets a kept file be truncated by it.
+    let truncates = asked.contains(OFlags::TRUNC) && !asked.intersects(OFlags::WRONLY | OFlags::RDWR);
+    match judge_opening(broker, caller, at, flags, mode)? {
+        Answer::Continue if truncates && !broker.keeper.is_idle() => Err(libc::EACCES),
+        answer => Ok(answer),
+    }
+}
+
+fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, mode: u32) -> Result<Answer, i32> {
     // A path that cannot be read is the kernel's to refuse.
     let Ok(path) = caller.path(at.1) else { return Ok(Answer::Continue) };
     if broker.names_shm()
