@@ -1,6 +1,7 @@
 //! One confined session: its broker and zygotes, and the workers that stand ready for the next call.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use callgate_policy::envelope::{Changes, StepReport};
 use callgate_policy::plan::{CallPlan, Calls, FsAccess, Identity, SessionPlan, Work, Writer};
 use callgate_worker::protocol::{
     Channel, FromWorker, FromZygote, Received, SessionReply, SessionSteps, StepFailure, Threads, ToBroker, ToWorker,
-    ToZygote, ToolEnd,
+    ToZygote, ToolEnd, notice,
 };
 use callgate_worker::tools;
 use serde_json::Value;
@@ -76,13 +77,21 @@ pub(crate) struct Opened {
     terminals: Option<OwnedFd>,
 }
 
-/// The session's channel, and how many questions it has been asked. Closing it ends the session.
-pub(super) struct Broker(tokio::sync::Mutex<(AsyncChannel, u64)>);
+/// The session's side of its broker.
+pub(super) struct Broker {
+    /// Its channel, and how many questions it has been asked. Closing it ends the session.
+    asked: tokio::sync::Mutex<(AsyncChannel, u64)>,
+    /// Which calls have changed anything.
+    notices: File,
+}
 
 impl Broker {
     /// What the call of a worker has changed, once it has ended. `None` if the broker is gone.
     pub(super) async fn changes(&self, worker: u64) -> Option<Changes> {
-        let mut asked = self.0.lock().await;
+        if !notice::is_there(&self.notices, worker).ok()? {
+            return Some(Changes::default());
+        }
+        let mut asked = self.asked.lock().await;
         asked.1 += 1;
         let (channel, question) = &*asked;
         channel.send(&ToBroker::Report { worker, question: *question }, &[]).await.ok()?;
@@ -173,7 +182,9 @@ impl Opened {
                 Workers::Zygotes { programs: Zygote::start(next()?).await?, readers: Zygote::start(next()?).await? }
             }
         };
-        let broker = Arc::new(Broker(tokio::sync::Mutex::new((ours, 0))));
+        let notices = fds.next().ok_or(ConfineError::Ended)?;
+        let notices = notice::accept(notices).map_err(channel("take the file of notices"))?;
+        let broker = Arc::new(Broker { asked: tokio::sync::Mutex::new((ours, 0)), notices });
         Ok(Self { steps, broker, writer, workers, groups, terminals: fds.next() })
     }
 

@@ -4,7 +4,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 
 use callgate::{Launcher, Session, SessionSpec, StrengthChoice, Supervisor};
-use callgate_worker::protocol::{Channel, FromWorker, FromZygote, OpenSession, Received, SessionReply, SessionSteps};
+use callgate_worker::protocol::{
+    Channel, FromWorker, FromZygote, OpenSession, Received, SessionReply, SessionSteps, notice,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::net::{Shutdown, shutdown};
@@ -98,7 +100,8 @@ impl Processes {
     }
 
     pub fn ready(&self) {
-        let fds = [self.offered[0].as_fd(), self.offered[1].as_fd()];
+        let notices = notice::make().expect("a file in memory");
+        let fds = [self.offered[0].as_fd(), self.offered[1].as_fd(), notices.as_fd()];
         self.broker.send(&SessionReply::Ready(SessionSteps::default()), &fds).expect("there is room");
     }
 

@@ -9,7 +9,7 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::{FsAccess, SessionPlan};
 
 use super::caller::{Caller, Thread};
-use super::changes::Collected;
+use super::changes::{Collected, Notices};
 use super::ipc::Objects;
 use super::sockets::Sockets;
 use super::watches::Watches;
@@ -34,6 +34,8 @@ pub(super) struct Call {
     pub(super) sockets: Sockets,
     pub(super) objects: Objects,
     pub(super) changes: Collected,
+    /// The supervisor can see that there are some.
+    noticed: bool,
 }
 
 impl Call {
@@ -111,6 +113,7 @@ impl Calls {
             sockets: Sockets::default(),
             objects: Objects::default(),
             changes: Collected::default(),
+            noticed: false,
         };
         self.calls.insert(pid, call);
     }
@@ -143,11 +146,31 @@ impl Calls {
     }
 
     /// What a call has changed that has ended, whether or not its worker has said so here.
-    pub(super) fn take_changes(&mut self, worker: u64) -> Collected {
-        self.over.remove(&worker).unwrap_or_else(|| {
-            let call = self.calls.values_mut().find(|call| call.worker == worker);
-            call.map(|call| std::mem::take(&mut call.changes)).unwrap_or_default()
-        })
+    pub(super) fn take_changes(&mut self, worker: u64, notices: &Notices) -> rustix::io::Result<Collected> {
+        let call = self.calls.values_mut().find(|call| call.worker == worker);
+        // Of the worker's call before this one, if this is its next.
+        if let Some(over) = self.over.remove(&worker) {
+            if !call.is_some_and(|call| call.noticed) {
+                notices.take_back(worker)?;
+            }
+            return Ok(over);
+        }
+        notices.take_back(worker)?;
+        let taken = call.map(|call| {
+            call.noticed = false;
+            std::mem::take(&mut call.changes)
+        });
+        Ok(taken.unwrap_or_default())
+    }
+
+    /// Lets the supervisor see that a caller's call has changed something.
+    pub(super) fn notice(&mut self, caller: &Caller<'_>, notices: &Notices) -> rustix::io::Result<()> {
+        let call = caller.thread.worker.get().and_then(|pid| self.calls.get_mut(&pid));
+        let Some(call) = call.filter(|call| !call.noticed && !call.changes.is_empty()) else { return Ok(()) };
+        call.noticed = true;
+        let worker = call.worker;
+        notices
+            .put(worker, |other| self.over.contains_key(&other) || self.calls.values().any(|call| call.worker == other))
     }
 
     pub(super) fn clear(&mut self) {

@@ -1,8 +1,10 @@
 //! What a call has changed where the broker is the writer, for its result.
 
 use std::collections::BTreeSet;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use crate::protocol::notice;
 use callgate_policy::envelope::{Changes, Note};
 use callgate_policy::plan::protect::later;
 
@@ -10,6 +12,41 @@ use callgate_policy::plan::protect::later;
 const NAMES: usize = 1000;
 /// Most bytes of names, and of notes, that a result's frame has room for.
 const BYTES: usize = 10 * 1024;
+
+/// Where the supervisor sees, without asking, whether a call has changed anything: most have not. A file in memory of one
+/// word for each call that runs, by the number of its worker; what is written there was so before the call's next answer.
+pub(super) struct Notices(OwnedFd);
+
+impl Notices {
+    pub(super) fn new() -> std::io::Result<Self> {
+        notice::make().map(Self)
+    }
+
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// A worker's call has something to report. `runs` tells of another worker, whose word it might be.
+    pub(super) fn put(&self, worker: u64, runs: impl FnOnce(u64) -> bool) -> rustix::io::Result<()> {
+        let (at, mine) = notice::of(worker);
+        let mut word = [0; 8];
+        rustix::io::pread(&self.0, &mut word, at)?;
+        let other = notice::worker(u64::from_ne_bytes(word)).filter(|other| *other != worker && runs(*other));
+        let word = if other.is_some() || u64::from_ne_bytes(word) == notice::SEVERAL { notice::SEVERAL } else { mine };
+        rustix::io::pwrite(&self.0, &word.to_ne_bytes(), at).map(drop)
+    }
+
+    /// It has been reported. A word of several stays.
+    pub(super) fn take_back(&self, worker: u64) -> rustix::io::Result<()> {
+        let (at, mine) = notice::of(worker);
+        let mut word = [0; 8];
+        rustix::io::pread(&self.0, &mut word, at)?;
+        if u64::from_ne_bytes(word) == mine {
+            rustix::io::pwrite(&self.0, &[0; 8], at)?;
+        }
+        Ok(())
+    }
+}
 
 /// Collected while the call runs.
 #[derive(Debug, Default)]
@@ -117,6 +154,31 @@ fn take(path: &Path, besides: usize, left: &mut usize, more: &mut u64) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_notice_is_of_one_worker_or_of_several() -> std::io::Result<()> {
+        let notices = Notices::new()?;
+        let file = notice::accept(rustix::io::dup(notices.file())?)?;
+        assert!(notice::accept(rustix::pipe::pipe()?.0).is_err());
+        let told = |worker| notice::is_there(&file, worker).unwrap_or(false);
+        assert!(!told(0) && !told(7));
+        notices.put(7, |_| true)?;
+        assert!(told(7) && !told(0) && !told(8) && !told(7 + notice::WORDS));
+        // The older is over: its word is the newer's.
+        notices.put(7 + notice::WORDS, |_| false)?;
+        assert!(!told(7) && told(7 + notice::WORDS));
+        notices.take_back(7)?;
+        assert!(told(7 + notice::WORDS));
+        notices.take_back(7 + notice::WORDS)?;
+        assert!(!told(7 + notice::WORDS));
+        notices.put(7 + notice::WORDS, |_| true)?;
+        notices.put(7, |_| true)?;
+        notices.take_back(7)?;
+        assert!(told(7) && told(7 + notice::WORDS) && told(7 + 2 * notice::WORDS), "whoever has this word asks");
+        notices.put(0, |_| true)?;
+        assert!(told(0));
+        Ok(())
+    }
 
     #[test]
     fn what_came_and_went_is_no_change() {

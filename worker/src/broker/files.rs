@@ -249,10 +249,9 @@ fn open(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, mode: u32)
     let asked = OFlags::from_bits_retain(flags as u32);
     // Landlock sees a descriptor that only reads, and lets a kept file be truncated by it.
     let truncates = asked.contains(OFlags::TRUNC) && !asked.intersects(OFlags::WRONLY | OFlags::RDWR);
-    match judge_opening(broker, caller, at, flags, mode)? {
-        Answer::Continue if truncates && !broker.keeper.is_idle() => Err(libc::EACCES),
-        answer => Ok(answer),
-    }
+    let answer = judge_opening(broker, caller, at, flags, mode)?;
+    let left = matches!(answer, Answer::Continue) && !broker.keeper.is_idle();
+    if left && truncates { Err(libc::EACCES) } else { Ok(answer) }
 }
 
 fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, mode: u32) -> Result<Answer, i32> {

@@ -36,6 +36,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::caller::{Caller, Thread};
 use self::calls::{Call, Calls};
+use self::changes::Notices;
 use self::keeper::Keeper;
 use crate::apply::{done, failure, kernel, landlock, namespace, session};
 use crate::family;
@@ -138,6 +139,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         // It is the worker itself.
         calls.add_only(programs.pid);
     }
+    let notices = Notices::new().map_err(failure("channels", "make a file for notices"))?;
     let listener = listener.ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?;
     // Without it things take longer, and nothing else.
     let _quick = notify::answer_at_once(listener.as_fd());
@@ -146,6 +148,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         listener: Arc::new(listener),
         registrations: Some(Arc::new(programs.link)),
         calls,
+        notices,
         readable: plan.rules().map(|rule| rule.path.clone()).collect(),
         private: plan.private.inside.as_path().to_owned(),
         private_kind: plan.private.kind,
@@ -153,7 +156,8 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         keeper: Keeper::new(plan),
         masks: Masks { first: umask.bits(), told: plan.writer() == Writer::Broker, changed: None, own: 0 },
     };
-    let ends: Vec<_> = channels.iter().map(Channel::as_fd).chain(terminals.iter().map(OwnedFd::as_fd)).collect();
+    let ends = channels.iter().map(Channel::as_fd).chain([broker.notices.file()]);
+    let ends: Vec<_> = ends.chain(terminals.iter().map(OwnedFd::as_fd)).collect();
     supervisor.send(&SessionReply::Ready(steps), &ends).map_err(failure("channels", "report to the supervisor"))?;
     Ok(Served { broker, zygotes, _readers: readers_link })
 }
@@ -284,6 +288,7 @@ struct Broker {
     /// Until all who could register have let go of it.
     registrations: Option<Arc<Channel>>,
     calls: Calls,
+    notices: Notices,
     /// What the session may read, as the plan names it.
     readable: Vec<HostPath>,
     /// The session's private directory, as seen inside.
@@ -415,7 +420,7 @@ impl Broker {
     fn report(&mut self, supervisor: &Channel) -> io::Result<bool> {
         match supervisor.receive::<ToBroker>()? {
             Received::Message(ToBroker::Report { worker, question }, _) => {
-                let changes = self.calls.take_changes(worker);
+                let changes = self.calls.take_changes(worker, &self.notices)?;
                 // One that has gone meanwhile is noticed by the next poll.
                 let _told: io::Result<()> =
                     supervisor.send(&SessionReply::Report { question, changes: changes.report() }, &[]);
@@ -471,6 +476,8 @@ impl Broker {
             // The filter asks only about calls in the table; a gap between the two fails closed.
             None => Answer::Fail(libc::EPERM),
         };
+        // Before the caller can go on, and its call come to its end.
+        self.calls.notice(&caller, &self.notices)?;
         self.calls.keep(caller.thread);
         notify::answer(listener.as_fd(), notification.id, &answer)
     }

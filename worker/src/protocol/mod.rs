@@ -6,6 +6,7 @@
 
 mod channel;
 mod frame;
+pub mod notice;
 
 pub use channel::{Channel, FRAME_MAX, Received};
 pub use frame::{
