@@ -97,14 +97,14 @@ impl TestEnv {
 
     /// A process of the target's user, bare, that sleeps until it is dropped (two hours at most).
     pub fn bystander(&self) -> Bystander {
-        let mut command = self.bare().probe_command(&["wait", "7200"]);
+        let mut command = self.bare().command(&["sleep", "7200"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let bystander = Bystander(command.spawn().expect("the probe can be started"));
         let comm = format!("/proc/{}/comm", bystander.pid());
         let uid = self.target.user.uid();
         eventually("the bystander runs", || {
             let mine = fs::metadata(&comm).is_ok_and(|about| about.uid() == uid);
-            mine && fs::read_to_string(&comm).is_ok_and(|comm| comm.trim() == "probe")
+            mine && fs::read_to_string(&comm).is_ok_and(|comm| comm.trim() == "sleep")
         });
         bystander
     }

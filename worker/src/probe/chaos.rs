@@ -307,6 +307,15 @@ fn act_up(mut dice: Dice, supply: &Supply, notified: bool, calls: &AtomicU64) ->
     if alone.is_err() {
         sys::exit(1);
     }
+    // What it does to its own streams, the one who counts would have to print by.
+    let quiet = std::fs::File::options().read(true).write(true).open("/dev/null");
+    let quiet = quiet.is_ok_and(|null| {
+        use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+        dup2_stdin(&null).and_then(|()| dup2_stdout(&null)).and_then(|()| dup2_stderr(&null)).is_ok()
+    });
+    if !quiet {
+        sys::exit(1);
+    }
     sys::keep_awake();
     for _ in 0..CALLS {
         let number = if notified {
