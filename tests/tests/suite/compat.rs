@@ -63,6 +63,46 @@ fn git() {
     );
 }
 
+/// Work on history, and repositories in repositories.
+#[test]
+fn git_rebase_and_submodules() {
+    same_inside(
+        "export GIT_AUTHOR_DATE=2020-01-01T00:00:00Z GIT_COMMITTER_DATE=2020-01-01T00:00:00Z\n\
+         export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always\n\
+         me() { git -C $1 config user.name a; git -C $1 config user.email a@b.c; }\n\
+         git init -q -b main lib; me lib; echo 1 > lib/f; git -C lib add f; git -C lib commit -qm lib\n\
+         git init -q -b main top; me top; cd top; echo 1 > a; git add a; git commit -qm one\n\
+         git switch -qc side; echo 2 > b; git add b; git commit -qm two; git switch -q main; echo 3 > c; git add c; git commit -qm three\n\
+         git rebase -q main side; git log --format='%H %s'; git merge -q --no-ff -m merged main; git cherry-pick --allow-empty main >/dev/null 2>&1 || git cherry-pick --skip\n\
+         git submodule --quiet add ../lib lib; git commit -qm sub; git submodule status; cat .gitmodules\n\
+         cd ..; git clone -q top again; cd again; git submodule --quiet update --init; git submodule status; cat lib/f\n\
+         echo 2 > ../lib/f; git -C ../lib commit -qam more; git submodule --quiet update --remote; cat lib/f; git status --short",
+    );
+}
+
+/// What package managers and archives write: many files, modes, links and renames.
+#[test]
+fn npm_pip_and_tar() {
+    same_inside(
+        r#"mkdir -p package/lib; echo '{"name":"local","version":"1.0.0","bin":{"local":"lib/run.js"},"scripts":{"postinstall":"echo done > made"}}' > package/package.json
+printf '#!/usr/bin/env node\nconsole.log("ran")\n' > package/lib/run.js; tar czf local.tgz package; rm -r package
+echo '{"name":"app","version":"1.0.0"}' > package.json
+npm install --offline --no-audit --no-fund --silent --cache "$PWD/.cache" ./local.tgz; ./node_modules/.bin/local; cat node_modules/local/made
+ls -l node_modules/local/lib | cut -c1-10; npm ls --no-update-notifier | grep local@
+cat > wheel.py <<'END'
+import zipfile
+with zipfile.ZipFile('w-1-py3-none-any.whl', 'w') as z:
+    z.writestr('w/__init__.py', 'x = 7\n'); z.writestr('w-1.dist-info/RECORD', '')
+    z.writestr('w-1.dist-info/METADATA', 'Metadata-Version: 2.1\nName: w\nVersion: 1\n')
+    z.writestr('w-1.dist-info/WHEEL', 'Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n')
+END
+/usr/bin/python3 wheel.py; /usr/bin/python3 -m pip install -q --no-index --disable-pip-version-check --root-user-action=ignore --target site ./w-1-py3-none-any.whl
+PYTHONPATH=site /usr/bin/python3 -c 'import w; print(w.x)'
+mkdir -p t/d/e; echo x > t/d/e/f; chmod 750 t/d; chmod 444 t/d/e/f; ln -s d/e/f t/link; ln t/d/e/f t/hard; find t -depth -exec touch -hd 2001-02-03 {} +
+tar cf t.tar t; mkdir out; tar xf t.tar -C out; cd out; find . -printf '%M %n %l %Ts %p\n' | grep -v ' \.$' | sort"#,
+    );
+}
+
 #[test]
 fn cargo() {
     same_inside("cargo build --offline -q 2>&1; ./target/debug/app; cargo run --offline -q 2>&1");
