@@ -27,6 +27,8 @@ use crate::turn::Turn;
 const RESULT_MAX: usize = 4 * 1024 * 1024;
 /// Most bytes that it may send of what a result has no room for: what a tool keeps, and one more entry.
 const REST_MAX: usize = 12 * 1024 * 1024;
+/// Most reports that are kept for whoever may ask again.
+const LATE: usize = 64;
 /// How long a session may take to open, or a worker to be forked, before the host is given up on.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -79,29 +81,54 @@ pub(crate) struct Opened {
 
 /// The session's side of its broker.
 pub(super) struct Broker {
-    /// Its channel, and how many questions it has been asked. Closing it ends the session.
-    asked: tokio::sync::Mutex<(AsyncChannel, u64)>,
+    /// Closing its channel ends the session.
+    asked: tokio::sync::Mutex<Asked>,
     /// Which calls have changed anything.
     notices: File,
 }
 
+/// What the broker was asked.
+struct Asked {
+    channel: AsyncChannel,
+    questions: u64,
+    /// Questions without an answer, and the workers that they are about: who asked may be gone.
+    open: HashMap<u64, u64>,
+    /// What came for those who were gone.
+    late: HashMap<u64, Changes>,
+}
+
 impl Broker {
+    fn new(channel: AsyncChannel, notices: File) -> Self {
+        let asked = Asked { channel, questions: 0, open: HashMap::new(), late: HashMap::new() };
+        Self { asked: tokio::sync::Mutex::new(asked), notices }
+    }
+
     /// What the call of a worker has changed, once it has ended. `None` if the broker is gone.
     pub(super) async fn changes(&self, worker: u64) -> Option<Changes> {
-        if !notice::is_there(&self.notices, worker).ok()? {
-            return Some(Changes::default());
-        }
         let mut asked = self.asked.lock().await;
-        asked.1 += 1;
-        let (channel, question) = &*asked;
-        channel.send(&ToBroker::Report { worker, question: *question }, &[]).await.ok()?;
+        let asked = &mut *asked;
+        let again = asked.open.values().any(|about| *about == worker) || asked.late.contains_key(&worker);
+        if !again {
+            if !notice::is_there(&self.notices, worker).ok()? {
+                return Some(Changes::default());
+            }
+            asked.questions += 1;
+            asked.open.insert(asked.questions, worker);
+            let question = asked.questions;
+            asked.channel.send(&ToBroker::Report { worker, question }, &[]).await.ok()?;
+        }
         loop {
-            match channel.receive::<SessionReply>().await.ok()? {
-                Received::Message(SessionReply::Report { question: about, changes }, _) if about == *question => {
-                    return Some(changes);
+            if let Some(changes) = asked.late.remove(&worker) {
+                return Some(changes);
+            }
+            match asked.channel.receive::<SessionReply>().await.ok()? {
+                Received::Message(SessionReply::Report { question, changes }, _) => {
+                    let about = asked.open.remove(&question)?;
+                    if asked.late.len() >= LATE {
+                        asked.late.clear();
+                    }
+                    asked.late.insert(about, changes);
                 }
-                // The answer to one whose future was dropped before it came.
-                Received::Message(SessionReply::Report { .. }, _) => {}
                 Received::Message(..) | Received::Data(_) | Received::Closed => return None,
             }
         }
@@ -184,7 +211,7 @@ impl Opened {
         };
         let notices = fds.next().ok_or(ConfineError::Ended)?;
         let notices = notice::accept(notices).map_err(channel("take the file of notices"))?;
-        let broker = Arc::new(Broker { asked: tokio::sync::Mutex::new((ours, 0)), notices });
+        let broker = Arc::new(Broker::new(ours, notices));
         Ok(Self { steps, broker, writer, workers, groups, terminals: fds.next() })
     }
 

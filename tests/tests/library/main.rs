@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use callgate::{Launcher, Outcome, Session, SessionSpec, StrengthChoice, Supervisor};
+use callgate::{Launcher, Outcome, Session, SessionSpec, Stdio, StrengthChoice, Supervisor};
 use serde_json::{Value, json};
 
 const STRENGTHS: [StrengthChoice; 2] = [StrengthChoice::Namespaces, StrengthChoice::Landlock];
@@ -112,6 +112,48 @@ fn s0_69_dropping_a_call_ends_all_of_it_and_not_the_session() {
         }
         until("all of it is gone", || !runs(&mark)).await;
         assert_eq!(output(session, "echo fine").await, "fine\n");
+    });
+}
+
+/// S0-69: whoever waits for a program may stop waiting, and somebody else wait: its end, and what it has changed, is told then.
+#[test]
+fn s0_69_an_end_is_heard_however_often_a_wait_was_dropped() {
+    in_sessions(async |session, workspace| {
+        for round in 0_u64..40 {
+            let file = workspace.join(round.to_string());
+            let script = format!("echo > {}; exit 7", file.display());
+            let program = session.spawn(["/bin/sh", "-c", &script], Stdio::null().unwrap()).await.unwrap();
+            let mut dropped = 0;
+            let end = loop {
+                // From no time at all to what one poll of everything takes, wherever it then stands.
+                let patience = Duration::from_micros((round * 37 + dropped * 13) % 300);
+                match tokio::time::timeout(patience, program.wait()).await {
+                    Ok(end) => break end.unwrap(),
+                    Err(_elapsed) => dropped += 1,
+                }
+            };
+            assert_eq!(end.code, Some(7));
+            let created = &program.changes().unwrap().created;
+            assert_eq!(created, &[file.display().to_string()], "after {dropped} waits that were dropped");
+        }
+    });
+}
+
+/// What a call has changed is in its own result, also beside others that change something else or nothing.
+#[test]
+fn each_of_many_programs_at_once_has_its_own_changes() {
+    in_sessions(async |session, workspace| {
+        for round in 0..5 {
+            let one = async |n: u32| {
+                let file = workspace.join(format!("{round}-{n}")).display().to_string();
+                let script = if n.is_multiple_of(2) { format!("echo > {file}") } else { "true".to_owned() };
+                let program = session.spawn(["/bin/sh", "-c", &script], Stdio::null().unwrap()).await.unwrap();
+                assert_eq!(program.wait().await.unwrap().code, Some(0));
+                let created = if n.is_multiple_of(2) { vec![file] } else { Vec::new() };
+                assert_eq!(program.changes().unwrap().created, created);
+            };
+            tokio::join!(one(0), one(1), one(2), one(3), one(4), one(5), one(6), one(7));
+        }
     });
 }
 
