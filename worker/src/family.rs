@@ -114,6 +114,9 @@ pub(crate) fn signal_all_at_once(_: SignalsStayBelow, signal: i32) -> io::Result
     }
 }
 
+/// No round of killing takes longer, whatever is to be killed.
+const ROUND: Duration = Duration::from_secs(1);
+
 /// What [`end_all`] did.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
@@ -126,9 +129,10 @@ pub(crate) struct Sweep {
 /// Kills every descendant of this process except the children that `keep` names (and theirs), until none is left.
 ///
 /// # Errors
-/// `TimedOut` if there are still some at the deadline: a fork bomb that outruns the killing.
+/// `TimedOut` if there are still some after so long: a fork bomb that outruns the killing. Time in which this process was
+/// stopped or frozen with all the others does not count.
 pub(crate) fn end_all(keep: &dyn Fn(Pid) -> bool, within: Duration) -> io::Result<Sweep> {
-    let deadline = Instant::now() + within;
+    let (mut spent, mut round) = (Duration::ZERO, Instant::now());
     let mut sweep = Sweep::default();
     loop {
         let left = kill_descendants(keep)?;
@@ -148,7 +152,9 @@ pub(crate) fn end_all(keep: &dyn Fn(Pid) -> bool, within: Duration) -> io::Resul
                 Err(e) => return Err(e),
             }
         }
-        if Instant::now() > deadline {
+        spent += round.elapsed().min(ROUND);
+        round = Instant::now();
+        if spent > within {
             return Err(io::Error::from(io::ErrorKind::TimedOut));
         }
         std::thread::yield_now();
