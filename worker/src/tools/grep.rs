@@ -92,7 +92,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let context = usize::try_from(context).unwrap_or(usize::MAX).min(50);
     // What it names must be there, and be content.
     let named = if ctx.is_directory()? { None } else { Some(read::open(ctx.may_be_told()?)?.0) };
-    let search = Search { matcher: &matcher, context };
+    let search = Search { matcher, context };
     let (searches, trouble) = match named {
         Some(file) => {
             let mut one = OneThread::new(&search);
@@ -167,12 +167,12 @@ fn matcher(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ToolError> 
 }
 
 /// What is searched for.
-struct Search<'a> {
-    matcher: &'a RegexMatcher,
+struct Search {
+    matcher: RegexMatcher,
     context: usize,
 }
 
-impl Search<'_> {
+impl Search {
     fn searcher(&self) -> Searcher {
         SearcherBuilder::new()
             .line_number(true)
@@ -185,15 +185,18 @@ impl Search<'_> {
 
 /// One thread of a search.
 struct OneThread<'a> {
-    search: &'a Search<'a>,
+    search: &'a Search,
+    /// Of its own: its memory for searching is else handed from thread to thread, for every candidate.
+    matcher: RegexMatcher,
     searcher: Searcher,
     found: First<Found>,
     searched: u64,
 }
 
 impl<'a> OneThread<'a> {
-    fn new(search: &'a Search<'a>) -> Self {
-        Self { search, searcher: search.searcher(), found: First::new(HEAD_MAX + REST_MAX), searched: 0 }
+    fn new(search: &'a Search) -> Self {
+        let (matcher, searcher) = (search.matcher.clone(), search.searcher());
+        Self { search, matcher, searcher, found: First::new(HEAD_MAX + REST_MAX), searched: 0 }
     }
 
     fn search(&mut self, path: &Path, file: &File, named: bool, trouble: &mut Trouble) {
@@ -202,7 +205,7 @@ impl<'a> OneThread<'a> {
         let binary = if named { BinaryDetection::convert(b'\0') } else { BinaryDetection::quit(b'\0') };
         self.searcher.set_binary_detection(binary);
         let mut lines = Lines::new(self.search);
-        if let Err(error) = self.searcher.search_file(self.search.matcher, file, &mut lines) {
+        if let Err(error) = self.searcher.search_file(&self.matcher, file, &mut lines) {
             trouble.note(path, error.to_string());
         }
         // What a binary file gives hangs on the size of the buffer, which has grown if a line did not fit into it: one file
@@ -275,7 +278,7 @@ impl Line {
 
 /// Takes the lines of one file as the searcher finds them.
 struct Lines<'a> {
-    search: &'a Search<'a>,
+    search: &'a Search,
     found: Found,
     size: usize,
     /// The last lines that came, with their numbers: what may be context of the next match.
@@ -286,7 +289,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(search: &'a Search<'a>) -> Self {
+    fn new(search: &'a Search) -> Self {
         let (found, recent) = (Found::default(), VecDeque::new());
         Self { search, found, size: 0, recent, waiting: 0, saw_nul: false }
     }
