@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use callgate_tests::{Host, Target, TestEnv, matrix};
+use callgate_tests::{Host, Target, TestEnv, eventually, matrix};
 use libc::{EACCES, ENOENT};
 
 /// Everything below a directory but access times: names, kinds, contents, modes, link counts.
@@ -149,6 +149,30 @@ fn a3_hard_links() {
         assert_eq!(picture(&env.workspace()), before);
         env.sandbox().probe(&["write", &mine, "new"]).assert_ok();
         env.sandbox().probe(&["chmod", &mine, "600"]).assert_ok();
+    });
+}
+
+/// A6: threads exchange the name while it is truncated, by openings of every kind and by truncate(2). Where the broker writes
+/// both names, and where it leaves one of them to the kernel.
+#[test]
+fn a6_swapping_the_name_never_truncates_a_kept_file() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let kept = text(&env, ".env");
+        let held = fs::read_to_string(&kept).unwrap();
+        assert!(!held.is_empty());
+        fs::create_dir(text(&env, "control")).unwrap();
+        env.give(&env.workspace().join("control"));
+        for place in [text(&env, ""), "TMPDIR".to_owned()] {
+            let race = env.sandbox().probe(&["truncate-race", &place, &kept, "30000"]);
+            race.assert_ok();
+            assert!(race.fact("done").as_u64() > Some(0), "the other name must work: {race}");
+            assert_eq!(fs::read_to_string(&kept).unwrap(), held, "{race}");
+        }
+        eventually("the control loses the race", || {
+            env.bare().probe(&["truncate-race", &text(&env, "control"), &kept, "30000"]).assert_ok();
+            fs::read_to_string(&kept).unwrap().is_empty()
+        });
     });
 }
 

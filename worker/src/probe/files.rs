@@ -1,6 +1,7 @@
 //! Acts on paths: contents, names and metadata (attacks A5, A6, A7, A12, A13 and the plain ones).
 
 use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -58,6 +59,13 @@ pub(crate) const ACTS: &[Act] = &[
     act("inotify", "A2", "PATH", "watch a path", inotify),
     act("flock", "A2", "PATH", "take an exclusive lock without waiting", flock),
     act("fifo-open", "A2", "PATH", "open a FIFO both ways, O_NONBLOCK", fifo_open),
+    act(
+        "truncate-race",
+        "A6",
+        "DIRECTORY PATH N",
+        "truncate a file of a directory (or TMPDIR) in every way, N times, while threads swap its name with a link to PATH",
+        truncate_race,
+    ),
     act("metadata-race", "A6", "PATH_OK PATH_BAD N", "chmod 0666 N times while threads swap the name", metadata_race),
 ];
 
@@ -439,11 +447,40 @@ fn fifo_open(args: &Args<'_>) -> Outcome {
     Ok(json!({ "bytes": got }))
 }
 
-/// Runs chmod on a name that two other threads keep exchanging in place. A checker that reads the name, decides, and
-/// lets the kernel read it again loses (A6). A torn name is no file, so both names should have equal lengths.
 fn metadata_race(args: &Args<'_>) -> Outcome {
-    let (good, bad) = (args.path(0)?, args.path(1)?);
-    let rounds = args.number(2)?;
+    race((&args.path(0)?, &args.path(1)?), args.number(2)?, |name, _| {
+        call("fchmodat", libc::SYS_fchmodat, &[cwd(), from(name), int(0o666)]).map(drop)
+    })
+}
+
+fn truncate_race(args: &Args<'_>) -> Outcome {
+    let directory = match args.word(0)? {
+        "TMPDIR" => std::env::temp_dir(),
+        path => path.into(),
+    };
+    // Names of one letter are never torn.
+    let names = ["x", "y"].map(|name| directory.join(name));
+    std::fs::write(&names[0], "x").map_err(|e| Failure::io("write", &e))?;
+    // There from the last time, perhaps.
+    let _absent = std::fs::remove_file(&names[1]);
+    std::os::unix::fs::symlink(args.word(1)?, &names[1]).map_err(|e| Failure::io("symlink", &e))?;
+    let [good, bad] = names.map(|name| CString::new(name.as_os_str().as_bytes()).unwrap_or_default());
+    let flags = [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR | libc::O_CREAT].map(|flags| flags | libc::O_TRUNC);
+    race((&good, &bad), args.number(2)?, |name, round| {
+        let Some(flags) = flags.get(round % 4) else {
+            return call("truncate", libc::SYS_truncate, &[from(name), int(0)]).map(drop);
+        };
+        sys::call_fd("openat", libc::SYS_openat, &[cwd(), from(name), int(*flags), int(0o600)]).map(drop)
+    })
+}
+
+/// Acts on a name that two other threads keep exchanging in place. A checker that reads the name, decides, and lets the
+/// kernel read it again loses (A6). A torn name is no file, so both names should have equal lengths.
+fn race(
+    (good, bad): (&CString, &CString),
+    rounds: i64,
+    act: impl Fn(&[AtomicU8], usize) -> Result<(), Failure>,
+) -> Outcome {
     let size = good.as_bytes_with_nul().len().max(bad.as_bytes_with_nul().len());
     let name: Vec<AtomicU8> = (0..size).map(|_| AtomicU8::new(0)).collect();
     let put = |path: &CString| {
@@ -451,7 +488,7 @@ fn metadata_race(args: &Args<'_>) -> Outcome {
             slot.store(byte, Ordering::Relaxed);
         }
     };
-    put(&good);
+    put(good);
     let over = AtomicBool::new(false);
     let start = Barrier::new(3);
     let (mut done, mut refused, mut torn) = (0_u64, 0_u64, 0_u64);
@@ -460,16 +497,16 @@ fn metadata_race(args: &Args<'_>) -> Outcome {
             threads.spawn(|| {
                 start.wait();
                 while !over.load(Ordering::Relaxed) {
-                    put(&bad);
-                    put(&good);
+                    put(bad);
+                    put(good);
                 }
             });
         }
         // All three at once: the rounds are over sooner than a thread starts.
         start.wait();
-        for _ in 0..rounds {
-            match call("fchmodat", libc::SYS_fchmodat, &[cwd(), from(name.as_slice()), int(0o666)]) {
-                Ok(_) => done += 1,
+        for round in 0..usize::try_from(rounds).unwrap_or(0) {
+            match act(&name, round) {
+                Ok(()) => done += 1,
                 Err(failure) if failure.is_errno(libc::ENOENT) => torn += 1,
                 Err(_) => refused += 1,
             }
