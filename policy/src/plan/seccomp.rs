@@ -527,7 +527,7 @@ fn ordinary() -> Vec<Group> {
             "own process and children",
             "programs start programs; Landlock's execute right says which. Exec is watched by a filter of its own, \
              where a call asks for it",
-            "execve execveat fork vfork exit exit_group wait4 waitid getpid getppid gettid \
+            "execve execveat exit exit_group wait4 waitid getpid getppid gettid \
              getpgid setpgid getpgrp getsid setsid set_tid_address set_robust_list \
              get_robust_list futex futex_waitv futex_wake futex_wait futex_requeue rseq \
              restart_syscall arch_prctl getrandom uname sysinfo times getrusage getrlimit \
@@ -946,20 +946,24 @@ fn execution_domains() -> Group {
 
 fn clones() -> Group {
     Group {
-        title: "threads and children by clone",
+        title: "threads and children",
         why: "no new namespaces; no child that shares its working directory with its parent, who could move it \
-              after the child's exec was judged; no child that escapes tracing. The kernel takes the low 32 bits",
-        attacks: &["D3", "C14"],
-        calls: vec![(
-            "clone",
-            Action::Args {
-                rules: vec![
-                    ArgRule { when: vec![masked(0, CLONE_FS_CLONE_THREAD, CLONE_FS)], then: EPERM },
-                    ArgRule { when: vec![masked(0, CLONE_REFUSED, NONE)], then: Verdict::Allow },
-                ],
-                otherwise: EPERM,
-            },
-        )],
+              after the child's exec was judged; no child that escapes tracing. The kernel takes the low 32 bits. The \
+              broker counts the rest, so that no call has more than its limit",
+        attacks: &["D3", "C14", "D11"],
+        calls: vec![
+            (
+                "clone",
+                Action::Args {
+                    rules: vec![
+                        ArgRule { when: vec![masked(0, CLONE_FS_CLONE_THREAD, CLONE_FS)], then: EPERM },
+                        ArgRule { when: vec![masked(0, CLONE_REFUSED, NONE)], then: Verdict::Notify },
+                    ],
+                    otherwise: EPERM,
+                },
+            ),
+            ("fork vfork", NOTIFY),
+        ],
     }
 }
 

@@ -48,7 +48,8 @@ impl Drop for Process {
         // It ends when its sessions have; until somebody has waited for it, its entry stays.
         self.channel = None;
         if let Some(mut child) = self.child.take() {
-            std::thread::spawn(move || child.wait());
+            // Where no thread can be made, the entry stays until this process ends.
+            drop(std::thread::Builder::new().spawn(move || child.wait()));
         }
     }
 }

@@ -2,7 +2,9 @@
 //! clear error, leaving nothing behind (D11).
 
 use std::fs;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix};
 use serde_json::{Value, json};
@@ -133,14 +135,14 @@ while True:
         limit: "processes",
         low: "20",
         high: "4096",
-        by: "watcher",
+        by: "broker",
         script: "for i in $(seq 30); do sleep 0.6 & done; wait",
     },
     Case {
         limit: "processes",
         low: "20",
         high: "4096",
-        by: "watcher",
+        by: "broker",
         script: "python3 -c '
 import threading, time
 for _ in range(30): threading.Thread(target=time.sleep, args=(0.6,)).start()'",
@@ -149,7 +151,7 @@ for _ in range(30): threading.Thread(target=time.sleep, args=(0.6,)).start()'",
         limit: "processes",
         low: "20",
         high: "4096",
-        by: "watcher",
+        by: "broker",
         // Each an orphan in a session of its own.
         script: "for i in $(seq 30); do (setsid sleep 0.6 >/dev/null 2>&1 &) ; done; sleep 0.6",
     },
@@ -285,6 +287,45 @@ fn d11_bombs_end_bounded() {
             }
             let (after, _) = run(&env, &[], "echo fine");
             assert_eq!(after.stdout, "fine\n", "after {script}: {after:?}");
+        }
+    });
+}
+
+/// D11: a bomb is bounded even where its init, which would end it, has no time to look: here it is stopped, from outside.
+#[test]
+fn d11_a_bomb_is_bounded_while_nobody_watches() {
+    const LIMIT: usize = 64;
+    matrix(Host::STRENGTHS, |target| {
+        for bomb in ["fork while 1", "use POSIX; while (1) { fork; POSIX::setsid() }"] {
+            let env = TestEnv::new(target);
+            let mark = mark();
+            let script = format!(": {mark}; until [ -e go ]; do sleep 0.02; done; exec perl -e '{bomb} # {mark}'");
+            let most = std::thread::scope(|scope| {
+                let run = scope.spawn(|| run(&env, &[&format!("processes={LIMIT}")], &script));
+                eventually("the script waits", || !marked(&mark).is_empty());
+                let first = marked(&mark).swap_remove(0);
+                let stat = fs::read_to_string(format!("/proc/{first}/stat")).unwrap();
+                let init = stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().to_owned();
+                let signal =
+                    |name: &str| assert!(Command::new("kill").args([name, init.as_str()]).status().unwrap().success());
+                signal("-STOP");
+                fs::write(env.workspace().join("go"), "").unwrap();
+                eventually("the bomb goes off, or the run is over", || {
+                    marked(&mark).len() > LIMIT || run.is_finished()
+                });
+                let most = (0..20).map(|_| {
+                    std::thread::sleep(Duration::from_millis(25));
+                    marked(&mark).len()
+                });
+                let most = most.max().unwrap();
+                signal("-CONT");
+                let (ended, envelope) = run.join().unwrap();
+                assert_eq!(ended.status.code(), Some(137), "{bomb}: {ended:?}");
+                assert_eq!(report(&envelope, "processes")["hit"], true, "{bomb}: {envelope}");
+                most
+            });
+            // One more than the limit, and what each of those had leave to make when they were counted.
+            assert!((LIMIT..=2 * (LIMIT + 1)).contains(&most), "{bomb}: {most}");
         }
     });
 }

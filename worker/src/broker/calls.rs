@@ -10,6 +10,7 @@ use callgate_policy::plan::{FsAccess, SessionPlan};
 
 use super::caller::{Caller, Thread};
 use super::changes::{Collected, Notices};
+use super::forks::{Forks, Room};
 use super::ipc::Objects;
 use super::sockets::Sockets;
 use super::watches::Watches;
@@ -34,6 +35,7 @@ pub(super) struct Call {
     pub(super) sockets: Sockets,
     pub(super) objects: Objects,
     pub(super) changes: Collected,
+    pub(super) room: Room,
     /// The supervisor can see that there are some.
     noticed: bool,
 }
@@ -83,10 +85,11 @@ pub(super) struct Calls {
     only: Option<Pid>,
     /// What calls have changed that are over, until somebody asks.
     over: HashMap<u64, Collected>,
+    pub(super) forks: Forks,
 }
 
 impl Calls {
-    pub(super) fn new(plan: &SessionPlan) -> Self {
+    pub(super) fn new(plan: &SessionPlan, zygote: Pid) -> Self {
         let write = plan.rules().filter(|rule| rule.access.changes()).map(|rule| match rule.access {
             FsAccess::Kept => real(&reach(rule)),
             FsAccess::Read | FsAccess::ReadExecute | FsAccess::Write | FsAccess::Device => real(rule.path.as_path()),
@@ -98,6 +101,7 @@ impl Calls {
             next: 0,
             only: None,
             over: HashMap::new(),
+            forks: Forks::new(plan.processes, zygote),
         }
     }
 
@@ -113,6 +117,7 @@ impl Calls {
             sockets: Sockets::default(),
             objects: Objects::default(),
             changes: Collected::default(),
+            room: Room::new(&self.forks),
             noticed: false,
         };
         self.calls.insert(pid, call);
@@ -135,6 +140,7 @@ impl Calls {
     /// Its call is over. Returns the worker's number.
     pub(super) fn remove(&mut self, pid: Pid) -> Option<u64> {
         self.threads.retain(|thread| thread.worker.get() != Some(pid));
+        self.forget_waiting(pid);
         let call = self.calls.remove(&pid)?;
         if !call.changes.is_empty() {
             if self.over.len() >= OVER {
@@ -173,6 +179,10 @@ impl Calls {
             .put(worker, |other| self.over.contains_key(&other) || self.calls.values().any(|call| call.worker == other))
     }
 
+    pub(super) fn each_room(&mut self) -> impl Iterator<Item = (Pid, &mut Room)> {
+        self.calls.iter_mut().map(|(worker, call)| (*worker, &mut call.room))
+    }
+
     pub(super) fn clear(&mut self) {
         self.calls.clear();
         self.threads.clear();
@@ -204,7 +214,7 @@ impl Calls {
     }
 
     /// The worker that the caller descends from, looked up once.
-    fn worker_of_caller(&mut self, caller: &Caller<'_>) -> Option<Pid> {
+    pub(super) fn worker_of_caller(&mut self, caller: &Caller<'_>) -> Option<Pid> {
         let thread = &caller.thread;
         if thread.worker.get().is_none() {
             // In a session for one call nobody else can have its filter.
@@ -252,12 +262,11 @@ impl Calls {
     /// All processes of the caller's call, without its worker, whose process group is not the call's.
     pub(super) fn family_of(&mut self, caller: &Caller<'_>) -> Vec<Pid> {
         let Some(worker) = self.worker_of_caller(caller) else { return Vec::new() };
-        let mut all = family::children(worker);
-        let mut next = 0;
-        while let Some(pid) = all.get(next).copied() {
-            next += 1;
-            all.extend(family::children(pid));
-        }
+        let mut all = Vec::new();
+        family::each_descendant(worker, |pid, _| {
+            all.push(pid);
+            true
+        });
         all
     }
 }
