@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::limit::LimitReport;
+use crate::rules::Decision;
 
 /// One result, whatever the tool (S0-42, S0-68, C-13).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,6 +55,12 @@ pub struct Metadata {
     /// The call's limits: who held each, what was used, and whether it was met.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub limits: Vec<LimitReport>,
+    /// What rules and mode made of the call, and which rule it was.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub decision: Option<Decision>,
+    /// Who said yes, where somebody was asked: `session` for an answer that was kept.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub approved_by: Option<String>,
     /// What the call has changed in trees with kept names, where the broker is the writer and knows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub changes: Option<Changes>,
@@ -132,6 +139,10 @@ pub enum Layer {
     Limit,
     /// The host cannot enforce what was asked.
     Host,
+    /// A rule, or the mode (S0-49).
+    Rule,
+    /// A person, or that there is none to ask (S0-57, S0-59).
+    Person,
 }
 
 /// Why a call did not go through, and the smallest change that would let it.

@@ -58,6 +58,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod approval;
 pub mod call_grant;
 pub mod effective;
 pub mod envelope;

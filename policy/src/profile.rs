@@ -1,6 +1,8 @@
-//! Which tools there are, unless the manifest lists them.
+//! Which tools there are, and which of them nobody is asked about, unless the manifest says so (S4-1, C-8, C-24).
 
-/// `profile`. Parsed here; it gets its force where tools are registered.
+use crate::mode::Mode;
+
+/// `profile`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Profile {
     /// Tools that change nothing.
@@ -8,11 +10,14 @@ pub enum Profile {
     /// All tools.
     #[default]
     Developer,
-    /// For evaluations: nothing that asks.
+    /// For evaluations: nothing that asks (X4-1).
     Eval,
-    /// For planning.
+    /// For planning: reading and searching (X3-5, C-24).
     Plan,
 }
+
+/// Tools that change nothing, and start nothing.
+const READING: [&str; 3] = ["read", "glob", "grep"];
 
 impl Profile {
     /// The names in a manifest.
@@ -27,6 +32,41 @@ impl Profile {
             "eval" => Some(Self::Eval),
             "plan" => Some(Self::Plan),
             _ => None,
+        }
+    }
+
+    /// The name in a manifest.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Readonly => "readonly",
+            Self::Developer => "developer",
+            Self::Eval => "eval",
+            Self::Plan => "plan",
+        }
+    }
+
+    /// Whether a tool is there at all. One that is not is unavailable before anything else is looked at (C-7, X3-4).
+    #[must_use]
+    pub fn offers(self, tool: &str) -> bool {
+        match self {
+            Self::Developer | Self::Eval => true,
+            Self::Readonly | Self::Plan => READING.contains(&tool),
+        }
+    }
+
+    /// Tools that nobody is asked about, because they change nothing (C-8).
+    #[must_use]
+    pub fn silent(self) -> &'static [&'static str] {
+        &READING
+    }
+
+    /// The mode, where nobody names one.
+    #[must_use]
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::Eval => Mode::Yolo,
+            Self::Readonly | Self::Developer | Self::Plan => Mode::Ask,
         }
     }
 }

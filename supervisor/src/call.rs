@@ -1,19 +1,21 @@
 //! The story of one call.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use callgate_policy::call_grant::{CallGrant, CallNeeds, ShellNeed};
 use callgate_policy::envelope::{Changes, Denial, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
 use callgate_policy::limit::{LimitName, LimitReport};
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec, PlanError};
+use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
 use callgate_worker::protocol::{LimitHit, ProgramEnd};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
 use crate::confine::{ConfineError, Output, Outputs, Program, Stdio, ToolError, ToolOutput, ToolRun};
+use crate::decide::{Passed, Presented};
 use crate::registry::{Context, Prepared, Tool};
 use crate::session::Session;
 use crate::turn::Turn;
@@ -45,6 +47,14 @@ pub enum CallError {
     /// Layer 1 or 2, or the kernel.
     #[error("{} is denied: {}", .0.asked, .0.reason)]
     Denied(Box<Denial>),
+    /// A person would have to be asked and there is none, and the session halts for that (C-6).
+    #[error("{tool} needs a person's approval, and there is nobody to ask: {why}; the session is halted")]
+    Halted {
+        /// The tool.
+        tool: String,
+        /// Why.
+        why: String,
+    },
     /// The plan could not be compiled.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -75,6 +85,8 @@ struct Done {
     /// It was ended for a limit: then `data` is what there is of a result, for the error's text.
     ended_for: Option<Denial>,
     changes: Option<Changes>,
+    /// Who let it pass.
+    passed: Passed,
 }
 
 /// Called with each piece of a program's output as it comes.
@@ -100,8 +112,12 @@ impl Session {
         self.envelope(outcome, duration_ms)
     }
 
-    /// validate → check → gate → plan → run → shape.
+    /// offered? → validate → check → rules and mode → watchdog → plan → person → run → shape (C-7).
     async fn carry_out(&self, name: &str, args: Value, on_output: OnOutput<'_>) -> Result<Done, CallError> {
+        if self.halted.load(Ordering::Relaxed) {
+            let why = "an earlier call has not been answered".to_owned();
+            return Err(CallError::Halted { tool: name.to_owned(), why });
+        }
         let tool = self.registry.find(name).ok_or_else(|| self.unknown(name))?;
         tool.validate(&args).map_err(CallError::Arguments)?;
         let root = self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
@@ -110,11 +126,28 @@ impl Session {
             .prepare(&args, &Context { root: &root, limit: self.registry.output_limit(tool.id) })
             .map_err(|e| CallError::Arguments(e.to_string()))?;
         let grant = self.check(&prepared.needs)?;
-        self.gate(tool.id, &args)?;
-        let Prepared { work, timeout, .. } = prepared;
+        let Prepared { needs, work, timeout } = prepared;
+        let presented = Presented { tool, args: &args, needs: &needs, root: &root };
+        let decided = self.decide(&presented, &work)?;
+        let watchdog = self.gate(tool.id, &args)?;
         let timeout = timeout.unwrap_or(TIMEOUT);
         let is_tool = matches!(work, Work::Tool { .. });
         let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
+        let passed = self.approve(&presented, &plan, decided, watchdog).await?;
+        let done = self.perform(tool, plan, args, &root, is_tool, on_output).await?;
+        Ok(Done { passed, ..done })
+    }
+
+    /// In the sandbox.
+    async fn perform(
+        &self,
+        tool: &Tool,
+        plan: CallPlan,
+        args: Value,
+        root: &HostPath,
+        is_tool: bool,
+        on_output: OnOutput<'_>,
+    ) -> Result<Done, CallError> {
         let timeout = crate::limits::ms(plan.timeout);
         let turn = self.turns.take(tool.concurrency).await;
         self.still_there()?;
@@ -130,10 +163,11 @@ impl Session {
                 limits,
                 ended_for: None,
                 changes: None,
+                passed: Passed::default(),
             });
         }
         if is_tool {
-            return self.shape_tool(tool.id, self.opened.tool(plan, args, turn).await?, &root, timeout);
+            return self.shape_tool(tool.id, self.opened.tool(plan, args, turn).await?, root, timeout);
         }
         self.run_shell(tool, plan, turn, on_output).await
     }
@@ -152,16 +186,17 @@ impl Session {
         self.effective.check(needs).map_err(denied)
     }
 
-    /// Layer 2.
-    fn gate(&self, tool: &str, args: &Value) -> Result<(), CallError> {
+    /// Layer 2. Returns what a person must be asked.
+    fn gate(&self, tool: &str, args: &Value) -> Result<Option<Reason>, CallError> {
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Watchdog) {
-            return Ok(());
+            return Ok(None);
         }
         let facts = CallFacts { tool, args, manifest: self.manifest.as_deref(), session: &self.id };
         match self.gate.judge(&facts) {
-            Verdict::Allow => Ok(()),
-            Verdict::Ask(Reason { rule, text }) | Verdict::Deny(Reason { rule, text }) => Err(denied(Denial {
+            Verdict::Allow => Ok(None),
+            Verdict::Ask(reason) => Ok(Some(reason)),
+            Verdict::Deny(Reason { rule, text }) => Err(denied(Denial {
                 layer: Layer::Watchdog,
                 asked: tool.to_owned(),
                 reason: format!("{text} (watchdog rule `{rule}`)"),
@@ -266,6 +301,8 @@ impl Session {
 
     /// Starts a program in the sandbox, past the tools: what `callgate run` does. The capability check still holds.
     ///
+    /// Nobody is asked about it, for it is not an agent's call; what a rule denies to programs is denied to it.
+    ///
     /// It is the host's own program, such as a server that runs as long as the session, and waits for no call; nor does a
     /// call wait for it. What it changes meanwhile is for the host to know.
     ///
@@ -281,6 +318,7 @@ impl Session {
         let working_dir = self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
         let needs = CallNeeds { shell: Some(ShellNeed::Program { argv: argv.clone() }), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
+        self.refuse_by_rule(&needs)?;
         let work = Work::Program { argv, working_dir };
         let spec = CallSpec { work, bounds: self.bounds, timeout: FOREVER };
         let plan = compile::call(&grant, &self.facts, spec)?;
@@ -298,6 +336,8 @@ impl Session {
                     enforced: crate::session::enforced(self, &done.steps),
                     limits: done.limits,
                     changes: done.changes,
+                    decision: done.passed.decision,
+                    approved_by: done.passed.approved_by,
                     ..metadata
                 };
                 match done.ended_for {
@@ -390,6 +430,12 @@ fn denial_of(error: CallError) -> Option<Denial> {
             reason: failed.to_string(),
             remedy: Some("run `callgate doctor`".to_owned()),
         }),
+        CallError::Halted { tool, why } => Some(Denial {
+            layer: Layer::Person,
+            asked: tool,
+            reason: why,
+            remedy: Some("have a person look at it, and open a new session".to_owned()),
+        }),
         CallError::UnknownTool { .. }
         | CallError::Plan(_)
         | CallError::Confine(_)
@@ -430,7 +476,16 @@ impl Rest<'_> {
             data.insert("rest_lost".to_owned(), true.into());
         }
         let output_path = self.file.map(|file| file.path);
-        Done { data, truncated, output_path, steps, limits: Vec::new(), ended_for: None, changes: None }
+        Done {
+            data,
+            truncated,
+            output_path,
+            steps,
+            limits: Vec::new(),
+            ended_for: None,
+            changes: None,
+            passed: Passed::default(),
+        }
     }
 }
 

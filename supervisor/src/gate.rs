@@ -25,9 +25,9 @@ impl Gate {
         self.watchdogs.push(watchdog);
     }
 
-    /// Asks every watchdog. There is nobody to ask here, so a question is a no (S0-57).
+    /// Asks every watchdog; the strictest verdict counts.
     pub(crate) fn judge(&self, call: &CallFacts<'_>) -> Verdict {
         let watchdogs: Vec<&dyn Watchdog> = self.watchdogs.iter().map(|w| w.as_ref() as &dyn Watchdog).collect();
-        watchdog::judge_all(&watchdogs, call).headless()
+        watchdog::judge_all(&watchdogs, call)
     }
 }

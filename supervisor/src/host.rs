@@ -110,6 +110,13 @@ pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
+/// Which file a path leads to, and which version of it: device, inode, size, and when it was changed, seconds and nanoseconds
+/// (`st_ctime`, which no program can set).
+pub(crate) fn version_of(path: &Path) -> Option<(u64, u64, u64, i64, i64)> {
+    let about = std::fs::metadata(path).ok()?;
+    Some((about.dev(), about.ino(), about.size(), about.ctime(), about.ctime_nsec()))
+}
+
 /// Collects what plans are compiled from.
 pub(crate) fn facts(
     (strength, calls): (Strength, Calls),

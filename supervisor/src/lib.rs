@@ -9,6 +9,7 @@
 //! use callgate::{Launcher, SessionSpec, Supervisor};
 //!
 //! let supervisor = Supervisor::builder().launcher(Launcher::spawn("/usr/bin/callgate".as_ref())?).build()?;
+//! // Reading passes; of anything else nobody is there to approve, until `approvers` or `rules` name somebody.
 //! let session = supervisor.open(SessionSpec::developer("/home/me/project")).await?;
 //! let result = session.call("read", serde_json::json!({"path": "README.md"})).await;
 //! println!("{}", serde_json::to_string_pretty(&result)?);
@@ -18,8 +19,10 @@
 
 #[cfg(feature = "ablation")]
 mod ablation;
+mod approval;
 mod call;
 mod confine;
+mod decide;
 mod enforced;
 mod gate;
 mod host;
@@ -35,6 +38,7 @@ pub use callgate_policy::envelope::{Denial, Enforced, Layer, Metadata, Outcome, 
 pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitReport, Limits};
 pub use callgate_worker::protocol::{LimitHit, ProgramEnd, Used};
 
+pub use approval::{Answer, Approver, Asked, Question};
 pub use call::CallError;
 pub use confine::{
     ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio, Terminal, TerminalError, WindowSize,
@@ -42,7 +46,7 @@ pub use confine::{
 pub use gate::Gate;
 pub use host::{HostError, HostSupport, Missing};
 pub use registry::{Registry, RegistryError, Surface, Tool};
-pub use session::{Builder, OpenError, Session, SessionSpec, StrengthChoice, Supervisor};
+pub use session::{AskedBy, Builder, OpenError, Session, SessionSpec, StrengthChoice, Supervisor};
 pub use turn::Concurrency;
 
 /// The example of the README, compiled with the other doctests.

@@ -1,21 +1,25 @@
 //! Opening a supervisor and its sessions.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, RwLock};
+use std::time::Duration;
 
 use callgate_policy::effective::{Bound, Contribution, DeclareError, Declared, EffectiveSet, Source, narrow};
 use callgate_policy::envelope::StepReport;
 use callgate_policy::limit::{Bounds, Limits};
 use callgate_policy::manifest::{Env, Manifest};
-use callgate_policy::mode::Mode;
+use callgate_policy::mode::{Headless, Mode};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan, PlanError};
 use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
+use callgate_policy::rules::{Rule, RuleError, RuleScope, RuleSet, RuleSource};
 use callgate_policy::variable::{VariableError, Variables};
 use callgate_policy::watchdog::Watchdog;
 
+use crate::approval::{Approver, PATIENCE, People};
 use crate::cli::Ablated;
 use crate::confine::cgroup::Delegated;
 use crate::confine::{
@@ -108,6 +112,28 @@ pub struct SessionSpec {
     pub limits: Limits,
     /// Further watchdogs.
     pub watchdogs: Vec<Box<dyn WatchdogObject>>,
+    /// What happens to calls that no rule decides; without it, what manifest and profile say (X1-11). Fixed from then on
+    /// (X1-10).
+    pub mode: Option<Mode>,
+    /// Rules of this session, and of its project (S0-53).
+    pub rules: Vec<(RuleScope, Rule)>,
+    /// Who is asked, where somebody must be (S0-59). With nobody, no is the answer (S0-57).
+    pub approvers: Vec<Arc<dyn Approver>>,
+    /// How long a question waits for an answer.
+    pub patience: Duration,
+    /// Whose calls these are.
+    pub asked_by: AskedBy,
+}
+
+/// Whose calls a session's are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AskedBy {
+    /// An agent's: what no rule allows, a person is asked about (S0-52).
+    #[default]
+    Agent,
+    /// A person's, who has typed them, and by that approved of what no rule decides. What a rule or a watchdog wants
+    /// asked is asked all the same, and what is denied stays denied.
+    Person,
 }
 
 /// A watchdog that can be held by a session.
@@ -129,6 +155,11 @@ impl SessionSpec {
             tools: true,
             limits: Limits::default(),
             watchdogs: Vec::new(),
+            mode: None,
+            rules: Vec::new(),
+            approvers: Vec::new(),
+            patience: PATIENCE,
+            asked_by: AskedBy::default(),
         }
     }
 
@@ -152,6 +183,19 @@ impl SessionSpec {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
+    /// A rule makes no sense.
+    #[error(transparent)]
+    Rule(RuleError),
+    /// A rule is about a tool that there is not.
+    #[error("{place}: there is no tool `{tool}`; there are: {known}")]
+    UnknownTool {
+        /// Where the rule stands.
+        place: String,
+        /// The name.
+        tool: String,
+        /// What there is.
+        known: String,
+    },
     /// The host cannot enforce what every session needs.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -233,6 +277,8 @@ impl Supervisor {
 
     async fn open_with(&self, spec: SessionSpec, ablation: Option<Ablation>) -> Result<Session, OpenError> {
         let mut registry = Registry::locked()?;
+        let profile = spec.manifest.as_ref().map(|manifest| manifest.profile).unwrap_or_default();
+        registry.offer(profile);
         if let Some(tools) = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
             registry.offer_only(tools)?;
         }
@@ -247,6 +293,8 @@ impl Supervisor {
             None => (spec.limits, Env::default()),
         };
         let bounds = Bounds::of(&limits, host::memory());
+        let variables = Variables::new(workspace.clone(), Vec::new(), Vec::new())?;
+        let rules = rules(&spec, profile, &variables)?;
         let asked = Asked {
             workspace: &workspace,
             effective: &effective,
@@ -279,10 +327,16 @@ impl Supervisor {
         }
         Ok(Session {
             id: session_id()?,
+            headless: spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default(),
             manifest: spec.manifest.and_then(|manifest| manifest.id),
             registry,
             effective,
             gate,
+            rules: RwLock::new(rules),
+            variables,
+            people: People::new(spec.approvers, spec.patience),
+            asked_by: spec.asked_by,
+            halted: AtomicBool::new(false),
             #[cfg(feature = "ablation")]
             ablated: None,
             identities: identities(&workspace),
@@ -426,19 +480,44 @@ fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError
 /// A manifest may say what later versions act on. Acting as if it had not been said would be a silent downgrade.
 fn refuse_what_is_not_yet_in_force(manifest: &Manifest) -> Result<(), OpenError> {
     let refuse = |what: &str, remedy| Err(OpenError::NotYet { what: format!("{what} of {}", manifest.file), remedy });
-    if !manifest.rules.is_empty() {
-        return refuse("[[rules]]", "rules are not in force yet; leave them out, and grant only what may happen");
-    }
-    if manifest.mode != Mode::default() {
-        return refuse("`mode`", "only the default mode is in force yet; leave it out");
-    }
-    if manifest.profile != Profile::default() {
-        return refuse("`profile`", "only the default profile is in force yet; leave it out");
-    }
     if !manifest.requires.capabilities.is_empty() {
         return refuse("`capabilities`", "no capability has a point that enforces it yet; leave them out");
     }
     Ok(())
+}
+
+/// The rules of all scopes, and what holds where none matches.
+fn rules(spec: &SessionSpec, profile: Profile, variables: &Variables) -> Result<RuleSet, OpenError> {
+    let manifest = spec.manifest.as_ref();
+    let mut rules = RuleSet::default();
+    rules.mode = spec.mode.or(manifest.and_then(|manifest| manifest.mode)).unwrap_or(profile.mode());
+    rules.allowlist = manifest.map(|manifest| manifest.allowlist.clone()).unwrap_or_default();
+    rules.silent = profile.silent().iter().map(|tool| (*tool).to_owned()).collect();
+    for (place, rule) in manifest.into_iter().flat_map(|manifest| manifest.rules.iter().enumerate()) {
+        let place =
+            manifest.map_or(String::new(), |manifest| format!("{}:{}", manifest.file, manifest.rule_line(place)));
+        rules.add(rule, &RuleSource { scope: RuleScope::Manifest, place }, variables).map_err(OpenError::Rule)?;
+    }
+    for (scope, rule) in &spec.rules {
+        let place = match scope {
+            RuleScope::Session => "this session",
+            RuleScope::Project => "this project",
+            RuleScope::Manifest => "the host",
+        };
+        let source = RuleSource { scope: *scope, place: place.to_owned() };
+        rules.add(rule, &source, variables).map_err(OpenError::Rule)?;
+    }
+    // A misspelt name would be a rule that is never asked.
+    let known = Registry::locked()?;
+    let unknown = rules.tools().find(|(tool, _)| known.find(tool).is_none());
+    match unknown {
+        None => Ok(rules),
+        Some((tool, source)) => Err(OpenError::UnknownTool {
+            place: source.place.clone(),
+            tool: tool.to_owned(),
+            known: known.names().join(", "),
+        }),
+    }
 }
 
 /// Unique among sessions, and not to be guessed.
@@ -459,6 +538,14 @@ pub struct Session {
     pub(crate) registry: Registry,
     pub(crate) effective: EffectiveSet,
     pub(crate) gate: Gate,
+    /// Added to while the session runs; read by every call.
+    pub(crate) rules: RwLock<RuleSet>,
+    pub(crate) variables: Variables,
+    pub(crate) people: People,
+    pub(crate) headless: Headless,
+    pub(crate) asked_by: AskedBy,
+    /// A person would have had to be asked, and there was none.
+    pub(crate) halted: AtomicBool,
     pub(crate) facts: HostFacts,
     pub(crate) bounds: Bounds,
     pub(crate) opened: Opened,

@@ -12,6 +12,7 @@ use std::fmt;
 
 use crate::path::HostPath;
 use crate::pattern::PathPattern;
+use crate::rules::Capability;
 
 pub use declared::{CAPABILITIES, Contribution, DeclareError, Declared};
 pub use origin::{Kind, Origin, Source};
@@ -137,6 +138,25 @@ impl EffectiveSet {
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact
+    }
+
+    /// What a program that a call starts could use: reading always, since the base system is there to read.
+    pub fn capabilities_of_programs(&self) -> impl Iterator<Item = Capability> + use<> {
+        let writes = (!self.rights.write.is_empty()).then_some(Capability::FsWrite);
+        let fetches = (!self.rights.hosts.is_empty()).then_some(Capability::NetFetch);
+        [Some(Capability::FsRead), writes, fetches].into_iter().flatten()
+    }
+
+    /// The same in words, for a person who is asked about a program: what it may read and change, and whom it may reach.
+    #[must_use]
+    pub fn reach(&self) -> Vec<String> {
+        let listed = |what: &'static str, regions: Vec<String>| {
+            regions.into_iter().map(move |region| format!("{what} {region}"))
+        };
+        let read = self.rights.read.iter().map(|(region, _)| region.to_string()).collect();
+        let write = self.rights.write.iter().map(|(region, _)| region.to_string()).collect();
+        let hosts = self.rights.hosts.iter().map(|(host, _)| host.to_string()).collect();
+        listed("change", write).chain(listed("read", read)).chain(listed("connect to", hosts)).collect()
     }
 
     /// Lets the session read its own directory, where sidecars lie (S0-46, C-26). Not a right that could be passed on:

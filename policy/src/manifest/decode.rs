@@ -9,30 +9,42 @@ use super::tree::{Entry, Node, Value};
 use super::{ByteSize, Env, Manifest, parse_duration};
 use crate::effective::Kind;
 use crate::limit::Limits;
-use crate::mode::Mode;
+use crate::mode::{AllowEntry, Headless, Mode};
 use crate::pattern::{ArgPattern, ArgPatterns, HostPattern, PathTemplate};
 use crate::profile::Profile;
 use crate::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
-use crate::rules::{Action, Rule};
+use crate::rules::{Action, Permission, Rule};
 
 /// Where the items of `requires` stand.
 type Places = BTreeMap<Kind, Vec<usize>>;
 
 pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fault> {
-    let mut top =
-        Table::of(root, "the manifest", &["id", "mode", "profile", "tools", "requires", "rules", "limits", "env"])?;
+    let known = ["id", "mode", "allowlist", "headless", "profile", "tools", "requires", "rules", "limits", "env"];
+    let mut top = Table::of(root, "the manifest", &known)?;
     let mut places = Places::new();
+    let mut rule_places = Vec::new();
+    let mode = top.optional("mode", |node| choice(node, Mode::parse, &Mode::NAMES))?;
     let manifest = Manifest {
         file: file.to_owned(),
         id: top.optional("id", name)?,
-        mode: top.optional("mode", |node| choice(node, Mode::parse, &Mode::NAMES))?.unwrap_or_default(),
+        mode,
+        allowlist: top.optional("allowlist", |node| allowlist(node, mode))?.unwrap_or_default(),
+        headless: top.optional("headless", |node| choice(node, Headless::parse, &Headless::NAMES))?.unwrap_or_default(),
         profile: top.optional("profile", |node| choice(node, Profile::parse, &Profile::NAMES))?.unwrap_or_default(),
         tools: top.optional("tools", |node| list(node, name))?,
         requires: top.optional("requires", |node| requires(node, &mut places))?.unwrap_or_default(),
-        rules: top.optional("rules", |node| list(node, rule))?.unwrap_or_default(),
+        rules: top
+            .optional("rules", |node| {
+                list(node, |item| {
+                    rule_places.push(item.span.start);
+                    rule(item)
+                })
+            })?
+            .unwrap_or_default(),
         limits: top.optional("limits", limits)?.unwrap_or_default(),
         env: top.optional("env", env)?.unwrap_or_default(),
         lines: BTreeMap::new(),
+        rule_lines: rule_places,
     };
     Ok((manifest, places))
 }
@@ -108,10 +120,25 @@ fn argument(node: Node) -> Result<ArgPattern, Fault> {
 fn rule(node: Node) -> Result<Rule, Fault> {
     let mut table = Table::of(node, "a rule", &["permission", "pattern", "action"])?;
     Ok(Rule {
-        permission: table.required("permission", name)?,
+        permission: table.required("permission", permission)?,
         pattern: table.optional("pattern", name)?,
         action: table.optional("action", |node| choice(node, Action::parse, &Action::NAMES))?.unwrap_or_default(),
     })
+}
+
+fn permission(node: Node) -> Result<String, Fault> {
+    parsed(node, |text| Permission::parse(text).map(|_| text.to_owned()))
+}
+
+/// X1-11: entries that nothing looks at are a mistake.
+fn allowlist(node: Node, mode: Option<Mode>) -> Result<Vec<AllowEntry>, Fault> {
+    let span = node.span.clone();
+    let entries = list(node, name)?;
+    if mode != Some(Mode::Allowlist) && !entries.is_empty() {
+        return Err(Fault::new(span, "there is a list of what is allowed, and the mode is not `allowlist`")
+            .with_help("add mode = \"allowlist\", or leave the list out"));
+    }
+    Ok(entries.iter().map(|entry| AllowEntry::parse(entry)).collect())
 }
 
 fn limits(node: Node) -> Result<Limits, Fault> {

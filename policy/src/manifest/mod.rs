@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::effective::Kind;
 use crate::limit::Limits;
-use crate::mode::Mode;
+use crate::mode::{AllowEntry, Headless, Mode};
 use crate::profile::Profile;
 use crate::requirement::RequirementSet;
 use crate::rules::Rule;
@@ -39,8 +39,12 @@ pub struct Manifest {
     pub file: String,
     /// Its name for rules, watchdog and audit.
     pub id: Option<String>,
-    /// What happens to a call that no rule decides.
-    pub mode: Mode,
+    /// What happens to a call that no rule decides; without it, what the profile says.
+    pub mode: Option<Mode>,
+    /// What the mode `allowlist` allows (C-4).
+    pub allowlist: Vec<AllowEntry>,
+    /// What happens to a call that nobody is there to be asked about (C-6).
+    pub headless: Headless,
     /// The tools offered, if `tools` does not say.
     pub profile: Profile,
     /// The tools offered; without it, all that the profile offers.
@@ -54,6 +58,7 @@ pub struct Manifest {
     /// What programs find in their environment.
     pub env: Env,
     lines: BTreeMap<Kind, Vec<usize>>,
+    rule_lines: Vec<usize>,
 }
 
 /// `[env]`.
@@ -76,7 +81,7 @@ impl Manifest {
         let fault = |fault: error::Fault| fault.into_error(text, file);
         let tree = tree::parse(text, format).map_err(fault)?;
         let (manifest, places) = decode::manifest(tree, file).map_err(fault)?;
-        Ok(manifest.with_places(text, places))
+        Ok(manifest.with_lines(text, places))
     }
 
     /// On which line an item of `requires` stands, from 1.
@@ -85,9 +90,16 @@ impl Manifest {
         self.lines.get(&kind).and_then(|lines| lines.get(place)).copied().unwrap_or(1)
     }
 
+    /// On which line a rule stands, from 1.
+    #[must_use]
+    pub fn rule_line(&self, place: usize) -> usize {
+        self.rule_lines.get(place).copied().unwrap_or(1)
+    }
+
     /// Turns the places of items into lines.
-    fn with_places(mut self, text: &str, places: BTreeMap<Kind, Vec<usize>>) -> Self {
+    fn with_lines(mut self, text: &str, places: BTreeMap<Kind, Vec<usize>>) -> Self {
         let line = |at: usize| error::position(text, at).0;
+        self.rule_lines.iter_mut().for_each(|place| *place = line(*place));
         self.lines = places.into_iter().map(|(kind, at)| (kind, at.into_iter().map(line).collect())).collect();
         self
     }

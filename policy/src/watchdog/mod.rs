@@ -63,17 +63,6 @@ impl Verdict {
         if other.rank() > self.rank() { other } else { self }
     }
 
-    /// What is left when there is no person to ask: a question is a no (S0-57).
-    #[must_use]
-    pub fn headless(self) -> Self {
-        match self {
-            Self::Ask(Reason { rule, text }) => {
-                Self::Deny(Reason { rule, text: format!("{text}; there is nobody to ask") })
-            }
-            Self::Allow | Self::Deny(_) => self,
-        }
-    }
-
     fn rank(&self) -> u8 {
         match self {
             Self::Allow => 0,
@@ -116,13 +105,5 @@ mod tests {
         assert_eq!(judge_all(&[&ask, &allow], &call), Verdict::Ask(reason("a")));
         assert_eq!(judge_all(&[&deny, &ask, &allow], &call), Verdict::Deny(reason("d")));
         assert_eq!(judge_all(&[&allow, &ask, &deny], &call), Verdict::Deny(reason("d")));
-    }
-
-    /// S0-57.
-    #[test]
-    fn without_a_person_a_question_is_a_no() {
-        assert_eq!(Verdict::Allow.headless(), Verdict::Allow);
-        let Verdict::Deny(denied) = Verdict::Ask(reason("a")).headless() else { unreachable!("ask became deny") };
-        assert_eq!(denied.to_string(), "because; there is nobody to ask (a)");
     }
 }

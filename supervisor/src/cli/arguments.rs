@@ -123,6 +123,7 @@ pub(super) struct Run {
   callgate call read '{\"path\": \"src/main.rs\", \"start_line\": 1, \"end_line\": 40}'
   callgate call bash '{\"command\": \"cargo test 2>&1 | tail\"}'
   callgate call --limit processes=64 bash '{\"command\": \"./configure\"}'
+  callgate call --manifest callgate.toml bash '{\"command\": \"git push\"}'   where a rule asks, you are asked
   jq -n '{path: \"notes.txt\", content: \"…\"}' | callgate call write -")]
 pub(super) struct Call {
     #[command(flatten)]
@@ -130,6 +131,13 @@ pub(super) struct Call {
     /// Pass a program's output on to standard error while it comes.
     #[arg(long)]
     pub(super) stream: bool,
+    /// What happens to a call that no rule decides; wins over the manifest. What you type yourself is approved by that: it is
+    /// rules and watchdogs that still ask, or deny.
+    #[arg(long, value_name = "MODE")]
+    pub(super) mode: Option<Mode>,
+    /// How long a question waits for your answer: `30s`, `5m` (the default).
+    #[arg(long, value_name = "TIME")]
+    pub(super) approval_timeout: Option<String>,
     /// The tool.
     pub(super) tool: String,
     /// Its arguments as JSON; `-` reads them from standard input.
@@ -171,6 +179,27 @@ pub(super) struct Doctor {
     /// workspace, which holds the program that makes the attempts and which the command must grant for writing.
     #[arg(long, value_name = "COMMAND", requires = "attack")]
     pub(super) under: Option<String>,
+}
+
+/// What happens to a call that no rule decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mode {
+    /// Ask; with nobody to ask, deny.
+    Ask,
+    /// Allow what the manifest lists; ask about the rest.
+    Allowlist,
+    /// Allow all that nothing denies.
+    Yolo,
+}
+
+impl From<Mode> for callgate_policy::mode::Mode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Ask => Self::Ask,
+            Mode::Allowlist => Self::Allowlist,
+            Mode::Yolo => Self::Yolo,
+        }
+    }
 }
 
 /// Which strength to measure.

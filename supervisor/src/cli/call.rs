@@ -2,15 +2,20 @@
 
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
+use callgate_policy::manifest::parse_duration;
 use callgate_policy::plan::Calls;
 use serde_json::Value;
 
 use super::arguments::Call;
 use super::exit::{self, Failure};
+use super::prompt::AtTerminal;
 use super::{show, supervise};
 use crate::confine::Launcher;
+use crate::decide::interaction_required;
+use crate::session::AskedBy;
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.
 const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;
@@ -19,7 +24,14 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     let mut spec = show::spec(&call.grants)?;
     let arguments = arguments(&call.arguments)?;
     spec.calls = Calls::One;
-    let envelope = supervise(launcher, async |supervisor| {
+    spec.asked_by = AskedBy::Person;
+    spec.approvers = vec![Arc::new(AtTerminal)];
+    spec.mode = call.mode.map(Into::into);
+    if let Some(patience) = &call.approval_timeout {
+        spec.patience =
+            parse_duration(patience).map_err(|e| Failure::Usage(format!("--approval-timeout {patience}: {e}")))?;
+    }
+    let (envelope, is_halted) = supervise(launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
         let stream = call.stream;
         let mut pass_on = |piece: &[u8]| {
@@ -28,11 +40,17 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
                 drop(std::io::stderr().write_all(piece));
             }
         };
-        Ok(session.call_streaming(&call.tool, arguments, &mut pass_on).await)
+        let envelope = session.call_streaming(&call.tool, arguments, &mut pass_on).await;
+        if session.is_halted() {
+            let why = envelope.error_text.as_deref().unwrap_or_default();
+            // The exit status tells it too.
+            drop(writeln!(std::io::stderr(), "{}", interaction_required(session.id(), &call.tool, why)));
+        }
+        Ok((envelope, session.is_halted()))
     })?;
     let text = serde_json::to_string_pretty(&envelope).map_err(|e| Failure::runtime(e.into()))?;
     writeln!(std::io::stdout(), "{text}").map_err(Failure::print("print the envelope"))?;
-    Ok(ExitCode::from(status(&envelope)))
+    Ok(ExitCode::from(if is_halted { 1 } else { status(&envelope) }))
 }
 
 fn arguments(given: &str) -> Result<Value, Failure> {
@@ -60,7 +78,7 @@ fn status(envelope: &ResultEnvelope) -> u8 {
         (Outcome::Error, None) => 1,
         (Outcome::Error, Some(denial)) => match denial.layer {
             Layer::Schema => exit::DATA,
-            Layer::Capability | Layer::Watchdog => exit::DENIED,
+            Layer::Capability | Layer::Watchdog | Layer::Rule | Layer::Person => exit::DENIED,
             Layer::Sandbox | Layer::Limit => 1,
             Layer::Host => exit::UNAVAILABLE,
         },

@@ -186,6 +186,8 @@ fn open_status(error: &OpenError) -> u8 {
         OpenError::Variable(_)
         | OpenError::Declare(_)
         | OpenError::Plan(_)
+        | OpenError::Rule(_)
+        | OpenError::UnknownTool { .. }
         | OpenError::Registry(RegistryError::Unknown { .. }) => DATA,
         OpenError::Confine(confine) => confine_status(confine),
         OpenError::Launcher(_) | OpenError::Random(_) | OpenError::Private(_) | OpenError::Registry(_) => SOFTWARE,
@@ -198,7 +200,7 @@ fn call_status(error: &CallError) -> u8 {
         CallError::UnknownTool { .. } => USAGE,
         CallError::Arguments(_) | CallError::Plan(_) => DATA,
         CallError::Confine(confine) => confine_status(confine),
-        CallError::Tool(_) => 1,
+        CallError::Tool(_) | CallError::Halted { .. } => 1,
         CallError::Output { .. } => SOFTWARE,
     }
 }

@@ -8,6 +8,7 @@ mod exit;
 mod generate;
 mod paint;
 mod processes;
+mod prompt;
 mod run;
 mod show;
 mod terminal;

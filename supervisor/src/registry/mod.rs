@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use callgate_policy::call_grant::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
+use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use serde_json::Value;
 
@@ -120,6 +121,11 @@ impl Registry {
         let tools =
             vec![files::read()?, files::write()?, files::edit()?, files::glob()?, files::grep()?, bash::bash()?];
         Ok(Self { surface: Surface::locked(), tools })
+    }
+
+    /// Keeps only the tools that a profile offers (S4-1): the others are not there, whatever else is said of them (C-7).
+    pub(crate) fn offer(&mut self, profile: Profile) {
+        self.tools.retain(|tool| profile.offers(tool.id));
     }
 
     /// Keeps only the tools that a manifest offers (S4-1).

@@ -30,7 +30,11 @@ fn in_sessions(test: impl AsyncFn(&Session, &Path)) {
         let workspace = tempfile::tempdir().unwrap();
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-            let spec = SessionSpec { strength, ..SessionSpec::developer(workspace.path()) };
+            let spec = SessionSpec {
+                strength,
+                mode: Some(callgate::policy::mode::Mode::Yolo),
+                ..SessionSpec::developer(workspace.path())
+            };
             let session = supervisor.open(spec).await.unwrap();
             test(&session, workspace.path()).await;
         });
@@ -180,7 +184,7 @@ fn d11_a_bomb_ends_and_its_siblings_go_on() {
         let workspace = tempfile::tempdir().unwrap();
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-            let mut spec = SessionSpec { strength, ..SessionSpec::developer(workspace.path()) };
+            let mut spec = SessionSpec { strength, mode: Some(callgate::policy::mode::Mode::Yolo), ..SessionSpec::developer(workspace.path()) };
             for limit in ["memory=128MiB", "processes=48", "disk=32MiB"] {
                 spec.limits.set(limit).unwrap();
             }

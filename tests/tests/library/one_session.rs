@@ -56,7 +56,7 @@ fn supervisor() -> Supervisor {
 
 fn spec(env: &TestEnv) -> SessionSpec {
     let strength = env.target().by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock);
-    SessionSpec { strength, ..SessionSpec::developer(env.workspace()) }
+    SessionSpec { strength, mode: Some(callgate::policy::mode::Mode::Yolo), ..SessionSpec::developer(env.workspace()) }
 }
 
 /// Sessions of one launcher, one after the other, for the workspace of a user that it is not: the broker is then forked by a

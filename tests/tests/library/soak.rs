@@ -148,7 +148,11 @@ fn many_calls_leave_nothing_behind() {
             })
             .await;
             let empty = Inventory::take();
-            let spec = SessionSpec { strength, ..SessionSpec::developer(workspace.path()) };
+            let spec = SessionSpec {
+                strength,
+                mode: Some(callgate::policy::mode::Mode::Yolo),
+                ..SessionSpec::developer(workspace.path())
+            };
             let session = supervisor.open(spec).await.unwrap();
             calls(&session, count / 10).await;
             // As many workers stand ready as before.
@@ -206,7 +210,11 @@ fn a_process_killed_at_any_moment_leaves_nothing_behind() {
             .await;
             let empty = Inventory::take();
             for _ in 0..kills {
-                let spec = SessionSpec { strength, ..SessionSpec::developer(workspace.path()) };
+                let spec = SessionSpec {
+                    strength,
+                    mode: Some(callgate::policy::mode::Mode::Yolo),
+                    ..SessionSpec::developer(workspace.path())
+                };
                 let session = supervisor.open(spec).await.unwrap();
                 assert_eq!(super::output(&session, "echo fine").await, "fine\n");
                 let family = Family::look();

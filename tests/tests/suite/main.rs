@@ -11,6 +11,10 @@ mod cli;
 mod compat;
 mod terminals;
 
+// Who may do what.
+mod approvals;
+mod rules;
+
 // Attacks on callgate.
 mod attack;
 mod chaos;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use callgate_policy::effective::Source;
 use callgate_policy::envelope::Outcome;
+use callgate_policy::mode::Mode;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
@@ -35,6 +36,7 @@ impl Opener<'_> {
     pub(super) fn spec(&self) -> SessionSpec {
         let mut spec = SessionSpec::developer(self.scratch.path());
         spec.strength = self.strength;
+        spec.mode = Some(Mode::Yolo);
         let program = HostPath::from(self.scratch.program().to_owned());
         let fs = FsRequirement { read: vec![PathTemplate::of_file(&program)], ..FsRequirement::default() };
         spec.requires.push((Source::CommandLine, RequirementSet { fs, ..RequirementSet::default() }));

@@ -486,6 +486,8 @@ fn layer_name(layer: Layer) -> &'static str {
         Layer::Schema => "schema",
         Layer::Sandbox => "sandbox",
         Layer::Host => "host",
+        Layer::Rule => "rules",
+        Layer::Person => "person",
         Layer::Limit => "limit",
     }
 }

@@ -7,6 +7,7 @@ use std::process::Stdio as ChildStdio;
 use std::time::Duration;
 
 use callgate_policy::effective::Source;
+use callgate_policy::mode::Mode;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::{Ablation, Mechanism};
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
@@ -112,9 +113,10 @@ impl Subject {
     }
 }
 
-/// The workspace to write, a directory to read, any program, no network.
+/// The workspace to write, a directory to read, any program, no network; and nobody is asked, for it is the layers that are
+/// attacked.
 fn spec(field: &Field, strength: StrengthChoice) -> SessionSpec {
-    let mut spec = SessionSpec { strength, ..SessionSpec::developer(field.workspace()) };
+    let mut spec = SessionSpec { strength, mode: Some(Mode::Yolo), ..SessionSpec::developer(field.workspace()) };
     let pattern = PathTemplate::parse(&format!("{}/**", field.readable().display()));
     let fs = FsRequirement { read: pattern.into_iter().collect(), ..FsRequirement::default() };
     spec.requires.push((Source::Default, RequirementSet { fs, ..RequirementSet::default() }));

@@ -1,0 +1,338 @@
+//! The laws of rules, against oracles that know nothing of ranks or indices (C-3, S0-54, S0-55).
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::path::HostPath;
+
+const COMMANDS: [&str; 7] = ["git", "git push", "git push origin", "git log", "rm x", "git \0", "\0"];
+const PERMISSIONS: [&str; 9] =
+    ["bash", "read", "mcp:hub:issue", "mcp:hub:*", "mcp:*:*", "shell.run", "fs.read", "net.fetch", "*"];
+const PATTERNS: [Option<&str>; 9] = [
+    None,
+    Some("*"),
+    Some("git *"),
+    Some("git push *"),
+    Some("git push origin"),
+    Some("*push*"),
+    Some("/w/**"),
+    Some("/w/a"),
+    Some("/w/*.rs"),
+];
+const SCOPES: [RuleScope; 3] = [RuleScope::Manifest, RuleScope::Session, RuleScope::Project];
+
+fn rule() -> impl Strategy<Value = (Rule, RuleScope)> {
+    let action = prop_oneof![Just(Action::Allow), Just(Action::Ask), Just(Action::Deny)];
+    (0..PERMISSIONS.len(), 0..PATTERNS.len(), action, 0..SCOPES.len()).prop_filter_map(
+        "the pattern fits",
+        |(permission, pattern, action, scope)| {
+            let rule = Rule {
+                permission: PERMISSIONS[permission].to_owned(),
+                pattern: PATTERNS[pattern].map(str::to_owned),
+                action,
+            };
+            set(&[(rule.clone(), SCOPES[scope])]).map(|_| (rule, SCOPES[scope]))
+        },
+    )
+}
+
+fn set(rules: &[(Rule, RuleScope)]) -> Option<RuleSet> {
+    let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+    let mut set = RuleSet::default();
+    for (at, (rule, scope)) in rules.iter().enumerate() {
+        set.add(rule, &RuleSource { scope: *scope, place: at.to_string() }, &variables).ok()?;
+    }
+    Some(set)
+}
+
+/// What C-3 says, in its own order: negative if the first of two matching rules decides.
+fn oracle_order((one, a): &((Rule, RuleScope), usize), (other, b): &((Rule, RuleScope), usize)) -> std::cmp::Ordering {
+    let pinned = |(rule, scope): &(Rule, RuleScope)| *scope == RuleScope::Manifest && rule.action == Action::Deny;
+    let kind = |(rule, _): &(Rule, RuleScope)| match rule.permission.as_str() {
+        "*" => 4,
+        "shell.run" | "fs.read" | "net.fetch" => 3,
+        name if name.starts_with("mcp:") && name.contains('*') => 2,
+        _ => 1,
+    };
+    let pattern = |(rule, _): &(Rule, RuleScope)| rule.pattern.clone().unwrap_or_else(|| "*".to_owned());
+    let literal = |text: &str| text.find(['*', '?', '[', '{']).unwrap_or(text.len());
+    let wild = |text: &str| text.matches(['*', '?', '[', '{']).count();
+    let (p, q) = (pattern(one), pattern(other));
+    let exact = |text: &str| wild(text) == 0;
+    let strength = |(rule, _): &(Rule, RuleScope)| match rule.action {
+        Action::Deny => 0,
+        Action::Ask => 1,
+        Action::Allow => 2,
+    };
+    let scope = |(_, scope): &(Rule, RuleScope)| match scope {
+        RuleScope::Session => 0,
+        RuleScope::Project => 1,
+        RuleScope::Manifest => 2,
+    };
+    // A subtree is told with one star: `/w/**` is the directory and all beneath it.
+    let wild = |text: &str| if text == "*" { usize::MAX } else { wild(text) };
+    (pinned(other).cmp(&pinned(one)))
+        .then(kind(one).cmp(&kind(other)))
+        .then(exact(&q).cmp(&exact(&p)))
+        .then(literal(&q).cmp(&literal(&p)))
+        .then(wild(&p).cmp(&wild(&q)))
+        .then(strength(one).cmp(&strength(other)))
+        .then(scope(one).cmp(&scope(other)))
+        .then(b.cmp(a))
+}
+
+/// Whether a text is one of a pattern's, by trying everything.
+fn is_one_of(pattern: &str, text: &str) -> bool {
+    match (pattern.chars().next(), text.chars().next()) {
+        (None, None) => true,
+        (Some('*'), first) => {
+            is_one_of(&pattern[1..], text) || first.is_some_and(|c| is_one_of(pattern, &text[c.len_utf8()..]))
+        }
+        (Some(p), Some(t)) => p == t && is_one_of(&pattern[p.len_utf8()..], &text[t.len_utf8()..]),
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
+/// ` *` at the end is nothing too.
+fn is_meant(pattern: &str, text: &str) -> bool {
+    let bare = pattern.strip_suffix(" *").filter(|rest| !rest.contains('*'));
+    is_one_of(pattern, text) || bare == Some(text)
+}
+
+/// All that a command with holes may turn out to be, with short words.
+fn meanings(command: &str) -> Vec<String> {
+    const FILLS: [&str; 8] = ["", "a", "b", " ", "push", "push a", "push origin", "git push origin"];
+    match command.find('\0') {
+        None => vec![command.to_owned()],
+        Some(at) => {
+            FILLS.iter().flat_map(|fill| meanings(&format!("{}{fill}{}", &command[..at], &command[at + 1..]))).collect()
+        }
+    }
+}
+
+fn oracle_matches(rule: &Rule, tool: &str, capability: &str, command: &str) -> bool {
+    let permission = match rule.permission.as_str() {
+        "*" => true,
+        name if name.starts_with("mcp:") => is_one_of(name, tool),
+        name => name == tool || name == capability,
+    };
+    let Some(pattern) = rule.pattern.as_deref().filter(|text| *text != "*") else { return permission };
+    let meanings = meanings(command);
+    let command = match rule.action {
+        Action::Allow => meanings.iter().all(|meaning| is_meant(pattern, meaning)),
+        Action::Ask | Action::Deny => meanings.iter().any(|meaning| is_meant(pattern, meaning)),
+    };
+    permission && command
+}
+
+proptest! {
+    /// C-3, S0-54: of the rules that match, the one decides that the published comparator puts first.
+    #[test]
+    fn the_rule_that_ranks_first_decides(
+        rules in prop::collection::vec(rule(), 0..12),
+        command in prop::sample::select(&COMMANDS[..]),
+    ) {
+        let rules: Vec<_> = rules.into_iter().filter(|(rule, _)| {
+            // Paths and hosts have oracles of their own.
+            !rule.pattern.as_deref().is_some_and(|text| text.starts_with('/'))
+        }).collect();
+        let call = RuledCall {
+            tool: "bash",
+            named: vec![(Capability::ShellRun, Value::Command(command))],
+            ..RuledCall::default()
+        };
+        let decision = set(&rules).unwrap().judge(&call);
+        let mut matching: Vec<_> = rules
+            .iter()
+            .cloned()
+            .zip(0..)
+            .filter(|((rule, _), _)| oracle_matches(rule, "bash", "shell.run", command))
+            .collect();
+        matching.sort_by(oracle_order);
+        match matching.first() {
+            None => prop_assert_eq!(decision.by, DecidedBy::Default),
+            Some(((rule, _), at)) => {
+                let DecidedBy::Rule(told) = decision.by else { panic!("{decision:?}, not {rule:?}") };
+                prop_assert_eq!(&told.rule, rule);
+                prop_assert_eq!(told.source.place, at.to_string());
+                prop_assert_eq!(decision.action, rule.action);
+            }
+        }
+    }
+
+    /// S0-55, C-2: whatever session and project say, and whatever the mode, what a manifest denies stays denied; so it does
+    /// for a subagent, who inherits every denial (S0-56, X0-25).
+    #[test]
+    fn nothing_lifts_what_a_manifest_denies(
+        denied in 0..PATTERNS.len(),
+        others in prop::collection::vec(rule(), 0..10),
+        command in prop::sample::select(&COMMANDS[..]),
+        yolo: bool,
+    ) {
+        let deny = Rule {
+            permission: "bash".to_owned(),
+            pattern: PATTERNS[denied].filter(|text| !text.starts_with('/')).map(str::to_owned),
+            action: Action::Deny,
+        };
+        let call = RuledCall {
+            tool: "bash",
+            named: vec![(Capability::ShellRun, Value::Command(command))],
+            ..RuledCall::default()
+        };
+        let mode = if yolo { Mode::Yolo } else { Mode::Ask };
+        let judge = |rules: &[(Rule, RuleScope)]| RuleSet { mode, ..set(rules).unwrap() }.judge(&call).action;
+        let alone = judge(&[(deny.clone(), RuleScope::Manifest)]);
+        let with: Vec<_> = std::iter::once((deny.clone(), RuleScope::Manifest)).chain(others.clone()).collect();
+        if alone == Action::Deny {
+            prop_assert_eq!(judge(&with), Action::Deny);
+        }
+        // By whomever the parent was denied it: the child's own rules come after.
+        let parent = set(&[(deny, RuleScope::Session)]).unwrap();
+        if parent.judge(&call).action == Action::Deny {
+            let mut child = parent.inherited();
+            let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+            for (rule, scope) in &others {
+                child.add(rule, &RuleSource { scope: *scope, place: "child".to_owned() }, &variables).unwrap();
+            }
+            prop_assert_eq!(child.judge(&call).action, Action::Deny);
+        }
+    }
+
+    /// The order in which rules came tells two apart only where nothing else does.
+    #[test]
+    fn order_matters_for_ties_alone(rules in prop::collection::vec(rule(), 0..8), command in prop::sample::select(&COMMANDS[..])) {
+        let call = RuledCall {
+            tool: "bash",
+            named: vec![(Capability::ShellRun, Value::Command(command))],
+            ..RuledCall::default()
+        };
+        let backwards: Vec<_> = rules.iter().rev().cloned().collect();
+        prop_assert_eq!(set(&rules).unwrap().judge(&call).action, set(&backwards).unwrap().judge(&call).action);
+    }
+
+    /// Containment and overlap of command patterns, against all that short holes may stand for.
+    #[test]
+    fn patterns_cover_and_touch_what_the_oracle_says(pattern in "[ab *]{0,5}", command in "[ab \0]{0,5}") {
+        prop_assume!(pattern != "*" && pattern != "**");
+        let permission = Permission::parse("bash").unwrap();
+        let variables = Variables::new(vec![], vec![], vec![]).unwrap();
+        let matcher = Matcher::compile(&permission, Some(&pattern), &variables).unwrap().swap_remove(0);
+        let meanings = meanings(&command);
+        if matcher.applies(Action::Allow, &Value::Command(&command)).is_some() {
+            prop_assert!(meanings.iter().all(|meaning| is_meant(&pattern, meaning)), "it covers what it does not mean");
+        }
+        if meanings.iter().any(|meaning| is_meant(&pattern, meaning)) {
+            prop_assert!(matcher.applies(Action::Deny, &Value::Command(&command)).is_some(), "something slips past");
+        }
+    }
+
+    /// The same of paths: a tree is allowed only if all in it is, and denied if anything in it is.
+    #[test]
+    fn trees_are_allowed_whole_and_denied_in_part(
+        pattern in prop::sample::select(&["/w/**", "/w/a/**", "/w/a", "/w/*.rs", "/w/a/*.rs", "/**", "/x/**"][..]),
+        tree in prop::sample::select(&["/", "/w", "/w/a", "/w/b", "/x"][..]),
+    ) {
+        let files: Vec<HostPath> =
+            ["/w/a", "/w/a/b", "/w/a/c.rs", "/w/d.rs", "/w/b/e", "/x/y", "/x"].map(HostPath::from).to_vec();
+        let permission = Permission::parse("fs.read").unwrap();
+        let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+        let matcher = Matcher::compile(&permission, Some(pattern), &variables).unwrap().swap_remove(0);
+        let means = |path: &HostPath| matcher.applies(Action::Deny, &Value::File(path)).is_some();
+        let root = HostPath::from(tree);
+        let mut beneath = files.iter().filter(|file| file.as_path().starts_with(tree));
+        if matcher.applies(Action::Allow, &Value::Tree(&root)).is_some() {
+            prop_assert!(beneath.clone().all(means));
+        }
+        if beneath.any(means) {
+            prop_assert!(matcher.applies(Action::Deny, &Value::Tree(&root)).is_some());
+        }
+    }
+}
+
+fn one(permission: &str, pattern: Option<&str>, action: Action) -> RuleSet {
+    let rule = Rule { permission: permission.to_owned(), pattern: pattern.map(str::to_owned), action };
+    set(&[(rule, RuleScope::Manifest)]).unwrap()
+}
+
+/// X0-10: globs in either part, and a server's tool by its name.
+#[test]
+fn servers_tools_are_meant_by_globs() {
+    let judge = |permission, tool| {
+        let call = RuledCall { tool, ..RuledCall::default() };
+        one(permission, None, Action::Deny).judge(&call).action == Action::Deny
+    };
+    for permission in ["mcp:hub:issue", "mcp:hub:*", "mcp:*:issue", "mcp:*:*", "mcp:h*:is*", "*"] {
+        assert!(judge(permission, "mcp:hub:issue"), "{permission}");
+    }
+    for permission in ["mcp:hub:issues", "mcp:lab:*", "bash"] {
+        assert!(!judge(permission, "mcp:hub:issue"), "{permission}");
+    }
+    assert!(!judge("mcp:*:*", "read"));
+}
+
+/// A rule that cannot mean anything is an error, not a rule that never matches.
+#[test]
+fn rules_that_make_no_sense_are_refused() {
+    for (permission, text) in [
+        ("fs.raed", "there is no capability \"fs.raed\""),
+        ("mcp:hub", "permission \"mcp:hub\" is neither"),
+        ("", "permission \"\" is neither"),
+        ("ba sh", "permission \"ba sh\" is neither"),
+    ] {
+        let rule = Rule { permission: permission.to_owned(), pattern: None, action: Action::Deny };
+        let source = RuleSource { scope: RuleScope::Manifest, place: "m.toml:3".to_owned() };
+        let variables = Variables::new(vec![], vec![], vec![]).unwrap();
+        let error = RuleSet::default().add(&rule, &source, &variables).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("m.toml:3: {text}")), "{error}");
+    }
+}
+
+/// S0-54: what a program could do counts only where a rule tightens it; and every part of a call must be allowed.
+#[test]
+fn the_strictest_part_decides() {
+    let files = [HostPath::from("/w/a"), HostPath::from("/etc/x")];
+    let two = RuledCall {
+        tool: "read",
+        named: files.iter().map(|file| (Capability::FsRead, Value::File(file))).collect(),
+        ..RuledCall::default()
+    };
+    let decision = one("read", Some("/w/**"), Action::Allow).judge(&two);
+    assert_eq!((decision.action, decision.about.as_deref()), (Action::Ask, Some("/etc/x")));
+    let shell = RuledCall {
+        tool: "bash",
+        named: vec![(Capability::ShellRun, Value::Command("make"))],
+        reach: vec![(Capability::FsRead, Value::Anything)],
+        ..RuledCall::default()
+    };
+    assert_eq!(one("bash", None, Action::Allow).judge(&shell).action, Action::Allow);
+    assert_eq!(one("fs.read", None, Action::Allow).judge(&shell).action, Action::Ask, "reading does not allow running");
+    let mut rules = one("bash", None, Action::Allow);
+    let deny = Rule { permission: "fs.read".into(), pattern: Some("/w/secret/**".into()), action: Action::Deny };
+    let source = RuleSource { scope: RuleScope::Session, place: "this session".into() };
+    rules.add(&deny, &source, &Variables::new(vec![], vec![], vec![]).unwrap()).unwrap();
+    let decision = rules.judge(&shell);
+    assert_eq!(decision.action, Action::Deny, "a program could read it");
+    assert_eq!(
+        decision.to_string(),
+        "the rule deny fs.read \"/w/secret/**\" (this session), for what a program could do"
+    );
+}
+
+/// S1-14 to S1-16, C-5, C-8: what holds where no rule does.
+#[test]
+fn the_mode_decides_what_no_rule_does() {
+    let call = |tool, key| RuledCall { tool, key, ..RuledCall::default() };
+    let mut rules = RuleSet { silent: vec!["read".into()], ..RuleSet::default() };
+    assert_eq!(rules.judge(&call("read", ".")).by, DecidedBy::Profile);
+    assert_eq!(rules.judge(&call("bash", "ls")).action, Action::Ask);
+    rules.mode = Mode::Allowlist;
+    rules.allowlist = vec![AllowEntry::parse("bash:ls *")];
+    assert_eq!(rules.judge(&call("bash", "ls -l")).action, Action::Allow);
+    assert_eq!(rules.judge(&call("bash", "rm x")).action, Action::Ask, "C-5: a miss is asked about");
+    rules.mode = Mode::Yolo;
+    assert_eq!(rules.judge(&call("bash", "rm x")).action, Action::Allow);
+    let yolo = RuleSet { mode: Mode::Yolo, ..one("bash", None, Action::Ask) };
+    assert_eq!(yolo.judge(&call("bash", "ls")).action, Action::Allow, "S1-16: nobody is asked");
+}

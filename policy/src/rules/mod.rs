@@ -1,0 +1,359 @@
+//! Rules: (permission, pattern, action), and what they make of a call (S0-49 to S0-55).
+//!
+//! A call is judged by its *subjects*: what it names itself (a file, each command of a command line, a host), and what it
+//! could reach besides (all that a program may read). The first decide; the second can only tighten. What no rule
+//! decides, the mode does.
+
+mod pattern;
+mod permission;
+mod rank;
+
+#[cfg(test)]
+mod laws;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::mode::{AllowEntry, Mode};
+use crate::variable::Variables;
+
+pub use pattern::{HOLE, RulePatternError, Value, Wildcard};
+pub use permission::{Capability, Permission, PermissionError};
+
+use pattern::Matcher;
+use rank::Rank;
+
+/// One rule as it is written (X0-4).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// A tool's id, a capability, `mcp:server:tool` or `*` (S0-50, X0-10).
+    pub permission: String,
+    /// A command, path or host pattern (S0-51); without it, everything.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pattern: Option<String>,
+    /// What to do.
+    #[serde(default)]
+    pub action: Action,
+}
+
+/// S0-52. In the order of their strength.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Let it pass.
+    Allow,
+    /// Ask a person.
+    #[default]
+    Ask,
+    /// Refuse it.
+    Deny,
+}
+
+impl Action {
+    /// The names in a manifest.
+    pub const NAMES: [&str; 3] = ["allow", "deny", "ask"];
+
+    /// Reads a name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "allow" => Some(Self::Allow),
+            "deny" => Some(Self::Deny),
+            "ask" => Some(Self::Ask),
+            _ => None,
+        }
+    }
+}
+
+/// How long a rule holds, and who may make one (S0-53, X0-5). In the order in which ties between rules are broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuleScope {
+    /// For this session: a person's "always".
+    Session,
+    /// For all sessions of a project: a person's, or the host's.
+    Project,
+    /// The author's. What it denies, nothing lifts (S0-55, C-2).
+    Manifest,
+}
+
+/// Whose a rule is, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RuleSource {
+    /// How long it holds.
+    pub scope: RuleScope,
+    /// `callgate.toml:12`, `this session`.
+    pub place: String,
+}
+
+/// A rule that cannot be taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// What it is about.
+    #[error("{place}: {source}")]
+    Permission {
+        /// Where it stands.
+        place: String,
+        /// Why.
+        source: PermissionError,
+    },
+    /// Its pattern.
+    #[error("{place}: {source}")]
+    Pattern {
+        /// Where it stands.
+        place: String,
+        /// Why.
+        source: RulePatternError,
+    },
+}
+
+/// A rule, ready to be compared and matched. One with a variable is one for each of its values.
+#[derive(Debug, Clone)]
+struct Compiled {
+    rank: Rank,
+    permission: Permission,
+    matcher: Matcher,
+    action: Action,
+    told: Told,
+}
+
+/// A rule in a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// As it is written.
+    #[serde(flatten)]
+    pub rule: Rule,
+    /// Whose it is.
+    #[serde(flatten)]
+    pub source: RuleSource,
+}
+
+/// Who decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "by")]
+pub enum DecidedBy {
+    /// A rule; the one that ranks first of those that match (C-3).
+    Rule(Told),
+    /// The mode allows what is listed, or all.
+    Mode {
+        /// Which.
+        mode: Mode,
+    },
+    /// The profile asks for nothing when this tool is called, because it changes nothing (C-8).
+    Profile,
+    /// Nothing was said of it: S0-52.
+    Default,
+}
+
+/// What rules and mode make of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// What to do.
+    pub action: Action,
+    /// Why.
+    #[serde(flatten)]
+    pub by: DecidedBy,
+    /// Which part of the call decided: a path, a command, a host.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub about: Option<String>,
+}
+
+/// What rules look at.
+#[derive(Debug, Clone, Default)]
+pub struct RuledCall<'a> {
+    /// The tool's id; `mcp:server:tool` for one of a server's.
+    pub tool: &'a str,
+    /// The key under which a person's answer is kept (S1-13).
+    pub key: &'a str,
+    /// What it names itself: each of them must be allowed.
+    pub named: Vec<(Capability, Value<'a>)>,
+    /// What it could do besides. Only rules about the capability count, and only those that tighten.
+    pub reach: Vec<(Capability, Value<'a>)>,
+}
+
+/// All rules of a session, with what holds where none matches.
+///
+/// Invariant: in the order of [`Rank`], best first; so the first that matches is the one that decides.
+#[derive(Debug, Clone, Default)]
+pub struct RuleSet {
+    rules: Vec<Compiled>,
+    added: u64,
+    /// What decides if no rule does.
+    pub mode: Mode,
+    /// What [`Mode::Allowlist`] allows.
+    pub allowlist: Vec<AllowEntry>,
+    /// Tools that nobody is asked about unless a rule says so.
+    pub silent: Vec<String>,
+}
+
+impl RuleSet {
+    /// Adds a rule; the newest wins where nothing else tells two apart.
+    ///
+    /// # Errors
+    /// [`RuleError`], naming the place.
+    pub fn add(&mut self, rule: &Rule, source: &RuleSource, variables: &Variables) -> Result<(), RuleError> {
+        let place = || source.place.clone();
+        let permission = Permission::parse(&rule.permission)
+            .map_err(|error| RuleError::Permission { place: place(), source: error })?;
+        let matchers = Matcher::compile(&permission, rule.pattern.as_deref(), variables)
+            .map_err(|error| RuleError::Pattern { place: place(), source: error })?;
+        self.added += 1;
+        for matcher in matchers {
+            let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
+            let told = Told { rule: rule.clone(), source: source.clone() };
+            let compiled = Compiled { rank, permission: permission.clone(), matcher, action: rule.action, told };
+            let at = self.rules.partition_point(|other| other.rank <= compiled.rank);
+            self.rules.insert(at, compiled);
+        }
+        Ok(())
+    }
+
+    /// What is left for a subagent (S0-56, X0-25): all that denies and asks; of what allows, only the author's. A denial
+    /// that the parent was given by anybody cannot be lifted by the child's own rules.
+    #[must_use]
+    pub fn inherited(&self) -> Self {
+        let kept = |rule: &&Compiled| rule.action != Action::Allow || rule.told.source.scope == RuleScope::Manifest;
+        let mut rules: Vec<Compiled> = self.rules.iter().filter(kept).cloned().collect();
+        for rule in &mut rules {
+            rule.rank = rule.rank.clone().pinned(rule.action);
+        }
+        rules.sort_by(|one, other| one.rank.cmp(&other.rank));
+        Self { rules, ..self.clone() }
+    }
+
+    /// How many rules there are, one with a variable counted for each of its values.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The names of tools that rules are about, for finding misspelt ones.
+    pub fn tools(&self) -> impl Iterator<Item = (&str, &RuleSource)> {
+        self.rules.iter().filter_map(|rule| Some((rule.permission.tool()?, &rule.told.source)))
+    }
+
+    /// Whether commands of a call must be known to judge it: else nobody need parse them.
+    #[must_use]
+    pub fn looks_at_commands(&self, tool: &str) -> bool {
+        let about = |rule: &&Compiled| rule.permission.covers(tool, Capability::ShellRun);
+        self.rules.iter().filter(about).any(|rule| rule.matcher.looks_at_commands())
+    }
+
+    /// Judges a call: the strictest of what its parts get, deny over ask over allow. Of parts that are equally strict, the
+    /// first is told.
+    ///
+    /// Laws (tested against a brute-force oracle): the order in which rules were added matters for ties alone; no rule
+    /// that is added makes a call pass which a manifest denies.
+    #[must_use]
+    pub fn judge(&self, call: &RuledCall<'_>) -> Decision {
+        let nothing = [(Capability::None, Value::Nothing)];
+        let named = if call.named.is_empty() { &nothing[..] } else { &call.named };
+        let mut decided = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
+        let first = decided.next().unwrap_or_else(|| self.unruled(call));
+        let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
+        decided.chain(reach).fold(
+            first,
+            |strictest, other| {
+                if other.action > strictest.action { other } else { strictest }
+            },
+        )
+    }
+
+    fn judge_part(&self, call: &RuledCall<'_>, capability: Capability, value: &Value<'_>) -> Decision {
+        let found = self.rules.iter().find_map(|rule| {
+            let action =
+                rule.permission.covers(call.tool, capability).then(|| rule.matcher.applies(rule.action, value));
+            Some((rule, action??))
+        });
+        let Some((rule, action)) = found else { return Decision { about: value.told(), ..self.unruled(call) } };
+        // S1-16: nobody is asked. Denials hold (C-7).
+        let by_mode = self.mode == Mode::Yolo && action == Action::Ask;
+        let by = if by_mode { DecidedBy::Mode { mode: self.mode } } else { DecidedBy::Rule(rule.told.clone()) };
+        // A rule without a pattern is about the call, whatever it names.
+        let about = value.told().filter(|_| rule.told.rule.pattern.is_some());
+        Decision { action: if by_mode { Action::Allow } else { action }, by, about }
+    }
+
+    /// By what a rule about a capability says of what a call could do besides, if that tightens.
+    fn tightened(&self, capability: Capability, value: &Value<'_>) -> Option<Decision> {
+        let rules = self.rules.iter().filter(|rule| rule.permission == Permission::Capability(capability));
+        let (rule, action) = rules.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?))).next()?;
+        let tightens = action == Action::Deny || (action == Action::Ask && self.mode != Mode::Yolo);
+        let by = DecidedBy::Rule(rule.told.clone());
+        tightens.then(|| Decision { action, by, about: value.told() })
+    }
+
+    fn unruled(&self, call: &RuledCall<'_>) -> Decision {
+        let listed = || self.allowlist.iter().any(|entry| entry.matches(call.tool, call.key));
+        let (action, by) = match self.mode {
+            Mode::Yolo => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
+            Mode::Allowlist if listed() => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
+            Mode::Ask | Mode::Allowlist if self.silent.iter().any(|tool| tool == call.tool) => {
+                (Action::Allow, DecidedBy::Profile)
+            }
+            Mode::Ask | Mode::Allowlist => (Action::Ask, DecidedBy::Default),
+        };
+        Decision { action, by, about: None }
+    }
+}
+
+impl Decision {
+    /// What would have changed it, as something to do.
+    #[must_use]
+    pub fn remedy(&self, call: &RuledCall<'_>) -> String {
+        match &self.by {
+            DecidedBy::Rule(Told { source, .. })
+                if source.scope == RuleScope::Manifest && self.action == Action::Deny =>
+            {
+                format!("only its author can lift it: change the rule at {}", source.place)
+            }
+            DecidedBy::Rule(Told { source, .. }) => format!("change the rule at {}", source.place),
+            DecidedBy::Mode { .. } | DecidedBy::Profile | DecidedBy::Default => {
+                format!("add [[rules]] with permission = {:?} and action = \"allow\"", call.tool)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.by {
+            DecidedBy::Rule(told) => write!(f, "{told}")?,
+            DecidedBy::Mode { mode } => write!(f, "the mode is `{mode}`")?,
+            DecidedBy::Profile => f.write_str("the profile asks nothing about this tool")?,
+            DecidedBy::Default => f.write_str("no rule allows it")?,
+        }
+        match &self.about {
+            Some(about) => write!(f, ", for {about}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the rule {} {}", self.rule.action, self.rule.permission)?;
+        if let Some(pattern) = &self.rule.pattern {
+            write!(f, " {pattern:?}")?;
+        }
+        write!(f, " ({})", self.source.place)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        })
+    }
+}

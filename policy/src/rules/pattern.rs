@@ -1,0 +1,313 @@
+//! What a rule's pattern matches (S0-51), and how specific it is (C-3).
+//!
+//! An allowing rule must cover all that a part of a call may mean; a rule that asks or denies need only touch it. So what is
+//! not known of a command line (a variable's value) is never allowed by a pattern, and never slips past one.
+
+use crate::path::HostPath;
+use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
+use crate::variable::Variables;
+
+use super::{Action, Capability, Permission};
+
+/// Stands in a command for what is not known before it runs. No command line holds a NUL.
+pub const HOLE: char = '\0';
+/// Longer commands with holes are taken to be touched by every pattern, bytes: comparing takes their length times the pattern's.
+const HOLED_MAX: usize = 4096;
+
+/// A part of a call that rules look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// The call has no such part.
+    Nothing,
+    /// One file.
+    File(&'a HostPath),
+    /// A directory and all beneath it.
+    Tree(&'a HostPath),
+    /// One command: its words, with a space between two, and [`HOLE`] for what is not known.
+    Command(&'a str),
+    /// A command line that could not be taken apart.
+    UnknownCommand,
+    /// A host and its port.
+    Host(&'a str, u16),
+    /// Whatever a program could do.
+    Anything,
+}
+
+impl Value<'_> {
+    pub(super) fn told(&self) -> Option<String> {
+        match self {
+            Self::Nothing => None,
+            Self::File(path) => Some(path.to_string()),
+            Self::Tree(path) => Some(format!("{path} and all beneath it")),
+            Self::Command(command) => Some(format!("`{}`", command.replace(HOLE, "…"))),
+            Self::UnknownCommand => Some("a command line that cannot be taken apart before it runs".to_owned()),
+            Self::Host(host, port) => Some(format!("{host}:{port}")),
+            Self::Anything => Some("what a program could do".to_owned()),
+        }
+    }
+}
+
+/// What is wrong with a rule's `pattern`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RulePatternError {
+    /// Rules about files have path patterns, rules about hosts host patterns.
+    #[error("pattern {text:?}: {source}")]
+    Malformed {
+        /// As it is written.
+        text: String,
+        /// Why.
+        source: PatternError,
+    },
+}
+
+/// How much a pattern says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Specificity {
+    pub(super) is_exact: bool,
+    pub(super) prefix: usize,
+    pub(super) wildcards: usize,
+}
+
+/// A pattern, ready to match.
+#[derive(Debug, Clone)]
+pub(super) enum Matcher {
+    /// Everything.
+    All,
+    Command(Wildcard),
+    Path(PathPattern),
+    Host(Box<HostPattern>, String),
+}
+
+impl Matcher {
+    /// One for each meaning that a pattern may have: a rule about everything has a command's, a path's and a host's.
+    pub(super) fn compile(
+        permission: &Permission,
+        pattern: Option<&str>,
+        variables: &Variables,
+    ) -> Result<Vec<Self>, RulePatternError> {
+        let Some(text) = pattern.filter(|text| !matches!(*text, "*" | "**")) else { return Ok(vec![Self::All]) };
+        let malformed = |source| RulePatternError::Malformed { text: text.to_owned(), source };
+        let paths = || {
+            let template = PathTemplate::parse(text).map_err(malformed)?;
+            Ok(template.expand(variables).into_iter().map(Self::Path).collect::<Vec<_>>())
+        };
+        let command = || Self::Command(Wildcard::new(text));
+        let host = || Ok(Self::Host(Box::new(HostPattern::parse(text).map_err(malformed)?), text.to_owned()));
+        match subject(permission) {
+            Subject::Command => Ok(vec![command()]),
+            Subject::Path => paths(),
+            Subject::Host => host().map(|host| vec![host]),
+            Subject::Any => {
+                Ok(std::iter::once(command()).chain(paths().unwrap_or_default()).chain(host().ok()).collect())
+            }
+        }
+    }
+
+    pub(super) fn looks_at_commands(&self) -> bool {
+        matches!(self, Self::Command(_))
+    }
+
+    /// What the rule that this is a part of says of a value, if it is about it.
+    pub(super) fn applies(&self, action: Action, value: &Value<'_>) -> Option<Action> {
+        let tightens = action != Action::Allow;
+        let does = match (self, value) {
+            (Self::All, _) => true,
+            (Self::Command(pattern), Value::Command(command)) => {
+                if tightens {
+                    pattern.touches(command)
+                } else {
+                    pattern.covers(command)
+                }
+            }
+            (Self::Path(pattern), Value::File(path)) => pattern.matches(path),
+            (Self::Path(pattern), Value::Tree(path)) => PathPattern::subtree(path)
+                .is_none_or(|tree| if tightens { !tree.disjoint(pattern) } else { tree.within(pattern) }),
+            (Self::Host(pattern, _), Value::Host(host, port)) => pattern.matches(host, *port),
+            (Self::Command(_), Value::UnknownCommand) | (Self::Path(_) | Self::Host(..), Value::Anything) => tightens,
+            (Self::Command(_) | Self::Path(_) | Self::Host(..), _) => false,
+        };
+        does.then_some(action)
+    }
+
+    pub(super) fn specificity(&self) -> Specificity {
+        let of = |text: &str, is_exact: bool| {
+            let wild = |c: char| "*?[{".contains(c);
+            let (prefix, wildcards) = match is_exact {
+                true => (text.len(), 0),
+                false => (text.find(wild).unwrap_or(text.len()), text.matches(wild).count()),
+            };
+            Specificity { is_exact, prefix, wildcards }
+        };
+        match self {
+            Self::All => Specificity { is_exact: false, prefix: 0, wildcards: usize::MAX },
+            Self::Command(pattern) => {
+                Specificity { is_exact: pattern.stars == 0, prefix: pattern.prefix, wildcards: pattern.stars }
+            }
+            Self::Path(pattern) => of(&pattern.to_string(), pattern.is_literal()),
+            Self::Host(_, text) => of(text, !text.contains('*')),
+        }
+    }
+}
+
+/// What the patterns of a permission are about.
+enum Subject {
+    Command,
+    Path,
+    Host,
+    Any,
+}
+
+fn subject(permission: &Permission) -> Subject {
+    match permission {
+        Permission::Capability(Capability::FsRead | Capability::FsWrite) => Subject::Path,
+        Permission::Capability(Capability::ShellRun) => Subject::Command,
+        Permission::Capability(Capability::NetFetch) => Subject::Host,
+        Permission::Tool(tool) => match tool.as_str() {
+            "bash" => Subject::Command,
+            "read" | "write" | "edit" | "glob" | "grep" => Subject::Path,
+            "web_fetch" => Subject::Host,
+            _ => Subject::Any,
+        },
+        Permission::Capability(Capability::SecretsHas | Capability::StreamSend | Capability::None)
+        | Permission::Mcp { .. }
+        | Permission::Any => Subject::Any,
+    }
+}
+
+/// `*` matches any run of characters, `/` included; everything else is literal; anchored at both ends (X1-8). ` *` at the end
+/// matches nothing too: `git push *` is about `git push`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wildcard {
+    text: String,
+    /// Bytes before the first `*`.
+    prefix: usize,
+    stars: usize,
+}
+
+impl Wildcard {
+    /// Every text is one.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            prefix: text.find('*').unwrap_or(text.len()),
+            stars: text.bytes().filter(|byte| *byte == b'*').count(),
+        }
+    }
+
+    /// Whether it matches a text.
+    #[must_use]
+    pub fn matches(&self, text: &str) -> bool {
+        let (pattern, text) = (self.text.as_bytes(), text.as_bytes());
+        // Most do not even begin alike.
+        if !text.starts_with(&pattern[..self.prefix]) {
+            return self.is_without_arguments(text);
+        }
+        matches(&pattern[self.prefix..], &text[self.prefix..]) || self.is_without_arguments(text)
+    }
+
+    fn is_without_arguments(&self, text: &[u8]) -> bool {
+        self.stars == 1 && self.text.as_bytes().strip_suffix(b" *") == Some(text)
+    }
+
+    /// Whether it matches a command, whatever its holes stand for: only `*` matches one.
+    fn covers(&self, command: &str) -> bool {
+        self.matches(command)
+    }
+
+    /// Whether it matches a command for something that its holes may stand for.
+    fn touches(&self, command: &str) -> bool {
+        let Some(hole) = command.find(HOLE) else { return self.matches(command) };
+        let (literal, prefix) = (&command.as_bytes()[..hole], &self.text.as_bytes()[..self.prefix]);
+        let common = literal.len().min(prefix.len());
+        literal[..common] == prefix[..common]
+            && (command.len() > HOLED_MAX || {
+                let holed: Vec<u8> = command.bytes().map(|byte| if byte == 0 { b'*' } else { byte }).collect();
+                // A star that the command itself has is taken for a hole too: that errs on the side of touching.
+                let with_space = [&holed[..], b" "].concat();
+                meet(self.text.as_bytes(), &holed) || meet(self.text.as_bytes(), &with_space)
+            })
+    }
+}
+
+/// The textbook's way, with one place to go back to.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut back: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            back = Some((p, t));
+            p += 1;
+        } else if pattern.get(p) == text.get(t) {
+            (p, t) = (p + 1, t + 1);
+        } else if let Some((star, from)) = back {
+            back = Some((star, from + 1));
+            (p, t) = (star + 1, from + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+/// Whether two patterns have a text in common.
+fn meet(one: &[u8], other: &[u8]) -> bool {
+    // row[j]: whether the rest of `one` and `other[j..]` have one.
+    let mut row: Vec<bool> = (0..=other.len()).map(|j| other[j..].iter().all(|byte| *byte == b'*')).collect();
+    for byte in one.iter().rev() {
+        let below = row.clone();
+        for j in (0..=other.len()).rev() {
+            let next = other.get(j);
+            let either = (*byte == b'*' && below[j]) || (next == Some(&b'*') && row[j + 1]);
+            let both = match next {
+                Some(b'*') => below[j],
+                Some(_) if *byte == b'*' => row[j + 1],
+                Some(next) => next == byte && below[j + 1],
+                None => false,
+            };
+            row[j] = either || both;
+        }
+    }
+    row[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_are_anchored_and_stars_take_anything() {
+        for (pattern, text) in [
+            ("git *", "git log"),
+            ("git *", "git"),
+            ("*", ""),
+            ("*.rs", "a/b.rs"),
+            ("a*b*c", "aXbYbc"),
+            ("npm run *:all", "npm run test:all"),
+            ("a", "a"),
+        ] {
+            assert!(Wildcard::new(pattern).matches(text), "{pattern} {text}");
+        }
+        for (pattern, text) in
+            [("git *", "gitk"), ("git *", "xgit log"), ("a", "ab"), ("a*b", "a"), ("* x", "x"), ("git * *", "git")]
+        {
+            assert!(!Wildcard::new(pattern).matches(text), "{pattern} {text}");
+        }
+    }
+
+    /// C3: what is not known is allowed by no literal, and slips past no denial.
+    #[test]
+    fn holes_are_touched_and_not_covered() {
+        let pattern = Wildcard::new("git push *");
+        for command in ["git push", "git push \0", "git \0", "\0", "\0 push", "git p\0h origin"] {
+            assert!(pattern.touches(command), "{command:?}");
+        }
+        for command in ["git log \0", "echo \0", "git pull\0"] {
+            assert!(!pattern.touches(command), "{command:?}");
+        }
+        assert!(Wildcard::new("git log *").covers("git log \0"));
+        assert!(!Wildcard::new("git log *").covers("git \0"));
+        assert!(!Wildcard::new("git log main").covers("git log \0"));
+    }
+}

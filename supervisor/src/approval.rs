@@ -1,0 +1,313 @@
+//! Asking a person (S0-59, S1-14): what is asked, who answers, and that the answer is for what then runs.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use callgate_policy::approval::{Approval, ApprovalKey, Approvals, GrantedBy};
+use callgate_policy::plan::{CallPlan, Work};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::task::JoinSet;
+
+use crate::host;
+
+/// How long a question waits, unless the session says otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+/// A question: what a person needs to know to answer it.
+///
+/// Everything in it that a model wrote is untrusted: whoever shows it must make control characters harmless (E8).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Question {
+    /// The session.
+    pub session: String,
+    /// The tool's id.
+    pub tool: String,
+    /// The kind that an ACP host shows (X0-50).
+    pub kind: String,
+    /// The arguments, validated.
+    pub arguments: Value,
+    /// Why it is asked: the rule, the watchdog, or that nothing allows it.
+    pub why: Vec<String>,
+    /// Files that it reads, and directories that it reads all of.
+    pub reads: Vec<String>,
+    /// Files that it changes.
+    pub writes: Vec<String>,
+    /// Hosts that it connects to.
+    pub hosts: Vec<String>,
+    /// The program that starts, with its arguments.
+    pub argv: Vec<String>,
+    /// What a program may read and change besides, if it is one.
+    pub reach: Vec<String>,
+    /// What "always" would be kept for (S1-13).
+    pub key: ApprovalKey,
+    /// Of the canonical arguments, the plan and the program that starts, SHA-256 in hexadecimal: an answer is for these.
+    pub digest: String,
+}
+
+/// What a person says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// This call.
+    Once,
+    /// And every call with this key, as long as the session lasts (S1-17).
+    Always,
+    /// Not this call.
+    Reject,
+}
+
+/// What an approver returns; `None` if it has no way to ask (no terminal, nobody connected).
+pub type Asked = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
+
+/// Puts questions to a person. Several may be asked at once: the first answer is the answer, and the others' questions are
+/// dropped, which is how they learn of it.
+pub trait Approver: Send + Sync + fmt::Debug {
+    /// Who answers, for the envelope: `terminal`, `acp`.
+    fn name(&self) -> &str;
+
+    /// Asks. Dropping what it returns withdraws the question.
+    fn ask(&self, question: Arc<Question>) -> Asked;
+}
+
+/// Why there was no yes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// There is nobody to ask (S0-57).
+    Nobody,
+    /// Nobody answered in time.
+    TooLate(Duration),
+    /// A person said no.
+    Rejected,
+}
+
+/// Who said yes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Yes {
+    /// By now, in this session, for this key.
+    Kept,
+    /// Just now.
+    Now { by: String, answer: Answer },
+}
+
+/// The people of a session, and what they have said.
+#[derive(Debug)]
+pub(crate) struct People {
+    approvers: Vec<Arc<dyn Approver>>,
+    patience: Duration,
+    kept: Mutex<Approvals>,
+    /// One question at a time, in the order of the calls (C-17).
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl People {
+    pub(crate) fn new(approvers: Vec<Arc<dyn Approver>>, patience: Duration) -> Self {
+        Self { approvers, patience, kept: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
+    pub(crate) fn has_said_yes(&self, tool: &str, key: &ApprovalKey) -> bool {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(tool, key).is_some()
+    }
+
+    /// Asks, unless the answer is there by the time that it is this question's turn. `may_keep`: whether a kept answer is one.
+    pub(crate) async fn ask(&self, question: Question, may_keep: bool) -> Result<Yes, NoAnswer> {
+        if self.approvers.is_empty() {
+            return Err(NoAnswer::Nobody);
+        }
+        let _turn = self.turn.lock().await;
+        if may_keep && self.has_said_yes(&question.tool, &question.key) {
+            return Ok(Yes::Kept);
+        }
+        let question = Arc::new(question);
+        match tokio::time::timeout(self.patience, self.first(&question)).await {
+            Err(_elapsed) => Err(NoAnswer::TooLate(self.patience)),
+            Ok(None) => Err(NoAnswer::Nobody),
+            Ok(Some((_, Answer::Reject))) => Err(NoAnswer::Rejected),
+            Ok(Some((by, answer))) => {
+                if answer == Answer::Always && may_keep {
+                    let approval = Approval {
+                        tool: question.tool.clone(),
+                        key: question.key.clone(),
+                        granted_by: GrantedBy::User,
+                    };
+                    self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(approval);
+                }
+                Ok(Yes::Now { by, answer })
+            }
+        }
+    }
+
+    /// The first answer of anybody. Whoever falls over has not answered.
+    async fn first(&self, question: &Arc<Question>) -> Option<(String, Answer)> {
+        let mut asked = JoinSet::new();
+        for approver in &self.approvers {
+            let answer = approver.ask(Arc::clone(question));
+            let name = approver.name().to_owned();
+            asked.spawn(async move { answer.await.map(|answer| (name, answer)) });
+        }
+        while let Some(answer) = asked.join_next().await {
+            if let Ok(Some(answer)) = answer {
+                return Some(answer);
+            }
+        }
+        None
+    }
+}
+
+/// What an answer is bound to: the arguments, the plan, and the program that would start, as it is now. What changes any of
+/// them makes the answer stale.
+pub(crate) fn digest(tool: &str, args: &Value, plan: &CallPlan) -> String {
+    let mut hash = Sha256::new();
+    // Of a map in the order of its keys: serde_json keeps them sorted.
+    for part in [Value::from(tool), args.clone(), serde_json::to_value(plan).unwrap_or_default()] {
+        let text = part.to_string();
+        hash.update(text.len().to_le_bytes());
+        hash.update(text);
+    }
+    if let Work::Program { argv, .. } = &plan.work {
+        let program = argv.first().map(|program| host::version_of(program.as_path()));
+        hash.update(format!("{program:?}"));
+    }
+    hex(&hash.finalize())
+}
+
+/// Of arguments alone.
+pub(crate) fn digest_of(args: &Value) -> String {
+    hex(&Sha256::digest(args.to_string()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use callgate_policy::approval::KeyScope;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Says {
+        answer: Option<Answer>,
+        after: Duration,
+        times: AtomicU32,
+    }
+
+    impl Says {
+        fn new(answer: Option<Answer>, ms: u64) -> Arc<Self> {
+            Arc::new(Self { answer, after: Duration::from_millis(ms), times: AtomicU32::new(0) })
+        }
+
+        fn times(&self) -> u32 {
+            self.times.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Approver for Says {
+        fn name(&self) -> &'static str {
+            "test"
+        }
+
+        fn ask(&self, _question: Arc<Question>) -> Asked {
+            self.times.fetch_add(1, Ordering::Relaxed);
+            let (answer, after) = (self.answer, self.after);
+            Box::pin(async move {
+                tokio::time::sleep(after).await;
+                answer
+            })
+        }
+    }
+
+    #[derive(Debug)]
+    struct Falls;
+
+    impl Approver for Falls {
+        fn name(&self) -> &'static str {
+            "falls"
+        }
+
+        fn ask(&self, _question: Arc<Question>) -> Asked {
+            Box::pin(async { panic!("an approver with a mistake") })
+        }
+    }
+
+    fn question(key: &str) -> Question {
+        Question {
+            session: "s".into(),
+            tool: "bash".into(),
+            kind: "execute".into(),
+            arguments: json!({}),
+            why: vec![],
+            reads: vec![],
+            writes: vec![],
+            hosts: vec![],
+            argv: vec![],
+            reach: vec![],
+            key: ApprovalKey { text: key.to_owned(), scope: KeyScope::Exact },
+            digest: String::new(),
+        }
+    }
+
+    fn ask(people: &People, keys: &[&str]) -> Vec<Result<Yes, NoAnswer>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut said = Vec::new();
+            for key in keys {
+                said.push(people.ask(question(key), true).await);
+            }
+            said
+        })
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// S0-57: nobody is not a yes; nor is one who cannot ask, or falls over.
+    #[test]
+    fn nobody_is_a_no() {
+        assert_eq!(ask(&People::new(vec![], LONG), &["k"]), [Err(NoAnswer::Nobody)]);
+        let absent = People::new(vec![Says::new(None, 0), Arc::new(Falls)], LONG);
+        assert_eq!(ask(&absent, &["k"]), [Err(NoAnswer::Nobody)]);
+    }
+
+    /// The first answer is the answer, whoever else is still asked or has fallen over.
+    #[test]
+    fn the_first_answer_wins() {
+        let slow = Says::new(Some(Answer::Once), 60_000);
+        let people = People::new(vec![slow.clone(), Says::new(Some(Answer::Reject), 1), Arc::new(Falls)], LONG);
+        assert_eq!(ask(&people, &["k"]), [Err(NoAnswer::Rejected)]);
+        assert_eq!(slow.times(), 1, "it was asked too");
+    }
+
+    /// A timeout denies.
+    #[test]
+    fn a_late_answer_is_a_no() {
+        let patience = Duration::from_millis(20);
+        let people = People::new(vec![Says::new(Some(Answer::Always), 60_000)], patience);
+        assert_eq!(ask(&people, &["k"]), [Err(NoAnswer::TooLate(patience))]);
+        assert!(!people.has_said_yes("bash", &question("k").key));
+    }
+
+    /// S1-14, S1-17: an answer that is kept is asked for once for each key; a no is never kept.
+    #[test]
+    fn always_is_kept_for_its_key() {
+        let always = Says::new(Some(Answer::Always), 0);
+        let people = People::new(vec![always.clone()], LONG);
+        let said = ask(&people, &["k", "k", "other"]);
+        assert_eq!(said[1], Ok(Yes::Kept));
+        assert_eq!(always.times(), 2);
+        let once = Says::new(Some(Answer::Once), 0);
+        ask(&People::new(vec![once.clone()], LONG), &["k", "k"]);
+        assert_eq!(once.times(), 2);
+        let no = Says::new(Some(Answer::Reject), 0);
+        ask(&People::new(vec![no.clone()], LONG), &["k", "k"]);
+        assert_eq!(no.times(), 2);
+    }
+}

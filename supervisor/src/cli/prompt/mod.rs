@@ -1,0 +1,121 @@
+//! Asking the person at the terminal (S0-59, X3-3).
+
+mod shown;
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
+use tokio::io::unix::AsyncFd;
+
+use crate::approval::{Answer, Approver, Asked, Question};
+
+/// The line that asks. Enter alone is a no.
+const ASKS: &str = "allow? once, always, reject [reject]: ";
+/// How soon a terminal that another question is on is looked at again.
+const AGAIN: Duration = Duration::from_millis(50);
+/// A line of an answer is no longer than a terminal gives at once, bytes (`N_TTY_BUF_SIZE`).
+const LINE: usize = 4096;
+
+/// The person at the terminal that controls this process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AtTerminal;
+
+impl Approver for AtTerminal {
+    fn name(&self) -> &'static str {
+        "terminal"
+    }
+
+    fn ask(&self, question: Arc<Question>) -> Asked {
+        Box::pin(async move { ask(&question).await })
+    }
+}
+
+/// `None` if there is no terminal, or it is not this process's turn to use it (it was started in the background).
+async fn ask(question: &Question) -> Option<Answer> {
+    let terminal = open()?;
+    #[allow(deprecated, reason = "its replacement is unsafe; a File owns its descriptor and never gives another")]
+    let terminal = AsyncFd::new(terminal).ok()?;
+    // Of two programs that ask at once, the second waits. The lock is the open file's: it goes with this process.
+    loop {
+        match rustix::fs::flock(terminal.get_ref(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(Errno::WOULDBLOCK) => tokio::time::sleep(AGAIN).await,
+            Err(_) => return None,
+        }
+    }
+    let mut withdrawn = Withdrawn { terminal: terminal.get_ref(), answered: false };
+    let columns = tcgetwinsize(terminal.get_ref()).map_or(80, |size| usize::from(size.ws_col));
+    let shown = shown::question(question, if columns == 0 { 80 } else { columns });
+    // What was typed before it was asked is no answer to it.
+    tcflush(terminal.get_ref().as_fd(), QueueSelector::IFlush).ok()?;
+    write!(withdrawn.terminal, "\n{shown}{ASKS}").ok()?;
+    let answer = loop {
+        let line = line(&terminal).await;
+        match line.as_deref().map(str::trim) {
+            Some("o" | "once" | "y" | "yes") => break Answer::Once,
+            Some("a" | "always") => break Answer::Always,
+            Some("" | "r" | "reject" | "n" | "no" | "q") => break Answer::Reject,
+            // An end of file (X3-3), which leaves the line as it is.
+            None => {
+                writeln!(withdrawn.terminal).ok()?;
+                break Answer::Reject;
+            }
+            Some(_) => write!(withdrawn.terminal, "type `once`, `always` or `reject`: ").ok()?,
+        }
+    };
+    withdrawn.answered = true;
+    Some(answer)
+}
+
+/// The terminal, if this process may ask there now. It is opened by the name that it has, so that all who do so share a lock:
+/// `/dev/tty` is one file for all terminals.
+fn open() -> Option<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let options = || File::options().read(true).write(true).custom_flags(flags).clone();
+    let controlling = options().open("/dev/tty").ok()?;
+    // In the background it would be stopped, or speak in between.
+    if tcgetpgrp(&controlling).ok()? != rustix::process::getpgrp() {
+        return None;
+    }
+    let name = rustix::termios::ttyname(&controlling, Vec::new()).ok()?;
+    // A name that leads elsewhere by now would be another's terminal.
+    let named = options().open(std::path::Path::new(std::str::from_utf8(name.as_bytes()).ok()?)).ok()?;
+    let same = rustix::fs::fstat(&named).ok()?.st_rdev == rustix::fs::fstat(&controlling).ok()?.st_rdev;
+    same.then_some(named)
+}
+
+/// One line, without its end; `None` at the end of the file.
+async fn line(terminal: &AsyncFd<File>) -> Option<String> {
+    let mut buffer = [0; LINE];
+    loop {
+        let mut ready = terminal.readable().await.ok()?;
+        match rustix::io::read(terminal.get_ref(), &mut buffer) {
+            Ok(0) => return None,
+            Ok(got) => return Some(String::from_utf8_lossy(&buffer[..got]).into_owned()),
+            Err(Errno::AGAIN | Errno::INTR) => ready.clear_ready(),
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Says so if the question goes without an answer: its time was up, or somebody else answered.
+struct Withdrawn<'a> {
+    terminal: &'a File,
+    answered: bool,
+}
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            // A terminal that is gone needs no word.
+            drop(self.terminal.write_all(b"\ncallgate: the question is withdrawn\n"));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A question as text that cannot be mistaken for anything else (E8).
+//!
+//! What a model wrote is shown as what it is: no byte of it reaches the terminal as a command, turns the direction of the
+//! text, hides, or comes to stand at the beginning of a line, where only callgate writes. What is too long is cut, and said
+//! to be.
+
+use unicode_width::UnicodeWidthChar as _;
+
+use crate::approval::Question;
+
+/// Before every line of text that is not callgate's own.
+const MARGIN: &str = "  | ";
+/// Most lines of one text.
+const LINES: usize = 12;
+/// Most texts of one kind, such as files.
+const ITEMS: usize = 8;
+/// Narrower terminals are taken to be so wide, columns.
+const NARROWEST: usize = 24;
+
+/// The whole question but the line that asks, for a terminal of so many columns.
+pub(super) fn question(question: &Question, columns: usize) -> String {
+    let columns = columns.max(NARROWEST);
+    let mut shown = Shown { text: String::new(), columns };
+    shown.own(&format!("callgate: the tool `{}` asks to be run", escaped(&question.tool)));
+    match question.argv.is_empty() {
+        false => {
+            shown.own("the command:");
+            shown.foreign(question.arguments.get("command").and_then(serde_json::Value::as_str).unwrap_or_default());
+            if let Some(dir) = question.arguments.get("working_dir").and_then(serde_json::Value::as_str) {
+                shown.own("in the directory:");
+                shown.foreign(dir);
+            }
+            shown.items("run by:", question.argv.get(..1).unwrap_or_default());
+            shown.items("it could:", &question.reach);
+        }
+        true => {
+            shown.own("with the arguments:");
+            shown.foreign(&question.arguments.to_string());
+        }
+    }
+    shown.items("it changes:", &question.writes);
+    shown.items("it reads:", &question.reads);
+    shown.items("it connects to:", &question.hosts);
+    shown.items("asked because:", &question.why);
+    shown.own("\"always\" would be kept for this session, for:");
+    shown.foreign(&question.key.to_string());
+    shown.text
+}
+
+struct Shown {
+    text: String,
+    columns: usize,
+}
+
+impl Shown {
+    /// A line of callgate's own, which holds nothing of anybody else's.
+    fn own(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn items(&mut self, title: &str, items: &[String]) {
+        if items.is_empty() {
+            return;
+        }
+        self.own(title);
+        items.iter().take(ITEMS).for_each(|item| self.foreign(item));
+        if items.len() > ITEMS {
+            self.own(&format!("  ... and {} more", items.len() - ITEMS));
+        }
+    }
+
+    /// Text of somebody else's, in lines of callgate's own making: no terminal has to break one.
+    fn foreign(&mut self, text: &str) {
+        let room = self.columns - MARGIN.len() - 1;
+        let mut lines = text.split('\n').flat_map(|line| wrapped(&escaped(line), room));
+        for line in lines.by_ref().take(LINES) {
+            self.text.push_str(MARGIN);
+            self.text.push_str(&line);
+            self.text.push('\n');
+        }
+        let more = lines.count();
+        if more > 0 {
+            self.own(&format!("  ... and {more} more lines; {} bytes in all", text.len()));
+        }
+    }
+}
+
+/// Cut into lines that are at most so wide. There is always one.
+fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut width = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if width + wide > room {
+            lines.push(String::new());
+            width = 0;
+        }
+        width += wide;
+        if let Some(line) = lines.last_mut() {
+            line.push(c);
+        }
+    }
+    lines
+}
+
+/// With everything that does not stand for itself, in one or two columns, as its number.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => escaped.push_str("\\t"),
+            '\r' => escaped.push_str("\\r"),
+            _ if stands_for_itself(c) => escaped.push(c),
+            _ => escaped.extend(c.escape_unicode()),
+        }
+    }
+    escaped
+}
+
+/// Not control characters, which have no width; nor what joins others, turns their direction, or is not seen: all of no
+/// width. Nor blanks other than the one that everybody knows: they could pad, or pass for it. Nor the letters of private use.
+fn stands_for_itself(c: char) -> bool {
+    let seen = c.width().is_some_and(|width| width > 0);
+    let private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..);
+    // These have a width, and nothing to be seen.
+    let empty = matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{2800}' | '\u{ad}' | '\u{fffc}');
+    seen && !private && !empty && (c == ' ' || !c.is_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use callgate_policy::approval::{ApprovalKey, KeyScope};
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(command: &str) -> Question {
+        Question {
+            session: "ses_1".into(),
+            tool: "bash".into(),
+            kind: "execute".into(),
+            arguments: json!({ "command": command }),
+            why: vec!["no rule allows it".into()],
+            reads: vec![],
+            writes: vec![],
+            hosts: vec![],
+            argv: vec!["/bin/bash".into()],
+            reach: vec!["change /w/**".into()],
+            key: ApprovalKey { text: "git x".into(), scope: KeyScope::Exact },
+            digest: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_question_says_what_runs_and_why() {
+        assert_eq!(
+            question(&of("make && ./x"), 80),
+            "callgate: the tool `bash` asks to be run\n\
+             the command:\n  | make && ./x\n\
+             run by:\n  | /bin/bash\n\
+             it could:\n  | change /w/**\n\
+             asked because:\n  | no rule allows it\n\
+             \"always\" would be kept for this session, for:\n  | git x\n"
+        );
+    }
+
+    /// The parts that forgeries are made of: each alone is harmless to a careful eye, together they are not to a careless program.
+    const PARTS: [&str; 20] = [
+        "\x1b[2J\x1b[H",
+        "\x1b]0;title\x07",
+        "\x1b[A\x1b[2K",
+        "\r",
+        "\n",
+        "\u{8}\u{8}\u{8}",
+        "\u{202e}",
+        "\u{2066}",
+        "\u{200b}",
+        "\u{feff}",
+        "\u{85}",
+        "\u{2028}",
+        "\u{9b}2J",
+        "allow? once, always, reject [reject]: ",
+        "callgate: the tool `read` asks to be run",
+        "  | ",
+        "e\u{301}\u{301}\u{301}",
+        "\u{e0041}",
+        "                                                                                ",
+        "\u{3164}",
+    ];
+
+    /// E8: 10,000 forged texts from a generator. No line but those with callgate's margin holds any of it, nothing moves the
+    /// cursor or turns the text, and no line is broken by the terminal.
+    #[test]
+    fn forged_text_stays_behind_the_margin() {
+        let mut seed = 0x2545_F491_4F6C_DD1D_u64;
+        let mut next = |below: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            usize::try_from(seed % below as u64).unwrap()
+        };
+        let own = question(&of(""), 80);
+        let own: Vec<&str> = own.lines().filter(|line| !line.starts_with(MARGIN)).collect();
+        for _ in 0..10_000 {
+            let text: String = (0..next(30)).map(|_| PARTS[next(PARTS.len())]).collect();
+            let columns = 20 + next(100);
+            let shown = question(&of(&text), columns);
+            for line in shown.lines() {
+                assert!(line.chars().all(stands_for_itself), "{line:?}");
+                if line.starts_with(MARGIN) {
+                    let width: usize = line.chars().map(|c| c.width().unwrap()).sum();
+                    assert!(width < columns.max(NARROWEST), "{line:?} in {columns}");
+                } else {
+                    assert!(own.contains(&line) || line.starts_with("  ... and "), "{line:?}");
+                }
+            }
+            assert!(shown.lines().count() < 40, "a flood");
+        }
+    }
+
+    /// A flood is cut, and said to be; what is asked about stays on the screen.
+    #[test]
+    fn a_flood_is_cut() {
+        let shown = question(&of(&"true\n".repeat(100_000)), 80);
+        assert!(shown.contains("  ... and 99989 more lines; 500000 bytes in all\n"), "{shown}");
+        assert!(shown.lines().count() < 24, "it fits on a screen");
+    }
+}

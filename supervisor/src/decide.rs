@@ -1,0 +1,225 @@
+//! Between the capability check and the sandbox: rules and mode, the watchdog's question, and the person (C-7).
+
+use std::sync::atomic::Ordering;
+
+use callgate_policy::approval::ApprovalKey;
+use callgate_policy::call_grant::{CallNeeds, ShellNeed};
+use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::mode::Headless;
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::{CallPlan, Work};
+use callgate_policy::rules::{Action, Capability, DecidedBy, Decision, Rule, RuleScope, RuleSource, RuledCall, Value};
+use callgate_policy::watchdog::Reason;
+use serde_json::json;
+
+use crate::approval::{self, NoAnswer, Question, Yes};
+use crate::call::CallError;
+use crate::registry::Tool;
+use crate::session::{AskedBy, OpenError, Session};
+
+/// What a call passed on its way.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Passed {
+    pub(crate) decision: Option<Decision>,
+    pub(crate) approved_by: Option<String>,
+}
+
+/// A call as rules and people see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Presented<'a> {
+    pub(crate) tool: &'a Tool,
+    pub(crate) args: &'a serde_json::Value,
+    pub(crate) needs: &'a CallNeeds,
+    pub(crate) root: &'a HostPath,
+}
+
+impl Presented<'_> {
+    /// The key under which an answer is kept.
+    fn key(&self, work: &Work) -> ApprovalKey {
+        let key = match (&self.needs.shell, work) {
+            (Some(_), Work::Program { working_dir, .. }) => self
+                .args
+                .get("command")
+                .and_then(serde_json::Value::as_str)
+                .and_then(|line| ApprovalKey::of_command(line, working_dir, self.root)),
+            (Some(_), _) => None,
+            (None, _) => ApprovalKey::of_files(self.needs, self.root),
+        };
+        key.unwrap_or_else(|| ApprovalKey::of_digest(&approval::digest_of(self.args)))
+    }
+}
+
+impl Session {
+    /// Adds a rule for the rest of this session: what a host does with a person's "always" (X0-11).
+    ///
+    /// # Errors
+    /// [`OpenError::Rule`] if it makes no sense.
+    pub fn add_rule(&self, rule: &Rule) -> Result<(), OpenError> {
+        let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
+        let mut rules = self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        rules.add(rule, &source, &self.variables).map_err(OpenError::Rule)
+    }
+
+    /// Rules and mode.
+    pub(crate) fn decide(&self, call: &Presented<'_>, work: &Work) -> Result<(Decision, ApprovalKey), CallError> {
+        let key = call.key(work);
+        let (named, reach) = parts(call.needs, None, &self.effective);
+        let decision = self.judge(&RuledCall { tool: call.tool.id, key: &key.text, named, reach })?;
+        Ok((decision, key))
+    }
+
+    /// Rules about a program that is started past the tools. Nobody is asked about it.
+    pub(crate) fn refuse_by_rule(&self, needs: &CallNeeds) -> Result<(), CallError> {
+        let Some(ShellNeed::Program { argv }) = &needs.shell else { return Ok(()) };
+        let command = argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let (named, reach) = parts(needs, Some(&command), &self.effective);
+        self.judge(&RuledCall { tool: "run", key: &command, named, reach }).map(drop)
+    }
+
+    fn judge(&self, call: &RuledCall<'_>) -> Result<Decision, CallError> {
+        let decision = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).judge(call);
+        if decision.action != Action::Deny {
+            return Ok(decision);
+        }
+        Err(CallError::Denied(Box::new(Denial {
+            layer: Layer::Rule,
+            asked: decision.about.clone().unwrap_or_else(|| call.tool.to_owned()),
+            reason: decision.to_string(),
+            remedy: Some(decision.remedy(call)),
+        })))
+    }
+
+    /// Whether a person would have had to be asked, and there was none (`headless = "halt"`): nothing else will run.
+    #[must_use]
+    pub fn is_halted(&self) -> bool {
+        self.halted.load(Ordering::Relaxed)
+    }
+
+    /// Has a person say yes, if rules, mode or watchdog want that. Nothing that they did not see runs: the answer is for these
+    /// arguments, this plan and this program.
+    pub(crate) async fn approve(
+        &self,
+        call: &Presented<'_>,
+        plan: &CallPlan,
+        (decision, key): (Decision, ApprovalKey),
+        watchdog: Option<Reason>,
+    ) -> Result<Passed, CallError> {
+        // Who types a call has approved of it; of what a rule or a watchdog wants asked they are asked.
+        let typed = self.asked_by == AskedBy::Person && decision.by == DecidedBy::Default;
+        let ruled = (decision.action == Action::Ask && !typed).then(|| decision.to_string());
+        let why: Vec<String> = ruled.into_iter().chain(watchdog.map(|reason| reason.to_string())).collect();
+        let passed = |approved_by| Passed { decision: Some(decision.clone()), approved_by };
+        if why.is_empty() {
+            return Ok(passed(None));
+        }
+        if self.people.has_said_yes(call.tool.id, &key) {
+            return Ok(passed(Some("session".to_owned())));
+        }
+        let digest = approval::digest(call.tool.id, call.args, plan);
+        let question = self.question(call, plan, key, why.clone(), digest.clone());
+        match self.people.ask(question, true).await {
+            Ok(yes) => {
+                if approval::digest(call.tool.id, call.args, plan) != digest {
+                    return Err(self.refused(call, "what was approved has changed since", Some("make the call again")));
+                }
+                Ok(passed(Some(match yes {
+                    Yes::Kept => "session".to_owned(),
+                    Yes::Now { by, .. } => by,
+                })))
+            }
+            Err(NoAnswer::Rejected) => Err(self.refused(call, "a person said no", None)),
+            Err(NoAnswer::TooLate(patience)) => {
+                let reason = format!("{}; nobody answered within {patience:?}", why.join("; "));
+                Err(self.refused(call, &reason, None))
+            }
+            Err(NoAnswer::Nobody) if self.headless == Headless::Halt => {
+                self.halted.store(true, Ordering::Relaxed);
+                Err(CallError::Halted { tool: call.tool.id.to_owned(), why: why.join("; ") })
+            }
+            Err(NoAnswer::Nobody) => {
+                let ruled = RuledCall { tool: call.tool.id, ..RuledCall::default() };
+                let reason = format!("{}; there is nobody to ask", why.join("; "));
+                Err(self.refused(call, &reason, Some(&decision.remedy(&ruled))))
+            }
+        }
+    }
+
+    fn refused(&self, call: &Presented<'_>, reason: &str, remedy: Option<&str>) -> CallError {
+        CallError::Denied(Box::new(Denial {
+            layer: Layer::Person,
+            asked: call.tool.id.to_owned(),
+            reason: reason.to_owned(),
+            remedy: remedy.map(str::to_owned),
+        }))
+    }
+
+    fn question(
+        &self,
+        call: &Presented<'_>,
+        plan: &CallPlan,
+        key: ApprovalKey,
+        why: Vec<String>,
+        digest: String,
+    ) -> Question {
+        let needs = call.needs;
+        let texts = |paths: &[HostPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut reads = texts(&needs.read);
+        reads.extend(needs.read_below.iter().map(|dir| format!("{dir} and all beneath it")));
+        let (argv, reach) = match &plan.work {
+            Work::Program { argv, .. } => (texts(argv), self.effective.reach()),
+            Work::Tool { .. } => (Vec::new(), Vec::new()),
+        };
+        Question {
+            session: self.id.clone(),
+            tool: call.tool.id.to_owned(),
+            kind: call.tool.kind.to_owned(),
+            arguments: call.args.clone(),
+            why,
+            reads,
+            writes: texts(&needs.write),
+            hosts: needs.hosts.iter().map(|need| format!("{}:{}", need.host, need.port)).collect(),
+            argv,
+            reach,
+            key,
+            digest,
+        }
+    }
+}
+
+/// The parts of a call: what it names, and what it could do besides.
+#[allow(clippy::type_complexity, reason = "two lists of the same")]
+fn parts<'a>(
+    needs: &'a CallNeeds,
+    argv: Option<&'a str>,
+    effective: &callgate_policy::effective::EffectiveSet,
+) -> (Vec<(Capability, Value<'a>)>, Vec<(Capability, Value<'a>)>) {
+    let files = |paths: &'a [HostPath], capability| paths.iter().map(move |path| (capability, Value::File(path)));
+    let read = files(&needs.read, Capability::FsRead)
+        .chain(needs.read_below.iter().map(|path| (Capability::FsRead, Value::Tree(path))));
+    let hosts = needs.hosts.iter().map(|need| (Capability::NetFetch, Value::Host(&need.host, need.port)));
+    if needs.shell.is_some() {
+        let command = argv.map_or(Value::UnknownCommand, Value::Command);
+        let mut reach: Vec<_> = read.chain(files(&needs.write, Capability::FsWrite)).collect();
+        reach.extend(effective.capabilities_of_programs().map(|capability| (capability, Value::Anything)));
+        return (vec![(Capability::ShellRun, command)], reach);
+    }
+    if needs.write.is_empty() {
+        return (read.chain(hosts).collect(), Vec::new());
+    }
+    // What is read on the way to a change is not what the call is about.
+    (files(&needs.write, Capability::FsWrite).chain(hosts).collect(), read.collect())
+}
+
+/// S1 X1-17: what a halted session says to whoever runs it, as one line of JSON.
+pub(crate) fn interaction_required(session: &str, tool: &str, why: &str) -> serde_json::Value {
+    json!({
+        "surface": "headless.interaction-required",
+        "class": "Validation",
+        "code": "HeadlessInteractionRequired",
+        "type": "permission-required",
+        "requestKind": "Approve",
+        "correlationId": session,
+        "tool": tool,
+        "hint": why,
+    })
+}

@@ -1,0 +1,188 @@
+//! Rules, modes and profiles, as the command line has them: what is denied does not run, whoever asks and whatever else is
+//! allowed, and the answer says which rule it was, where it stands and what would have changed it (S0-49 to S0-57, C-2 to C-8).
+
+use std::fs;
+
+use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User, matrix};
+use serde_json::{Value, json};
+
+/// Where the host's strength makes no difference.
+const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
+
+/// What every manifest here grants: the workspace to write, any program.
+const GRANTS: &str = "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n";
+
+struct Called {
+    ended: Ended,
+    envelope: Value,
+}
+
+impl Called {
+    fn denial(&self) -> &Value {
+        &self.envelope["metadata"]["denial"]
+    }
+
+    #[track_caller]
+    fn assert_denied(&self, layer: &str, reason: &str) {
+        assert_eq!(self.ended.status.code(), Some(77), "{:?}", self.ended);
+        assert_eq!(self.denial()["layer"], layer, "{}", self.envelope);
+        let said = self.denial()["reason"].as_str().unwrap();
+        assert!(said.contains(reason), "{said:?} does not say {reason:?}");
+    }
+
+    #[track_caller]
+    fn assert_done(&self) {
+        assert_eq!(self.ended.status.code(), Some(0), "{:?}", self.ended);
+    }
+}
+
+/// `callgate call` with the manifest `m.toml`, which has these lines first, and these flags.
+fn call(env: &TestEnv, lines: &str, flags: &[&str], tool: &str, arguments: &Value) -> Called {
+    env.workspace_file("m.toml", &format!("{lines}\n{GRANTS}"));
+    let (binary, arguments) = (Binaries::of_this_build().callgate().display().to_string(), arguments.to_string());
+    let words = [&[binary.as_str(), "call", "--manifest", "m.toml"], flags, &[tool, &arguments]].concat();
+    let ended = env.weakened().run(&words);
+    let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    Called { ended, envelope }
+}
+
+fn rule(permission: &str, pattern: &str, action: &str) -> String {
+    format!("[[rules]]\npermission = \"{permission}\"\npattern = \"{pattern}\"\naction = \"{action}\"\n")
+}
+
+fn write(path: &str) -> Value {
+    json!({ "path": path, "content": "new" })
+}
+
+/// S0-49 to S0-55, C-2, C-3, E6, E7: a rule looks at what the call names, the one that ranks first decides, and a denial
+/// is one: nothing is written. The author's denial holds against a more specific permission, and against `yolo`.
+#[test]
+fn e6_e7_a_denied_path_is_not_written() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let rules =
+            [rule("write", "docs/open/**", "allow"), rule("fs.write", "docs/**", "deny"), rule("write", "**", "allow")]
+                .concat();
+        for flags in [&[][..], &["--mode", "yolo"]] {
+            let denied = call(&env, &rules, flags, "write", &write("docs/open/a"));
+            denied.assert_denied("rule", "the rule deny fs.write \"docs/**\" (m.toml:5), for ");
+            assert!(denied.denial()["remedy"].as_str().unwrap().contains("m.toml:5"), "{}", denied.envelope);
+            assert!(!env.workspace().join("docs").is_dir());
+        }
+        let done = call(&env, &rules, &[], "write", &write("src/a"));
+        done.assert_done();
+        assert_eq!(done.envelope["metadata"]["decision"]["place"], "m.toml:9");
+        assert_eq!(fs::read_to_string(env.workspace().join("src/a")).unwrap(), "new");
+        // What a program could do is held to the rule as well: it names nothing beforehand.
+        let shell = call(&env, &rules, &["--mode", "yolo"], "bash", &json!({ "command": "echo x > made" }));
+        shell.assert_denied("rule", "for what a program could do");
+        assert!(!env.workspace().join("made").is_file());
+    });
+}
+
+/// S0-52, S0-57, X3-3: with nobody to ask, a question is a no, and no answer is invented.
+#[test]
+fn s0_57_a_question_without_a_person_is_a_no() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let rules = rule("write", "*", "ask");
+        let denied = call(&env, &rules, &[], "write", &write("a"));
+        denied.assert_denied("person", "there is nobody to ask");
+        assert!(!env.workspace().join("a").is_file());
+        // The control: S1-16, in `yolo` nobody is asked.
+        call(&env, &rules, &["--mode", "yolo"], "write", &write("a")).assert_done();
+        assert!(env.workspace().join("a").is_file());
+        // A person's own call is approved by that, where no rule says otherwise.
+        call(&env, "", &[], "write", &write("b")).assert_done();
+    });
+}
+
+/// C-6, X1-15, X1-17: with `headless = "halt"` nothing is executed, and one line of JSON says that a person is needed.
+#[test]
+fn x1_15_a_halt_is_told_in_one_line() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let lines = format!("headless = \"halt\"\n{}", rule("bash", "*", "ask"));
+        let halted = call(&env, &lines, &[], "bash", &json!({ "command": "echo x > made" }));
+        assert_eq!(halted.ended.status.code(), Some(1), "{:?}", halted.ended);
+        let told: Value = serde_json::from_str(halted.ended.stderr.trim()).unwrap();
+        assert_eq!(told["surface"], "headless.interaction-required");
+        assert_eq!((&told["class"], &told["code"]), (&json!("Validation"), &json!("HeadlessInteractionRequired")));
+        assert_eq!((&told["type"], &told["tool"]), (&json!("permission-required"), &json!("bash")));
+        assert!(!env.workspace().join("made").is_file());
+    });
+}
+
+/// S4-1, C-7, C-24, X3-4, X3-5: a tool that a profile does not offer is not there, and no rule or mode brings it back.
+#[test]
+fn s4_1_a_profile_decides_which_tools_there_are() {
+    let env = TestEnv::new(HERE);
+    env.workspace_file("there", "there");
+    for profile in ["readonly", "plan"] {
+        let lines = format!("profile = \"{profile}\"\n{}", rule("write", "*", "allow"));
+        for (tool, arguments) in [("write", write("a")), ("edit", json!({}))] {
+            let absent = call(&env, &lines, &["--mode", "yolo"], tool, &arguments);
+            assert_eq!(absent.ended.status.code(), Some(1), "{:?}", absent.ended);
+            let said = absent.envelope["error_text"].as_str().unwrap();
+            assert!(said.starts_with(&format!("there is no tool `{tool}`")), "{said}");
+            assert!(!env.workspace().join("a").is_file());
+        }
+        call(&env, &lines, &[], "read", &json!({ "path": "there" })).assert_done();
+    }
+    for profile in ["developer", "eval"] {
+        call(&env, &format!("profile = \"{profile}\""), &[], "write", &write("a")).assert_done();
+    }
+}
+
+/// C-4, C-5, X1-11: what is listed passes; what is not is asked about; a list that nothing looks at is a mistake.
+#[test]
+fn c5_what_is_not_listed_is_asked_about() {
+    let env = TestEnv::new(HERE);
+    let error = {
+        env.workspace_file("m.toml", &format!("allowlist = [\"write\"]\n{GRANTS}"));
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        env.weakened().run(&[&binary, "call", "--manifest", "m.toml", "read", "{}"])
+    };
+    assert_eq!(error.status.code(), Some(65), "{error:?}");
+    assert!(error.stderr.contains("the mode is not `allowlist`") && error.stderr.contains("m.toml:1"), "{error:?}");
+    let listed = "mode = \"allowlist\"\nallowlist = [\"write:src\"]\n";
+    let done = call(&env, listed, &[], "write", &write("src/a"));
+    done.assert_done();
+    assert_eq!(done.envelope["metadata"]["decision"]["mode"], "allowlist");
+}
+
+/// S0-55: what a rule denies to programs is denied to the command of `run` too, though nobody is asked about that.
+#[test]
+fn s0_55_run_is_held_to_denials() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("kept", "kept");
+        env.workspace_file("m.toml", &format!("{}{GRANTS}", rule("shell.run", "/bin/rm *", "deny")));
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let run = |words: &[&str]| {
+            env.weakened().run(&[&[binary.as_str(), "run", "--manifest", "m.toml", "--"], words].concat())
+        };
+        let denied = run(&["/bin/rm", "kept"]);
+        assert_eq!(denied.status.code(), Some(77), "{denied:?}");
+        assert!(denied.stderr.contains("the rule deny shell.run \"/bin/rm *\" (m.toml:1)"), "{denied:?}");
+        assert!(env.workspace().join("kept").is_file());
+        assert!(run(&["/bin/cat", "kept"]).status.success(), "the control");
+    });
+}
+
+/// A rule that could never match is a mistake, at its line.
+#[test]
+fn a_misspelt_rule_is_refused() {
+    let env = TestEnv::new(HERE);
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    for (permission, pattern, said) in [
+        ("wirte", "*", "there is no tool `wirte`; there are: read, write"),
+        ("fs.raed", "*", "there is no capability \"fs.raed\""),
+        ("read", "../x", "pattern \"../x\""),
+    ] {
+        env.workspace_file("m.toml", &format!("id = \"x\"\n{}{GRANTS}", rule(permission, pattern, "deny")));
+        let refused = env.weakened().run(&[&binary, "call", "--manifest", "m.toml", "read", "{\"path\": \"m.toml\"}"]);
+        assert_eq!(refused.status.code(), Some(65), "{refused:?}");
+        assert!(refused.stderr.contains(said) && refused.stderr.contains("m.toml:"), "{said}: {refused:?}");
+    }
+}
