@@ -72,5 +72,6 @@ pub mod plan;
 pub mod profile;
 pub mod requirement;
 pub mod rules;
+pub mod shell;
 pub mod variable;
 pub mod watchdog;

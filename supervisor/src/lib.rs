@@ -30,6 +30,7 @@ mod limits;
 mod registry;
 mod session;
 mod turn;
+mod understand;
 
 pub mod cli;
 

@@ -293,6 +293,11 @@ impl Opened {
         }
     }
 
+    /// Whether there are workers for what only reads, besides those of programs.
+    pub(crate) fn has_readers(&self) -> bool {
+        matches!(self.workers, Workers::Zygotes { .. })
+    }
+
     /// Makes a terminal where the session's programs find it by its name.
     pub(crate) fn terminal(&self, size: WindowSize, owner: Identity) -> Result<(Terminal, Stdio), TerminalError> {
         Terminal::make(self.terminals.as_ref(), size, owner)

@@ -3,6 +3,7 @@
 
 mod ablated;
 mod one_session;
+mod shell;
 mod soak;
 mod terminals;
 mod tools;

@@ -25,6 +25,7 @@ pub mod glob;
 pub mod grep;
 pub mod read;
 mod search;
+pub mod shell;
 pub mod write;
 
 /// What a tool promises: its name, what it needs, and what a model reads about it.
@@ -144,6 +145,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "edit" => edit::run(args, ctx),
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
+        shell::NAME => shell::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
     }
 }

@@ -1,0 +1,220 @@
+//! What the walk says, and how it stands against bash itself.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn commands(line: &str) -> Vec<String> {
+    let understood = understand(line);
+    assert_eq!(understood.unknown, None, "{line}");
+    let commands = understood.commands;
+    let shown = |command: &Simple| command.words.iter().map(Word::shown).collect::<Vec<_>>().join(" ");
+    commands.iter().map(shown).collect()
+}
+
+/// C-23, C3: every simple command, wherever it stands.
+#[test]
+fn c3_every_command_is_found() {
+    for (line, expected) in [
+        ("a; b & c && d || e | f |& g\nh", vec!["a", "b", "c", "d", "e", "f", "g", "h"]),
+        ("(a; { b; }); ! c", vec!["a", "b", "c"]),
+        ("f() { a; }; function g { b; }", vec!["a", "b"]),
+        ("if a; then b; elif c; then d; else e; fi", vec!["a", "b", "c", "d", "e"]),
+        ("while a; do b; done; until c; do d; done; for x in 1 2; do e; done", vec!["a", "b", "c", "d", "", "e"]),
+        ("case x in a|b) c;; *) d;; esac", vec!["", "c", "d"]),
+        ("a $(b `c`) \"$(d)\" <(e) >(f)", vec!["a … … … …", "b …", "c", "d", "e", "f"]),
+        ("cat <<E | b && c\n$(d) '$(e)'\nE\nf", vec!["cat", "d", "e", "b", "c", "f"]),
+        ("cat <<'E'\n$(d)\nE", vec!["cat"]),
+        ("x=$(a) b", vec!["b", "a"]),
+        ("x=(1 $(a)); [ -f $(b) ] && [[ $(c) == d ]]", vec!["", "a", "[ -f … ]", "b", "[[ … == d ]]", "c"]),
+        ("a > $(b); d <<< $(c)", vec!["a", "b", "d", "c"]),
+        ("a >&2 b >f c", vec!["a b c"]),
+        ("export X=$(a) Y", vec!["export X=… Y", "a"]),
+    ] {
+        assert_eq!(commands(line), expected, "{line}");
+    }
+}
+
+/// C1, C3: quotes, escapes and what touches.
+#[test]
+fn c3_words_are_what_bash_makes_of_them() {
+    for (line, expected) in [
+        (r#"'r'm r\m "rm" r''m $'r\x6d' $'\162m' "r"'m'"#, vec!["rm"; 7]),
+        ("a 'b'$HOME\"c\"", vec!["a", "b$HOMEc"]),
+        ("a ~/x '~/x' {} x@{1} a{b,c} *.rs '*.rs'", vec!["a", "~/x", "~/x", "{}", "x@{1}", "a…", "*.rs", "*.rs"]),
+        ("a \\\n  b", vec!["a", "b"]),
+        ("a '' \"\" # b", vec!["a", "", ""]),
+        ("a \"b\\\"c\\d$x\" 'e\\f'", vec!["a", "b\"c\\d$x", "e\\f"]),
+    ] {
+        let line = understand(line);
+        let words: Vec<String> = line.understood().expect("understood")[0].words.iter().map(Word::shown).collect();
+        assert_eq!(words, expected);
+    }
+}
+
+#[test]
+fn what_feeds_a_command_is_known() {
+    let line = understand("a | (b; c) | d; e | while read x; do f; done; g > >(h)");
+    let at = |name: &str| line.commands.iter().position(|command| command.name() == Some(name)).expect(name);
+    let fed = |name: &str| line.feeders(at(name)).filter_map(Simple::name).collect::<Vec<_>>();
+    assert_eq!(fed("a"), Vec::<&str>::new());
+    assert_eq!(fed("c"), ["a"]);
+    assert_eq!(fed("d"), ["b", "c"]);
+    assert_eq!(fed("f"), ["e"]);
+    assert_eq!(fed("h"), ["g"]);
+}
+
+/// C-23: what is not understood is said to be so. Each of these is something else for bash than for the grammar, or may run
+/// what is not in the line.
+#[test]
+fn c_23_what_may_be_something_else_is_unknown() {
+    for line in [
+        "a\rb",
+        "a\u{a0}b",
+        "a\u{b}b",
+        "a\0b",
+        "r\\\nm x",
+        "a &\\\n& b",
+        "echo ${x:=1}",
+        "echo ${x@P}",
+        "echo ${!x}",
+        "echo ${x[$(y)]}",
+        "echo ${x:1:2}",
+        "echo $((x))",
+        "((x++))",
+        "[[ x -eq y ]]",
+        "[ -v x ]",
+        "x[$(y)]=1",
+        "coproc a",
+        "echo `echo \\`a\\``",
+        "cat <<E\n`a\\`b`\nE",
+        "cat <<A <<B\nA\nB",
+        "cat <<E\\F\nEF",
+        "a 3<>f",
+        "a {fd}>f",
+        "[ a > b ]",
+        "echo $'\\0'x",
+        "a=1$(b",
+        "if a; then b",
+        "a b)",
+        "for ((i=0;i<3;i++)); do a; done",
+        "echo $[1+1]",
+        "'X'=1 time { a; }",
+    ] {
+        assert!(understand(line).unknown.is_some(), "{line:?}");
+    }
+}
+
+/// C19: a carriage return.
+#[test]
+fn c19_a_carriage_return_is_no_blank() {
+    let line = understand("ls\rrm -rf x");
+    assert!(line.unknown.is_some_and(|unknown| unknown.why.contains("\\u{d}")));
+}
+
+/// Parsers have hung on these, or used up their stack (spec: the battery). Each ends, and is unknown.
+#[test]
+fn hostile_lines_end() {
+    let deep = |open: &str, close: &str, times: usize| format!("{}a{}", open.repeat(times), close.repeat(times));
+    let lines = [
+        "<<E$[\t\t".to_owned(),
+        "echo ${".to_owned(),
+        deep("(", ")", 3000),
+        deep("$(", ")", 3000),
+        deep("\"$(", ")\"", 2000),
+        deep("{ ", ";}", 3000),
+        deep("if ", ";then b;fi", 1500),
+        deep("${x:-", "}", 3000),
+        "a <<E ".repeat(500),
+        "`".repeat(3001),
+        "[".repeat(60_000),
+        "{".repeat(60_000),
+        "a;".repeat(30_000),
+        "\0".repeat(100),
+        "x".repeat(LINE_MAX + 1),
+        "while a; do ".repeat(2000),
+        "case x in ".repeat(2000),
+        "f() ".repeat(4000),
+        "a <(".repeat(3000),
+        "'".repeat(30_001),
+    ];
+    for line in lines {
+        let started = Instant::now();
+        let understood = understand(&line);
+        if line != "a;".repeat(30_000) {
+            assert!(understood.unknown.is_some(), "{}", &line.chars().take(20).collect::<String>());
+        }
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(20), "{took:?} for {}", &line.chars().take(20).collect::<String>());
+    }
+    assert!(understand(&"a && ".repeat(1000).replace("a && a && a", "a && b && a")).unknown.is_some(), "an open list");
+    assert_eq!(understand(&format!("{}a", "a && ".repeat(1000))).commands.len(), 1001, "a long list is no deep one");
+}
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap_or(0) % sides
+    }
+}
+
+const PARTS: &[&str] = &[
+    "a", "ls", "-l", "'q'", "\"d\"", "$x", "${x}", "$(b)", "`c`", ";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{",
+    "}", "{ ", "; }", "if", "then", "fi", "else", "elif", "while", "do", "done", "for", "in", "case", "esac", ";;",
+    "x=1", "x=(1 2)", ">", "<", ">>", "2>&1", "<<<", "<<E", "\nE\n", "<(d)", "!", "#c", "[[", "]]", "[", "]", "==",
+    "=~", "function", "f()", "\\", "\\\n", "'", "\"", "$", "`", "*", "?", "~", "{a,b}", "&>", "<&-", "time", "coproc",
+    "select", "((", "))", "$((1))", "-f", "=", "+=", "declare", "export", "$'e'", "until", "<<-E", "<<'E'",
+];
+
+/// Asks bash which of the lines it reads: one process for all, each in a shell of its own.
+#[allow(clippy::disallowed_methods, reason = "bash is the oracle, outside of any sandbox")]
+fn bash_reads(lines: &[String]) -> Vec<bool> {
+    // `-n` reads without running; the lines come by the environment of nothing but a file each would, as arguments.
+    // With a line end before it, so that none is taken for an option.
+    let script = "nl=$'\\n'; while IFS= read -r -d '' line; do if bash -n -c \"$nl$line\" 2>/dev/null; then echo y; else echo n; fi; done";
+    let mut bash = Command::new("bash")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .env("LC_ALL", "C.UTF-8")
+        .spawn()
+        .expect("bash");
+    let mut input = bash.stdin.take().expect("its input");
+    let text: Vec<u8> = lines.iter().flat_map(|line| line.bytes().chain([0])).collect();
+    let writer = std::thread::spawn(move || input.write_all(&text));
+    let output = bash.wait_with_output().expect("its answers");
+    writer.join().expect("joined").expect("written");
+    let answers: Vec<bool> =
+        output.stdout.split(|byte| *byte == b'\n').filter(|a| !a.is_empty()).map(|a| a == b"y").collect();
+    assert_eq!(answers.len(), lines.len());
+    answers
+}
+
+/// bash is the oracle: what `bash -n` refuses is unknown. The other way round is a matter of use, not of safety.
+#[test]
+fn c_23_what_bash_refuses_is_unknown() {
+    let mut dice = Dice(23);
+    let mut lines: Vec<String> = Vec::new();
+    for _ in 0..8_000 {
+        let length = 1 + dice.roll(10);
+        let mut line = String::new();
+        for _ in 0..length {
+            line.push_str(PARTS[dice.roll(PARTS.len())]);
+            if dice.roll(4) > 0 {
+                line.push(' ');
+            }
+        }
+        lines.push(line);
+    }
+    // Only what is understood matters, and asking costs a process each.
+    lines.retain(|line| understand(line).unknown.is_none());
+    assert!(lines.len() > 200, "a corpus of which {} are understood", lines.len());
+    let answers = bash_reads(&lines);
+    let wrong: Vec<&String> = lines.iter().zip(answers).filter(|(_, reads)| !reads).map(|(line, _)| line).collect();
+    assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), lines.len());
+}
