@@ -243,13 +243,15 @@ impl Word {
         }
     }
 
-    /// Whether one of the words that it becomes may begin with `-`.
+    /// Whether one of the words that it becomes may begin with `-`. `$HOME` and `$PWD` begin with a slash unless the line
+    /// sets them.
     #[must_use]
     pub fn may_be_option(&self) -> bool {
         let Self::Dynamic(pieces) = self else { return self.known_start().starts_with('-') };
         let first = match pieces.first() {
             Some(Piece::Text(text)) => text.starts_with('-') || text.is_empty(),
             // A pipe's name and a home directory begin with a slash.
+            Some(Piece::Variable { name, changed: false, .. }) if matches!(name.as_str(), "HOME" | "PWD") => false,
             Some(Piece::Pipe | Piece::Home | Piece::Tilde) => false,
             Some(Piece::Variable { .. } | Piece::Output { .. } | Piece::Number | Piece::Glob(_) | Piece::Braces)
             | None => true,

@@ -9,6 +9,8 @@
 
 mod lex;
 #[cfg(test)]
+mod restricted;
+#[cfg(test)]
 mod tests;
 
 use callgate_policy::shell::{Assignment, LINE_MAX, Line, Nest, Piece, Redirect, Simple, Unknown, Word};
