@@ -97,6 +97,12 @@ impl AllowEntry {
         &self.tool
     }
 
+    /// Whether it allows some of the tool's calls alone.
+    #[must_use]
+    pub fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
+
     /// Whether it allows a call.
     #[must_use]
     pub fn matches(&self, tool: &str, key: &str) -> bool {

@@ -5,7 +5,7 @@ use crate::mode::Mode;
 /// `profile`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Tools that change nothing.
+    /// Tools that change nothing, and a shell for commands that only read (S4-9).
     Readonly,
     /// All tools.
     #[default]
@@ -18,6 +18,9 @@ pub enum Profile {
 
 /// Tools that change nothing, and start nothing.
 const READING: [&str; 3] = ["read", "glob", "grep"];
+
+/// With a shell that only reads.
+const READONLY: [&str; 4] = ["read", "glob", "grep", "bash"];
 
 impl Profile {
     /// The names in a manifest.
@@ -51,14 +54,33 @@ impl Profile {
     pub fn offers(self, tool: &str) -> bool {
         match self {
             Self::Developer | Self::Eval => true,
-            Self::Readonly | Self::Plan => READING.contains(&tool),
+            Self::Readonly => READONLY.contains(&tool),
+            Self::Plan => READING.contains(&tool),
         }
     }
 
     /// Tools that nobody is asked about, because they change nothing (C-8).
     #[must_use]
     pub fn silent(self) -> &'static [&'static str] {
-        &READING
+        match self {
+            Self::Readonly => &READONLY,
+            Self::Developer | Self::Eval | Self::Plan => &READING,
+        }
+    }
+
+    /// Whether a shell is for commands that only read (S4-9, C-23).
+    #[must_use]
+    pub fn restricts_the_shell(self) -> bool {
+        self == Self::Readonly
+    }
+
+    /// Whether anything may be changed at all, whatever is asked for.
+    #[must_use]
+    pub fn may_write(self) -> bool {
+        match self {
+            Self::Developer | Self::Eval => true,
+            Self::Readonly | Self::Plan => false,
+        }
     }
 
     /// The mode, where nobody names one.

@@ -41,6 +41,9 @@ pub struct Question {
     pub hosts: Vec<String>,
     /// The program that starts, with its arguments.
     pub argv: Vec<String>,
+    /// Each command of its command line, variables that it sets and files that the shell writes, where the line could be
+    /// taken apart.
+    pub commands: Option<Vec<String>>,
     /// What a program may read and change besides, if it is one.
     pub reach: Vec<String>,
     /// What "always" would be kept for (S1-13).
@@ -250,6 +253,7 @@ mod tests {
             writes: vec![],
             hosts: vec![],
             argv: vec![],
+            commands: None,
             reach: vec![],
             key: ApprovalKey { text: key.to_owned(), scope: KeyScope::Exact },
             digest: String::new(),

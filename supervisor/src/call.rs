@@ -127,7 +127,8 @@ impl Session {
             .map_err(|e| CallError::Arguments(e.to_string()))?;
         let grant = self.check(&prepared.needs)?;
         let Prepared { needs, work, timeout } = prepared;
-        let presented = Presented { tool, args: &args, needs: &needs, root: &root };
+        let line = self.line_of(tool.id, &args).await?;
+        let presented = Presented { tool, args: &args, needs: &needs, root: &root, line: line.as_ref() };
         let decided = self.decide(&presented, &work)?;
         let watchdog = self.gate(tool.id, &args)?;
         let timeout = timeout.unwrap_or(TIMEOUT);

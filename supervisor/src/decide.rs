@@ -8,7 +8,11 @@ use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::mode::Headless;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, Work};
-use callgate_policy::rules::{Action, Capability, DecidedBy, Decision, Rule, RuleScope, RuleSource, RuledCall, Value};
+use callgate_policy::rules::commands;
+use callgate_policy::rules::{
+    Action, Capability, DecidedBy, Decision, HOLE, Rule, RuleScope, RuleSource, RuledCall, Value,
+};
+use callgate_policy::shell::{Line, restricted};
 use callgate_policy::watchdog::Reason;
 use serde_json::json;
 
@@ -31,6 +35,8 @@ pub(crate) struct Presented<'a> {
     pub(crate) args: &'a serde_json::Value,
     pub(crate) needs: &'a CallNeeds,
     pub(crate) root: &'a HostPath,
+    /// Its command line, if it has one that somebody looks at.
+    pub(crate) line: Option<&'a Line>,
 }
 
 impl Presented<'_> {
@@ -60,10 +66,44 @@ impl Session {
         rules.add(rule, &source, &self.variables).map_err(OpenError::Rule)
     }
 
+    /// The command line of a shell, taken apart, if rules look at its commands or the profile restricts it.
+    pub(crate) async fn line_of(&self, tool: &str, args: &serde_json::Value) -> Result<Option<Line>, CallError> {
+        let Some(command) = args.get("command").and_then(serde_json::Value::as_str).filter(|_| tool == "bash") else {
+            return Ok(None);
+        };
+        let looked_at = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).looks_at_commands(tool);
+        if !looked_at && !self.profile.restricts_the_shell() {
+            return Ok(None);
+        }
+        self.understand(command).await.map(Some)
+    }
+
+    /// S4-9, C-23: a shell that only reads, whatever the mode.
+    fn refuse_what_does_more_than_read(&self, line: Option<&Line>) -> Result<(), CallError> {
+        let Some(line) = line.filter(|_| self.profile.restricts_the_shell()) else { return Ok(()) };
+        restricted::judge(line).map_err(|refusal| {
+            CallError::Denied(Box::new(Denial {
+                layer: Layer::Rule,
+                asked: refusal.command,
+                reason: format!(
+                    "the profile `{}` has a shell that only reads, and {}",
+                    self.profile.name(),
+                    refusal.why
+                ),
+                remedy: Some(refusal.remedy),
+            }))
+        })
+    }
+
     /// Rules and mode.
     pub(crate) fn decide(&self, call: &Presented<'_>, work: &Work) -> Result<(Decision, ApprovalKey), CallError> {
+        if call.needs.shell.is_some() {
+            self.refuse_what_does_more_than_read(call.line)?;
+        }
         let key = call.key(work);
-        let (named, reach) = parts(call.needs, None, &self.effective);
+        // A line that nothing looks at is for those rules alone that are about all of them.
+        let commands = call.line.and_then(commands::parts);
+        let (named, reach) = parts(call.needs, commands.as_deref(), &self.effective);
         let decision = self.judge(&RuledCall { tool: call.tool.id, key: &key.text, named, reach })?;
         Ok((decision, key))
     }
@@ -72,7 +112,7 @@ impl Session {
     pub(crate) fn refuse_by_rule(&self, needs: &CallNeeds) -> Result<(), CallError> {
         let Some(ShellNeed::Program { argv }) = &needs.shell else { return Ok(()) };
         let command = argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let (named, reach) = parts(needs, Some(&command), &self.effective);
+        let (named, reach) = parts(needs, Some(std::slice::from_ref(&command)), &self.effective);
         self.judge(&RuledCall { tool: "run", key: &command, named, reach }).map(drop)
     }
 
@@ -116,7 +156,13 @@ impl Session {
             return Ok(passed(Some("session".to_owned())));
         }
         let digest = approval::digest(call.tool.id, call.args, plan);
-        let question = self.question(call, plan, key, why.clone(), digest.clone());
+        // A person sees what a line is made of, though no rule looked at that.
+        let line = match (call.line, call.args.get("command").and_then(serde_json::Value::as_str)) {
+            (None, Some(command)) if call.needs.shell.is_some() => self.understand(command).await.ok(),
+            (line, _) => line.cloned(),
+        };
+        let question =
+            self.question(&Presented { line: line.as_ref(), ..*call }, plan, key, why.clone(), digest.clone());
         match self.people.ask(question, true).await {
             Ok(yes) => {
                 if approval::digest(call.tool.id, call.args, plan) != digest {
@@ -179,6 +225,10 @@ impl Session {
             writes: texts(&needs.write),
             hosts: needs.hosts.iter().map(|need| format!("{}:{}", need.host, need.port)).collect(),
             argv,
+            commands: call
+                .line
+                .and_then(commands::parts)
+                .map(|parts| parts.iter().map(|part| part.replace(HOLE, "…")).collect()),
             reach,
             key,
             digest,
@@ -190,7 +240,7 @@ impl Session {
 #[allow(clippy::type_complexity, reason = "two lists of the same")]
 fn parts<'a>(
     needs: &'a CallNeeds,
-    argv: Option<&'a str>,
+    commands: Option<&'a [String]>,
     effective: &callgate_policy::effective::EffectiveSet,
 ) -> (Vec<(Capability, Value<'a>)>, Vec<(Capability, Value<'a>)>) {
     let files = |paths: &'a [HostPath], capability| paths.iter().map(move |path| (capability, Value::File(path)));
@@ -198,10 +248,13 @@ fn parts<'a>(
         .chain(needs.read_below.iter().map(|path| (Capability::FsRead, Value::Tree(path))));
     let hosts = needs.hosts.iter().map(|need| (Capability::NetFetch, Value::Host(&need.host, need.port)));
     if needs.shell.is_some() {
-        let command = argv.map_or(Value::UnknownCommand, Value::Command);
+        let named = match commands {
+            None | Some([]) => vec![(Capability::ShellRun, Value::UnknownCommand)],
+            Some(commands) => commands.iter().map(|command| (Capability::ShellRun, Value::Command(command))).collect(),
+        };
         let mut reach: Vec<_> = read.chain(files(&needs.write, Capability::FsWrite)).collect();
         reach.extend(effective.capabilities_of_programs().map(|capability| (capability, Value::Anything)));
-        return (vec![(Capability::ShellRun, command)], reach);
+        return (named, reach);
     }
     if needs.write.is_empty() {
         return (read.chain(hosts).collect(), Vec::new());

@@ -172,6 +172,16 @@ impl SessionSpec {
         spec
     }
 
+    /// Whether command lines may have to be taken apart before they run, which takes a session for many calls: for rules, for
+    /// a restricted shell, or for somebody who is asked.
+    #[must_use]
+    pub fn looks_at_commands(&self) -> bool {
+        let of_manifest = |manifest: &Manifest| {
+            !manifest.rules.is_empty() || !manifest.allowlist.is_empty() || manifest.profile.restricts_the_shell()
+        };
+        !self.rules.is_empty() || self.manifest.as_ref().is_some_and(of_manifest)
+    }
+
     /// What a manifest asks for.
     #[must_use]
     pub fn with_manifest(workspace: impl Into<PathBuf>, manifest: Manifest) -> Self {
@@ -283,7 +293,7 @@ impl Supervisor {
             registry.offer_only(tools)?;
         }
         let workspace = roots(&spec.workspace)?;
-        let effective = effective(&spec, &registry, &workspace)?;
+        let effective = effective(&spec, profile, &registry, &workspace)?;
         refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
@@ -336,6 +346,7 @@ impl Supervisor {
             variables,
             people: People::new(spec.approvers, spec.patience),
             asked_by: spec.asked_by,
+            profile,
             halted: AtomicBool::new(false),
             #[cfg(feature = "ablation")]
             ablated: None,
@@ -439,7 +450,12 @@ fn roots(given: &[PathBuf]) -> Result<Vec<HostPath>, OpenError> {
 ///
 /// A tool of ours asks for the whole workspace; where the manifest says itself what may be read or written, that is the
 /// scope in which the tool works, or naming one directory in a manifest would mean nothing.
-fn effective(spec: &SessionSpec, registry: &Registry, workspace: &[HostPath]) -> Result<EffectiveSet, OpenError> {
+fn effective(
+    spec: &SessionSpec,
+    profile: Profile,
+    registry: &Registry,
+    workspace: &[HostPath],
+) -> Result<EffectiveSet, OpenError> {
     let variables = Variables::new(workspace.to_vec(), Vec::new(), Vec::new())?;
     let names_paths = |set: &RequirementSet| !set.fs.read.is_empty() || !set.fs.write.is_empty();
     let scoped = spec.manifest.as_ref().is_some_and(|manifest| names_paths(&manifest.requires))
@@ -458,7 +474,12 @@ fn effective(spec: &SessionSpec, registry: &Registry, workspace: &[HostPath]) ->
     contributions
         .extend(spec.requires.iter().chain(&asked).map(|(source, set)| Contribution::from_source(source, set)));
     let declared = Declared::union(&contributions, &variables, &[])?;
-    Ok(narrow(&declared, &spec.ceiling))
+    let mut ceiling = spec.ceiling.clone();
+    if !profile.may_write() {
+        // Layer 3 holds it too, whatever a command line finds.
+        ceiling.push(declared.without_writing(Source::Profile(profile.name())));
+    }
+    Ok(narrow(&declared, &ceiling))
 }
 
 /// What this build grants it must also hold: a grant that nothing enforces is refused, with what to do.
@@ -544,6 +565,7 @@ pub struct Session {
     pub(crate) people: People,
     pub(crate) headless: Headless,
     pub(crate) asked_by: AskedBy,
+    pub(crate) profile: Profile,
     /// A person would have had to be asked, and there was none.
     pub(crate) halted: AtomicBool,
     pub(crate) facts: HostFacts,

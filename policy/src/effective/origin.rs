@@ -20,6 +20,8 @@ pub enum Source {
     Default,
     /// What the operator or the person granted at most (X0-1).
     Ceiling,
+    /// A profile that changes nothing.
+    Profile(&'static str),
     /// The session that started this one (X0-1).
     Parent,
 }
@@ -32,6 +34,7 @@ impl fmt::Display for Source {
             Self::CommandLine => f.write_str("command line"),
             Self::Default => f.write_str("default"),
             Self::Ceiling => f.write_str("ceiling"),
+            Self::Profile(name) => write!(f, "profile {name}"),
             Self::Parent => f.write_str("parent"),
         }
     }

@@ -323,7 +323,10 @@ fn the_strictest_part_decides() {
 /// S1-14 to S1-16, C-5, C-8: what holds where no rule does.
 #[test]
 fn the_mode_decides_what_no_rule_does() {
-    let call = |tool, key| RuledCall { tool, key, ..RuledCall::default() };
+    let call = |tool, key| {
+        let named = if tool == "bash" { vec![(Capability::ShellRun, Value::Command(key))] } else { vec![] };
+        RuledCall { tool, key, named, ..RuledCall::default() }
+    };
     let mut rules = RuleSet { silent: vec!["read".into()], ..RuleSet::default() };
     assert_eq!(rules.judge(&call("read", ".")).by, DecidedBy::Profile);
     assert_eq!(rules.judge(&call("bash", "ls")).action, Action::Ask);

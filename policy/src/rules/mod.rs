@@ -4,6 +4,7 @@
 //! could reach besides (all that a program may read). The first decide; the second can only tighten. What no rule
 //! decides, the mode does.
 
+pub mod commands;
 mod pattern;
 mod permission;
 mod rank;
@@ -244,7 +245,9 @@ impl RuleSet {
     #[must_use]
     pub fn looks_at_commands(&self, tool: &str) -> bool {
         let about = |rule: &&Compiled| rule.permission.covers(tool, Capability::ShellRun);
-        self.rules.iter().filter(about).any(|rule| rule.matcher.looks_at_commands())
+        let listed =
+            self.mode == Mode::Allowlist && self.allowlist.iter().any(|entry| entry.tool() == tool && entry.has_keys());
+        listed || self.rules.iter().filter(about).any(|rule| rule.matcher.looks_at_commands())
     }
 
     /// Judges a call: the strictest of what its parts get, deny over ask over allow. Of parts that are equally strict, the
@@ -257,7 +260,7 @@ impl RuleSet {
         let nothing = [(Capability::None, Value::Nothing)];
         let named = if call.named.is_empty() { &nothing[..] } else { &call.named };
         let mut decided = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
-        let first = decided.next().unwrap_or_else(|| self.unruled(call));
+        let first = decided.next().unwrap_or_else(|| self.unruled(call, &Value::Nothing));
         let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
         decided.chain(reach).fold(
             first,
@@ -273,7 +276,7 @@ impl RuleSet {
                 rule.permission.covers(call.tool, capability).then(|| rule.matcher.applies(rule.action, value));
             Some((rule, action??))
         });
-        let Some((rule, action)) = found else { return Decision { about: value.told(), ..self.unruled(call) } };
+        let Some((rule, action)) = found else { return Decision { about: value.told(), ..self.unruled(call, value) } };
         // S1-16: nobody is asked. Denials hold (C-7).
         let by_mode = self.mode == Mode::Yolo && action == Action::Ask;
         let by = if by_mode { DecidedBy::Mode { mode: self.mode } } else { DecidedBy::Rule(rule.told.clone()) };
@@ -291,8 +294,17 @@ impl RuleSet {
         tightens.then(|| Decision { action, by, about: value.told() })
     }
 
-    fn unruled(&self, call: &RuledCall<'_>) -> Decision {
-        let listed = || self.allowlist.iter().any(|entry| entry.matches(call.tool, call.key));
+    fn unruled(&self, call: &RuledCall<'_>, value: &Value<'_>) -> Decision {
+        // Of a command line each command must be listed: `git *` lists `git x`, and not `git x; rm y` (X1-7).
+        let listed = || {
+            self.allowlist.iter().any(|entry| match value {
+                Value::Command(command) => entry.matches(call.tool, command),
+                Value::UnknownCommand => entry.tool() == call.tool && !entry.has_keys(),
+                Value::Nothing | Value::File(_) | Value::Tree(_) | Value::Host(..) | Value::Anything => {
+                    entry.matches(call.tool, call.key)
+                }
+            })
+        };
         let (action, by) = match self.mode {
             Mode::Yolo => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
             Mode::Allowlist if listed() => (Action::Allow, DecidedBy::Mode { mode: self.mode }),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
 mod ablated;
+mod approvals;
 mod one_session;
 mod shell;
 mod soak;

@@ -174,8 +174,15 @@ fn e8_forged_text_does_not_answer() {
         is_asked(&person);
         let screen = person.screen();
         let own = |line: &str| {
-            let titles =
-                ["the command:", "run by:", "it could:", "it reads:", "asked because:", "callgate: the tool `bash`"];
+            let titles = [
+                "the command:",
+                "which",
+                "run by:",
+                "it could:",
+                "it reads:",
+                "asked because:",
+                "callgate: the tool `bash`",
+            ];
             line.is_empty()
                 || line.starts_with("  |")
                 || line.starts_with("  ... and ")

@@ -134,6 +134,87 @@ fn s4_1_a_profile_decides_which_tools_there_are() {
     }
 }
 
+/// C1, C3, S0-51: every command of a line is judged, wherever it stands and however it is spelt; what is not known before it
+/// runs slips past no denial, and is covered by no allowing pattern; nor is a file that the shell writes, or a variable.
+#[test]
+fn c1_c3_each_command_of_a_line_is_judged() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("kept", "kept");
+        let bash = |rules: &str, line: &str| call(&env, rules, &[], "bash", &json!({ "command": line }));
+        let denies = rule("bash", "rm *", "deny");
+        for line in [
+            "rm kept",
+            "true && rm kept",
+            "true; r''m kept",
+            "\\rm kept",
+            "true\nrm kept",
+            "echo $(rm kept)",
+            "x=`rm kept`",
+            "if true; then rm kept; fi",
+            "f() { rm kept; }; f",
+            "cat <(rm kept)",
+            "cat <<E\n$(rm kept)\nE",
+            "x=rm; $x kept",
+            "${x:-rm} kept",
+            "rm",
+        ] {
+            bash(&denies, line).assert_denied("rule", "the rule deny bash \"rm *\" (m.toml:1)");
+            assert!(env.workspace().join("kept").is_file(), "{line}");
+        }
+        for line in ["cat kept", "echo rm kept", "grep 'rm kept' kept || true", "for i in 1 2; do echo $i; done"] {
+            bash(&denies, line).assert_done();
+        }
+        let allows = format!("{}{}", rule("bash", "*", "ask"), rule("bash", "git --version *", "allow"));
+        for line in ["git --version", "git --version | git --version", "git --version 2>&1 >/dev/null"] {
+            bash(&allows, line).assert_done();
+        }
+        for line in [
+            "git --version > made",
+            "git --version; touch made",
+            "git --version && $(touch made)",
+            "GIT_PAGER=x git --version",
+            "git $x",
+            "git --version; )",
+        ] {
+            bash(&allows, line).assert_denied("person", "there is nobody to ask");
+            assert!(!env.workspace().join("made").is_file(), "{line}");
+        }
+    });
+}
+
+/// S4-9, S4-10, C-23, X4-6, X4-7: the read-only profile has a shell that only reads, in every part of a line, in any mode; and
+/// the sandbox holds it too. No false alarm on text that looks like a command.
+#[test]
+fn s4_9_a_restricted_shell_only_reads() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("kept", "rm kept\n");
+        let lines = "profile = \"readonly\"\nmode = \"yolo\"";
+        let bash = |line: &str| call(&env, lines, &[], "bash", &json!({ "command": line }));
+        for line in [
+            "cat kept | sh",
+            "rm kept",
+            "echo x > kept",
+            "find . -delete",
+            "$(rm kept)",
+            "sed -i s/k/l/ kept",
+            "x=rm; $x kept",
+        ] {
+            bash(line).assert_denied("rule", "the profile `readonly` has a shell that only reads");
+            assert_eq!(fs::read_to_string(env.workspace().join("kept")).unwrap(), "rm kept\n", "{line}");
+        }
+        for line in ["cat kept | head -1", "grep rm kept", "grep '>' kept", "ls && wc -l kept"] {
+            bash(line).assert_done();
+        }
+        // Layer 3: nothing of the workspace may be written, whatever a line finds.
+        let run = [&Binaries::of_this_build().callgate().display().to_string(), "run", "--manifest", "m.toml", "--"];
+        let written = env.weakened().run(&[&run[..], &["/bin/bash", "-c", "echo x > kept"]].concat());
+        assert!(!written.status.success(), "{written:?}");
+        assert_eq!(fs::read_to_string(env.workspace().join("kept")).unwrap(), "rm kept\n");
+    });
+}
+
 /// C-4, C-5, X1-11: what is listed passes; what is not is asked about; a list that nothing looks at is a mistake.
 #[test]
 fn c5_what_is_not_listed_is_asked_about() {

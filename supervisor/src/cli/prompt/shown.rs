@@ -11,7 +11,7 @@ use crate::approval::Question;
 /// Before every line of text that is not callgate's own.
 const MARGIN: &str = "  | ";
 /// Most lines of one text.
-const LINES: usize = 12;
+const LINES: usize = 8;
 /// Most texts of one kind, such as files.
 const ITEMS: usize = 8;
 /// Narrower terminals are taken to be so wide, columns.
@@ -29,6 +29,11 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
             if let Some(dir) = question.arguments.get("working_dir").and_then(serde_json::Value::as_str) {
                 shown.own("in the directory:");
                 shown.foreign(dir);
+            }
+            match &question.commands {
+                Some(commands) if commands.len() > 1 => shown.items("which is:", commands),
+                Some(_) => {}
+                None => shown.own("which could not be taken apart before it runs"),
             }
             shown.items("run by:", question.argv.get(..1).unwrap_or_default());
             shown.items("it could:", &question.reach);
@@ -147,6 +152,7 @@ mod tests {
             writes: vec![],
             hosts: vec![],
             argv: vec!["/bin/bash".into()],
+            commands: Some(vec!["make".into(), "./x".into()]),
             reach: vec!["change /w/**".into()],
             key: ApprovalKey { text: "git x".into(), scope: KeyScope::Exact },
             digest: String::new(),
@@ -159,6 +165,7 @@ mod tests {
             question(&of("make && ./x"), 80),
             "callgate: the tool `bash` asks to be run\n\
              the command:\n  | make && ./x\n\
+             which is:\n  | make\n  | ./x\n\
              run by:\n  | /bin/bash\n\
              it could:\n  | change /w/**\n\
              asked because:\n  | no rule allows it\n\
@@ -224,7 +231,7 @@ mod tests {
     #[test]
     fn a_flood_is_cut() {
         let shown = question(&of(&"true\n".repeat(100_000)), 80);
-        assert!(shown.contains("  ... and 99989 more lines; 500000 bytes in all\n"), "{shown}");
+        assert!(shown.contains("  ... and 99993 more lines; 500000 bytes in all\n"), "{shown}");
         assert!(shown.lines().count() < 24, "it fits on a screen");
     }
 }
