@@ -2,14 +2,14 @@
 //!
 //! It tightens and never grants: whatever it says, layer 1 has been passed and layer 3 still holds.
 
-mod builtin;
+mod packs;
 mod words;
 
 use std::fmt;
 
 use serde_json::Value;
 
-pub use builtin::{BUILTIN, Builtin, Category, Guard};
+pub use packs::{Builtin, Faulty, Guard, PACKS, Pack, check};
 
 /// What a watchdog is shown (S0-58).
 #[derive(Debug, Clone, Copy)]

@@ -5,11 +5,15 @@
 //! (`$(printf rm) -rf /`, base64, a script file) is not seen here; the exec gate sees what starts, and the sandbox holds
 //! either way.
 
+use crate::shell::{Line, Nest, Simple, Word};
+
 /// A simple command and whether its input is the output of the one before it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) words: Vec<String>,
     pub(super) piped: bool,
+    /// A part of it is what other commands print, which stand beside it in the list.
+    pub(super) substitutes: bool,
 }
 
 /// Cuts a command line.
@@ -34,8 +38,13 @@ pub(super) fn commands(line: &str) -> Vec<Command> {
             (None, ')') => cutter.close(),
             (None, '`') if cutter.outer.last().is_some_and(|outer| outer.backquote) => cutter.close(),
             (None, '`') => cutter.open_backquote(),
+            (None, '&') if chars.next_if_eq(&'>').is_some() => cutter.redirect(),
             (None, ';' | '&' | '\n') => cutter.end_command(false),
-            (None, '>') => cutter.redirect(),
+            (None, '>') => {
+                // `>>`, `>&` and `>|` lead somewhere as `>` does.
+                chars.next_if(|next| matches!(next, '>' | '&' | '|'));
+                cutter.redirect();
+            }
             (None, '#') if !cutter.in_word => while chars.next_if(|c| *c != '\n').is_some() {},
             (None, _) if c.is_whitespace() => cutter.end_word(),
             (None, _) => cutter.push(c),
@@ -100,7 +109,9 @@ impl Cutter {
     fn close(&mut self) {
         self.end_command(false);
         let Outer { quote, command, .. } = self.outer.pop().unwrap_or_default();
+        let substituted = !command.words.is_empty();
         (self.quote, self.current) = (quote, command);
+        self.current.substitutes |= substituted;
     }
 
     /// A redirection is kept as a word of its own, so that rules can see where it leads.
@@ -126,8 +137,28 @@ impl Cutter {
         if !self.current.words.is_empty() {
             self.commands.push(std::mem::take(&mut self.current));
         }
-        self.current.piped = piped;
+        self.current = Command { piped, ..Command::default() };
     }
+}
+
+/// The commands of a line that bash's grammar was asked for, as the rules see those of a line that was cut here.
+pub(super) fn of_line(line: &Line) -> Vec<Command> {
+    let substitutes = |at: usize| {
+        line.commands
+            .iter()
+            .any(|inner| inner.within.iter().any(|nest| matches!(nest, Nest::Substitution { of, .. } if *of == at)))
+    };
+    let cut = |(at, simple): (usize, &Simple)| {
+        let value = |values: &[Word]| values.iter().map(Word::shown).collect::<Vec<_>>().join(" ");
+        let assignments = simple.assignments.iter().map(|a| format!("{}={}", a.name, value(&a.values)));
+        let mut words: Vec<String> = assignments.chain(simple.words.iter().map(Word::shown)).collect();
+        for redirect in simple.redirects.iter().filter(|redirect| redirect.operator.contains('>')) {
+            words.extend([">".to_owned(), redirect.target.as_ref().map(Word::shown).unwrap_or_default()]);
+        }
+        Command { words, piped: simple.piped(), substitutes: substitutes(at) }
+    };
+    let commands = line.commands.iter().enumerate().map(cut);
+    commands.filter(|command| !command.words.is_empty()).collect()
 }
 
 /// Wrappers that start the command after them, and their flags that take a value.

@@ -1,0 +1,84 @@
+//! Becoming someone else.
+
+use super::{Command, Guard, On, Pack, any};
+
+const fn guard(
+    name: &'static str,
+    reason: &'static str,
+    caught: &'static str,
+    passed: &'static str,
+    on: fn(&[Command]) -> bool,
+) -> Guard {
+    Guard { name, pack: Pack::Privilege, reason, caught, passed, on: On::Commands(on) }
+}
+
+pub(super) const GUARDS: &[Guard] = &[
+    guard(
+        "become-another-user",
+        "it asks for another user's rights; nothing here may gain any",
+        "echo x | sudo tee /etc/hosts",
+        "grep sudo notes.txt",
+        |commands| {
+            any(commands, |name, _| matches!(name, "sudo" | "su" | "doas" | "pkexec" | "runuser" | "machinectl"))
+        },
+    ),
+    guard(
+        "set-uid",
+        "it makes a program that runs with its owner's rights",
+        "chmod u+s tool",
+        "chmod u+x tool",
+        |commands| {
+            any(commands, |name, args| name == "setcap" || (name == "chmod" && args.iter().any(|arg| sets_id(arg))))
+        },
+    ),
+    guard(
+        "privileged-container",
+        "it starts a container that has the host's rights",
+        "docker run --privileged -it debian",
+        "docker run --rm -it debian ls",
+        |commands| {
+            any(commands, |name, args| {
+                let host = |arg: &String| {
+                    matches!(arg.as_str(), "--privileged" | "--pid=host" | "--cap-add=ALL" | "--cap-add=SYS_ADMIN")
+                        || arg.starts_with("/:/")
+                        || arg.starts_with("-v/:")
+                        || arg.contains("docker.sock:")
+                        || arg.starts_with("--volume=/:")
+                };
+                matches!(name, "docker" | "podman" | "nerdctl") && args.iter().any(host)
+            })
+        },
+    ),
+    guard("enter-namespaces", "it enters another process's world", "nsenter -t 1 -m sh", "lsns", |commands| {
+        any(commands, |name, _| name == "nsenter")
+    }),
+    guard("change-users", "it changes who may log in, and as whom", "usermod -aG docker me", "id -nG me", |commands| {
+        any(commands, |name, _| {
+            matches!(
+                name,
+                "usermod" | "useradd" | "adduser" | "groupmod" | "passwd" | "chpasswd" | "visudo" | "gpasswd"
+            )
+        })
+    }),
+    guard("change-kernel", "it changes the running kernel", "insmod x.ko", "lsmod", |commands| {
+        any(commands, |name, args| {
+            matches!(name, "insmod" | "modprobe" | "rmmod" | "kexec")
+                || (name == "sysctl" && args.iter().any(|arg| arg == "-w" || arg == "--write"))
+        })
+    }),
+];
+
+/// A mode with the set-user-id or set-group-id bit.
+fn sets_id(mode: &str) -> bool {
+    let symbolic = mode.split(',').any(|part| {
+        part.split_once(['+', '=']).is_some_and(|(who, what)| {
+            what.contains('s')
+                && who.bytes().all(|byte| b"ugoa".contains(&byte))
+                && what.bytes().all(|byte| b"rwxXst".contains(&byte))
+        })
+    });
+    let octal = mode.len() == 4
+        && mode.bytes().all(|byte| (b'0'..=b'7').contains(&byte))
+        && matches!(mode.as_bytes()[0], b'2'..=b'7');
+    symbolic || octal
+}
