@@ -130,7 +130,7 @@ impl Session {
         let line = self.line_of(tool.id, &args).await?;
         let presented = Presented { tool, args: &args, needs: &needs, root: &root, line: line.as_ref() };
         let decided = self.decide(&presented, &work)?;
-        let watchdog = self.gate(tool.id, &args)?;
+        let watchdog = self.gate(tool.id, &args).await?;
         let timeout = timeout.unwrap_or(TIMEOUT);
         let is_tool = matches!(work, Work::Tool { .. });
         let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
@@ -188,13 +188,13 @@ impl Session {
     }
 
     /// Layer 2. Returns what a person must be asked.
-    fn gate(&self, tool: &str, args: &Value) -> Result<Option<Reason>, CallError> {
+    async fn gate(&self, tool: &str, args: &Value) -> Result<Option<Reason>, CallError> {
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Watchdog) {
             return Ok(None);
         }
         let facts = CallFacts { tool, args, manifest: self.manifest.as_deref(), session: &self.id };
-        match self.gate.judge(&facts) {
+        match self.gate.judge(&facts).await {
             Verdict::Allow => Ok(None),
             Verdict::Ask(reason) => Ok(Some(reason)),
             Verdict::Deny(Reason { rule, text }) => Err(denied(Denial {

@@ -44,7 +44,7 @@ pub use call::CallError;
 pub use confine::{
     ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio, Terminal, TerminalError, WindowSize,
 };
-pub use gate::Gate;
+pub use gate::{Gate, WatchdogProgram, WatchdogProgramError};
 pub use host::{HostError, HostSupport, Missing};
 pub use registry::{Registry, RegistryError, Surface, Tool};
 pub use session::{AskedBy, Builder, OpenError, Session, SessionSpec, StrengthChoice, Supervisor};

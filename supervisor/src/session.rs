@@ -26,7 +26,7 @@ use crate::confine::{
     ConfineError, Launcher, LauncherError, Opened, Outputs, Stdio, Terminal, TerminalError, WindowSize,
     private_directory,
 };
-use crate::gate::Gate;
+use crate::gate::{Gate, WatchdogProgram};
 use crate::host::{self, HostError, HostSupport, Missing};
 use crate::registry::{Registry, RegistryError};
 use crate::turn::Turns;
@@ -40,12 +40,15 @@ pub struct Supervisor {
     without_namespaces: Arc<OnceLock<Missing>>,
     /// For a cgroup for each program, if the host has delegated one.
     groups: Option<Arc<Delegated>>,
+    /// Asked of every call of every session.
+    watchdogs: Vec<WatchdogProgram>,
 }
 
 /// Makes a [`Supervisor`].
 #[derive(Debug, Default)]
 pub struct Builder {
     launcher: Option<Launcher>,
+    watchdogs: Vec<WatchdogProgram>,
 }
 
 impl Builder {
@@ -53,6 +56,13 @@ impl Builder {
     #[must_use]
     pub fn launcher(mut self, launcher: Launcher) -> Self {
         self.launcher = Some(launcher);
+        self
+    }
+
+    /// Has a program of the host's judge every call of every session (S0-58). It can only tighten (S0-60).
+    #[must_use]
+    pub fn watchdog_program(mut self, program: WatchdogProgram) -> Self {
+        self.watchdogs.push(program);
         self
     }
 
@@ -75,7 +85,7 @@ impl Builder {
                 None
             }
         };
-        Ok(Supervisor { launcher, support, without_namespaces: Arc::default(), groups })
+        Ok(Supervisor { launcher, support, without_namespaces: Arc::default(), groups, watchdogs: self.watchdogs })
     }
 }
 
@@ -334,6 +344,9 @@ impl Supervisor {
         let mut gate = Gate::default();
         for watchdog in spec.watchdogs {
             gate.add(Box::new(Held(watchdog)));
+        }
+        for program in &self.watchdogs {
+            gate.add_program(program.clone());
         }
         Ok(Session {
             id: session_id()?,

@@ -8,6 +8,7 @@ mod shell;
 mod soak;
 mod terminals;
 mod tools;
+mod watchdog;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,74 @@
+//! A host's own watchdog as a program, in a session.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use callgate::{Launcher, Layer, Outcome, ResultEnvelope, Session, SessionSpec, Supervisor, WatchdogProgram};
+use serde_json::json;
+
+use super::callgate;
+
+fn with_watchdog(script: &str, timeout: Duration, test: impl AsyncFn(&Session, &Path)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (workspace, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program: PathBuf = place.path().join("watchdog");
+    fs::write(&program, script.replace("LOG", &place.path().join("log").display().to_string())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    runtime.block_on(async {
+        let watchdog = WatchdogProgram::new([program], timeout).unwrap();
+        let builder = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap());
+        let supervisor = builder.watchdog_program(watchdog).build().unwrap();
+        let session = supervisor.open(SessionSpec::developer(workspace.path())).await.unwrap();
+        test(&session, &place.path().join("log")).await;
+    });
+}
+
+fn denied_by_watchdog(result: &ResultEnvelope) -> String {
+    assert_eq!(result.kind, Outcome::Error, "{result:?}");
+    let denial = result.metadata.denial.as_ref().unwrap();
+    assert_eq!(denial.layer, Layer::Watchdog);
+    denial.reason.clone()
+}
+
+/// S0-58 to S0-61: every call is shown to it, its no is the model's error, its yes grants nothing, and what layer 1 refuses
+/// it is not asked about.
+#[test]
+fn s0_58_s0_59_s0_60_s0_61_a_program_judges_calls() {
+    let script = "#!/bin/bash\nread -r -d '' q; echo \"$q\" >> LOG\n\
+        case $q in *forbidden*) echo '{\"verdict\":\"deny\",\"reason\":\"not that\"}';; *sure*) echo '{\"verdict\":\"ask\",\"reason\":\"sure?\"}';;\n\
+        *) echo '{\"verdict\":\"allow\"}';; esac\n";
+    with_watchdog(script, Duration::from_secs(20), async |session, log| {
+        let bash = async |command: &str| session.call("bash", json!({ "command": command })).await;
+        assert_eq!(bash("echo fine").await.kind, Outcome::Output, "the control");
+        let result = bash("echo forbidden").await;
+        assert!(denied_by_watchdog(&result).contains("not that"));
+        assert!(result.error_text.unwrap().contains("not that"));
+        assert!(denied_by_watchdog(&bash("echo sure").await).contains("there is nobody to ask"));
+        assert_eq!(bash("echo x > f; cat f").await.kind, Outcome::Output);
+        assert_eq!(session.call("read", json!({ "path": "f" })).await.kind, Outcome::Output);
+
+        let asked = || fs::read_to_string(log).unwrap().lines().count();
+        assert_eq!(asked(), 5);
+        let result = session.call("read", json!({ "path": "/etc/shadow" })).await;
+        assert_eq!(result.metadata.denial.unwrap().layer, Layer::Capability);
+        assert!(denied_by_watchdog(&bash("sudo ls").await).contains("become-another-user"));
+        assert_eq!(asked(), 5, "neither was for it to say");
+    });
+}
+
+/// C15: a watchdog that does not answer stops the call, not the session.
+#[test]
+fn c15_a_watchdog_that_is_late_or_broken_denies() {
+    with_watchdog("#!/bin/bash\nsleep 100\n", Duration::from_millis(300), async |session, _| {
+        for _ in 0..2 {
+            let result = session.call("bash", json!({ "command": "touch done" })).await;
+            assert!(denied_by_watchdog(&result).contains("no answer within 0.3s"));
+        }
+    });
+    with_watchdog("#!/nowhere\n", Duration::from_secs(20), async |session, _| {
+        let result = session.call("bash", json!({ "command": "true" })).await;
+        assert!(denied_by_watchdog(&result).contains("could not be asked"));
+    });
+}
