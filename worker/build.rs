@@ -12,7 +12,7 @@ use std::path::Path;
 use callgate_policy::plan::seccomp::{
     Arch, Filter, Variant, base, reader_delta, readers, search_delta, searcher_delta, tool_delta,
 };
-use callgate_policy::plan::{Strength, Writer};
+use callgate_policy::plan::{Starter, Strength, Writer};
 
 fn main() {
     println!("cargo::rerun-if-changed=src/seccomp.rs");
@@ -34,13 +34,17 @@ fn main() {
         let (length, body) = program(&filter, arch);
         writeln!(source, "static {name}: [BpfInsn; {length}] = {body};").unwrap();
     }
-    for (name, strength, writer) in [
-        ("BASE_LANDLOCK", Strength::Landlock, Writer::Kernel),
-        ("BASE_NAMESPACES", Strength::Namespaces, Writer::Kernel),
-        ("KEPT_LANDLOCK", Strength::Landlock, Writer::Broker),
-        ("KEPT_NAMESPACES", Strength::Namespaces, Writer::Broker),
+    for (name, strength, writer, starter) in [
+        ("BASE_LANDLOCK", Strength::Landlock, Writer::Kernel, Starter::Kernel),
+        ("BASE_NAMESPACES", Strength::Namespaces, Writer::Kernel, Starter::Kernel),
+        ("KEPT_LANDLOCK", Strength::Landlock, Writer::Broker, Starter::Kernel),
+        ("KEPT_NAMESPACES", Strength::Namespaces, Writer::Broker, Starter::Kernel),
+        ("JUDGED_LANDLOCK", Strength::Landlock, Writer::Kernel, Starter::Broker),
+        ("JUDGED_NAMESPACES", Strength::Namespaces, Writer::Kernel, Starter::Broker),
+        ("KEPT_JUDGED_LANDLOCK", Strength::Landlock, Writer::Broker, Starter::Broker),
+        ("KEPT_JUDGED_NAMESPACES", Strength::Namespaces, Writer::Broker, Starter::Broker),
     ] {
-        let variants = (1..=7).map(|landlock_abi| base(Variant { strength, landlock_abi, writer }));
+        let variants = (1..=7).map(|landlock_abi| base(Variant { strength, landlock_abi, writer, starter }));
         let bodies: Vec<_> = variants.map(|filter| format!("&{}", program(&filter, arch).1)).collect();
         writeln!(source, "/// By Landlock ABI, from 1.\nstatic {name}: [&[BpfInsn]; 7] = [{}];", bodies.join(", "))
             .unwrap();

@@ -87,6 +87,9 @@ pub struct Changes {
     /// Kept names that the call tried to change.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub refused: Vec<Note>,
+    /// Programs that the call tried to start and that were not granted: the argument vector, and why not.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub not_started: Vec<Note>,
     /// How many more there are, for which there was no room.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub more: u64,
@@ -105,7 +108,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A path, and what is to be said of it.
+/// A path, or an argument vector, and what is to be said of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The path.

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::effective::{EffectiveSet, Origin, Scope};
 use crate::plan::protect::Guard;
 use crate::plan::protect::names::{FREE, NAMES};
-use crate::plan::{Exactness, Extent, FsAccess, FsRule, SessionPlan, Strength, Writer};
+use crate::plan::{Exactness, Extent, FsAccess, FsRule, ProgramRule, SessionPlan, Strength, Writer};
 
 impl fmt::Display for EffectiveSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,6 +89,19 @@ impl fmt::Display for SessionPlan {
                 writeln!(f, "  {}{by_content}  ← {}", group.patterns.join(" "), group.reason)?;
             }
             writeln!(f, "  nothing in: {}", FREE.join(", "))?;
+        }
+        if self.exec.is_judged() {
+            writeln!(f, "programs, each judged when it is started")?;
+        }
+        for ProgramRule { program, args, source } in self.exec.rules() {
+            match program {
+                Some(program) => write!(f, "  {program}")?,
+                None => write!(f, "  any program")?,
+            }
+            if !args.is_any() {
+                write!(f, " [{args}]")?;
+            }
+            writeln!(f, "  ← {source}")?;
         }
         writeln!(f, "environment")?;
         for (name, value) in &self.env {

@@ -15,10 +15,15 @@ const HOLDS: &[(&str, &[&str])] = &[
     ("limits", &["limits", "cgroup"]),
 ];
 
+/// Of sessions that may start only some programs. Others have no step of that name, and claim nothing.
+const PROGRAMS: (&str, &[&str]) = ("shell", &["exec", "landlock", "seccomp"]);
+
 /// Sums up the steps that confined a call.
 pub(crate) fn summarize(strength: Strength, all: &[StepReport]) -> Vec<Enforced> {
+    let judged = all.iter().any(|report| report.step == "exec");
     HOLDS
         .iter()
+        .chain(judged.then_some(&PROGRAMS))
         .map(|(what, steps)| {
             let mut by: Vec<String> = Vec::new();
             for step in all.iter().filter(|report| steps.contains(&report.step.as_str())) {

@@ -499,10 +499,6 @@ fn effective(
 fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError> {
     match compile::not_in_plan(effective).into_iter().next() {
         None => Ok(()),
-        Some(NotInPlan::Programs(programs)) => Err(OpenError::NotYet {
-            what: format!("shell = {}", programs.join(", ")),
-            remedy: "single programs cannot be granted yet; grant `cmd = \"*\"`, or no shell",
-        }),
         Some(NotInPlan::Hosts(hosts)) => Err(OpenError::NotYet {
             what: format!("net.hosts = {}", hosts.join(", ")),
             remedy: "hosts cannot be granted yet; leave net.hosts out",

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use callgate_policy::plan::seccomp::Variant;
-use callgate_policy::plan::{Strength, Writer};
+use callgate_policy::plan::{Starter, Strength, Writer};
 
 use crate::protocol::Threads;
 use crate::seccomp::BpfInsn;
@@ -53,11 +53,15 @@ pub(crate) fn install_reader(threads: Threads) -> io::Result<()> {
 }
 
 fn base_program(variant: Variant) -> Option<&'static [BpfInsn]> {
-    let programs = match (variant.strength, variant.writer) {
-        (Strength::Landlock, Writer::Kernel) => &BASE_LANDLOCK,
-        (Strength::Namespaces, Writer::Kernel) => &BASE_NAMESPACES,
-        (Strength::Landlock, Writer::Broker) => &KEPT_LANDLOCK,
-        (Strength::Namespaces, Writer::Broker) => &KEPT_NAMESPACES,
+    let programs = match (variant.strength, variant.writer, variant.starter) {
+        (Strength::Landlock, Writer::Kernel, Starter::Kernel) => &BASE_LANDLOCK,
+        (Strength::Namespaces, Writer::Kernel, Starter::Kernel) => &BASE_NAMESPACES,
+        (Strength::Landlock, Writer::Broker, Starter::Kernel) => &KEPT_LANDLOCK,
+        (Strength::Namespaces, Writer::Broker, Starter::Kernel) => &KEPT_NAMESPACES,
+        (Strength::Landlock, Writer::Kernel, Starter::Broker) => &JUDGED_LANDLOCK,
+        (Strength::Namespaces, Writer::Kernel, Starter::Broker) => &JUDGED_NAMESPACES,
+        (Strength::Landlock, Writer::Broker, Starter::Broker) => &KEPT_JUDGED_LANDLOCK,
+        (Strength::Namespaces, Writer::Broker, Starter::Broker) => &KEPT_JUDGED_NAMESPACES,
     };
     programs.get(usize::from(variant.landlock_abi).checked_sub(1)?).copied()
 }
@@ -95,12 +99,15 @@ mod tests {
         let here = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
         for strength in [Strength::Landlock, Strength::Namespaces] {
             for writer in [Writer::Kernel, Writer::Broker] {
-                for landlock_abi in 1..=7 {
-                    let variant = Variant { strength, landlock_abi, writer };
-                    assert_eq!(base_program(variant), assemble(&base(variant), here).ok().as_deref(), "{variant:?}");
+                for starter in [Starter::Kernel, Starter::Broker] {
+                    for landlock_abi in 1..=7 {
+                        let variant = Variant { strength, landlock_abi, writer, starter };
+                        let wanted = assemble(&base(variant), here).ok();
+                        assert_eq!(base_program(variant), wanted.as_deref(), "{variant:?}");
+                    }
+                    assert_eq!(base_program(Variant { strength, landlock_abi: 0, writer, starter }), None);
+                    assert_eq!(base_program(Variant { strength, landlock_abi: 8, writer, starter }), None);
                 }
-                assert_eq!(base_program(Variant { strength, landlock_abi: 0, writer }), None);
-                assert_eq!(base_program(Variant { strength, landlock_abi: 8, writer }), None);
             }
         }
         for (built, table) in [

@@ -77,6 +77,13 @@ impl ArgPatterns {
         self.0 == [ArgPattern::Rest]
     }
 
+    /// How many arguments decide: the fixed ones, and one more where it would be one too many.
+    #[must_use]
+    pub fn looks_at(&self) -> usize {
+        let (fixed, rest) = self.split();
+        fixed.len() + usize::from(!rest)
+    }
+
     fn split(&self) -> (&[ArgPattern], bool) {
         match self.0.split_last() {
             Some((ArgPattern::Rest, fixed)) => (fixed, true),

@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::protect::{Found, State, names};
 use super::system::{self, Execute};
 use super::{
-    CallPlan, CallRules, Calls, Exactness, Extent, FsAccess, FsRule, Identity, Limit, PROTOCOL_VERSION, Presence,
-    PrivateDir, Resource, SessionPlan, Strength, Work, env,
+    CallPlan, CallRules, Calls, Exactness, Exec, Extent, FsAccess, FsRule, Identity, Limit, PROTOCOL_VERSION, Presence,
+    PrivateDir, ProgramRule, Resource, SessionPlan, Strength, Work, env,
 };
 use crate::call_grant::CallGrant;
-use crate::effective::{EffectiveSet, Origin, PathRegion, Region as _, Scope};
+use crate::effective::{EffectiveSet, Origin, PathRegion, Region as _, Scope, ShellRegion};
 use crate::limit::Bounds;
 use crate::manifest::Env;
 use crate::path::HostPath;
@@ -68,8 +68,6 @@ pub enum PlanError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotInPlan {
-    /// The plan lets any program of the base system start; `shell` grants only these.
-    Programs(Vec<String>),
     /// Hosts are not part of the plan.
     Hosts(Vec<String>),
 }
@@ -78,11 +76,6 @@ pub enum NotInPlan {
 #[must_use]
 pub fn not_in_plan(effective: &EffectiveSet) -> Vec<NotInPlan> {
     let mut open = Vec::new();
-    let shell = effective.rights().shell();
-    let any = shell.iter().any(|(region, _)| region.program().is_none() && region.args().is_any());
-    if !shell.is_empty() && !any {
-        open.push(NotInPlan::Programs(shell.iter().map(|(region, _)| region.to_string()).collect()));
-    }
     let hosts: Vec<String> = effective.rights().hosts().iter().map(|(host, _)| host.to_string()).collect();
     if !hosts.is_empty() {
         open.push(NotInPlan::Hosts(hosts));
@@ -101,7 +94,13 @@ pub fn session(
     manifest_env: &Env,
     bounds: &Bounds,
 ) -> Result<SessionPlan, PlanError> {
-    let execute = if effective.rights().shell().is_empty() { Execute::Nothing } else { Execute::System };
+    let exec = exec(effective);
+    let execute = match &exec {
+        Exec::Any if effective.rights().shell().is_empty() => Execute::Nothing,
+        // The worker adds the programs themselves, once it has found them.
+        Exec::Only(_) if exec.names_all() => Execute::Nothing,
+        Exec::Any | Exec::Only(_) => Execute::System,
+    };
     let write = effective.rights().write();
     let mut grants = granted((&effective.readable(), write), write, execute, effective.is_exact(), facts)?;
     let mut surroundings = surroundings(facts, execute)?;
@@ -114,6 +113,7 @@ pub fn session(
         landlock_abi: facts.landlock_abi,
         surroundings,
         grants,
+        exec,
         workspace: facts.workspace.clone(),
         private: facts.private.clone(),
         shared_memory: bounds.memory / 2,
@@ -122,6 +122,21 @@ pub fn session(
         env: env::compile(facts, manifest_env)?,
         ablation: None,
     })
+}
+
+/// What `shell` grants. Where it grants any program with any arguments, or nothing at all, nobody need be asked: in the latter
+/// case no call that starts a program passes layer 1.
+fn exec(effective: &EffectiveSet) -> Exec {
+    let shell = effective.rights().shell();
+    if shell.is_empty() || shell.iter().any(|(region, _)| region.program().is_none() && region.args().is_any()) {
+        return Exec::Any;
+    }
+    let rule = |(region, origins): (&ShellRegion, &BTreeSet<Origin>)| ProgramRule {
+        program: region.program().cloned(),
+        args: region.args().clone(),
+        source: origins.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+    };
+    Exec::Only(shell.iter().map(rule).collect())
 }
 
 /// Landlock grants all that lies below a directory, also where another tree is mounted there. A tree of the system that may

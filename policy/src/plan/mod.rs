@@ -5,6 +5,7 @@
 
 pub mod compile;
 pub mod env;
+pub mod exec;
 pub mod protect;
 pub mod seccomp;
 pub mod system;
@@ -17,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::effective::PathRegion;
 use crate::limit::Bounds;
 use crate::path::HostPath;
+
+pub use self::exec::{Exec, ProgramRule};
 
 /// The version of the plan and of the frames between supervisor, broker, zygote and worker. All of them are one file,
 /// so a mismatch means that two builds met; it is refused.
@@ -160,6 +163,16 @@ pub enum Writer {
     Broker,
 }
 
+/// Who says which programs are started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Starter {
+    /// The kernel, which Landlock bounds.
+    Kernel,
+    /// The broker as well, which is asked about each.
+    Broker,
+}
+
 /// One resource limit, as setrlimit(2) takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -242,6 +255,8 @@ pub struct SessionPlan {
     pub surroundings: Vec<FsRule>,
     /// The file system rules of the EffectiveSet.
     pub grants: Vec<FsRule>,
+    /// What may be started.
+    pub exec: Exec,
     /// The workspace's roots. Fixed for the session (X0-55): if one is replaced, calls are refused.
     pub workspace: Vec<HostPath>,
     /// The session's private directory.
@@ -271,6 +286,12 @@ impl SessionPlan {
     /// All its rules: the most that a program of the session may be given.
     pub fn rules(&self) -> impl Iterator<Item = &FsRule> {
         self.surroundings.iter().chain(&self.grants)
+    }
+
+    /// Who says what is started: the broker too, unless that may be anything.
+    #[must_use]
+    pub fn starter(&self) -> Starter {
+        if self.exec.is_judged() { Starter::Broker } else { Starter::Kernel }
     }
 
     /// Who writes: the broker, if any name is to be kept.

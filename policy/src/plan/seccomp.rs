@@ -17,7 +17,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Strength, Writer};
+use super::{Starter, Strength, Writer};
 
 /// The architectures that filters are made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -38,6 +38,8 @@ pub struct Variant {
     pub landlock_abi: u8,
     /// Whether names are kept, so that the broker is asked about all that changes files.
     pub writer: Writer,
+    /// Whether the broker is asked about every program that is started.
+    pub starter: Starter,
 }
 
 /// The errors that filters return. Their numbers are the same on all architectures of [`Arch`].
@@ -223,7 +225,7 @@ pub const X86_64_ONLY: &[&str] = &[
 
 /// The filter that holds for everything in a session.
 pub fn base(variant: Variant) -> Filter {
-    let Variant { strength, landlock_abi, writer } = variant;
+    let Variant { strength, landlock_abi, writer, starter } = variant;
     let strength_name = match strength {
         Strength::Landlock => "without namespaces",
         Strength::Namespaces => "with namespaces",
@@ -232,7 +234,12 @@ pub fn base(variant: Variant) -> Filter {
         Writer::Kernel => "",
         Writer::Broker => ", kept names",
     };
+    let starter_name = match starter {
+        Starter::Kernel => "",
+        Starter::Broker => ", judged programs",
+    };
     let mut groups = ordinary();
+    groups.push(starting(starter));
     groups.extend([
         metadata(),
         sockets(),
@@ -248,7 +255,7 @@ pub fn base(variant: Variant) -> Filter {
     groups.extend([memory_of_others(), namespaces(), mounts(), kernel_surface(), host_state()]);
     groups.extend([execution_domains(), clones(), process_controls(), unreadable(), newer(), obsolete()]);
     Filter {
-        title: format!("base filter, {strength_name}, Landlock ABI {landlock_abi}{writer_name}"),
+        title: format!("base filter, {strength_name}, Landlock ABI {landlock_abi}{writer_name}{starter_name}"),
         default: Verdict::Errno(Errno::Enosys),
         groups,
     }
@@ -519,15 +526,14 @@ fn ordinary() -> Vec<Group> {
             "own memory",
             "a process may do with its own memory what it likes; compilers of every kind need executable pages",
             "brk mmap munmap mprotect mremap msync mincore madvise mlock mlock2 munlock mlockall \
-             munlockall remap_file_pages pkey_mprotect pkey_alloc pkey_free memfd_create \
+             munlockall remap_file_pages pkey_mprotect pkey_alloc pkey_free \
              memfd_secret membarrier mseal map_shadow_stack mbind set_mempolicy get_mempolicy \
              set_mempolicy_home_node",
         ),
         allow(
             "own process and children",
-            "programs start programs; Landlock's execute right says which. Exec is watched by a filter of its own, \
-             where a call asks for it",
-            "execve execveat exit exit_group wait4 waitid getpid getppid gettid \
+            "a process may end itself, and wait for those that it started",
+            "exit exit_group wait4 waitid getpid getppid gettid \
              getpgid setpgid getpgrp getsid setsid set_tid_address set_robust_list \
              get_robust_list futex futex_waitv futex_wake futex_wait futex_requeue rseq \
              restart_syscall arch_prctl getrandom uname sysinfo times getrusage getrlimit \
@@ -571,6 +577,24 @@ fn ordinary() -> Vec<Group> {
             "uretprobe uprobe",
         ),
     ]
+}
+
+fn starting(starter: Starter) -> Group {
+    let (why, action) = match starter {
+        Starter::Kernel => ("programs start programs; Landlock's execute right says which", ALLOW),
+        Starter::Broker => (
+            "programs start programs; Landlock's execute right says which files. The broker is asked as well: about arguments, \
+             about the dynamic loader, which must be executable to be an interpreter, and about files in memory, which no \
+             rule of Landlock's names: it makes those itself, so that they cannot be executed",
+            NOTIFY,
+        ),
+    };
+    Group {
+        title: "starting programs",
+        why,
+        attacks: &["C2", "C6", "C7", "C8", "C9", "C14"],
+        calls: vec![("execve execveat memfd_create", action)],
+    }
 }
 
 fn metadata() -> Group {
@@ -740,7 +764,7 @@ fn ipc() -> Group {
 /// Where names are kept, the broker is asked about every opening that could change something, told by its flags, and about
 /// every other call that changes names: reading is never asked about. It is told of umask(2) because it makes files as the
 /// caller would.
-fn names(Variant { strength, landlock_abi, writer }: Variant) -> Group {
+fn names(Variant { strength, landlock_abi, writer, .. }: Variant) -> Group {
     // A read-only mount stops truncation as well.
     let no_truncate_right = strength == Strength::Landlock && landlock_abi < 3;
     let opening = |flags: u8| {
@@ -1206,7 +1230,12 @@ mod tests {
         [Strength::Landlock, Strength::Namespaces]
             .into_iter()
             .flat_map(|strength| [Writer::Kernel, Writer::Broker].map(|writer| (strength, writer)))
-            .flat_map(|(strength, writer)| (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer }))
+            .flat_map(|(strength, writer)| {
+                [Starter::Kernel, Starter::Broker].map(|starter| (strength, writer, starter))
+            })
+            .flat_map(|(strength, writer, starter)| {
+                (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer, starter })
+            })
     }
 
     fn every_filter() -> impl Iterator<Item = Filter> {
@@ -1215,13 +1244,24 @@ mod tests {
 
     #[test]
     fn printed_base_filter_is_pinned() {
-        let writer = Writer::Kernel;
-        let printed = |strength, landlock_abi| base(Variant { strength, landlock_abi, writer }).to_string();
-        let kept = Variant { strength: Strength::Landlock, landlock_abi: 7, writer: Writer::Broker };
+        let (writer, starter) = (Writer::Kernel, Starter::Kernel);
+        let printed = |strength, landlock_abi| base(Variant { strength, landlock_abi, writer, starter }).to_string();
+        let kept = Variant { strength: Strength::Landlock, landlock_abi: 7, writer: Writer::Broker, starter };
         insta::assert_snapshot!("base_kept", base(kept).to_string());
         insta::assert_snapshot!("base_landlock_abi_7", printed(Strength::Landlock, 7));
         insta::assert_snapshot!("base_landlock_abi_5", printed(Strength::Landlock, 5));
         insta::assert_snapshot!("base_namespaces_abi_7", printed(Strength::Namespaces, 7));
+    }
+
+    /// Only sessions that bound their programs are asked about them.
+    #[test]
+    fn programs_are_asked_about_where_they_are_bounded() {
+        for variant in variants() {
+            let wanted = if variant.starter == Starter::Broker { NOTIFY } else { ALLOW };
+            let filter = base(variant);
+            let of = |wanted| filter.calls().find(|(name, _)| *name == wanted).map(|(_, action)| action.clone());
+            assert!(["execve", "execveat", "memfd_create"].iter().all(|name| of(*name) == Some(wanted.clone())));
+        }
     }
 
     #[test]
@@ -1273,11 +1313,11 @@ mod tests {
             let filter = base(variant);
             filter.calls().filter(|(_, action)| **action == ALLOW).map(|(name, _)| name).collect::<BTreeSet<_>>()
         };
-        for (landlock_abi, writer) in (1..=7).flat_map(|abi| [(abi, Writer::Kernel), (abi, Writer::Broker)]) {
-            let bare = always_allowed(Variant { strength: Strength::Landlock, landlock_abi, writer });
-            let spaces = always_allowed(Variant { strength: Strength::Namespaces, landlock_abi, writer });
+        for Variant { landlock_abi, writer, starter, .. } in variants() {
+            let bare = always_allowed(Variant { strength: Strength::Landlock, landlock_abi, writer, starter });
+            let spaces = always_allowed(Variant { strength: Strength::Namespaces, landlock_abi, writer, starter });
             assert!(bare.is_subset(&spaces));
-            let higher = Variant { strength: Strength::Landlock, landlock_abi: landlock_abi + 1, writer };
+            let higher = Variant { strength: Strength::Landlock, landlock_abi: landlock_abi + 1, writer, starter };
             let higher = always_allowed(higher);
             assert!(bare.is_subset(&higher));
         }

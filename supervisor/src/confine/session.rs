@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use callgate_policy::envelope::{Changes, StepReport};
-use callgate_policy::plan::{CallPlan, Calls, FsAccess, Identity, SessionPlan, Work, Writer};
+use callgate_policy::plan::{CallPlan, Calls, FsAccess, Identity, SessionPlan, Starter, Work, Writer};
 use callgate_worker::protocol::{
     Channel, FromWorker, FromZygote, Received, SessionReply, SessionSteps, StepFailure, Threads, ToBroker, ToWorker,
     ToZygote, ToolEnd, notice,
@@ -73,6 +73,7 @@ pub(crate) struct Opened {
     steps: SessionSteps,
     broker: Arc<Broker>,
     writer: Writer,
+    starter: Starter,
     workers: Workers,
     groups: Option<Arc<Delegated>>,
     /// The session's own `/dev/pts`, if it has one.
@@ -178,7 +179,7 @@ impl Opened {
         groups: Option<Arc<Delegated>>,
     ) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
-        let (calls, writer) = (plan.calls, plan.writer());
+        let (calls, writer, starter) = (plan.calls, plan.writer(), plan.starter());
         launcher.open(plan, &theirs)?;
         drop(theirs);
         let ours = AsyncChannel::new(ours).map_err(channel("wait on the session's channel"))?;
@@ -212,7 +213,7 @@ impl Opened {
         let notices = fds.next().ok_or(ConfineError::Ended)?;
         let notices = notice::accept(notices).map_err(channel("take the file of notices"))?;
         let broker = Arc::new(Broker::new(ours, notices));
-        Ok(Self { steps, broker, writer, workers, groups, terminals: fds.next() })
+        Ok(Self { steps, broker, writer, starter, workers, groups, terminals: fds.next() })
     }
 
     /// What confined the session's processes.
@@ -321,7 +322,8 @@ impl Opened {
         // Held on, the program's pipes would never end for who reads them.
         drop(stdio);
         let steps = self.confined(false, worker.confined().await?);
-        let broker = (self.writer == Writer::Broker).then(|| (Arc::clone(&self.broker), worker.number()));
+        let tells = self.writer == Writer::Broker || self.starter == Starter::Broker;
+        let broker = tells.then(|| (Arc::clone(&self.broker), worker.number()));
         Ok(Program::new(worker, steps, group, broker))
     }
 }

@@ -5,11 +5,14 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::{CallPlan, FsRule};
 
-use super::landlock::{self, Reach, Whose};
+use super::landlock::{self, Executing, Reach, Whose};
 use super::{done, failure, limit};
 use crate::filters;
 use crate::protocol::{Channel, StepFailure, Threads};
 use crate::sys::{fd, process};
+
+/// A call's own domain lies within its session's, which says what may be executed.
+const BOUNDED: (Whose, Executing) = (Whose::Calls, Executing::Trees);
 
 /// Confines this process for a tool that runs in it, below the broker.
 pub(crate) fn confine_tool(
@@ -55,7 +58,7 @@ pub(crate) fn confine_reader(
 /// Limits, the call's own domain, and no descriptor but the channel.
 fn narrow(plan: &CallPlan, landlock_abi: u8, reach: Reach, channel: &Channel) -> Result<Vec<StepReport>, StepFailure> {
     let places = landlock::locate(plan.rules.own())?; // first: it opens paths
-    let ruleset = landlock::build(landlock_abi, &places, reach, Whose::Calls)?;
+    let ruleset = landlock::build(landlock_abi, &places, reach, BOUNDED)?;
     let mut steps = Vec::with_capacity(4);
     process::ignore_file_size_signal().map_err(failure("limits", "ignore SIGXFSZ"))?;
     limit::set(&plan.limits).map_err(failure("limits", "setrlimit"))?;
@@ -88,7 +91,7 @@ fn inherited_steps() -> Vec<StepReport> {
 /// The ruleset of a call that may do less than its session, and what it holds.
 pub(crate) fn ruleset_for(rules: &[FsRule], landlock_abi: u8) -> Result<(OwnedFd, String), StepFailure> {
     let places = landlock::locate(rules)?;
-    let ruleset = landlock::build(landlock_abi, &places, Reach::Everything, Whose::Calls)?;
+    let ruleset = landlock::build(landlock_abi, &places, Reach::Everything, BOUNDED)?;
     Ok((ruleset, domain(landlock_abi, places.len())))
 }
 

@@ -27,8 +27,27 @@ pub(crate) enum Reach {
 pub(crate) struct Place {
     fd: OwnedFd,
     is_dir: bool,
-    /// `None` for every right there is.
-    access: Option<FsAccess>,
+    right: Right,
+}
+
+/// What may be done there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Right {
+    /// Everything there is a right for.
+    Everything,
+    /// What a rule says.
+    Rule(FsAccess),
+    /// A program, an interpreter or a loader: to read and to execute.
+    Program,
+}
+
+/// What may be executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Executing {
+    /// What the rules for trees let be executed.
+    Trees,
+    /// Files that are named, and nothing that a call has written.
+    Files,
 }
 
 /// Who is confined by a rule for a tree in which names are kept.
@@ -44,17 +63,22 @@ pub(crate) enum Whose {
 pub(crate) fn locate<'a>(rules: impl IntoIterator<Item = &'a FsRule>) -> Result<Vec<Place>, Failure> {
     let opened = rules
         .into_iter()
-        .map(|rule| Ok(open(rule)?.map(|(fd, is_dir)| Place { fd, is_dir, access: Some(rule.access) })));
+        .map(|rule| Ok(open(rule)?.map(|(fd, is_dir)| Place { fd, is_dir, right: Right::Rule(rule.access) })));
     opened.filter_map(Result::transpose).collect()
 }
 
 /// A tree with every right: for a domain below one that says what may be done in it. `None` if it is not there.
 pub(crate) fn whole(path: &Path) -> Result<Option<Place>, Failure> {
     match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(fd) => is_directory(&fd, path).map(|is_dir| Some(Place { fd, is_dir, access: None })),
+        Ok(fd) => is_directory(&fd, path).map(|is_dir| Some(Place { fd, is_dir, right: Right::Everything })),
         Err(rustix::io::Errno::NOENT) => Ok(None),
         Err(errno) => Err(kernel("landlock", format!("open {} for its rule", path.display()), errno.into())),
     }
+}
+
+/// A file that may be executed.
+pub(crate) fn program(fd: OwnedFd) -> Place {
+    Place { fd, is_dir: false, right: Right::Program }
 }
 
 /// Builds a ruleset.
@@ -62,7 +86,7 @@ pub(crate) fn build<'a>(
     abi: u8,
     places: impl IntoIterator<Item = &'a Place>,
     reach: Reach,
-    whose: Whose,
+    (whose, executing): (Whose, Executing),
 ) -> Result<OwnedFd, Failure> {
     let known = known_abi(abi)?;
     let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for ABI {abi} ({e})"));
@@ -80,7 +104,7 @@ pub(crate) fn build<'a>(
     let mut created = ruleset.create().map_err(fail)?;
     for place in places {
         created = created
-            .add_rule(PathBeneath::new(&place.fd, rights(known, place.access, place.is_dir, whose)))
+            .add_rule(PathBeneath::new(&place.fd, rights(known, place, (whose, executing))))
             .map_err(|e| Failure::new("landlock", format!("add a rule ({e})")))?;
     }
     Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock"))
@@ -115,7 +139,7 @@ pub(crate) fn keep_signals_below(scope: &OwnedFd) -> Result<SignalsStayBelow, Fa
 /// Adds a program's own terminal to the ruleset that it will live in, so that `/dev/stderr` and the name that ttyname(3)
 /// gives lead to it.
 pub(crate) fn add_terminal(ruleset: BorrowedFd<'_>, terminal: BorrowedFd<'_>, abi: u8) -> Result<(), Failure> {
-    let rights = rights(known_abi(abi)?, Some(FsAccess::Device), false, Whose::Calls);
+    let rights = of_rule(known_abi(abi)?, FsAccess::Device, Whose::Calls) & AccessFs::from_file(known_abi(abi)?);
     crate::sys::landlock::add_beneath(ruleset, terminal, rights.bits())
         .map_err(failure("landlock", "add a rule for the terminal"))
 }
@@ -196,27 +220,36 @@ fn is_directory(fd: &OwnedFd, path: &Path) -> Result<bool, Failure> {
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
-/// The rights of an access, for a directory or for a file.
-fn rights(abi: ABI, access: Option<FsAccess>, is_dir: bool, whose: Whose) -> BitFlags<AccessFs> {
+/// The rights at a place, a directory or a file.
+fn rights(abi: ABI, place: &Place, (whose, executing): (Whose, Executing)) -> BitFlags<AccessFs> {
+    let rights = match (place.right, executing) {
+        (Right::Everything, _) => AccessFs::from_all(abi),
+        (Right::Program, _) => AccessFs::ReadFile | AccessFs::Execute,
+        (Right::Rule(access), Executing::Trees) => of_rule(abi, access, whose),
+        (Right::Rule(access), Executing::Files) => of_rule(abi, access, whose) & !AccessFs::Execute,
+    };
+    if place.is_dir { rights } else { rights & AccessFs::from_file(abi) }
+}
+
+/// What a rule grants.
+fn of_rule(abi: ABI, access: FsAccess, whose: Whose) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let rights = match access {
-        Some(FsAccess::Read) => read,
-        Some(FsAccess::ReadExecute) => read | AccessFs::Execute,
+    match access {
+        FsAccess::Read => read,
+        FsAccess::ReadExecute => read | AccessFs::Execute,
         // To truncate as well, which needs a descriptor to write by, or one of two calls that the broker never leaves to the
         // kernel (truncate(2), and O_TRUNC with O_RDONLY). Without that right Landlock would climb from each file that is
         // opened to the root of the file system, to find out whether its descriptor may be truncated later.
-        Some(FsAccess::Kept) if whose == Whose::Calls => {
+        FsAccess::Kept if whose == Whose::Calls => {
             (read | AccessFs::Execute | AccessFs::Truncate) & AccessFs::from_all(abi)
         }
         // No device nodes: a disk made in a writable directory would be read raw (A13).
-        Some(FsAccess::Write | FsAccess::Kept) => {
+        FsAccess::Write | FsAccess::Kept => {
             AccessFs::from_all(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
         }
-        None => AccessFs::from_all(abi),
-        Some(FsAccess::Device) => {
+        FsAccess::Device => {
             (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate)
                 & AccessFs::from_all(abi)
         }
-    };
-    if is_dir { rights } else { rights & AccessFs::from_file(abi) }
+    }
 }

@@ -8,9 +8,10 @@ use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Mechanism, Presence, SessionPlan, Strength};
 use rustix::fs::{Mode, OFlags};
 
-use super::landlock::{Place, Reach, Whose};
+use super::landlock::{Executing, Place, Reach, Whose};
 use super::{call, done, failure, kernel, landlock, mount, privilege};
 use crate::filters;
+use crate::programs::{self, Found};
 use crate::protocol::StepFailure;
 
 /// What the broker's and the programs' side of a session is confined by, and what their calls will use.
@@ -22,6 +23,8 @@ pub(crate) struct Programs {
     pub(crate) call_domain: String,
     /// The ruleset of tools, whatever their call: what was granted, without what programs need besides.
     pub(crate) grants: OwnedFd,
+    /// What may be started, if that is bounded.
+    pub(crate) found: Option<Found>,
 }
 
 /// What every process of the session has in common. Namespaces were entered, as the owner, and settled before.
@@ -40,31 +43,36 @@ pub(crate) fn enter(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> 
 }
 
 /// Confines the broker, and with it the programs' zygote and every worker below it.
-pub(crate) fn confine(plan: &SessionPlan) -> Result<Programs, StepFailure> {
+pub(crate) fn confine(plan: &SessionPlan, path: &[PathBuf]) -> Result<Programs, StepFailure> {
     // Once for all three: what stands at a path must not change in between.
     let (surroundings, granted) = (landlock::locate(&plan.surroundings)?, landlock::locate(&plan.grants)?);
-    let places = || surroundings.iter().chain(&granted);
+    let mut found = plan.exec.is_judged().then(|| programs::find(plan, path));
+    let files: Vec<Place> = found.iter_mut().flat_map(|found| found.files.drain(..)).map(landlock::program).collect();
+    let executing = if plan.exec.names_all() { Executing::Files } else { Executing::Trees };
+    let (calls, brokers) = ((Whose::Calls, executing), (Whose::Brokers, executing));
+    let places = || surroundings.iter().chain(&granted).chain(&files);
     let own = landlock::locate(&brokers_own(plan))?;
     let (call_ruleset, call_domain) = match plan.strength {
         Strength::Namespaces => {
             let trees = all_but_the_brokers(plan)?;
-            let ruleset = landlock::build(plan.landlock_abi, &trees, Reach::Everything, Whose::Calls)?;
+            let all = trees.iter().chain(&files);
+            let ruleset = landlock::build(plan.landlock_abi, all, Reach::Everything, calls)?;
             (ruleset, format!("call domain, abi {}, {} trees, files by the session's", plan.landlock_abi, trees.len()))
         }
         Strength::Landlock => {
-            let ruleset = landlock::build(plan.landlock_abi, places(), Reach::Everything, Whose::Calls)?;
+            let ruleset = landlock::build(plan.landlock_abi, places(), Reach::Everything, calls)?;
             (ruleset, call::domain(plan.landlock_abi, places().count()))
         }
     };
-    let grants = landlock::build(plan.landlock_abi, &granted, Reach::Files, Whose::Calls)?;
-    let outer = landlock::build(plan.landlock_abi, places().chain(&own), Reach::Files, Whose::Brokers)?;
+    let grants = landlock::build(plan.landlock_abi, &granted, Reach::Files, calls)?;
+    let outer = landlock::build(plan.landlock_abi, places().chain(&own), Reach::Files, brokers)?;
     let mut steps = Vec::new();
     if plan.keeps(Mechanism::Landlock) {
         landlock::restrict(&outer)?;
         let rules = places().chain(&own).count();
         steps.push(done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi)));
     }
-    Ok(Programs { steps, call_ruleset, call_domain, grants })
+    Ok(Programs { steps, call_ruleset, call_domain, grants, found })
 }
 
 /// Confines the readers' zygote and every worker below it: to read what was granted, and to reach nobody. What programs
@@ -72,7 +80,8 @@ pub(crate) fn confine(plan: &SessionPlan) -> Result<Programs, StepFailure> {
 pub(crate) fn confine_readers(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> {
     let reading: Vec<FsRule> = plan.grants.iter().map(FsRule::for_reading).collect();
     let places = landlock::locate(&reading)?;
-    let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything, Whose::Calls)?;
+    let whose = (Whose::Calls, Executing::Trees);
+    let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything, whose)?;
     landlock::restrict(&ruleset)?;
     let detail = format!("readers' domain, abi {}, {} rules", plan.landlock_abi, places.len());
     let length = filters::install_readers().map_err(failure("seccomp", "install the readers' filter"))?; // last: it forbids most of the above

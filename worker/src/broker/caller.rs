@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use callgate_policy::plan::exec::FileId;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 
 use crate::sys::memory;
@@ -39,10 +40,46 @@ impl Thread {
         Ok(Self { tid, proc, worker: Cell::new(None), umask: Cell::new(None) })
     }
 
+    /// The file that its process runs, for looking at.
+    pub(super) fn open_image(&self) -> Result<Target, i32> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        located(rustix::fs::openat(&self.proc, c"exe", flags, Mode::empty()).map_err(rustix::io::Errno::raw_os_error)?)
+    }
+
+    /// What file that is.
+    pub(super) fn image(&self) -> Result<Image, i32> {
+        let stat = rustix::fs::statat(&self.proc, c"exe", AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
+        Ok(Image { file: file_of(&stat), has_name: stat.st_nlink != 0 })
+    }
+
+    /// Whether a word is a name of a file, in the eyes of this process. A magic link would be followed with this process's own.
+    pub(super) fn names(&self, word: &[u8], file: FileId) -> bool {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&self.proc, c"cwd", flags, Mode::empty())
+            .and_then(|cwd| rustix::fs::openat2(cwd, word, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS));
+        opened.is_ok_and(|fd| identity(fd.as_fd()) == Ok(file))
+    }
+
     /// Whether it has its number still.
     pub(super) fn is_there(&self) -> bool {
         rustix::fs::statat(&self.proc, c"task", AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
+}
+
+/// What a process runs.
+pub(super) struct Image {
+    pub(super) file: FileId,
+    pub(super) has_name: bool,
+}
+
+/// What an open file is.
+pub(super) fn identity(fd: BorrowedFd<'_>) -> Result<FileId, i32> {
+    rustix::fs::fstat(fd).map(|stat| file_of(&stat)).map_err(rustix::io::Errno::raw_os_error)
+}
+
+#[allow(clippy::useless_conversion, reason = "the types differ by architecture")]
+fn file_of(stat: &rustix::fs::Stat) -> FileId {
+    FileId { device: u64::from(stat.st_dev), inode: u64::from(stat.st_ino) }
 }
 
 /// The thread that waits for an answer.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{FsAccess, SessionPlan};
@@ -36,6 +37,8 @@ pub(super) struct Call {
     pub(super) objects: Objects,
     pub(super) changes: Collected,
     pub(super) room: Room,
+    /// Whether what callgate starts for it has been started. Until then nothing of the call runs.
+    pub(super) started: Arc<AtomicBool>,
     /// The supervisor can see that there are some.
     noticed: bool,
 }
@@ -118,6 +121,7 @@ impl Calls {
             objects: Objects::default(),
             changes: Collected::default(),
             room: Room::new(&self.forks),
+            started: Arc::default(),
             noticed: false,
         };
         self.calls.insert(pid, call);
@@ -171,12 +175,33 @@ impl Calls {
 
     /// Lets the supervisor see that a caller's call has changed something.
     pub(super) fn notice(&mut self, caller: &Caller<'_>, notices: &Notices) -> rustix::io::Result<()> {
-        let call = caller.thread.worker.get().and_then(|pid| self.calls.get_mut(&pid));
-        let Some(call) = call.filter(|call| !call.noticed && !call.changes.is_empty()) else { return Ok(()) };
+        caller.thread.worker.get().map_or(Ok(()), |worker| self.notice_of(worker, notices))
+    }
+
+    /// The same of a worker's call.
+    fn notice_of(&mut self, worker: Pid, notices: &Notices) -> rustix::io::Result<()> {
+        let Some(call) = self.calls.get_mut(&worker).filter(|call| !call.noticed && !call.changes.is_empty()) else {
+            return Ok(());
+        };
         call.noticed = true;
         let worker = call.worker;
         notices
             .put(worker, |other| self.over.contains_key(&other) || self.calls.values().any(|call| call.worker == other))
+    }
+
+    /// A program of a call was not let run, if that call is still the worker's.
+    pub(super) fn not_started(
+        &mut self,
+        (worker, number): (Pid, u64),
+        argv: String,
+        why: &'static str,
+        notices: &Notices,
+    ) -> rustix::io::Result<()> {
+        match self.calls.get_mut(&worker).filter(|call| call.number == number) {
+            Some(call) => call.changes.not_started(argv, why),
+            None => return Ok(()),
+        }
+        self.notice_of(worker, notices)
     }
 
     pub(super) fn each_room(&mut self) -> impl Iterator<Item = (Pid, &mut Room)> {

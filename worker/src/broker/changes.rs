@@ -57,6 +57,7 @@ pub(super) struct Collected {
     repositories: BTreeSet<PathBuf>,
     later: BTreeSet<(PathBuf, &'static str)>,
     refused: BTreeSet<(PathBuf, &'static str)>,
+    not_started: BTreeSet<(PathBuf, &'static str)>,
     more: u64,
 }
 
@@ -98,6 +99,15 @@ impl Collected {
         }
     }
 
+    pub(super) fn not_started(&mut self, argv: String, why: &'static str) {
+        let entry = (PathBuf::from(argv), why);
+        if self.not_started.len() < NAMES {
+            self.not_started.insert(entry);
+        } else if !self.not_started.contains(&entry) {
+            self.more += 1;
+        }
+    }
+
     fn runs_later(&mut self, path: &Path) {
         use std::os::unix::ffi::OsStrExt as _;
         if let Some(why) = later::why(path.as_os_str().as_bytes())
@@ -109,7 +119,8 @@ impl Collected {
 
     pub(super) fn is_empty(&self) -> bool {
         let sets = [&self.created, &self.changed, &self.removed, &self.repositories];
-        sets.iter().all(|set| set.is_empty()) && self.later.is_empty() && self.refused.is_empty()
+        let noted = [&self.later, &self.refused, &self.not_started];
+        sets.iter().all(|set| set.is_empty()) && noted.iter().all(|set| set.is_empty())
     }
 
     /// As much as fits in a frame, and how much did not.
@@ -126,8 +137,9 @@ impl Collected {
             };
             all.iter().filter_map(note).collect()
         };
-        let (refused, runs_later) = (noted(&self.refused), noted(&self.later));
-        Changes { created, changed, removed, repositories, runs_later, refused, more }
+        let (refused, not_started) = (noted(&self.refused), noted(&self.not_started));
+        let runs_later = noted(&self.later);
+        Changes { created, changed, removed, repositories, runs_later, refused, not_started, more }
     }
 }
 

@@ -9,6 +9,7 @@
 mod caller;
 mod calls;
 mod changes;
+mod exec;
 mod files;
 mod forks;
 mod ipc;
@@ -18,6 +19,7 @@ mod processes;
 mod shm;
 mod sockets;
 mod terminals;
+mod tracer;
 mod watches;
 
 use std::collections::HashMap;
@@ -38,7 +40,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use self::caller::{Caller, Thread};
 use self::calls::{Call, Calls};
 use self::changes::Notices;
+use self::exec::{Gate, Queue};
 use self::keeper::Keeper;
+use self::tracer::Tracer;
 use crate::apply::{done, failure, kernel, landlock, namespace, session};
 use crate::family;
 use crate::filters;
@@ -46,6 +50,7 @@ use crate::protocol::{Channel, Received, Register, SessionReply, SessionSteps, S
 use crate::sys::fd;
 use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::process::{self, Fork, OneThread, Pid};
+use crate::sys::ptrace;
 use crate::worker::{Attempts, Programs, Readers};
 use crate::zygote::{Links, Trade as _, Zygote};
 
@@ -101,7 +106,8 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         CallCount::Many => Some(Child::fork(one_thread, umask, |links| start_readers(plan, links))?),
         CallCount::One => None,
     };
-    let confined = session::confine(plan)?;
+    let path = search_path(plan);
+    let confined = session::confine(plan, &path)?;
     let trade = Programs {
         ruleset: confined.call_ruleset,
         grants: confined.grants,
@@ -109,7 +115,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         landlock_abi: plan.landlock_abi,
         calls: plan.calls,
         env: environment(plan)?,
-        path: search_path(plan),
+        path,
         writable: writable(plan),
         signal_scope: match plan.keeps(Mechanism::Landlock) {
             true => landlock::signal_scope(plan.landlock_abi)?,
@@ -135,6 +141,13 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         can_read_callers()?;
         steps.programs.push(done("kept_names", "the broker is the one writer of trees with kept names"));
     }
+    let mut queue = None;
+    let mut gate = None;
+    if let Some(found) = confined.found {
+        let (judge, jobs, step) = Gate::new(plan, found, one_thread)?;
+        steps.programs.push(step);
+        (gate, queue) = (Some(judge), jobs);
+    }
     let mut calls = Calls::new(plan, programs.pid);
     if plan.calls == CallCount::One {
         // It is the worker itself.
@@ -155,12 +168,13 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         private_kind: plan.private.kind,
         shared_memory: plan.shared_memory,
         keeper: Keeper::new(plan),
+        gate,
         masks: Masks { first: umask.bits(), told: plan.writer() == Writer::Broker, changed: None, own: 0 },
     };
     let ends = channels.iter().map(Channel::as_fd).chain([broker.notices.file()]);
     let ends: Vec<_> = ends.chain(terminals.iter().map(OwnedFd::as_fd)).collect();
     supervisor.send(&SessionReply::Ready(steps), &ends).map_err(failure("channels", "report to the supervisor"))?;
-    Ok(Served { broker, zygotes, _readers: readers_link })
+    Ok(Served { broker, zygotes, queue, _readers: readers_link })
 }
 
 /// The one writer must read what its callers name. Yama may bar even an ancestor from that (`ptrace_scope` 2 and 3).
@@ -258,7 +272,12 @@ fn writable(plan: &SessionPlan) -> Vec<PathBuf> {
 fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Result<()> {
     let mut keep = vec![links.supervisor.as_fd(), links.broker.as_fd(), trade.ruleset.as_fd(), trade.grants.as_fd()];
     keep.extend(trade.signal_scope.iter().map(OwnedFd::as_fd));
-    let variant = Variant { strength: plan.strength, landlock_abi: plan.landlock_abi, writer: plan.writer() };
+    let variant = Variant {
+        strength: plan.strength,
+        landlock_abi: plan.landlock_abi,
+        writer: plan.writer(),
+        starter: plan.starter(),
+    };
     let installed = fd::close_all_but(&keep).map_err(failure("close_fds", "close_range")).and_then(|()| {
         let base = plan.keeps(Mechanism::Seccomp);
         let installed = if base { filters::install_base(variant) } else { filters::install_nothing() };
@@ -298,6 +317,8 @@ struct Broker {
     /// Most bytes of System V segments that a call may have.
     shared_memory: u64,
     keeper: Keeper,
+    /// Where only some programs may be started.
+    gate: Option<Gate>,
     masks: Masks,
 }
 
@@ -318,7 +339,8 @@ const SET: Duration = Duration::from_millis(100);
 
 /// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
 fn handlers() -> HashMap<i64, Handler> {
-    let groups: [&[(libc::c_long, Handler)]; 8] = [
+    let groups: [&[(libc::c_long, Handler)]; 9] = [
+        exec::HANDLERS,
         files::HANDLERS,
         metadata::HANDLERS,
         sockets::HANDLERS,
@@ -336,6 +358,8 @@ struct Served {
     broker: Broker,
     /// Each zygote's pidfd.
     zygotes: Vec<OwnedFd>,
+    /// What the tracer is to look at, if there is to be one.
+    queue: Option<Queue>,
     /// Kept: the readers' zygote ends when it closes.
     _readers: Option<Channel>,
 }
@@ -347,9 +371,12 @@ impl Served {
     /// asker's own processor, and not wake another one (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`). All else is heard here. One
     /// lock is around the whole: one act after the other.
     fn serve(self, supervisor: &Channel) -> io::Result<()> {
-        let Self { broker, zygotes, .. } = self;
+        let Self { broker, zygotes, queue, .. } = self;
         let (listener, mut registrations) = (Arc::clone(&broker.listener), broker.registrations.clone());
         let broker = Arc::new(Mutex::new(broker));
+        if let Some(queue) = queue {
+            trace(queue, &broker)?;
+        }
         // Closed by the thread's end.
         let (answering, answers) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let answerer = Arc::clone(&broker);
@@ -394,6 +421,20 @@ impl Served {
         let ended = locked(&broker).end();
         served.and(ended)
     }
+}
+
+/// Starts the thread that takes the second look at every exec. Comes before the others, which are to block its signal too.
+fn trace(queue: Queue, broker: &Arc<Mutex<Broker>>) -> io::Result<()> {
+    let stops = ptrace::stops_as_fd()?;
+    let (listener, starts) = {
+        let broker = locked(broker);
+        let gate = broker.gate.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        (Arc::clone(&broker.listener), Arc::clone(&gate.starts))
+    };
+    let (flights, waiting) = (HashMap::new(), Vec::new());
+    let tracer = Tracer { listener, starts, broker: Arc::clone(broker), flights, waiting };
+    let thread = std::thread::Builder::new().name("cg-tracer".to_owned()).stack_size(ANSWERS_STACK);
+    thread.spawn(move || tracer.run(&queue, &stops)).map(drop)
 }
 
 /// What the answering thread needs at most, a listing of a deep tree included.
@@ -537,6 +578,12 @@ impl Broker {
         make().map_err(rustix::io::Errno::raw_os_error)
     }
 
+    /// A program was not let run: its call's result tells of it.
+    fn not_started(&mut self, call: (Pid, u64), argv: String, why: &'static str) {
+        // Without the notice the supervisor does not ask; the program ends all the same.
+        let _noticed: rustix::io::Result<()> = self.calls.not_started(call, argv, why, &self.notices);
+    }
+
     fn set_mask(&mut self, mask: u32) {
         if self.masks.own != mask {
             rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
@@ -608,6 +655,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::str::FromStr as _;
 
+    use callgate_policy::plan::Starter;
     use callgate_policy::plan::seccomp::{Action, Verdict, base};
 
     use super::*;
@@ -627,8 +675,9 @@ mod tests {
     fn every_notified_call_has_a_handler_and_every_handler_is_asked() {
         let mut asked = BTreeSet::new();
         for strength in [Strength::Landlock, Strength::Namespaces] {
-            for (landlock_abi, writer) in (1..=7).flat_map(|abi| [(abi, Writer::Kernel), (abi, Writer::Broker)]) {
-                let filter = base(Variant { strength, landlock_abi, writer });
+            let kinds = [(Writer::Kernel, Starter::Kernel), (Writer::Broker, Starter::Broker)];
+            for (landlock_abi, (writer, starter)) in (1..=7).flat_map(|abi| kinds.map(|kind| (abi, kind))) {
+                let filter = base(Variant { strength, landlock_abi, writer, starter });
                 let names = filter.calls().filter(|(_, action)| asks(action)).map(|(name, _)| name);
                 asked.extend(names.filter_map(|name| syscalls::Sysno::from_str(name).ok()).map(|nr| nr.id() as i64));
             }

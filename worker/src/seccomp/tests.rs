@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use callgate_policy::plan::seccomp::{Variant, base, reader_delta, readers, search_delta, searcher_delta, tool_delta};
-use callgate_policy::plan::{Strength, Writer};
+use callgate_policy::plan::{Starter, Strength, Writer};
 
 use super::*;
 
@@ -159,7 +159,10 @@ fn variants() -> impl Iterator<Item = Variant> {
     [Strength::Landlock, Strength::Namespaces]
         .into_iter()
         .flat_map(|strength| [Writer::Kernel, Writer::Broker].map(|writer| (strength, writer)))
-        .flat_map(|(strength, writer)| (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer }))
+        .flat_map(|(strength, writer)| [Starter::Kernel, Starter::Broker].map(|starter| (strength, writer, starter)))
+        .flat_map(|(strength, writer, starter)| {
+            (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer, starter })
+        })
 }
 
 fn assembled(filter: &Filter, arch: Arch) -> Vec<BpfInsn> {
@@ -233,7 +236,8 @@ fn the_tools_filters_do_what_their_tables_say() {
 /// A call that the build's headers know and nobody decided on would be closed without a reason.
 #[test]
 fn every_known_call_is_in_the_table() {
-    let filter = base(Variant { strength: Strength::Landlock, landlock_abi: 7, writer: Writer::Kernel });
+    let (strength, writer, starter) = (Strength::Landlock, Writer::Kernel, Starter::Kernel);
+    let filter = base(Variant { strength, landlock_abi: 7, writer, starter });
     let named: BTreeSet<_> = filter.calls().map(|(name, _)| name).collect();
     for id in 0..1024 {
         if let Some(name) = syscalls::x86_64::Sysno::new(id).map(|sysno| sysno.name()) {

@@ -11,6 +11,7 @@ pub(crate) mod mount;
 pub(crate) mod notify;
 pub(crate) mod probe;
 pub mod process;
+pub(crate) mod ptrace;
 pub(crate) mod seccomp;
 pub(crate) mod socket;
 

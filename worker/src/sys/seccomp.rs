@@ -53,7 +53,7 @@ mod tests {
     use std::time::Instant;
 
     use callgate_policy::plan::seccomp::{Variant, base, tool_delta};
-    use callgate_policy::plan::{Strength, Writer};
+    use callgate_policy::plan::{Starter, Strength, Writer};
     use nix::sys::signal::Signal;
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::{ForkResult, fork};
@@ -64,8 +64,8 @@ mod tests {
     const HERE: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
 
     fn base_program(strength: Strength) -> Vec<BpfInsn> {
-        assemble(&base(Variant { strength, landlock_abi: 7, writer: Writer::Kernel }), HERE)
-            .expect("the table is sound")
+        let (writer, starter) = (Writer::Kernel, Starter::Kernel);
+        assemble(&base(Variant { strength, landlock_abi: 7, writer, starter }), HERE).expect("the table is sound")
     }
 
     /// Makes a system call with integers, or with pointers to nothing, and returns its result or -errno.

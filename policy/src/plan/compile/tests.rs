@@ -151,12 +151,33 @@ fn without_shell_nothing_executes() {
     assert!(plan.rules().all(|rule| rule.access != FsAccess::ReadExecute));
 }
 
+/// Single programs: no rule for a tree lets execute, and every exec is judged. Any program with any arguments, whatever else is
+/// granted, is not.
+#[test]
+fn single_programs_are_judged() {
+    let plan = |shell: &str| {
+        let manifest = manifest(&format!("[requires.fs]\nread = [\"**\"]\n{shell}"));
+        session(&effective(&manifest), &facts(), &manifest.env, &bounds(&manifest)).unwrap()
+    };
+    let executes = |plan: &SessionPlan| plan.rules().any(|rule| rule.access == FsAccess::ReadExecute);
+    let (any, log) = ("[[requires.shell]]\ncmd = \"*\"\n", "[[requires.shell]]\ncmd = \"git\"\nargs = [\"log\"]\n");
+    let one = plan(log);
+    assert!(!executes(&one) && one.exec.names_all() && one.exec.judges_arguments());
+    insta::assert_snapshot!("single_programs", one.to_string());
+    let both = plan(&format!("{log}{any}"));
+    assert!(executes(&both) && both.exec == Exec::Any);
+    let any_program = plan("[[requires.shell]]\ncmd = \"*\"\nargs = [\"--version\"]\n");
+    assert!(executes(&any_program) && any_program.exec.is_judged() && !any_program.exec.names_all());
+    let program = plan("[[requires.shell]]\ncmd = \"git\"\n");
+    assert!(program.exec.is_judged() && !program.exec.judges_arguments());
+}
+
 /// A restriction that the rules do not hold is told, never dropped.
 #[test]
 fn what_the_plan_does_not_hold_is_told() {
     let told = |text| not_in_plan(&effective(&manifest(text)));
     assert_eq!(told(MANIFEST), []);
-    assert_eq!(told("[[requires.shell]]\ncmd = \"git\""), [NotInPlan::Programs(vec!["git".into()])]);
+    assert_eq!(told("[[requires.shell]]\ncmd = \"git\""), []);
     assert_eq!(told("[requires.net]\nhosts = [\"a.com\"]"), [NotInPlan::Hosts(vec!["a.com".into()])]);
 }
 

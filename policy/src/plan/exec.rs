@@ -1,0 +1,249 @@
+//! Which programs may be started, and how an exec is judged.
+//!
+//! What is told apart are files, by device and inode: names are the caller's text. A granted program comes with what the
+//! kernel starts for it: the interpreters of a script, as far as they run that script, and the dynamic loader, which is
+//! let be opened for that and never started itself (C8). What the worker finds on the host becomes [`Starts`]; the judgement
+//! is here, without a file system.
+
+mod header;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::header::{HEADER_BYTES, Header, read_header};
+use crate::path::HostPath;
+use crate::pattern::ArgPatterns;
+
+/// What callgate starts itself for a call, whatever is granted: the shell of `bash`. It is executable, and a call that starts it
+/// again is refused unless it is granted.
+pub const OWN_STARTS: &[&str] = &["/bin/bash"];
+
+/// What a session may start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Exec {
+    /// Whatever the rules for files let be executed, with any arguments. Nobody is asked.
+    #[default]
+    Any,
+    /// What matches one of these, and what callgate itself starts for a call.
+    Only(Vec<ProgramRule>),
+}
+
+impl Exec {
+    /// Whether starting a program is asked about.
+    #[must_use]
+    pub fn is_judged(&self) -> bool {
+        matches!(self, Self::Only(_))
+    }
+
+    /// Its rules.
+    #[must_use]
+    pub fn rules(&self) -> &[ProgramRule] {
+        match self {
+            Self::Any => &[],
+            Self::Only(rules) => rules,
+        }
+    }
+
+    /// Whether every rule names its program, so that the kernel can be told which files may be executed.
+    #[must_use]
+    pub fn names_all(&self) -> bool {
+        self.is_judged() && self.rules().iter().all(|rule| rule.program.is_some())
+    }
+
+    /// Whether a rule says something about arguments, which only the kernel's own copy of them can be held to.
+    #[must_use]
+    pub fn judges_arguments(&self) -> bool {
+        self.rules().iter().any(|rule| !rule.args.is_any())
+    }
+}
+
+/// One program and its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramRule {
+    /// A bare name, looked up on the session's `PATH` when it is opened, or an absolute path; `None` is any program.
+    pub program: Option<HostPath>,
+    /// What `argv[1..]` must match.
+    pub args: ArgPatterns,
+    /// Where it came from, for people.
+    pub source: String,
+}
+
+/// What a file is, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    /// `st_dev`.
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
+}
+
+/// What stands in an interpreter's arguments before those of its script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// This.
+    Exact(Vec<u8>),
+    /// A name of this file: the script.
+    File(FileId),
+}
+
+/// One way in which something granted is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// What is started; `None` for any program.
+    pub file: Option<FileId>,
+    /// Whether the kernel runs the file itself, or an interpreter for it, which has a `Start` of its own.
+    pub is_image: bool,
+    /// What comes before the granted arguments.
+    pub head: Vec<Word>,
+    /// The granted arguments.
+    pub args: ArgPatterns,
+}
+
+impl Start {
+    /// Whether these arguments (without `argv[0]`, which is the caller's text) are granted. `names` tells whether a word is
+    /// a name of a file.
+    fn takes<A: AsRef<[u8]>>(&self, args: &[A], names: &mut impl FnMut(&[u8], FileId) -> bool) -> bool {
+        let Some((head, rest)) = args.split_at_checked(self.head.len()) else { return false };
+        self.args.matches(rest)
+            && self.head.iter().zip(head).all(|(word, arg)| match word {
+                Word::Exact(text) => text == arg.as_ref(),
+                Word::File(file) => names(arg.as_ref(), *file),
+            })
+    }
+
+    fn is_of(&self, file: FileId) -> bool {
+        self.file.is_none_or(|mine| mine == file)
+    }
+}
+
+/// All that may be started in a session, as it was found when the session was opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Starts {
+    starts: Vec<Start>,
+    loaders: Vec<FileId>,
+}
+
+impl Starts {
+    /// Adds one.
+    pub fn add(&mut self, start: Start) {
+        if !self.starts.contains(&start) {
+            self.starts.push(start);
+        }
+    }
+
+    /// A dynamic loader, which is not started as a program, whatever else is granted.
+    pub fn add_loader(&mut self, loader: FileId) {
+        if !self.loaders.contains(&loader) {
+            self.loaders.push(loader);
+        }
+    }
+
+    /// Whether starting the named file could be granted: told from the caller's memory, which it may change. So this refuses,
+    /// and never allows.
+    pub fn could_start<A: AsRef<[u8]>>(
+        &self,
+        file: FileId,
+        args: &[A],
+        mut names: impl FnMut(&[u8], FileId) -> bool,
+    ) -> bool {
+        !self.loaders.contains(&file)
+            && self.starts.iter().any(|start| start.is_of(file) && start.takes(args, &mut names))
+    }
+
+    /// Whether what the kernel has made ready to run is granted: `image` is what it runs, `args` its own copy of `argv[1..]`.
+    pub fn admits<A: AsRef<[u8]>>(
+        &self,
+        image: FileId,
+        args: &[A],
+        mut names: impl FnMut(&[u8], FileId) -> bool,
+    ) -> bool {
+        let starts = || self.starts.iter().filter(|start| start.is_image && start.is_of(image));
+        !self.loaders.contains(&image) && starts().any(|start| start.takes(args, &mut names))
+    }
+
+    /// How many arguments [`Starts::could_start`] looks at for a file, at most; `None` if it is not granted at all.
+    #[must_use]
+    pub fn looks_at(&self, file: FileId) -> Option<usize> {
+        if self.loaders.contains(&file) {
+            return None;
+        }
+        let of_it = self.starts.iter().filter(|start| start.is_of(file));
+        of_it.map(|start| start.head.len() + start.args.looks_at()).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use super::*;
+
+    fn id(inode: u64) -> FileId {
+        FileId { device: 1, inode }
+    }
+
+    fn args(json: &str) -> ArgPatterns {
+        serde_json::from_str(json).unwrap()
+    }
+
+    const GIT: u64 = 1;
+    const SCRIPT: u64 = 2;
+    const PYTHON: u64 = 3;
+    const LOADER: u64 = 9;
+
+    /// `git log <rest>`, and a script with `#!/usr/bin/python3 -u` that takes one argument.
+    fn starts() -> Starts {
+        let mut starts = Starts::default();
+        let log = args(r#"["log", {"rest": true}]"#);
+        starts.add(Start { file: Some(id(GIT)), is_image: true, head: vec![], args: log });
+        let one = args(r#"[{"wildcard": true}]"#);
+        starts.add(Start { file: Some(id(SCRIPT)), is_image: false, head: vec![], args: one.clone() });
+        let head = vec![Word::Exact(b"-u".to_vec()), Word::File(id(SCRIPT))];
+        starts.add(Start { file: Some(id(PYTHON)), is_image: true, head, args: one });
+        starts.add_loader(id(LOADER));
+        starts
+    }
+
+    fn names(word: &[u8], file: FileId) -> bool {
+        word == b"./script" && file == id(SCRIPT)
+    }
+
+    /// C2, C6: what counts is the file and what follows argv[0].
+    #[test]
+    fn a_program_is_its_file_and_its_arguments() {
+        let admits = |file, args: &[&str]| starts().admits(id(file), args, names);
+        assert!(admits(GIT, &["log"]) && admits(GIT, &["log", "-p"]));
+        assert!(!admits(GIT, &["push"]) && !admits(GIT, &[]) && !admits(GIT, &["-c", "x", "log"]));
+        assert!(!admits(7, &["log"]), "another file by the same name");
+    }
+
+    /// C9: an interpreter that was not granted runs the granted script, as the kernel starts it, and nothing else.
+    #[test]
+    fn an_interpreter_runs_its_script_alone() {
+        let admits = |file, args: &[&str]| starts().admits(id(file), args, names);
+        assert!(admits(PYTHON, &["-u", "./script", "x"]));
+        for other in [&["-c", "import os"][..], &["-u", "./other", "x"], &["-u", "./script"], &["./script", "x"], &[]] {
+            assert!(!admits(PYTHON, other), "{other:?}");
+        }
+        assert!(!admits(SCRIPT, &["x"]), "the kernel runs no script itself");
+        let could = |file, args: &[&str]| starts().could_start(id(file), args, names);
+        assert!(could(SCRIPT, &["x"]) && !could(SCRIPT, &[]) && could(GIT, &["log"]) && !could(GIT, &["push"]));
+    }
+
+    /// C8: a loader is not started, even where any program is granted.
+    #[test]
+    fn a_loader_is_no_program() {
+        let mut any = starts();
+        any.add(Start { file: None, is_image: true, head: vec![], args: ArgPatterns::any() });
+        assert!(any.admits(id(7), &["x"], names));
+        assert!(!any.admits(id(LOADER), &["./file"], names) && !any.could_start(id(LOADER), &["./file"], names));
+        assert_eq!(any.looks_at(id(LOADER)), None);
+    }
+
+    #[test]
+    fn no_more_is_read_than_is_judged() {
+        assert_eq!(starts().looks_at(id(GIT)), Some(1));
+        assert_eq!(starts().looks_at(id(SCRIPT)), Some(2), "one, and one too many");
+        assert_eq!(starts().looks_at(id(PYTHON)), Some(4));
+        assert_eq!(starts().looks_at(id(7)), None);
+    }
+}

@@ -1,0 +1,263 @@
+//! Starting programs, where a session may start only some.
+//!
+//! Two looks. This one is at the caller's own memory, while it waits: an honest program that may not start something gets an
+//! errno, and the result names it. It refuses and never allows, because a thread, or whoever shares the memory, may write
+//! something else there before the kernel reads it (C14). The second is the [`tracer`](super::tracer)'s, at what the kernel has
+//! made ready to run. Where tracing is barred the second is Landlock's alone: it knows files, and no arguments.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use callgate_policy::envelope::StepReport;
+use callgate_policy::plan::SessionPlan;
+use callgate_policy::plan::exec::{FileId, Starts};
+use rustix::event::EventfdFlags;
+use rustix::fs::MemfdFlags;
+
+use super::caller::{Caller, Links, Thread};
+use super::metadata::int;
+use super::{Broker, Handler};
+use crate::apply::{done, kernel};
+use crate::family;
+use crate::programs::Found;
+use crate::protocol::StepFailure;
+use crate::sys::notify::{Answer, Notification};
+use crate::sys::process::{self, Fork, OneThread, Pid};
+use crate::sys::ptrace;
+
+pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+    (libc::SYS_execve, |b, c, n| {
+        let path = c.path(n.args[0])?;
+        start(b, c, n, Asked { directory: libc::AT_FDCWD, path, argv: n.args[1], links: Links::Follow })
+    }),
+    (libc::SYS_execveat, |b, c, n| {
+        let flags = int(n.args[4]);
+        let path = c.path(n.args[1])?;
+        if path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
+            return Err(libc::ENOENT);
+        }
+        let links = if flags & libc::AT_SYMLINK_NOFOLLOW == 0 { Links::Follow } else { Links::Keep };
+        start(b, c, n, Asked { directory: int(n.args[0]), path, argv: n.args[2], links })
+    }),
+    (libc::SYS_memfd_create, memfd),
+];
+
+/// Most bytes of one argument, its NUL included (`MAX_ARG_STRLEN`, execve(2)).
+const ARGUMENT: usize = 128 * 1024;
+/// How many arguments of a refused start are shown, and how many characters of it all.
+const SHOWN: (usize, usize) = (12, 200);
+
+/// What is to be started.
+struct Asked {
+    directory: i32,
+    /// Empty for the descriptor itself.
+    path: std::ffi::CString,
+    argv: u64,
+    links: Links,
+}
+
+/// An exec that has passed the first look.
+pub(super) struct Job {
+    /// Of the question.
+    pub(super) id: u64,
+    pub(super) tid: Pid,
+    /// The worker of its call, and the call's number.
+    pub(super) call: (Pid, u64),
+    /// It is what callgate starts itself for the call; to be set once it has started.
+    pub(super) own: Option<Arc<AtomicBool>>,
+}
+
+/// How the second look is taken.
+enum Second {
+    /// By the tracer.
+    Tracer { jobs: Sender<Job>, wake: Arc<OwnedFd> },
+    /// By Landlock alone. This file is callgate's own, from which it starts programs.
+    Landlock { own: Option<FileId> },
+}
+
+/// What stands before every exec of a session.
+pub(super) struct Gate {
+    pub(super) starts: Arc<Starts>,
+    second: Second,
+}
+
+/// The other end of a [`Gate`], for the tracer's thread.
+pub(super) struct Queue {
+    pub(super) jobs: Receiver<Job>,
+    pub(super) wake: Arc<OwnedFd>,
+}
+
+impl Gate {
+    /// Finds out whether this host lets the broker trace. Where it does not, arguments cannot be held to anything.
+    pub(super) fn new(
+        plan: &SessionPlan,
+        found: Found,
+        one_thread: OneThread,
+    ) -> Result<(Self, Option<Queue>, StepReport), StepFailure> {
+        let starts = Arc::new(found.starts);
+        let programs = plan.exec.rules().len();
+        let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
+        let missing = if missing.is_empty() { String::new() } else { format!(", not found: {}", missing.join(" ")) };
+        match can_trace(one_thread) {
+            Ok(()) => {
+                let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+                let wake = Arc::new(wake.map_err(|e| kernel("exec", "eventfd", e.into()))?);
+                let (sender, jobs) = channel();
+                let second = Second::Tracer { jobs: sender, wake: Arc::clone(&wake) };
+                let step = done("exec", format!("argv verified, {programs} granted{missing}"));
+                Ok((Self { starts, second }, Some(Queue { jobs, wake }), step))
+            }
+            Err(_barred) if plan.exec.judges_arguments() => Err(StepFailure::new("exec", BARRED)),
+            Err(barred) => {
+                let own = Thread::open(process::id()).and_then(|this| this.image()).ok().map(|image| image.file);
+                let step = done("exec", format!("program only (ptrace: {barred}), {programs} granted{missing}"));
+                Ok((Self { starts, second: Second::Landlock { own } }, None, step))
+            }
+        }
+    }
+
+    /// Whether a caller is callgate's own child that has not started its program yet.
+    fn is_own(&self, caller: &Caller<'_>, worker: Pid, started: &AtomicBool) -> bool {
+        match &self.second {
+            // Nothing else of the call runs before that, and the tracer sees it started before it runs.
+            Second::Tracer { .. } => !started.load(Ordering::Acquire),
+            Second::Landlock { own } => {
+                let image = caller.thread.image().ok();
+                image.is_some_and(|image| Some(image.file) == *own) && family::parent_of(caller.tid()) == Some(worker)
+            }
+        }
+    }
+
+    /// The first look.
+    fn look(&self, caller: &Caller<'_>, asked: &Asked) -> Result<(), i32> {
+        let target = match asked.path.as_bytes() {
+            b"" => caller.open_fd(asked.directory)?,
+            // What a program runs to start itself again; the link is followed for the caller.
+            b"/proc/self/exe" => caller.thread.open_image()?,
+            _ => caller.open(asked.directory, &asked.path, asked.links)?,
+        };
+        let file = super::caller::identity(target.fd.as_fd())?;
+        let count = self.starts.looks_at(file).ok_or(libc::EACCES)?;
+        let argv = arguments(caller, asked.argv, count + 1)?;
+        let args = argv.get(1..).unwrap_or_default();
+        let names = |word: &[u8], file| caller.thread.names(word, file);
+        if self.starts.could_start(file, args, names) { Ok(()) } else { Err(libc::EACCES) }
+    }
+
+    /// Hands it on to the second.
+    fn pass(&self, job: Job) -> Result<Answer, i32> {
+        match &self.second {
+            // The tracer is gone: nothing is started any more.
+            Second::Tracer { jobs, wake } => {
+                jobs.send(job).map_err(|_gone| libc::EACCES)?;
+                rustix::io::write(wake, &1_u64.to_ne_bytes()).map_err(rustix::io::Errno::raw_os_error)?;
+                Ok(Answer::Later)
+            }
+            Second::Landlock { .. } => Ok(Answer::Continue),
+        }
+    }
+}
+
+/// What to do where tracing is barred.
+const BARRED: &str = "this host lets nobody trace, so that arguments cannot be verified as the kernel has them; set \
+                      kernel.yama.ptrace_scope to 0 or 1 and let a container's seccomp profile allow ptrace, or grant \
+                      programs without `args`";
+
+/// Traces a child of this process for a moment: an ancestor is what the broker will be to all that it traces.
+fn can_trace(one_thread: OneThread) -> std::io::Result<()> {
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    match process::fork(one_thread, 0)? {
+        Fork::Child => {
+            drop(writer);
+            // Until the other end is closed.
+            let ended = rustix::io::read(&reader, &mut [0_u8; 1]);
+            process::exit_now(i32::from(ended.is_err()))
+        }
+        Fork::Parent(child) => {
+            let seized = ptrace::seize(child);
+            process::kill(child, libc::SIGKILL)?;
+            drop(writer);
+            match process::wait_for(child) {
+                // Reaped by the kernel, since this process ignores its children.
+                Err(e) if e.raw_os_error() != Some(libc::ECHILD) => Err(e),
+                Ok(()) | Err(_) => seized,
+            }
+        }
+    }
+}
+
+fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Asked) -> Result<Answer, i32> {
+    let worker = broker.calls.worker_of_caller(caller).ok_or(libc::EPERM)?;
+    let call = broker.calls.of(caller).ok_or(libc::EPERM)?;
+    let gate = broker.gate.as_ref().ok_or(libc::EPERM)?;
+    let own = gate.is_own(caller, worker, &call.started).then(|| Arc::clone(&call.started));
+    if own.is_none()
+        && let Err(errno) = gate.look(caller, &asked)
+    {
+        // A name that leads nowhere is what a search along PATH asks for.
+        if !matches!(errno, libc::ENOENT | libc::ENOTDIR) {
+            call.changes.not_started(shown(caller, &asked), "it is not granted");
+        }
+        return Err(if errno == libc::ELOOP { libc::EACCES } else { errno });
+    }
+    gate.pass(Job { id: n.id, tid: caller.tid(), call: (worker, call.number), own })
+}
+
+/// The first words of an argument vector.
+fn arguments(caller: &Caller<'_>, argv: u64, most: usize) -> Result<Vec<Vec<u8>>, i32> {
+    let mut words = Vec::new();
+    // Linux takes a null pointer for an empty vector.
+    while argv != 0 && words.len() < most {
+        let pointer = caller.bytes(argv.wrapping_add(8 * words.len() as u64), 8)?;
+        let pointer = pointer.try_into().map(u64::from_ne_bytes).map_err(|_length| libc::EFAULT)?;
+        if pointer == 0 {
+            break;
+        }
+        words.push(caller.string(pointer, ARGUMENT).map_err(too_long)?.into_bytes());
+    }
+    Ok(words)
+}
+
+/// What the kernel says of an argument that is too long.
+fn too_long(errno: i32) -> i32 {
+    if errno == libc::ENAMETOOLONG { libc::E2BIG } else { errno }
+}
+
+/// A refused start, for people: the file, and the arguments as the caller had them.
+fn shown(caller: &Caller<'_>, asked: &Asked) -> String {
+    let mut words = vec![asked.path.as_bytes().to_vec()];
+    words.extend(arguments(caller, asked.argv, SHOWN.0).unwrap_or_default().into_iter().skip(1));
+    text(&words)
+}
+
+/// Words in one line, cut to a length.
+pub(super) fn text(words: &[Vec<u8>]) -> String {
+    let line = words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ");
+    let mut text: String = line.chars().take(SHOWN.1).collect();
+    if text.len() < line.len() {
+        text.push('…');
+    }
+    text
+}
+
+/// A file in memory has no place that a rule of Landlock's could name, so Landlock lets it be executed. Made here it cannot be
+/// (`MFD_NOEXEC_SEAL`, Linux 6.3): no mode that the caller sets makes it so (C7).
+fn memfd(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+    const EXEC: u32 = 0x10;
+    let name = caller.string(n.args[0], 250).map_err(|e| if e == libc::ENAMETOOLONG { libc::EINVAL } else { e })?;
+    let flags = n.args[1] as u32;
+    if flags & EXEC != 0 {
+        return Err(libc::EACCES);
+    }
+    let wanted = MemfdFlags::from_bits_retain(flags) | MemfdFlags::CLOEXEC;
+    let cloexec = flags & MemfdFlags::CLOEXEC.bits() != 0;
+    let traced = matches!(broker.gate.as_ref().map(|gate| &gate.second), Some(Second::Tracer { .. }));
+    let made = match rustix::fs::memfd_create(&name, wanted | MemfdFlags::NOEXEC_SEAL) {
+        // An older kernel: the tracer alone holds it, by what it is.
+        Err(rustix::io::Errno::INVAL) if traced => rustix::fs::memfd_create(&name, wanted),
+        other => other,
+    };
+    Ok(Answer::Fd { fd: made.map_err(rustix::io::Errno::raw_os_error)?, cloexec })
+}

@@ -1,0 +1,247 @@
+//! The second look at an exec: at the kernel's own copy of what it is about to run.
+//!
+//! A thread of its own, because ptrace(2) is a thread's: whoever seized must be the one that waits and lets go. For each exec
+//! it seizes the thread that asks (which sleeps in its question), has it stop at its next chance, and lets it go on. If the
+//! exec succeeds, the thread stops before the new program has run an instruction, and what it is and what its arguments are
+//! can no longer be changed by anybody: its memory is new, and the filter keeps everybody else from it. If it fails, the
+//! thread stops all the same, and is let go. Everything in between is the kernel's (C14).
+//!
+//! Invariant: one exec at a time for each process. Seizing a thread waits for an exec of its process to be over, and that exec
+//! waits for all threads of its process to be gone, a traced one by its tracer's hand: seizing two would wait for ever.
+//!
+//! Invariant: no lock is waited for here. Whoever holds the broker's may hold it to the end of the session.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Duration;
+
+use callgate_policy::plan::exec::Starts;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::Broker;
+use super::caller::Thread;
+use super::exec::{Job, Queue, text};
+use crate::sys::notify::{self, Answer};
+use crate::sys::process::{self, Pid};
+use crate::sys::ptrace;
+use crate::zygote::drain;
+
+/// Most bytes of an argument vector: more than the kernel takes for one at the usual limit of stack (execve(2)).
+const ARGV: u64 = 8 * 1024 * 1024;
+/// How often, and after how long, telling of a refusal is tried again while the broker is busy.
+const TELLING: (u32, Duration) = (100, Duration::from_millis(1));
+
+/// Traces for one session.
+pub(super) struct Tracer {
+    pub(super) listener: Arc<OwnedFd>,
+    pub(super) starts: Arc<Starts>,
+    pub(super) broker: Arc<Mutex<Broker>>,
+    /// By process.
+    pub(super) flights: HashMap<Pid, Flight>,
+    /// What waits for the exec of its own process to be over.
+    pub(super) waiting: Vec<(Pid, Job)>,
+}
+
+/// An exec under way.
+pub(super) struct Flight {
+    tid: Pid,
+    job: Job,
+}
+
+/// What is to become of a program that is ready to run.
+enum Verdict {
+    Runs,
+    /// Why not, with its arguments.
+    Ends(&'static str, Vec<Vec<u8>>),
+}
+
+impl Tracer {
+    /// Until nobody hands anything on any more. Should this return, the kernel ends all that is being traced.
+    pub(super) fn run(mut self, queue: &Queue, stops: &OwnedFd) -> io::Result<()> {
+        loop {
+            let mut fds =
+                [PollFd::new(queue.wake.as_fd(), PollFlags::POLLIN), PollFd::new(stops.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+            // Before looking: what comes meanwhile wakes it again.
+            drain(&queue.wake)?;
+            drain(stops)?;
+            // Signals coalesce, so all there is, whatever woke it.
+            while let Some((pid, status)) = ptrace::next_event()? {
+                self.heard(pid, status)?;
+            }
+            loop {
+                match queue.jobs.try_recv() {
+                    Ok(job) => self.take(job)?,
+                    Err(std::sync::mpsc::TryRecvError::Empty) => break,
+                    Err(std::sync::mpsc::TryRecvError::Disconnected) => return Ok(()),
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, job: Job) -> io::Result<()> {
+        let process = process_of(job.tid);
+        // What was read by its number was this thread's.
+        if !notify::is_valid(self.listener.as_fd(), job.id) {
+            return Ok(());
+        }
+        match process {
+            Some(process) if self.flights.contains_key(&process) => self.waiting.push((process, job)),
+            Some(process) => self.start(process, job)?,
+            None => self.refuse(&job)?,
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, process: Pid, job: Job) -> io::Result<()> {
+        let (tid, id) = (job.tid, job.id);
+        if let Err(e) = ptrace::seize(tid) {
+            // Another traces it (a debugger inside), or it is gone.
+            return if e.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { self.refuse(&job) };
+        }
+        let there = notify::is_valid(self.listener.as_fd(), id);
+        // From here on the kernel tells of whatever becomes of it.
+        self.flights.insert(process, Flight { tid, job });
+        // Before the answer: it stays pending while the thread sleeps in its question, and so stops it once, however the exec
+        // goes. If it is gone its end is what will be heard.
+        match ptrace::interrupt(tid) {
+            Err(e) if e.raw_os_error() != Some(libc::ESRCH) => return Err(e),
+            Ok(()) | Err(_) => {}
+        }
+        // If it was no longer the one that asked, it stops, and is let go.
+        if there { notify::answer(self.listener.as_fd(), id, &Answer::Continue) } else { Ok(()) }
+    }
+
+    fn refuse(&self, job: &Job) -> io::Result<()> {
+        notify::answer(self.listener.as_fd(), job.id, &Answer::Fail(libc::EACCES))
+    }
+
+    /// Handles what has become of a thread.
+    fn heard(&mut self, pid: Pid, status: i32) -> io::Result<()> {
+        if !libc::WIFSTOPPED(status) {
+            // It ended; only now does its parent hear of it.
+            return self.over(pid);
+        }
+        match status >> 16 {
+            libc::PTRACE_EVENT_EXEC => self.executed(pid),
+            // The exec did not happen, or nobody asked for one.
+            libc::PTRACE_EVENT_STOP => {
+                gone_is_fine(ptrace::detach(pid))?;
+                self.over(pid)
+            }
+            0 => gone_is_fine(ptrace::go_on(pid, libc::WSTOPSIG(status))),
+            _ => gone_is_fine(ptrace::go_on(pid, 0)),
+        }
+    }
+
+    /// It stands before its first instruction. Its number is its process's by now, whichever thread it was.
+    fn executed(&mut self, pid: Pid) -> io::Result<()> {
+        let former = ptrace::former_number(pid).unwrap_or(pid);
+        let flight = self.flights.get_mut(&pid).filter(|flight| flight.tid == former || flight.tid == pid);
+        let Some(flight) = flight else {
+            return process::kill(pid, libc::SIGKILL);
+        };
+        flight.tid = pid;
+        let (call, own) = (flight.job.call, flight.job.own.clone());
+        let verdict = match own {
+            // Layer 1 has judged what callgate starts itself.
+            Some(started) => {
+                started.store(true, Ordering::Release);
+                Verdict::Runs
+            }
+            None => judge(&self.starts, pid),
+        };
+        match verdict {
+            Verdict::Runs => {
+                gone_is_fine(ptrace::detach(pid))?;
+                self.over(pid)
+            }
+            Verdict::Ends(why, argv) => {
+                // First, for with it its call may end.
+                self.tell(call, text(&argv), why);
+                gone_is_fine(process::kill(pid, libc::SIGKILL))
+            }
+        }
+    }
+
+    /// An exec is over, one way or another. Who waited in the same process is next, if there still is such a thread.
+    fn over(&mut self, pid: Pid) -> io::Result<()> {
+        let Some(process) = self.flights.iter().find(|(_, flight)| flight.tid == pid).map(|(process, _)| *process)
+        else {
+            return Ok(());
+        };
+        self.flights.remove(&process);
+        while let Some(at) = self.waiting.iter().position(|(waits, _)| *waits == process) {
+            let (_, job) = self.waiting.swap_remove(at);
+            if notify::is_valid(self.listener.as_fd(), job.id) {
+                self.start(process, job)?;
+                if self.flights.contains_key(&process) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the result name it.
+    fn tell(&self, call: (Pid, u64), argv: String, why: &'static str) {
+        for _ in 0..TELLING.0 {
+            match self.broker.try_lock() {
+                Ok(mut broker) => return broker.not_started(call, argv, why),
+                Err(TryLockError::Poisoned(broken)) => return broken.into_inner().not_started(call, argv, why),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(TELLING.1),
+            }
+        }
+    }
+}
+
+/// What the kernel is about to run, by what it is, and with which arguments, as it has them.
+fn judge(starts: &Starts, pid: Pid) -> Verdict {
+    let Ok(argv) = command_line(pid) else { return Verdict::Ends("its arguments cannot be read", Vec::new()) };
+    let Ok(thread) = Thread::open(pid) else { return Verdict::Ends("it cannot be looked at", argv) };
+    let Ok(image) = thread.image() else { return Verdict::Ends("its file cannot be looked at", argv) };
+    if !image.has_name {
+        // Nothing that was granted has no name; a file in memory has none (C7).
+        return Verdict::Ends("its file has no name", argv);
+    }
+    let args = argv.get(1..).unwrap_or_default();
+    // An empty vector is one that older kernels let programs read past.
+    if !argv.is_empty() && starts.admits(image.file, args, |word, file| thread.names(word, file)) {
+        Verdict::Runs
+    } else {
+        Verdict::Ends("it is not granted, and was changed after it had been looked at", argv)
+    }
+}
+
+/// All of it, or an error (proc_pid_cmdline(5)).
+fn command_line(pid: Pid) -> io::Result<Vec<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    fs::File::open(format!("/proc/{pid}/cmdline"))?.take(ARGV + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > ARGV {
+        return Err(io::Error::from_raw_os_error(libc::E2BIG));
+    }
+    match bytes.strip_suffix(b"\0") {
+        Some(words) => Ok(words.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The process that a thread belongs to.
+fn process_of(tid: Pid) -> Option<Pid> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")).and_then(|number| number.trim().parse().ok())
+}
+
+fn gone_is_fine(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        other => other,
+    }
+}

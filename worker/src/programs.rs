@@ -1,0 +1,205 @@
+//! Finds on this host what a session may start: the granted programs, what interprets them, and what loads them.
+//!
+//! Done by the broker before it is confined, in the session's mount namespace, where names mean what they will mean to the
+//! session. Nothing is found again later: a file that takes another's place is another file.
+
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use callgate_policy::path::HostPath;
+use callgate_policy::pattern::ArgPatterns;
+use callgate_policy::plan::SessionPlan;
+use callgate_policy::plan::exec::{FileId, HEADER_BYTES, Header, OWN_STARTS, Start, Starts, Word, read_header};
+use rustix::fs::{FileType, Mode, OFlags};
+
+/// How deep the kernel follows interpreters that are scripts themselves (fs/exec.c).
+const DEPTH: u8 = 5;
+
+/// Loaders that programs have which no rule names; where any program may be started, these may not (C8).
+const LOADERS: &[&str] = &[
+    "/lib64/ld-linux-x86-64.so.2",
+    "/lib/ld-linux.so.2",
+    "/lib/ld-linux-aarch64.so.1",
+    "/lib/ld-linux-armhf.so.3",
+    "/libx32/ld-linux-x32.so.2",
+    "/lib/ld-musl-x86_64.so.1",
+    "/lib/ld-musl-i386.so.1",
+    "/lib/ld-musl-aarch64.so.1",
+];
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) starts: Starts,
+    /// The files that the kernel must be let execute for it.
+    pub(crate) files: Vec<OwnedFd>,
+    known: Vec<FileId>,
+    /// Granted, and not there.
+    pub(crate) missing: Vec<HostPath>,
+}
+
+/// Finds what a plan grants.
+pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf]) -> Found {
+    let mut found = Found::default();
+    for own in OWN_STARTS {
+        // Started by callgate alone, so executable, and nothing that is granted.
+        found.executable(Path::new(own));
+    }
+    for loader in LOADERS {
+        if let Some(file) = File::open(Path::new(loader)) {
+            found.starts.add_loader(file.id);
+        }
+    }
+    for rule in plan.exec.rules() {
+        match &rule.program {
+            None => found.starts.add(Start { file: None, is_image: true, head: Vec::new(), args: rule.args.clone() }),
+            Some(program) => {
+                let there =
+                    look_up(program, path).is_some_and(|file| found.add(&file, Vec::new(), &rule.args, path, DEPTH));
+                if !there {
+                    found.missing.push(program.clone());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Where a name or path leads, as execvp(3) finds it.
+fn look_up(program: &HostPath, path: &[PathBuf]) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Some(program.as_path().to_owned());
+    }
+    path.iter().map(|dir| dir.join(program.as_path())).find(|file| {
+        rustix::fs::stat(file).is_ok_and(|stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o111 != 0
+        })
+    })
+}
+
+/// A regular file that is open for reading.
+struct File {
+    fd: OwnedFd,
+    id: FileId,
+}
+
+impl File {
+    fn open(path: &Path) -> Option<Self> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let stat = rustix::fs::fstat(&fd).ok()?;
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        #[allow(clippy::useless_conversion, reason = "the types differ by architecture")]
+        let id = FileId { device: u64::from(stat.st_dev), inode: u64::from(stat.st_ino) };
+        regular.then_some(Self { fd, id })
+    }
+
+    fn header(&self) -> Option<Header> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES);
+        let file = std::fs::File::from(rustix::io::dup(&self.fd).ok()?);
+        file.take(HEADER_BYTES as u64).read_to_end(&mut bytes).ok()?;
+        Some(read_header(&bytes))
+    }
+}
+
+impl Found {
+    /// Lets a program be started with these arguments, after these words. False if it is not there.
+    fn add(&mut self, file: &Path, head: Vec<Word>, args: &ArgPatterns, path: &[PathBuf], depth: u8) -> bool {
+        let Some((id, header)) = self.executable(file) else { return false };
+        let start = |is_image| Start { file: Some(id), is_image, head: head.clone(), args: args.clone() };
+        match header {
+            Header::Dynamic { .. } | Header::Image => self.starts.add(start(true)),
+            Header::Text => self.starts.add(start(false)),
+            Header::Script { interpreter, argument } => {
+                self.starts.add(start(false));
+                if depth > 0 {
+                    self.add_interpreter((&interpreter, argument), (id, &head), args, path, depth - 1);
+                }
+            }
+        }
+        true
+    }
+
+    /// The kernel puts the interpreter's argument and the script's name before the script's own arguments.
+    fn add_interpreter(
+        &mut self,
+        (interpreter, argument): (&[u8], Option<Vec<u8>>),
+        (script, head): (FileId, &[Word]),
+        args: &ArgPatterns,
+        path: &[PathBuf],
+        depth: u8,
+    ) {
+        let interpreter = Path::new(std::ffi::OsStr::from_bytes(interpreter));
+        let after = |words: &[&[u8]]| -> Vec<Word> {
+            let words = words.iter().map(|word| Word::Exact(word.to_vec()));
+            words.chain([Word::File(script)]).chain(head.iter().cloned()).collect()
+        };
+        let argument = argument.unwrap_or_default();
+        let line: Vec<&[u8]> = if argument.is_empty() { vec![] } else { vec![&argument] };
+        self.add(interpreter, after(&line), args, path, depth);
+        if interpreter.file_name().is_some_and(|name| name == "env")
+            && let Some((program, words)) = of_env(&argument)
+            && let Some(file) = look_up(&program, path)
+        {
+            // What env(1) starts is an exec of its own.
+            self.add(&file, after(&words), args, path, depth);
+        }
+    }
+
+    /// Lets the kernel open a file to execute it, and its loader.
+    fn executable(&mut self, path: &Path) -> Option<(FileId, Header)> {
+        let file = File::open(path)?;
+        let (id, header) = (file.id, file.header()?);
+        if let Header::Dynamic { loader } = &header
+            && let Some(loader) = File::open(Path::new(std::ffi::OsStr::from_bytes(loader)))
+        {
+            self.starts.add_loader(loader.id);
+            self.keep(loader);
+        }
+        self.keep(file);
+        Some((id, header))
+    }
+
+    fn keep(&mut self, file: File) {
+        if !self.known.contains(&file.id) {
+            self.known.push(file.id);
+            self.files.push(file.fd);
+        }
+    }
+}
+
+/// What `#!/usr/bin/env` starts, and the words that it puts before the script's name. One word, or with `-S` several plain
+/// ones: quotes, variables and further options are not read, and then nothing is granted by them.
+fn of_env(argument: &[u8]) -> Option<(HostPath, Vec<&[u8]>)> {
+    let mut words = match argument.strip_prefix(b"-S") {
+        Some(rest) => rest.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty()).collect(),
+        None => vec![argument],
+    };
+    let plain = |word: &&[u8]| !word.iter().any(|byte| b"\\'\"$#=".contains(byte));
+    if words.is_empty() || words[0].is_empty() || words[0].starts_with(b"-") || !words.iter().all(plain) {
+        return None;
+    }
+    let program = words.remove(0);
+    Some((HostPath::from(PathBuf::from(std::ffi::OsStr::from_bytes(program))), words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_env_starts() {
+        let of =
+            |text: &'static str| of_env(text.as_bytes()).map(|(program, words)| (program.to_string(), words.len()));
+        assert_eq!(of("python3"), Some(("python3".to_owned(), 0)));
+        assert_eq!(of("-S python3 -u -B"), Some(("python3".to_owned(), 2)));
+        assert_eq!(of("-Spython3"), Some(("python3".to_owned(), 0)));
+        for text in ["", "-S", "-i", "-S -i python3", "A=b", "-S A=b python3", "-S 'python3'", "-S $x"] {
+            assert_eq!(of(text), None, "{text:?}");
+        }
+        // One argument, as the kernel passes it: a program by that name.
+        assert_eq!(of("python3 -u"), Some(("python3 -u".to_owned(), 0)));
+    }
+}
