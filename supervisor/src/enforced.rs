@@ -16,11 +16,11 @@ const HOLDS: &[(&str, &[&str])] = &[
 ];
 
 /// Of sessions that may start only some programs. Others have no step of that name, and claim nothing.
-const PROGRAMS: (&str, &[&str]) = ("shell", &["exec", "landlock", "seccomp"]);
+const PROGRAMS: (&str, &[&str]) = ("shell", &["programs", "landlock", "seccomp"]);
 
 /// Sums up the steps that confined a call.
 pub(crate) fn summarize(strength: Strength, all: &[StepReport]) -> Vec<Enforced> {
-    let judged = all.iter().any(|report| report.step == "exec");
+    let judged = all.iter().any(|report| report.step == "programs");
     HOLDS
         .iter()
         .chain(judged.then_some(&PROGRAMS))

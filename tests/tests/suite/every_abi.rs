@@ -147,6 +147,12 @@ const ELSEWHERE: &[&str] = &[
     "dumpable",
     "syscall",
     "bad-pointers",
+    // Of the file on what may be started: where anything may be, there is nothing to refuse.
+    "exec",
+    "exec-memfd",
+    "exec-race",
+    "exec-threads",
+    "exec-storm",
 ];
 
 impl<'a> World<'a> {

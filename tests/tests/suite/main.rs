@@ -22,6 +22,7 @@ mod claims;
 mod contract;
 mod envelope;
 mod every_abi;
+mod exec_gate;
 mod fd_env_leak;
 mod fs_outside;
 mod grants;

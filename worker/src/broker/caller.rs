@@ -52,12 +52,22 @@ impl Thread {
         Ok(Image { file: file_of(&stat), has_name: stat.st_nlink != 0 })
     }
 
-    /// Whether a word is a name of a file, in the eyes of this process. A magic link would be followed with this process's own.
-    pub(super) fn names(&self, word: &[u8], file: FileId) -> bool {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(&self.proc, c"cwd", flags, Mode::empty())
-            .and_then(|cwd| rustix::fs::openat2(cwd, word, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS));
-        opened.is_ok_and(|fd| identity(fd.as_fd()) == Ok(file))
+    /// Whether a word is a name of a file, in the eyes of this process, and stays one: if the file lies where the session cannot
+    /// write, so must every directory that leads to it, or a link could lead elsewhere by the time that it is followed. (What
+    /// lies where the session can write, it can change as well.) A magic link would be followed with this process's own eyes.
+    pub(super) fn names(&self, word: &[u8], file: FileId, writable: &[PathBuf]) -> bool {
+        let open = |path: &[u8]| {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let cwd = rustix::fs::openat(&self.proc, c"cwd", flags, Mode::empty()).ok()?;
+            let fd = rustix::fs::openat2(cwd, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS).ok()?;
+            located(fd).ok()
+        };
+        let is_writable = |target: &Target| writable.iter().any(|tree| target.path.starts_with(tree));
+        let Some(named) = open(word).filter(|target| identity(target.fd.as_fd()) == Ok(file)) else { return false };
+        let ends = word.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &word[..=at]);
+        let start: &[u8] = if word.starts_with(b"/") { b"/" } else { b"." };
+        is_writable(&named)
+            || ends.chain([start]).all(|directory| open(directory).is_some_and(|target| !is_writable(&target)))
     }
 
     /// Whether it has its number still.

@@ -108,6 +108,11 @@ impl Calls {
         }
     }
 
+    /// What the session may write.
+    pub(super) fn writable(&self) -> Arc<[PathBuf]> {
+        Arc::clone(&self.write)
+    }
+
     /// A worker stands ready.
     pub(super) fn add(&mut self, pid: Pid, worker: u64) {
         self.next += 1;

@@ -6,6 +6,7 @@
 //! made ready to run. Where tracing is barred the second is Landlock's alone: it knows files, and no arguments.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -80,6 +81,8 @@ enum Second {
 /// What stands before every exec of a session.
 pub(super) struct Gate {
     pub(super) starts: Arc<Starts>,
+    /// Where the session writes.
+    pub(super) writable: Arc<[PathBuf]>,
     second: Second,
 }
 
@@ -94,6 +97,7 @@ impl Gate {
     pub(super) fn new(
         plan: &SessionPlan,
         found: Found,
+        writable: Arc<[PathBuf]>,
         one_thread: OneThread,
     ) -> Result<(Self, Option<Queue>, StepReport), StepFailure> {
         let starts = Arc::new(found.starts);
@@ -103,17 +107,17 @@ impl Gate {
         match can_trace(one_thread) {
             Ok(()) => {
                 let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-                let wake = Arc::new(wake.map_err(|e| kernel("exec", "eventfd", e.into()))?);
+                let wake = Arc::new(wake.map_err(|e| kernel("programs", "eventfd", e.into()))?);
                 let (sender, jobs) = channel();
                 let second = Second::Tracer { jobs: sender, wake: Arc::clone(&wake) };
-                let step = done("exec", format!("argv verified, {programs} granted{missing}"));
-                Ok((Self { starts, second }, Some(Queue { jobs, wake }), step))
+                let step = done("programs", format!("argv verified, {programs} granted{missing}"));
+                Ok((Self { starts, writable, second }, Some(Queue { jobs, wake }), step))
             }
-            Err(_barred) if plan.exec.judges_arguments() => Err(StepFailure::new("exec", BARRED)),
+            Err(_barred) if plan.exec.judges_arguments() => Err(StepFailure::new("programs", BARRED)),
             Err(barred) => {
                 let own = Thread::open(process::id()).and_then(|this| this.image()).ok().map(|image| image.file);
-                let step = done("exec", format!("program only (ptrace: {barred}), {programs} granted{missing}"));
-                Ok((Self { starts, second: Second::Landlock { own } }, None, step))
+                let step = done("programs", format!("program only (ptrace: {barred}), {programs} granted{missing}"));
+                Ok((Self { starts, writable, second: Second::Landlock { own } }, None, step))
             }
         }
     }
@@ -142,7 +146,7 @@ impl Gate {
         let count = self.starts.looks_at(file).ok_or(libc::EACCES)?;
         let argv = arguments(caller, asked.argv, count + 1)?;
         let args = argv.get(1..).unwrap_or_default();
-        let names = |word: &[u8], file| caller.thread.names(word, file);
+        let names = |word: &[u8], file| caller.thread.names(word, file, &self.writable);
         if self.starts.could_start(file, args, names) { Ok(()) } else { Err(libc::EACCES) }
     }
 

@@ -141,14 +141,14 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         can_read_callers()?;
         steps.programs.push(done("kept_names", "the broker is the one writer of trees with kept names"));
     }
+    let mut calls = Calls::new(plan, programs.pid);
     let mut queue = None;
     let mut gate = None;
     if let Some(found) = confined.found {
-        let (judge, jobs, step) = Gate::new(plan, found, one_thread)?;
+        let (judge, jobs, step) = Gate::new(plan, found, calls.writable(), one_thread)?;
         steps.programs.push(step);
         (gate, queue) = (Some(judge), jobs);
     }
-    let mut calls = Calls::new(plan, programs.pid);
     if plan.calls == CallCount::One {
         // It is the worker itself.
         calls.add_only(programs.pid);
@@ -426,13 +426,13 @@ impl Served {
 /// Starts the thread that takes the second look at every exec. Comes before the others, which are to block its signal too.
 fn trace(queue: Queue, broker: &Arc<Mutex<Broker>>) -> io::Result<()> {
     let stops = ptrace::stops_as_fd()?;
-    let (listener, starts) = {
+    let (listener, starts, writable) = {
         let broker = locked(broker);
         let gate = broker.gate.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        (Arc::clone(&broker.listener), Arc::clone(&gate.starts))
+        (Arc::clone(&broker.listener), Arc::clone(&gate.starts), Arc::clone(&gate.writable))
     };
     let (flights, waiting) = (HashMap::new(), Vec::new());
-    let tracer = Tracer { listener, starts, broker: Arc::clone(broker), flights, waiting };
+    let tracer = Tracer { listener, starts, writable, broker: Arc::clone(broker), flights, waiting };
     let thread = std::thread::Builder::new().name("cg-tracer".to_owned()).stack_size(ANSWERS_STACK);
     thread.spawn(move || tracer.run(&queue, &stops)).map(drop)
 }

@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
@@ -39,6 +40,7 @@ const TELLING: (u32, Duration) = (100, Duration::from_millis(1));
 pub(super) struct Tracer {
     pub(super) listener: Arc<OwnedFd>,
     pub(super) starts: Arc<Starts>,
+    pub(super) writable: Arc<[PathBuf]>,
     pub(super) broker: Arc<Mutex<Broker>>,
     /// By process.
     pub(super) flights: HashMap<Pid, Flight>,
@@ -156,7 +158,7 @@ impl Tracer {
                 started.store(true, Ordering::Release);
                 Verdict::Runs
             }
-            None => judge(&self.starts, pid),
+            None => judge(&self.starts, &self.writable, pid),
         };
         match verdict {
             Verdict::Runs => {
@@ -203,7 +205,7 @@ impl Tracer {
 }
 
 /// What the kernel is about to run, by what it is, and with which arguments, as it has them.
-fn judge(starts: &Starts, pid: Pid) -> Verdict {
+fn judge(starts: &Starts, writable: &[PathBuf], pid: Pid) -> Verdict {
     let Ok(argv) = command_line(pid) else { return Verdict::Ends("its arguments cannot be read", Vec::new()) };
     let Ok(thread) = Thread::open(pid) else { return Verdict::Ends("it cannot be looked at", argv) };
     let Ok(image) = thread.image() else { return Verdict::Ends("its file cannot be looked at", argv) };
@@ -213,7 +215,7 @@ fn judge(starts: &Starts, pid: Pid) -> Verdict {
     }
     let args = argv.get(1..).unwrap_or_default();
     // An empty vector is one that older kernels let programs read past.
-    if !argv.is_empty() && starts.admits(image.file, args, |word, file| thread.names(word, file)) {
+    if !argv.is_empty() && starts.admits(image.file, args, |word, file| thread.names(word, file, writable)) {
         Verdict::Runs
     } else {
         Verdict::Ends("it is not granted, and was changed after it had been looked at", argv)

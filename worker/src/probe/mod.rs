@@ -10,6 +10,7 @@
 mod chaos;
 mod descriptors;
 pub mod errno;
+mod exec;
 mod files;
 mod ipc;
 mod kernel;
@@ -51,6 +52,7 @@ const FAMILIES: &[(&str, &[Act])] = &[
     ("unix sockets", unix::ACTS),
     ("what is half mapped", straddling::ACTS),
     ("processes", processes::ACTS),
+    ("programs", exec::ACTS),
     ("ipc", ipc::ACTS),
     ("kernel", kernel::ACTS),
     ("chaos", chaos::ACTS),

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::probe::outcome::Failure;
 
@@ -124,6 +124,29 @@ pub(crate) fn fork_with(at: &str, flags: u64) -> Result<Side, Failure> {
         0 => Ok(Side::Child),
         pid => Ok(Side::Parent(i32::try_from(pid).unwrap_or(i32::MAX))),
     }
+}
+
+/// Starts a program as posix_spawn(3) does: in a child that shares this process's memory until its exec, so that the kernel reads
+/// its arguments where other threads may write meanwhile. The errno if it could not be started.
+///
+/// `argv` ends in zero, and each pointer before is to a NUL-terminated string whatever is written there meanwhile.
+pub(crate) fn spawn(file: &CStr, argv: &[AtomicUsize]) -> Result<i32, i32> {
+    let mut pid = 0;
+    let environment = [std::ptr::null_mut::<libc::c_char>()];
+    // SAFETY: `pid` and `environment` are live; the vector is one of machine words, as pointers are, and ends in a null one.
+    // Other threads change it by atomic stores alone, and only this process's child and the kernel read it. The racer keeps
+    // both words alive, and a word that is rewritten keeps its last byte zero.
+    let failed = unsafe {
+        libc::posix_spawn(
+            &raw mut pid,
+            file.as_ptr(),
+            std::ptr::null(),
+            std::ptr::null(),
+            argv.as_ptr().cast::<*mut libc::c_char>(),
+            environment.as_ptr(),
+        )
+    };
+    if failed == 0 { Ok(pid) } else { Err(failed) }
 }
 
 /// How a child ended.

@@ -1,0 +1,572 @@
+//! What may be started: single programs, and with which arguments (C2 to C10, C12, C14, C18).
+//!
+//! Every denied start has a control that succeeds: bare, or inside with what is granted. What is denied is `touch made`, told by
+//! the file that is not there; what is granted in its place is `mkdir made`.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, matrix};
+use libc::{EACCES, ENOENT};
+use serde_json::{Value, json};
+
+/// A manifest that lets the workspace be written, the outside and the probe be read, and these programs be started: TOML lines for
+/// each after `cmd`.
+fn grant(env: &TestEnv, programs: &[&str]) {
+    let shell: String = programs.iter().map(|program| format!("[[requires.shell]]\ncmd = {program}\n")).collect();
+    let text = format!(
+        "id = \"x\"\n[requires.fs]\nread = [\"{}/**\"]\nwrite = [\"{{workspace}}/**\"]\n{shell}",
+        env.outside().display()
+    );
+    env.workspace_file("m.toml", &text);
+}
+
+/// Under callgate with that manifest.
+fn judged(env: &TestEnv) -> Run {
+    env.sandbox().flag(&["--manifest", "m.toml"])
+}
+
+/// The same, and the probe may be started.
+fn with_probe(env: &TestEnv, programs: &[&str]) -> Run {
+    let probe = format!("{:?}", Binaries::of_this_build().probe().display().to_string());
+    let all: Vec<&str> = programs.iter().copied().chain([probe.as_str()]).collect();
+    grant(env, &all);
+    judged(env)
+}
+
+/// One call of a tool under that manifest.
+fn call(env: &TestEnv, tool: &str, arguments: &Value) -> (Option<i32>, Value) {
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    let words = [&binary, "call", "--manifest", "m.toml", tool, &arguments.to_string()];
+    let ended = env.weakened().run(&words);
+    let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
+    (ended.status.code(), envelope)
+}
+
+fn made(env: &TestEnv) -> PathBuf {
+    env.workspace().join("made")
+}
+
+/// Takes away what a program has made; whether there was something.
+fn unmake(env: &TestEnv) -> bool {
+    fs::remove_dir(made(env)).is_ok() || fs::remove_file(made(env)).is_ok()
+}
+
+/// A file that may be executed.
+fn script(env: &TestEnv, path: &Path, text: &str) {
+    env.file_at(path.to_owned(), text);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// What starts another program, in each of the ways in which a check of the command line can be led past: wrappers (C2), lists
+/// and substitutions (C3), variables and builtins (C4), arguments of harmless programs (C5), interpreters (C9).
+const WAYS: &[&str] = &[
+    "PROGRAM made",
+    "/usr/bin/PROGRAM made",
+    "env PROGRAM made",
+    "env -i /usr/bin/PROGRAM made",
+    "echo made | xargs PROGRAM",
+    "find . -maxdepth 0 -exec PROGRAM made ';'",
+    "timeout 5 PROGRAM made",
+    "nice PROGRAM made",
+    "setsid -w PROGRAM made",
+    "nohup PROGRAM made",
+    "timeout 5 nice env setsid -w PROGRAM made",
+    "true && PROGRAM made",
+    "false || PROGRAM made; true",
+    "true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;\
+     true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;true;\
+     true;true;true;true;true;true;PROGRAM made",
+    "true\nPROGRAM made",
+    "$(PROGRAM made)",
+    "`PROGRAM made`",
+    "cat <(PROGRAM made)",
+    "(PROGRAM made &) ; wait; until [ -e made ] || ((++n > 200)); do sleep 0.01; done",
+    "f() { PROGRAM made; }; f",
+    "shopt -s expand_aliases; alias x=PROGRAM\nx made",
+    "x=PROGRAM; $x made",
+    "$(printf PROG)$(printf RAM) made",
+    "eval 'PROGRAM made'",
+    "command PROGRAM made",
+    "exec PROGRAM made",
+    "exec -a true PROGRAM made",
+    "trap 'PROGRAM made' EXIT",
+    "coproc PROGRAM made; wait",
+    "echo 'PROGRAM made' | base64 | base64 -d | bash",
+    "bash <<'END'\nPROGRAM made\nEND",
+    "bash -c 'PROGRAM made'",
+    "echo 'PROGRAM made' > start; BASH_ENV=./start bash -c true",
+    "echo 'PROGRAM made' > start; . ./start",
+    "export PATH=/usr/bin; PROGRAM made",
+    "typeset -x IFS=_; x=PROGRAM_made; $x",
+    "awk 'BEGIN { system(\"PROGRAM made\") }'",
+    "echo x | sed '1e PROGRAM made'",
+    "tar cf t.tar m.toml; tar xf t.tar --to-command='PROGRAM made'",
+    "tar cf /dev/null m.toml --checkpoint=1 --checkpoint-action=exec='PROGRAM made'",
+    "git -c alias.x='!PROGRAM made' x",
+    "git -c core.sshCommand='PROGRAM made;:' ls-remote ssh://host/path",
+    "perl -e 'system(\"PROGRAM\", \"made\")'",
+    "/usr/bin/python3 -c 'import os; os.execvp(\"PROGRAM\", [\"true\", \"made\"])'",
+    "/usr/bin/python3 -c 'import subprocess as s; s.run([\"PROGRAM\", \"made\"])'",
+    "ln -s /usr/bin/PROGRAM link; ./link made",
+];
+
+/// All that those use, and `mkdir`.
+const WRAPPERS: &[&str] = &[
+    "bash", "sh", "env", "xargs", "find", "timeout", "nice", "setsid", "nohup", "cat", "sleep", "base64", "awk", "sed",
+    "tar", "git", "perl", "ln", "mkdir", "true",
+];
+
+/// C2, C3, C4, C5, C9: nothing that starts a program hides it, and what is granted may be started in all these ways.
+#[test]
+fn c2_c3_c4_c5_c9_nothing_hides_what_starts() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let quoted: Vec<String> = WRAPPERS.iter().map(|name| format!("{name:?}")).collect();
+        let mut programs: Vec<&str> = quoted.iter().map(String::as_str).collect();
+        programs.push("\"/usr/bin/python3\"");
+        grant(&env, &programs);
+        let clean = || {
+            for name in ["start", "t.tar", "link", "nohup.out"] {
+                drop(fs::remove_file(env.workspace().join(name)));
+            }
+        };
+        for way in WAYS {
+            let line = |program: &str| {
+                let (front, back) = program.split_at(2);
+                let split = way.replace("PROG)", &format!("{front})")).replace("printf RAM", &format!("printf {back}"));
+                split.replace("PROGRAM", program)
+            };
+            let control = env.bare().run(&["/bin/bash", "-c", &line("touch")]);
+            assert!(unmake(&env), "bare: {way}: {control:?}");
+            clean();
+            let granted = judged(&env).run(&["bash", "-c", &line("mkdir")]);
+            assert!(unmake(&env), "granted: {way}: {granted:?}");
+            clean();
+            let denied = judged(&env).run(&["bash", "-c", &line("touch")]);
+            assert!(!unmake(&env), "{way}: {denied:?}");
+            clean();
+        }
+    });
+}
+
+/// C2: the errno, by the call itself; and the result names what was refused.
+#[test]
+fn c2_a_start_that_is_not_granted_is_eacces_and_told() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let run = with_probe(&env, &["\"mkdir\"", "\"expr\"\nargs = [\"1\"]"]).flag(&["--status", "status.json"]);
+        let made = made(&env).display().to_string();
+        env.bare().probe(&["exec", "/usr/bin/touch", &made]).assert_ok();
+        assert!(unmake(&env));
+        run.probe(&["exec", "/usr/bin/mkdir", &made]).assert_ok();
+        assert!(unmake(&env));
+        run.probe(&["exec", "/usr/bin/touch", &made]).assert_errno(EACCES);
+        assert!(!unmake(&env));
+        let status: Value = serde_json::from_slice(&fs::read(env.workspace().join("status.json")).unwrap()).unwrap();
+        let told = &status["metadata"]["changes"]["not_started"];
+        assert_eq!(told, &json!([{ "path": format!("/usr/bin/touch {made}"), "why": "it is not granted" }]));
+        let enforced = status["metadata"]["enforced"].to_string();
+        assert!(enforced.contains("programs: argv verified, 3 granted"), "{enforced}");
+        // Arguments: these, and neither fewer nor more.
+        run.probe(&["exec", "/usr/bin/expr", "1"]).assert_ok();
+        for args in [&["0"][..], &[], &["1", "+", "1"], &["11"]] {
+            run.probe(&[&["exec", "/usr/bin/expr"], args].concat()).assert_errno(EACCES);
+        }
+        // A name that leads nowhere is what it is bare.
+        run.probe(&["exec", "/usr/bin/none-such"]).assert_errno(ENOENT);
+        // Where programs are not bounded, nothing of this is claimed.
+        let free = env.sandbox().flag(&["--status", "free.json"]);
+        free.probe(&["exec", "/usr/bin/touch", &made]).assert_ok();
+        assert!(unmake(&env));
+        assert!(!fs::read_to_string(env.workspace().join("free.json")).unwrap().contains("programs: "));
+    });
+}
+
+/// C6, C12: a copy, another name for a copy, and a copy planted on PATH in the place of what is granted, are other files.
+#[test]
+fn c6_c12_copied_renamed_and_planted_programs_are_not_granted() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        grant(&env, &["\"bash\"", "\"cp\"", "\"mv\"", "\"mkdir\"", "\"cat\"", "\"chmod\""]);
+        let fresh = || {
+            drop(fs::remove_dir_all(env.workspace().join("bin")));
+            fs::create_dir(env.workspace().join("bin")).unwrap();
+            env.give(&env.workspace().join("bin"));
+        };
+        for way in [
+            "cp /usr/bin/touch bin/x && bin/x made",
+            "cp /usr/bin/touch bin/y && mv bin/y bin/mkdir && bin/mkdir made",
+            "cp /usr/bin/touch bin/mkdir && PATH=$PWD/bin:$PATH && mkdir made",
+            "cat /usr/bin/touch > bin/x && chmod 755 bin/x && bin/x made",
+            "cp /usr/bin/touch $TMPDIR/x && $TMPDIR/x made",
+            "echo '#!/usr/bin/mkdir' > bin/x && chmod 755 bin/x && bin/x made",
+        ] {
+            fresh();
+            let bare = way.replace("$TMPDIR", "bin").replace("#!/usr/bin/mkdir", "#!/usr/bin/touch");
+            let control = env.bare().run(&["/bin/bash", "-c", &bare]);
+            assert!(unmake(&env), "bare: {control:?}");
+            fresh();
+            let denied = judged(&env).run(&["bash", "-c", way]);
+            assert!(!unmake(&env), "{way}: {denied:?}");
+            assert_eq!(denied.status.code(), Some(126), "{way}: {denied:?}");
+            assert!(denied.stderr.contains("Permission denied"), "{way}: {denied:?}");
+        }
+        // The control inside: the granted one, by a link.
+        let linked = judged(&env).run(&["bash", "-c", "mkdir made"]);
+        assert!(unmake(&env), "{linked:?}");
+    });
+}
+
+/// C7: a file in memory is not executed, however it is made; nor is one without a name.
+#[test]
+fn c7_files_in_memory_are_not_executed() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let run = with_probe(&env, &["\"true\""]);
+        for (act, at) in [("memfd-exec", "execveat"), ("exec-memfd", "memfd_create")] {
+            env.bare().probe(&[act, "/usr/bin/true"]).assert_ok();
+            env.sandbox().probe(&[act, "/usr/bin/true"]).assert_ok();
+            let tried = run.probe(&[act, "/usr/bin/true"]);
+            assert_eq!(tried.assert_errno(EACCES).at(), at);
+        }
+        // Nor where any program may be started, with some arguments.
+        grant(&env, &["\"*\"\nargs = [\"1\"]", &format!("{:?}\nargs = [{{ rest = true }}]", probe_path())]);
+        judged(&env).probe(&["exec", "/usr/bin/expr", "1"]).assert_ok();
+        judged(&env).probe(&["exec", "/usr/bin/expr", "0"]).assert_errno(EACCES);
+        judged(&env).probe(&["memfd-exec", "/usr/bin/true"]).assert_errno(EACCES);
+        // For everything else such files are what they were.
+        let python =
+            "import os; f = os.memfd_create('x'); os.write(f, b'abc'); print(os.pread(f, 3, 0), os.get_inheritable(f))";
+        grant(&env, &["\"/usr/bin/python3\""]);
+        let used = judged(&env).run(&["/usr/bin/python3", "-c", python]);
+        assert_eq!(used.stdout, "b'abc' False\n", "{used:?}");
+    });
+}
+
+fn probe_path() -> String {
+    Binaries::of_this_build().probe().display().to_string()
+}
+
+/// The dynamic loader of this machine's programs.
+fn loader() -> Option<&'static str> {
+    ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].into_iter().find(|path| Path::new(path).exists())
+}
+
+/// C8: the loader, which must be executable to be an interpreter, starts nothing: neither what is not granted, nor what is, nor
+/// a file that may not be executed.
+#[test]
+fn c8_the_loader_is_not_started_with_a_file() {
+    let Some(loader) = loader() else { return eprintln!("SKIP: no loader by a known name") };
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let made = made(&env).display().to_string();
+        let copy = env.workspace().join("copy");
+        fs::copy("/usr/bin/touch", &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o644)).unwrap();
+        let copy = copy.display().to_string();
+        for programs in [&["\"mkdir\""][..], &["\"*\"\nargs = [{ wildcard = true }, { wildcard = true }]"]] {
+            let run = with_probe(&env, programs);
+            for file in ["/usr/bin/touch", "/usr/bin/mkdir", &copy] {
+                env.bare().probe(&["exec", loader, file, &made]).assert_ok();
+                assert!(unmake(&env));
+                run.probe(&["exec", loader, file, &made]).assert_errno(EACCES);
+                assert!(!unmake(&env));
+            }
+        }
+        // By descriptor and by other names.
+        let linked = env.workspace().join("ld");
+        symlink(loader, &linked).unwrap();
+        with_probe(&env, &["\"mkdir\""])
+            .probe(&["exec", linked.to_str().unwrap(), "/usr/bin/touch", &made])
+            .assert_errno(EACCES);
+        with_probe(&env, &["\"mkdir\""]).probe(&["exec", "/usr/bin/mkdir", &made]).assert_ok();
+        assert!(unmake(&env));
+    });
+}
+
+/// C10: by way of magic links nothing is started that is not granted; and a program may start itself again.
+#[test]
+fn c10_no_magic_link_leads_past() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let made = made(&env).display().to_string();
+        let run = with_probe(&env, &["\"mkdir\""]);
+        for path in ["/proc/self/root/usr/bin/touch", "/proc/self/cwd/../../usr/bin/touch"] {
+            if path.contains("root") {
+                env.bare().probe(&["exec", path, &made]).assert_ok();
+                assert!(unmake(&env));
+            }
+            let errno = run.probe(&["exec", path, &made]).errno();
+            assert!(errno.is_some(), "{path}");
+            assert!(!unmake(&env));
+        }
+        run.probe(&["exec", "/proc/self/exe", "own-pid"]).assert_ok();
+    });
+}
+
+/// Scripts are started as their interpreters run them, with nothing else granted: `#!`, with an argument, by env, by env -S. What
+/// interprets them runs nothing else (C9).
+#[test]
+fn c9_granted_scripts_work_and_their_interpreters_run_nothing_else() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for (line, body, interpreter) in [
+            ("#!/bin/sh", "echo \"$# $1\"", "/bin/sh"),
+            ("#! /bin/sh -e", "echo \"$# $1\"", "/bin/sh"),
+            ("#!/usr/bin/perl -w", "print scalar(@ARGV), \" $ARGV[0]\\n\"", "/usr/bin/perl"),
+            ("#!/usr/bin/env perl", "print scalar(@ARGV), \" $ARGV[0]\\n\"", "/usr/bin/perl"),
+            ("#!/usr/bin/env -S perl -w", "print scalar(@ARGV), \" $ARGV[0]\\n\"", "/usr/bin/perl"),
+        ] {
+            let (granted, other) = (env.outside().join("granted"), env.outside().join("other"));
+            script(&env, &granted, &format!("{line}\n{body}\n"));
+            script(&env, &other, &format!("{line}\n{body}\n"));
+            let words = |path: &Path| [path.display().to_string(), "a b".to_owned()];
+            let run = with_probe(&env, &["\"/bin/bash\"", &format!("{:?}", words(&granted)[0])]);
+            let shell = |path: &Path| {
+                run.run(&["/bin/bash", "-c", &format!("{:?} 'a b'; echo $?", path.display().to_string())])
+            };
+            for path in [&granted, &other] {
+                let bare = env.bare().run(&[&words(path)[0], "a b"]);
+                assert_eq!(bare.stdout, "1 a b\n", "{line}: {bare:?}");
+            }
+            let first = run.run(&[&words(&granted)[0], "a b"]);
+            assert_eq!(first.stdout, "1 a b\n", "{line}: {first:?}");
+            let ran = shell(&granted);
+            assert_eq!(ran.stdout, "1 a b\n0\n", "{line}: {ran:?}");
+            let denied = shell(&other);
+            assert_eq!(denied.stdout, "126\n", "{line}: {denied:?}");
+            for args in [&["-e", "1"][..], &[&words(&other)[0]], &[]] {
+                run.probe(&[&["exec", interpreter], args].concat()).assert_errno(EACCES);
+            }
+        }
+    });
+}
+
+/// C9: an interpreter is not started by a name of the script that could lead elsewhere before it is followed: through a link, or
+/// from a directory, that the session can change. The script itself is.
+#[test]
+fn c9_a_script_is_not_named_by_way_of_what_can_be_changed() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        // Not in /tmp, which is the session's own with namespaces.
+        let place = tempfile::Builder::new().prefix("callgate-test-").tempdir_in("/var/tmp").unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = place.path().join("script");
+        script(&env, &path, "#!/usr/bin/perl\nprint 1;\n");
+        let (link, directory) = (env.workspace().join("link"), env.workspace().join("directory"));
+        symlink(&path, &link).unwrap();
+        symlink(place.path(), &directory).unwrap();
+        let run = with_probe(&env, &[&format!("{:?}", path.display().to_string())]).read(&place);
+        let relative = format!("../../..{}", path.display());
+        let through = directory.join("script");
+        for word in [relative.as_str(), "link", link.to_str().unwrap(), through.to_str().unwrap()] {
+            env.bare().probe(&["exec", "/usr/bin/perl", word]).assert_ok();
+            run.probe(&["exec", "/usr/bin/perl", word]).assert_errno(EACCES);
+        }
+        run.probe(&["exec", "/usr/bin/perl", path.to_str().unwrap()]).assert_ok();
+    });
+}
+
+/// A grant of arguments holds for a script as for a program.
+#[test]
+fn arguments_of_scripts_are_judged() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let path = env.outside().join("script");
+        script(&env, &path, "#!/bin/sh\necho ran $1\n");
+        let path = path.display().to_string();
+        let run = with_probe(&env, &[&format!("{path:?}\nargs = [\"one\"]")]);
+        run.probe(&["exec", &path, "one"]).assert_ok();
+        run.probe(&["exec", "/bin/sh", &path, "one"]).assert_ok();
+        run.probe(&["exec", &path, "two"]).assert_errno(EACCES);
+        run.probe(&["exec", "/bin/sh", &path, "two"]).assert_errno(EACCES);
+        env.bare().probe(&["exec", &path, "two"]).assert_ok();
+    });
+}
+
+/// C18: a granted program in a tree that may be written is the file that was there: what takes its name is not granted.
+#[test]
+fn c18_a_replaced_program_is_not_granted() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let path = env.workspace().join("tool");
+        let line = "./tool made; cp /usr/bin/touch new; mv new tool; ./tool made2";
+        let fresh = || {
+            drop(fs::remove_file(&path));
+            fs::copy("/usr/bin/mkdir", &path).unwrap();
+            env.give(&path);
+            drop(fs::remove_file(env.workspace().join("made2")));
+        };
+        fresh();
+        grant(&env, &["\"bash\"", "\"cp\"", "\"mv\"", "\"{workspace}/tool\""]);
+        env.bare().run(&["/bin/bash", "-c", line]);
+        assert!(unmake(&env) && env.workspace().join("made2").exists(), "bare, both run");
+        fresh();
+        let tried = judged(&env).run(&["bash", "-c", line]);
+        assert!(unmake(&env), "the granted one runs: {tried:?}");
+        assert!(!env.workspace().join("made2").exists(), "{tried:?}");
+        assert_eq!(tried.status.code(), Some(126), "{tried:?}");
+    });
+}
+
+/// `bash` of a call is callgate's own start. What it starts is judged, another bash too, and the result says so.
+#[test]
+fn the_shell_of_a_call_starts_and_no_other() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        grant(&env, &["\"mkdir\""]);
+        let line = "echo up; mkdir made && echo made; bash -c 'echo inner'; touch other; echo over";
+        let (code, envelope) = call(&env, "bash", &json!({ "command": line }));
+        assert_eq!(code, Some(0), "{envelope}");
+        let output = envelope["data"]["output"].as_str().unwrap();
+        assert!(output.starts_with("up\nmade\n") && output.ends_with("over\n"), "{output}");
+        assert!(!output.contains("inner") && !env.workspace().join("other").exists(), "{output}");
+        assert!(unmake(&env));
+        let told = envelope["metadata"]["changes"]["not_started"].to_string();
+        assert!(told.contains("bash -c echo inner") && told.contains("touch other"), "{told}");
+        let shell = envelope["metadata"]["enforced"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!(shell["what"], "shell");
+        assert!(shell["by"].to_string().contains("argv verified"), "{shell}");
+        // Layer 1 keeps `run` from what is not granted, before anything starts.
+        let refused = judged(&env).run(&["touch", "other"]);
+        assert_eq!(refused.status.code(), Some(77), "{refused:?}");
+    });
+}
+
+/// C14: in so many tries no argument vector runs that is not granted, whoever rewrites it meanwhile. The control: bare, some do.
+fn races(target: Target, tries: u32) {
+    let env = TestEnv::new(target);
+    let run = with_probe(&env, &["\"expr\"\nargs = [\"1\"]"]);
+    for how in ["string", "pointer", "shared"] {
+        let act = |tries: u32| ["exec-race", how, &tries.to_string(), "/usr/bin/expr", "1", "0"].map(str::to_owned);
+        let words = |tries| act(tries).to_vec();
+        let probe = |run: &Run, words: &[String]| run.probe(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let bare = probe(&env.bare(), &words(tries.min(200)));
+        assert!(bare.assert_ok().fact("bad").as_u64() > Some(0), "the control: {bare}");
+        // The probe gives up after two minutes.
+        let mut left = tries;
+        let (mut good, mut stopped) = (0, 0);
+        while left > 0 {
+            let now = left.min(20_000);
+            left -= now;
+            let raced = probe(&run, &words(now));
+            assert_eq!(raced.assert_ok().fact("bad"), 0, "{how} on {target:?}: {raced}");
+            assert_eq!(raced.fact("other"), 0, "{how} on {target:?}: {raced}");
+            good += raced.fact("good").as_u64().unwrap();
+            stopped += raced.fact("refused").as_u64().unwrap() + raced.fact("killed").as_u64().unwrap();
+        }
+        assert!(good > 0 && stopped > 0, "both were tried: {how}, {good} and {stopped}");
+    }
+}
+
+/// C14: a short race in every run of the suite.
+#[test]
+fn c14_no_rewritten_argument_runs() {
+    matrix(Host::STRENGTHS, |target| races(target, 300));
+}
+
+/// C14: a long one.
+#[test]
+#[ignore = "half an hour"]
+fn c14_no_rewritten_argument_runs_in_100_000_tries() {
+    matrix(Host::STRENGTHS, |target| races(target, 100_000));
+}
+
+/// Threads that execute at once, and programs that are killed, stopped or fork meanwhile: all of them end, and none is lost.
+#[test]
+fn c14_threads_and_storms_end() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let run = with_probe(&env, &["\"expr\"\nargs = [\"1\"]"]);
+        for run in [env.bare(), run] {
+            let threads = run.probe(&["exec-threads", "8", "40", "/usr/bin/expr", "1"]);
+            assert_eq!(threads.assert_ok().fact("good"), 40, "{threads}");
+            let storm = run.probe(&["exec-storm", "200", "/usr/bin/expr", "1"]);
+            assert_eq!(storm.assert_ok().fact("left"), false, "{storm}");
+            assert_eq!(storm.fact("bad"), 0, "{storm}");
+            assert!(storm.fact("good").as_u64() > Some(50), "{storm}");
+        }
+    });
+}
+
+/// Many at once, of many processes: none is lost, and none waits for another's.
+#[test]
+fn programs_start_side_by_side() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        grant(&env, &["\"bash\"", "\"xargs\"", "\"seq\"", "\"expr\"\nargs = [{ rest = true }]", "\"wc\""]);
+        let line = "seq 400 | xargs -P8 -n1 expr 1 + | wc -l";
+        let ran = judged(&env).run(&["bash", "-c", line]);
+        assert_eq!(ran.stdout.trim(), "400", "{ran:?}");
+        let long = "seq 20000 | xargs expr length x | wc -l; x=$(printf '%100000s'); expr length \"$x\"";
+        let bare = env.bare().run(&["/bin/bash", "-c", long]);
+        assert_eq!(judged(&env).run(&["bash", "-c", long]).stdout, bare.stdout, "{bare:?}");
+        // Stopped and continued, waited for, and its status handed on, as without.
+        let jobs = "set -m; (exec expr 7 + 1) & wait $!; echo $?; expr 0; echo $?; bash -c 'kill -STOP $$; exec expr 5' & sleep_() { read -t 0.2 <> <(:) || :; }; sleep_; kill -CONT %%; wait; echo $?";
+        let ended = judged(&env).run(&["bash", "-c", jobs]);
+        assert!(ended.stdout.starts_with("8\n0\n0\n1\n"), "{ended:?}");
+        assert!(ended.stdout.ends_with("5\n0\n"), "{ended:?}");
+    });
+}
+
+/// Where nobody may trace, arguments cannot be held to anything: such a grant is refused with the remedy. Programs are still
+/// bounded, and the result says by what.
+#[test]
+fn without_tracing_arguments_are_refused_and_programs_are_held() {
+    matrix(&[Host::Yama], |target| {
+        for run in [|env: &TestEnv| judged(env), |env: &TestEnv| judged(env).weaken(&["no-userns"])] {
+            let env = TestEnv::new(target);
+            with_probe(&env, &["\"expr\"\nargs = [\"1\"]"]);
+            let refused = run(&env).run(&[&probe_path(), "exec", "/usr/bin/expr", "1"]);
+            assert_eq!(refused.status.code(), Some(69), "{refused:?}");
+            assert!(
+                refused.stderr.contains("ptrace_scope") && refused.stderr.contains("without `args`"),
+                "{refused:?}"
+            );
+            with_probe(&env, &["\"mkdir\"", "\"expr\""]);
+            let made = made(&env).display().to_string();
+            let run = run(&env).flag(&["--status", "status.json"]);
+            run.probe(&["exec", "/usr/bin/mkdir", &made]).assert_ok();
+            assert!(unmake(&env));
+            let status = fs::read_to_string(env.workspace().join("status.json")).unwrap();
+            assert!(status.contains("programs: program only") && !status.contains("argv verified"), "{status}");
+            run.probe(&["exec", "/usr/bin/touch", &made]).assert_errno(EACCES);
+            assert!(!unmake(&env));
+            run.probe(&["memfd-exec", "/usr/bin/true"]).assert_errno(EACCES);
+            // A race over which file it is has Landlock as its judge: what is not granted does not run.
+            let copy = env.workspace().join("copy");
+            fs::copy("/usr/bin/touch", &copy).unwrap();
+            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+            run.probe(&["exec", copy.to_str().unwrap(), &made]).assert_errno(EACCES);
+            assert!(!unmake(&env));
+        }
+    });
+}
+
+/// What is granted and not there is lost alone, and told.
+#[test]
+fn a_program_that_is_not_there_is_told() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let run = with_probe(&env, &["\"none-such\"", "\"mkdir\""]).flag(&["--status", "status.json"]);
+        run.probe(&["exec", "/usr/bin/mkdir", &made(&env).display().to_string()]).assert_ok();
+        assert!(unmake(&env));
+        let status = fs::read_to_string(env.workspace().join("status.json")).unwrap();
+        assert!(status.contains("not found: none-such"), "{status}");
+    });
+}
+
+/// `--exec` takes the place of "any program".
+#[test]
+fn the_flag_grants_single_programs() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let run = |words: &[&str]| -> Ended { env.sandbox().flag(&["--exec", "bash", "--exec", "mkdir"]).run(words) };
+        let ran = run(&["bash", "-c", "mkdir made; touch other; exit 7"]);
+        assert_eq!(ran.status.code(), Some(7), "{ran:?}");
+        assert!(unmake(&env) && !env.workspace().join("other").exists(), "{ran:?}");
+        assert_eq!(run(&["touch", "other"]).status.code(), Some(77));
+    });
+}
