@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use callgate_policy::call_grant::{CallGrant, CallNeeds, ShellNeed};
 use callgate_policy::envelope::{Changes, Denial, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
 use callgate_policy::limit::{LimitName, LimitReport};
-use callgate_policy::path::HostPath;
+use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, CallSpec, PlanError};
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
@@ -317,7 +317,14 @@ impl Session {
         let argv: Vec<HostPath> =
             argv.into_iter().map(|arg| HostPath::from(std::path::PathBuf::from(arg.as_ref()))).collect();
         let working_dir = self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
-        let needs = CallNeeds { shell: Some(ShellNeed::Program { argv: argv.clone() }), ..CallNeeds::default() };
+        let mut named = argv.clone();
+        if let Some(program) = named.first_mut().filter(|program| program.as_bytes().contains(&b'/'))
+            && let Ok(path) = normalize(&working_dir, program)
+        {
+            // A grant's path is absolute.
+            *program = path;
+        }
+        let needs = CallNeeds { shell: Some(ShellNeed::Program { argv: named }), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
         self.refuse_by_rule(&needs)?;
         let work = Work::Program { argv, working_dir };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::effective::Source;
 use callgate_policy::manifest::{Format, MAX_BYTES, Manifest};
+use callgate_policy::path::normalize;
 use callgate_policy::pattern::{HostPattern, PathTemplate};
 use callgate_policy::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
 
@@ -99,8 +100,18 @@ fn programs(given: &[String]) -> Result<Vec<ShellRunRequirement>, Failure> {
     given
         .iter()
         .map(|name| {
-            let cmd = Program::parse(name).map_err(|e| Failure::Usage(format!("--exec {name}: {e}")))?;
+            let cmd = program(name)?;
             Ok(ShellRunRequirement { cmd, args: None })
         })
         .collect()
+}
+
+/// A name, or a path that means itself.
+fn program(name: &str) -> Result<Program, Failure> {
+    if name.starts_with('{') || !name.contains('/') {
+        return Program::parse(name).map_err(|e| Failure::Usage(format!("--exec {name}: {e}")));
+    }
+    let here = std::env::current_dir().map_err(Failure::io("find the current directory"))?;
+    let path = normalize(&here.into(), &name.into()).map_err(|e| Failure::Usage(format!("--exec {name}: {e}")))?;
+    Ok(Program::Path(PathTemplate::of_file(&path)))
 }

@@ -568,5 +568,13 @@ fn the_flag_grants_single_programs() {
         assert_eq!(ran.status.code(), Some(7), "{ran:?}");
         assert!(unmake(&env) && !env.workspace().join("other").exists(), "{ran:?}");
         assert_eq!(run(&["touch", "other"]).status.code(), Some(77));
+        // A path is taken from where it is typed.
+        for name in ["tool", "other-tool"] {
+            script(&env, &env.workspace().join(name), "#!/bin/sh\necho ran\n");
+        }
+        let by_path = |tool: &str| env.sandbox().flag(&["--exec", "./tool"]).run(&[tool]);
+        assert_eq!(by_path("./tool").stdout, "ran\n", "{:?}", by_path("./tool"));
+        assert_eq!(by_path(env.workspace().join("tool").to_str().unwrap()).stdout, "ran\n");
+        assert_eq!(by_path("./other-tool").status.code(), Some(77));
     });
 }
