@@ -192,6 +192,11 @@ impl Lexer<'_> {
                     self.at += 2;
                     self.double()?;
                 }
+                // bash expands it there too, where the word looks like an assignment.
+                b'~' if matches!(self.at.checked_sub(1).map(|before| self.bytes[before]), Some(b'=' | b':')) => {
+                    self.at += 1;
+                    self.piece(Piece::Tilde)?;
+                }
                 b'*' | b'?' | b'[' => {
                     self.at += 1;
                     self.piece(Piece::Glob(char::from(byte)))?;

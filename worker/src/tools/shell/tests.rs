@@ -171,16 +171,17 @@ const PARTS: &[&str] = &[
     "select", "((", "))", "$((1))", "-f", "=", "+=", "declare", "export", "$'e'", "until", "<<-E", "<<'E'",
 ];
 
-/// Asks bash which of the lines it reads: one process for all, each in a shell of its own.
+/// What a script of bash's prints for lines, which it reads one by one.
 #[allow(clippy::disallowed_methods, reason = "bash is the oracle, outside of any sandbox")]
-fn bash_reads(lines: &[String]) -> Vec<bool> {
-    // `-n` reads without running; the lines come by the environment of nothing but a file each would, as arguments.
-    // With a line end before it, so that none is taken for an option.
-    let script = "nl=$'\\n'; while IFS= read -r -d '' line; do if bash -n -c \"$nl$line\" 2>/dev/null; then echo y; else echo n; fi; done";
+fn bash(script: &str, lines: &[String]) -> Vec<u8> {
+    let place = tempfile::tempdir().expect("a directory");
     let mut bash = Command::new("bash")
-        .args(["-c", script])
+        .args(["--norc", "-c", script])
+        .current_dir(place.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
         .env("LC_ALL", "C.UTF-8")
         .spawn()
         .expect("bash");
@@ -189,8 +190,15 @@ fn bash_reads(lines: &[String]) -> Vec<bool> {
     let writer = std::thread::spawn(move || input.write_all(&text));
     let output = bash.wait_with_output().expect("its answers");
     writer.join().expect("joined").expect("written");
-    let answers: Vec<bool> =
-        output.stdout.split(|byte| *byte == b'\n').filter(|a| !a.is_empty()).map(|a| a == b"y").collect();
+    output.stdout
+}
+
+/// Asks bash which of the lines it reads, without running them.
+fn bash_reads(lines: &[String]) -> Vec<bool> {
+    // With a line end before it, so that none is taken for an option.
+    let script = "nl=$'\\n'; while IFS= read -r -d '' line; do if bash -n -c \"$nl$line\" 2>/dev/null; then echo y; else echo n; fi; done";
+    let output = bash(script, lines);
+    let answers: Vec<bool> = output.split(|byte| *byte == b'\n').filter(|a| !a.is_empty()).map(|a| a == b"y").collect();
     assert_eq!(answers.len(), lines.len());
     answers
 }
@@ -246,4 +254,39 @@ fn x0_19_the_watchdog_judges_parsed_lines() {
     {
         assert!(parsed(line).is_some(), "{line}");
     }
+}
+
+/// C-23, C1: words that are said to be always the same are what bash makes of them. bash is the oracle again, and prints
+/// them.
+#[test]
+fn c_23_c1_words_agree_with_bash() {
+    const FRAGMENTS: &[&str] = &[
+        "a", "bc", "'", "\"", "\\", " ", "$'", "\\x41", "\\n", "\\'", "\\\"", "\\\\", "{", "}", ",", "..", "#", "~",
+        "=", "$", "é", "-", "@", "!", "''", "\"\"", "$\"", "\\101", "\\t", "x=", ":", "%", "^", "+", "[", "]", "{a,b}",
+        "/", "\t", "'q'", "\"d\"", "\\u0041", "\\ ",
+    ];
+    let mut dice = Dice(77);
+    let mut lines = Vec::new();
+    let mut expected = Vec::new();
+    for _ in 0..15_000 {
+        let length = 1 + dice.roll(9);
+        let words: String = (0..length).map(|_| FRAGMENTS[dice.roll(FRAGMENTS.len())]).collect();
+        let line = format!("printf '<%s>' x {words}");
+        let understood = understand(&line);
+        let ([command], None) = (understood.commands.as_slice(), &understood.unknown) else { continue };
+        let texts: Option<Vec<&str>> = command.words.iter().map(Word::text).collect();
+        if let Some(texts) = texts.filter(|_| command.redirects.is_empty() && command.assignments.is_empty()) {
+            expected.push(texts[2..].iter().map(|text| format!("<{text}>")).collect::<String>());
+            lines.push(line);
+        }
+    }
+    assert!(lines.len() > 1000, "{}", lines.len());
+    let script = "while IFS= read -r -d '' line; do eval \"$line\" 2>/dev/null; printf '\\0'; done";
+    let printed = bash(script, &lines);
+    let printed: Vec<String> =
+        printed.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect();
+    let wrong: Vec<_> =
+        lines.iter().zip(&expected).zip(&printed).filter(|((_, expected), printed)| expected != printed).collect();
+    assert_eq!(printed.len(), lines.len() + 1);
+    assert!(wrong.is_empty(), "{} of {}: {:#?}", wrong.len(), lines.len(), &wrong[..wrong.len().min(20)]);
 }
