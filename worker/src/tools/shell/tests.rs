@@ -290,3 +290,56 @@ fn c_23_c1_words_agree_with_bash() {
     assert_eq!(printed.len(), lines.len() + 1);
     assert!(wrong.is_empty(), "{} of {}: {:#?}", wrong.len(), lines.len(), &wrong[..wrong.len().min(20)]);
 }
+
+/// C-23, C3: whatever bash starts for a line that is understood is among the commands that were found. bash is the oracle: it
+/// finds no program, and tells the name of each that it looks for.
+#[test]
+fn c_23_c3_what_bash_starts_was_found() {
+    let mut dice = Dice(3);
+    let (mut lines, mut found) = (Vec::new(), Vec::new());
+    for _ in 0..12_000 {
+        let length = 1 + dice.roll(10);
+        let mut line = String::new();
+        for _ in 0..length {
+            line.push_str(PARTS[dice.roll(PARTS.len())]);
+            if dice.roll(4) > 0 {
+                line.push(' ');
+            }
+        }
+        let understood = understand(&line);
+        // A name that is nothing when it runs leaves its place to the next word, behind `time` too; an `until` of what fails has
+        // no end; bash does not wait for `<(…)` and `&`; and a name of two lines is two in the log.
+        let told = !understood
+            .commands
+            .iter()
+            .filter(|c| c.name() == Some("time"))
+            .any(|c| c.words.iter().any(|w| w.text().is_none()));
+        let waits = !["until", "select", "<(", "& "].iter().any(|part| line.contains(part)) && !line.ends_with('&');
+        let names: Option<Vec<String>> = understood
+            .commands
+            .iter()
+            .filter(|c| !c.words.is_empty())
+            .map(|c| c.name().filter(|name| !name.contains('\n')).map(str::to_owned))
+            .collect();
+        let Some(names) = names.filter(|_| understood.unknown.is_none() && told && waits) else { continue };
+        // `time` stands before the command that it measures.
+        let timed = understood.commands.iter().filter(|c| c.name() == Some("time")).flat_map(|c| &c.words);
+        found.push(names.into_iter().chain(timed.filter_map(Word::text).map(str::to_owned)).collect::<Vec<_>>());
+        lines.push(line);
+    }
+    assert!(lines.len() > 300, "{}", lines.len());
+    let script = "PATH=/nowhere; log=$PWD/log; : > \"$log\"; command_not_found_handle() { printf '%s\\n' \"$1\" >> \"$log\"; return 127; }; \
+        while IFS= read -r -d '' line; do (eval \"$line\"; wait) < /dev/null > /dev/null 2>&1; wait; printf '\\001\\n' >> \"$log\"; done; \
+        while IFS= read -r line; do printf '%s\\n' \"$line\"; done < \"$log\"";
+    let printed = String::from_utf8_lossy(&bash(script, &lines)).into_owned();
+    let started: Vec<Vec<&str>> = printed.split("\u{1}\n").map(|names| names.lines().collect()).collect();
+    assert_eq!(started.len(), lines.len() + 1);
+    assert!(started.iter().flatten().count() > 300, "bash started too little to tell");
+    let missed: Vec<_> = lines
+        .iter()
+        .zip(&found)
+        .zip(&started)
+        .filter(|((_, found), started)| started.iter().any(|name| !found.iter().any(|known| known == name)))
+        .collect();
+    assert!(missed.is_empty(), "{} of {}: {:#?}", missed.len(), lines.len(), &missed[..missed.len().min(12)]);
+}
