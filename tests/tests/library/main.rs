@@ -4,6 +4,7 @@
 mod ablated;
 mod approvals;
 mod one_session;
+mod programs;
 mod shell;
 mod soak;
 mod terminals;

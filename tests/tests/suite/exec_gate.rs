@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, matrix};
-use libc::{EACCES, ENOENT};
+use libc::{EACCES, ENOENT, ENOEXEC};
 use serde_json::{Value, json};
 
 /// A manifest that lets the workspace be written, the outside and the probe be read, and these programs be started: TOML lines for
@@ -488,6 +488,37 @@ fn c14_threads_and_storms_end() {
             assert_eq!(storm.fact("bad"), 0, "{storm}");
             assert!(storm.fact("good").as_u64() > Some(50), "{storm}");
         }
+    });
+}
+
+/// What is granted and the kernel does not run fails as it does bare, and who asked goes on.
+#[test]
+fn a_granted_start_that_fails_is_the_kernels_errno() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let text = "#!/no/such/interpreter\n";
+        let files = [
+            ("closed", "#!/bin/sh\n", 0o644, EACCES),
+            ("text", "true\n", 0o755, ENOEXEC),
+            ("lost", text, 0o755, ENOENT),
+        ];
+        let mut granted = Vec::new();
+        for (name, text, mode, _) in files {
+            let file = env.file(name, text);
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            granted.push(format!("{:?}", file.text()));
+        }
+        let run = with_probe(&env, &granted.iter().map(String::as_str).collect::<Vec<_>>());
+        for (name, _, _, errno) in files {
+            let path = env.outside().join(name).display().to_string();
+            for run in [env.bare(), run.clone()] {
+                run.probe(&["exec", &path]).assert_errno(errno);
+            }
+        }
+        // A shell reads such a text itself, as it does bare: it starts nothing for it.
+        let shell = with_probe(&env, &["\"bash\"", &granted[1]]);
+        let read = shell.run(&["bash", "-c", &format!("{}; echo $?", env.outside().join("text").display())]);
+        assert_eq!(read.stdout, "0\n", "{read:?}");
     });
 }
 
