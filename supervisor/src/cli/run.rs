@@ -49,6 +49,7 @@ pub(super) fn run(run: Run, launcher: Launcher) -> Result<ExitCode, Failure> {
         let program = session.spawn(&run.argv, stdio).await?;
         let end = wait(&program, &mut signals, relay).await?;
         tell_limit(&session, &end);
+        tell_not_started(&program);
         if let Some(file) = status {
             report(&session, &program, end, started, file)?;
         }
@@ -152,6 +153,25 @@ fn tell_limit(session: &Session, end: &ProgramEnd) {
     let remedy = denial.remedy.unwrap_or_default();
     let text = format!("callgate: the command met its `{}` limit: {}\n  {remedy}\n", denial.asked, denial.reason);
     // With standard error gone as well, the exit status is all that is left to tell.
+    drop(std::io::stderr().write_all(text.as_bytes()));
+}
+
+/// Most refused starts that are told.
+const TOLD: usize = 5;
+
+/// Which programs were refused to the command. It has had an errno, and may not have said of what.
+fn tell_not_started(program: &Program) {
+    let refused = program.changes().map_or(&[][..], |changes| &changes.not_started);
+    let mut text = String::new();
+    for start in refused.iter().take(TOLD) {
+        text.push_str(&format!("callgate: not started: {} ({})\n", start.path.escape_debug(), start.why));
+    }
+    if !refused.is_empty() {
+        let more = refused.len().saturating_sub(TOLD);
+        let more = if more > 0 { format!("{more} more; ") } else { String::new() };
+        text.push_str(&format!("  {more}grant a program by --exec, or by [[requires.shell]] in a manifest\n"));
+    }
+    // As above.
     drop(std::io::stderr().write_all(text.as_bytes()));
 }
 
