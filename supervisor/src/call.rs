@@ -9,7 +9,8 @@ use callgate_policy::limit::{LimitName, LimitReport};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, CallSpec, PlanError};
 use callgate_policy::plan::{CallPlan, Work};
-use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
+use callgate_policy::shell::Line;
+use callgate_policy::watchdog::{Builtin, CallFacts, Reason, Verdict};
 use callgate_worker::protocol::{LimitHit, ProgramEnd};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
@@ -130,7 +131,7 @@ impl Session {
         let line = self.line_of(tool.id, &args).await?;
         let presented = Presented { tool, args: &args, needs: &needs, root: &root, line: line.as_ref() };
         let decided = self.decide(&presented, &work)?;
-        let watchdog = self.gate(tool.id, &args).await?;
+        let watchdog = self.gate(tool.id, &args, line.as_ref()).await?;
         let timeout = timeout.unwrap_or(TIMEOUT);
         let is_tool = matches!(work, Work::Tool { .. });
         let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
@@ -188,13 +189,16 @@ impl Session {
     }
 
     /// Layer 2. Returns what a person must be asked.
-    async fn gate(&self, tool: &str, args: &Value) -> Result<Option<Reason>, CallError> {
+    async fn gate(&self, tool: &str, args: &Value, line: Option<&Line>) -> Result<Option<Reason>, CallError> {
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Watchdog) {
             return Ok(None);
         }
         let facts = CallFacts { tool, args, manifest: self.manifest.as_deref(), session: &self.id };
-        match self.gate.judge(&facts).await {
+        let verdict = self.gate.judge(&facts).await;
+        // Where somebody had the line taken apart, what bash makes of it is judged besides its words.
+        let verdict = line.map_or(Verdict::Allow, |line| Builtin.judge_line(line)).stricter(verdict);
+        match verdict {
             Verdict::Allow => Ok(None),
             Verdict::Ask(reason) => Ok(Some(reason)),
             Verdict::Deny(Reason { rule, text }) => Err(denied(Denial {

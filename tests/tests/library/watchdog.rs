@@ -20,7 +20,13 @@ fn with_watchdog(script: &str, timeout: Duration, test: impl AsyncFn(&Session, &
         let watchdog = WatchdogProgram::new([program], timeout).unwrap();
         let builder = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap());
         let supervisor = builder.watchdog_program(watchdog).build().unwrap();
-        let session = supervisor.open(SessionSpec::developer(workspace.path())).await.unwrap();
+        let session = supervisor
+            .open(SessionSpec {
+                mode: Some(callgate::policy::mode::Mode::Yolo),
+                ..SessionSpec::developer(workspace.path())
+            })
+            .await
+            .unwrap();
         test(&session, &place.path().join("log")).await;
     });
 }
@@ -45,7 +51,10 @@ fn s0_58_s0_59_s0_60_s0_61_a_program_judges_calls() {
         let result = bash("echo forbidden").await;
         assert!(denied_by_watchdog(&result).contains("not that"));
         assert!(result.error_text.unwrap().contains("not that"));
-        assert!(denied_by_watchdog(&bash("echo sure").await).contains("there is nobody to ask"));
+        // S0-57: its question is for a person, and there is none; in `yolo` too.
+        let denial = bash("echo sure").await.metadata.denial.unwrap();
+        assert_eq!(denial.layer, Layer::Person);
+        assert!(denial.reason.contains("sure?") && denial.reason.contains("there is nobody to ask"), "{denial:?}");
         assert_eq!(bash("echo x > f; cat f").await.kind, Outcome::Output);
         assert_eq!(session.call("read", json!({ "path": "f" })).await.kind, Outcome::Output);
 
