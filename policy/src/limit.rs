@@ -309,8 +309,6 @@ impl Bounds {
 pub enum Enforcer {
     /// A cgroup of the call's own (cgroups(7), version 2): the kernel never lets it be passed.
     Cgroup,
-    /// The broker, without whose answer no process and no thread is made: what has its answer already may be made still.
-    Broker,
     /// setrlimit(2), for each process: the kernel never lets it be passed.
     Rlimit,
     /// The call's init, which looks at intervals and ends the call: it may be passed by what is used in between.

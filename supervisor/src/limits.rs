@@ -16,13 +16,13 @@ pub(crate) fn of_program(
 ) -> Vec<LimitReport> {
     let hit = ended_for(bounds, end, output).or_else(|| signalled(end));
     let report = |limit: LimitName| {
-        use Enforcer::{Broker, Cgroup, Rlimit, Supervisor, Timer, Watcher};
-        let grouped_or = |others: &[Enforcer]| if end.grouped { vec![Cgroup] } else { others.to_vec() };
+        use Enforcer::{Cgroup, Rlimit, Supervisor, Timer, Watcher};
+        let kernel_or_watcher = || if end.grouped { vec![Cgroup] } else { vec![Watcher] };
         let (by, used) = match limit {
             LimitName::Wall => (vec![Timer], None),
             LimitName::Cpu => (vec![Watcher, Rlimit], Some(end.used.cpu_ms)),
-            LimitName::Memory => (grouped_or(&[Watcher]), Some(end.used.memory)),
-            LimitName::Processes => (grouped_or(&[Broker, Watcher]), Some(end.used.processes)),
+            LimitName::Memory => (kernel_or_watcher(), Some(end.used.memory)),
+            LimitName::Processes => (kernel_or_watcher(), Some(end.used.processes)),
             LimitName::OpenFiles | LimitName::FileSize => (vec![Rlimit], None),
             LimitName::Disk => (vec![Watcher], end.used.disk),
             LimitName::Output => (vec![Supervisor], Some(output?)),

@@ -6,7 +6,6 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 use crate::apply::landlock::SignalsStayBelow;
@@ -42,35 +41,6 @@ pub(crate) fn children_of_one_thread(pid: Pid) -> Vec<Pid> {
     match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
         Ok(list) => list.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect(),
         Err(_gone_or_not_offered) => children(pid),
-    }
-}
-
-/// How many processes and threads there are below a process, counted until there are more than `limit`.
-pub(crate) fn count(top: Pid, limit: u64) -> u64 {
-    let mut tasks = 0;
-    each_descendant(top, |_, threads| {
-        tasks += threads;
-        tasks <= limit
-    });
-    tasks
-}
-
-/// Visits every descendant of a process with the number of its threads, parents first, until told to stop.
-pub(crate) fn each_descendant(top: Pid, mut visit: impl FnMut(Pid, u64) -> bool) {
-    let mut all = children(top);
-    let mut next = 0;
-    while let Some(pid) = all.get(next).copied() {
-        next += 1;
-        // A link for each thread, and two more. One that is gone or out of sight has none.
-        let links = fs::metadata(format!("/proc/{pid}/task")).map_or(2, |about| about.nlink());
-        if !visit(pid, links.saturating_sub(2)) {
-            return;
-        }
-        match links {
-            ..=2 => {}
-            3 => all.extend(children_of_one_thread(pid)),
-            _ => all.extend(children(pid)),
-        }
     }
 }
 
@@ -126,10 +96,10 @@ fn kill_descendants(keep: &dyn Fn(Pid) -> bool) -> io::Result<Vec<Pid>> {
     Ok(all)
 }
 
-/// Kills every descendant of this process in one call of the kernel's, which no fork gets in between: kill(2) to everybody
+/// Signals every descendant of this process in one call of the kernel's, which no fork gets in between: kill(2) to everybody
 /// reaches what Landlock's scope leaves in reach, and that is what this process started, whatever sessions and groups it
-/// has made for itself (D11). False if that could not be told to be so; then nobody was killed.
-pub(crate) fn kill_all_at_once(_: SignalsStayBelow) -> io::Result<bool> {
+/// has made for itself (D11). False if that could not be told to be so; then nobody was signalled.
+pub(crate) fn signal_all_at_once(_: SignalsStayBelow, signal: i32) -> io::Result<bool> {
     // Looked at each time, because the mistake would be a terrible one: the parent, who may always be signalled
     // otherwise, is out of reach.
     let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
@@ -138,7 +108,7 @@ pub(crate) fn kill_all_at_once(_: SignalsStayBelow) -> io::Result<bool> {
     if !out_of_reach {
         return Ok(false);
     }
-    match process::kill(-1, libc::SIGKILL) {
+    match process::kill(-1, signal) {
         Err(e) if e.raw_os_error() != Some(libc::ESRCH) && e.raw_os_error() != Some(libc::EPERM) => Err(e),
         Ok(()) | Err(_) => Ok(true),
     }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use callgate_policy::limit::{Bounds, LimitName};
 
+use crate::apply::landlock::SignalsStayBelow;
 use crate::family;
 use crate::protocol::{LimitHit, Used};
 use crate::sys::process::{self, Pid};
@@ -43,7 +44,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 #[derive(Debug)]
 pub(crate) struct Base {
     taken: Instant,
-    newest: Option<u64>,
+    forks: Option<Forks>,
     /// This process with all that it has reaped.
     own: Account,
     /// The host's shared memory: of every tmpfs, memfd, System V segment and shared anonymous mapping.
@@ -61,7 +62,7 @@ impl Base {
             writable.iter().filter(&mut new).filter_map(|path| Some((path.clone(), held_by_tmpfs(path)?)));
         Self {
             taken: Instant::now(),
-            newest: newest(),
+            forks: Forks::now(),
             own: Account::of_reaped(),
             shared: host_shared(),
             filesystems: filesystems.collect(),
@@ -156,10 +157,22 @@ fn kib_after(text: &str, key: &str) -> u64 {
     number_after(text, key).unwrap_or(0) * 1024
 }
 
-/// The last number given to a process or thread of this PID namespace (proc_loadavg(5)).
-fn newest() -> Option<u64> {
-    let text = fs::read_to_string("/proc/loadavg").ok()?;
-    text.split_ascii_whitespace().nth(4)?.parse().ok()
+/// What the kernel counts of processes and threads anyway (proc_loadavg(5)).
+#[derive(Debug, Clone, Copy)]
+struct Forks {
+    /// The last number given to one of this PID namespace.
+    newest: u64,
+    /// How many there are on this host.
+    alive: u64,
+}
+
+impl Forks {
+    fn now() -> Option<Self> {
+        let text = fs::read_to_string("/proc/loadavg").ok()?;
+        let mut fields = text.split_ascii_whitespace().skip(3);
+        let alive = fields.next()?.split_once('/')?.1.parse().ok()?;
+        Some(Self { newest: fields.next()?.parse().ok()?, alive })
+    }
 }
 
 fn host_shared() -> u64 {
@@ -209,15 +222,16 @@ pub(crate) struct Watch<'a> {
     next: Instant,
     /// When to look at more than the number of forks.
     walk: Instant,
-    newest: Option<u64>,
+    forks: Option<Forks>,
+    scope: Option<SignalsStayBelow>,
     tasks: u64,
     used: Used,
 }
 
 impl<'a> Watch<'a> {
-    pub(crate) fn new(bounds: &'a Bounds, base: &'a Base, grouped: bool) -> Self {
+    pub(crate) fn new(bounds: &'a Bounds, base: &'a Base, scope: Option<SignalsStayBelow>, grouped: bool) -> Self {
         let next = Instant::now() + TICK;
-        Self { bounds, base, grouped, next, walk: next, newest: base.newest, tasks: 1, used: Used::default() }
+        Self { bounds, base, grouped, next, walk: next, forks: base.forks, scope, tasks: 1, used: Used::default() }
     }
 
     /// How long until there is something to do.
@@ -238,11 +252,11 @@ impl<'a> Watch<'a> {
         }
         self.next = began + TICK;
         // Before the walk: who is forked meanwhile is counted twice, not missed.
-        let newest = newest();
+        let forks = Forks::now();
         let due = began >= self.walk;
-        if !self.grouped && self.could_be_too_many(newest) {
-            let tasks = family::count(process::id(), self.bounds.processes);
-            self.newest = newest;
+        if !self.grouped && self.could_be_too_many(forks) {
+            let tasks = self.count(forks);
+            self.forks = forks;
             if let Some(hit) = self.counted(tasks) {
                 return Some(hit);
             }
@@ -251,7 +265,7 @@ impl<'a> Watch<'a> {
             return None;
         }
         let family = self.survey();
-        self.newest = newest;
+        self.forks = forks;
         let hit = self.judge(&family);
         let took = began.elapsed();
         self.walk = Instant::now() + self.rest().max((took * SHARE).min(LONGEST));
@@ -260,11 +274,34 @@ impl<'a> Watch<'a> {
 
     /// Whether there can be more than the limit: every process and thread that was made since the last count may be one
     /// of ours, and may be there still. The numbers begin anew at some point; then nothing is known.
-    fn could_be_too_many(&self, newest: Option<u64>) -> bool {
-        match (newest, self.newest) {
-            (Some(now), Some(then)) if now >= then => self.tasks + (now - then) > self.bounds.processes,
+    fn could_be_too_many(&self, forks: Option<Forks>) -> bool {
+        match (forks, self.forks) {
+            (Some(now), Some(then)) if now.newest >= then.newest => {
+                self.tasks + (now.newest - then.newest) > self.bounds.processes
+            }
             _ => true,
         }
+    }
+
+    /// Counts processes and threads. If the host has so many more of them that ours must be suspected, they are stopped for
+    /// as long as that takes: each one of a bomb gets as much of the processor as we do, and makes others meanwhile.
+    fn count(&self, forks: Option<Forks>) -> u64 {
+        let suspected = match (forks, self.forks) {
+            (Some(now), Some(then)) => self.tasks + now.alive.saturating_sub(then.alive) > self.bounds.processes,
+            _ => true,
+        };
+        let signal = |signal| {
+            let sent = self.scope.map(|scope| family::signal_all_at_once(scope, signal));
+            // Refused, they are counted while they run.
+            sent.is_some_and(|sent| sent.unwrap_or(false))
+        };
+        let stopped = suspected && signal(libc::SIGSTOP);
+        let tasks = count(self.bounds.processes);
+        // Who is too many stays as it is until it is killed.
+        if stopped && tasks <= self.bounds.processes {
+            signal(libc::SIGCONT);
+        }
+        tasks
     }
 
     fn counted(&mut self, tasks: u64) -> Option<LimitHit> {
@@ -284,7 +321,7 @@ impl<'a> Watch<'a> {
     /// Everything of every process.
     fn survey(&self) -> Family {
         let mut family = Family::default();
-        family::each_descendant(process::id(), |pid, threads| {
+        each_descendant(|pid, threads| {
             let status = fs::read_to_string(format!("/proc/{pid}/status"));
             match (status, Account::of(pid)) {
                 (Ok(status), account) => {
@@ -416,4 +453,33 @@ fn maps_what_no_descriptor_holds(pid: Pid, seen: &HashSet<u64>) -> bool {
         let inode = line.split_ascii_whitespace().nth(4).and_then(|inode| inode.parse::<u64>().ok());
         line.contains(" /memfd:") && inode.is_some_and(|inode| !seen.contains(&inode))
     })
+}
+
+/// How many processes and threads there are, counted until there are more than `limit`.
+fn count(limit: u64) -> u64 {
+    let mut tasks = 0;
+    each_descendant(|_, threads| {
+        tasks += threads;
+        tasks <= limit
+    });
+    tasks
+}
+
+/// Visits every descendant of this process with the number of its threads, parents first, until told to stop.
+fn each_descendant(mut visit: impl FnMut(Pid, u64) -> bool) {
+    let mut all = family::children(process::id());
+    let mut next = 0;
+    while let Some(pid) = all.get(next).copied() {
+        next += 1;
+        // A link for each thread, and two more. One that is gone or out of sight has none.
+        let links = fs::metadata(format!("/proc/{pid}/task")).map_or(2, |about| about.nlink());
+        if !visit(pid, links.saturating_sub(2)) {
+            return;
+        }
+        match links {
+            ..=2 => {}
+            3 => all.extend(family::children_of_one_thread(pid)),
+            _ => all.extend(family::children(pid)),
+        }
+    }
 }

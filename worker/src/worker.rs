@@ -387,7 +387,7 @@ fn program(
     channel.send(&FromWorker::Confined { steps }, &[])?;
     let deadline = Instant::now().checked_add(wanted.plan.timeout);
     let group = wanted.group.as_ref();
-    let watch = Watch::new(&wanted.plan.bounds, base, group.is_some());
+    let watch = Watch::new(&wanted.plan.bounds, base, scope, group.is_some());
     Init { channel, group, signals, main: pid, deadline, scope, bounds: &wanted.plan.bounds, watch, hit: None }
         .run()
         .map(Some)
@@ -557,7 +557,7 @@ impl Init<'_> {
 
     fn end_all(&self) -> io::Result<family::Sweep> {
         if let Some(scope) = self.scope {
-            family::kill_all_at_once(scope)?;
+            family::signal_all_at_once(scope, libc::SIGKILL)?;
         }
         family::end_all(&|_| false, SWEEP)
     }

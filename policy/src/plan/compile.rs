@@ -117,7 +117,7 @@ pub fn session(
         workspace: facts.workspace.clone(),
         private: facts.private.clone(),
         shared_memory: bounds.memory / 2,
-        processes: bounds.processes,
+        processes: bounds.processes.saturating_mul(4).saturating_add(1024),
         outputs: effective.session_dir().cloned(),
         env: env::compile(facts, manifest_env)?,
         ablation: None,
@@ -201,7 +201,7 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     };
     let bounds = spec.bounds;
     let timeout = bounds.wall.map_or(spec.timeout, |wall| wall.min(spec.timeout));
-    let limits = limits(&bounds, &spec.work);
+    let limits = limits(&bounds, &spec.work, facts.strength);
     let within = if grant.shell().is_some() { Vec::new() } else { within(grant.read()) };
     Ok(CallPlan { version: PROTOCOL_VERSION, rules, within, work: spec.work, limits, bounds, timeout })
 }
@@ -326,7 +326,7 @@ fn presence(path: &HostPath, region: &PathRegion, facts: &HostFacts) -> Presence
 }
 
 /// What the kernel holds for each process. What it cannot hold for a call as a whole is watched by the call's init.
-fn limits(bounds: &Bounds, work: &Work) -> Vec<Limit> {
+fn limits(bounds: &Bounds, work: &Work, strength: Strength) -> Vec<Limit> {
     // RLIMIT_CPU counts whole seconds, and comes second: the init has told by then what the call did.
     let seconds = bounds.cpu.as_secs() + 2;
     let mut limits = vec![
@@ -339,6 +339,13 @@ fn limits(bounds: &Bounds, work: &Work) -> Vec<Limit> {
         // Our own tools take what they need and no more address space, and are one process.
         Work::Tool { .. } => limits.push(Limit { resource: Resource::AddressSpace, max: bounds.memory }),
         // Not so programs: node and whatever is built with a sanitizer reserve terabytes that they never touch.
+        //
+        // A user namespace of the session's own counts the session's processes alone (Linux 5.14), though never those of
+        // uid 0. It is far above what its calls may have, and there for what is faster than the init.
+        Work::Program { .. } if strength == Strength::Namespaces => {
+            let max = bounds.processes.saturating_mul(16).saturating_add(1024);
+            limits.push(Limit { resource: Resource::Processes, max });
+        }
         Work::Program { .. } => {}
     }
     limits

@@ -182,6 +182,8 @@ pub enum Resource {
     /// `RLIMIT_NOFILE`, count. A soft limit that is lower stays: programs that walk all descriptors, or keep them in a
     /// `select(2)` set, rely on it.
     OpenFiles,
+    /// `RLIMIT_NPROC`, count for the user in the session's user namespace (Linux 5.14), not for the call.
+    Processes,
     /// `RLIMIT_AS`, bytes.
     AddressSpace,
     /// `RLIMIT_FSIZE`, bytes.
@@ -264,7 +266,8 @@ pub struct SessionPlan {
     /// Most bytes that the session's own tmpfs may hold, and the System V segments of one call together: half of the limit
     /// for memory, since both are memory that belongs to no process.
     pub shared_memory: u64,
-    /// Most processes and threads that one call may have, the one that ends it not counted.
+    /// Most processes and threads of all calls together, where the kernel can hold that (`pid_max` of a PID namespace,
+    /// Linux 6.14): far above what one call may have, which its init watches.
     pub processes: u64,
     /// Where the supervisor puts what results have no room for (S0-44): a directory on the host, one of the grants for
     /// reading. The launcher removes it when the session has ended, however that came.

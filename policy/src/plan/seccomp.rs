@@ -532,8 +532,8 @@ fn ordinary() -> Vec<Group> {
         ),
         allow(
             "own process and children",
-            "a process may end itself, and wait for those that it started",
-            "exit exit_group wait4 waitid getpid getppid gettid \
+            "a process may make others, end itself, and wait for those that it started",
+            "fork vfork exit exit_group wait4 waitid getpid getppid gettid \
              getpgid setpgid getpgrp getsid setsid set_tid_address set_robust_list \
              get_robust_list futex futex_waitv futex_wake futex_wait futex_requeue rseq \
              restart_syscall arch_prctl getrandom uname sysinfo times getrusage getrlimit \
@@ -970,24 +970,20 @@ fn execution_domains() -> Group {
 
 fn clones() -> Group {
     Group {
-        title: "threads and children",
+        title: "threads and children by clone",
         why: "no new namespaces; no child that shares its working directory with its parent, who could move it \
-              after the child's exec was judged; no child that escapes tracing. The kernel takes the low 32 bits. The \
-              broker counts the rest, so that no call has more than its limit",
-        attacks: &["D3", "C14", "D11"],
-        calls: vec![
-            (
-                "clone",
-                Action::Args {
-                    rules: vec![
-                        ArgRule { when: vec![masked(0, CLONE_FS_CLONE_THREAD, CLONE_FS)], then: EPERM },
-                        ArgRule { when: vec![masked(0, CLONE_REFUSED, NONE)], then: Verdict::Notify },
-                    ],
-                    otherwise: EPERM,
-                },
-            ),
-            ("fork vfork", NOTIFY),
-        ],
+              after the child's exec was judged; no child that escapes tracing. The kernel takes the low 32 bits",
+        attacks: &["D3", "C14"],
+        calls: vec![(
+            "clone",
+            Action::Args {
+                rules: vec![
+                    ArgRule { when: vec![masked(0, CLONE_FS_CLONE_THREAD, CLONE_FS)], then: EPERM },
+                    ArgRule { when: vec![masked(0, CLONE_REFUSED, NONE)], then: Verdict::Allow },
+                ],
+                otherwise: EPERM,
+            },
+        )],
     }
 }
 

@@ -11,6 +11,7 @@ fn bounded(limit: &Limit) -> (rustix::process::Resource, u32, [u64; 2]) {
     let (resource, number) = match limit.resource {
         Resource::Core => (R::Core, libc::RLIMIT_CORE),
         Resource::OpenFiles => (R::Nofile, libc::RLIMIT_NOFILE),
+        Resource::Processes => (R::Nproc, libc::RLIMIT_NPROC),
         Resource::AddressSpace => (R::As, libc::RLIMIT_AS),
         Resource::FileSize => (R::Fsize, libc::RLIMIT_FSIZE),
         Resource::CpuSeconds => (R::Cpu, libc::RLIMIT_CPU),
@@ -19,7 +20,9 @@ fn bounded(limit: &Limit) -> (rustix::process::Resource, u32, [u64; 2]) {
     let hard = limit.max.min(host.maximum.unwrap_or(u64::MAX));
     let soft = match limit.resource {
         Resource::OpenFiles => hard.min(host.current.unwrap_or(u64::MAX)),
-        Resource::Core | Resource::AddressSpace | Resource::FileSize | Resource::CpuSeconds => hard,
+        Resource::Core | Resource::Processes | Resource::AddressSpace | Resource::FileSize | Resource::CpuSeconds => {
+            hard
+        }
     };
     (resource, number, [soft, hard])
 }

@@ -26,6 +26,23 @@ pub(crate) fn settle(identity: Identity) -> Result<(), StepFailure> {
     raise_loopback()
 }
 
+/// Bounds the processes and threads of this PID namespace, of which this process is the init; says how far, as the kernel
+/// has it then. `None` where namespaces have no bound of their own: before Linux 6.14 `pid_max` is the host's, and must not
+/// be touched.
+pub(crate) fn bound_processes(most: u64) -> Option<String> {
+    const PID_MAX: &str = "/proc/sys/kernel/pid_max";
+    let release = rustix::system::uname();
+    let mut numbers = release.release().to_str().ok()?.split('.').map_while(|number| number.parse::<u32>().ok());
+    if (numbers.next()?, numbers.next()?) < (6, 14) || !rustix::process::getpid().is_init() {
+        return None;
+    }
+    let read = || fs::read_to_string(PID_MAX).ok()?.trim().parse::<u64>().ok();
+    // 301 is the least that the kernel takes (`RESERVED_PIDS`).
+    let wanted = most.max(301).min(read()?);
+    fs::write(PID_MAX, wanted.to_string()).ok()?;
+    (read()? == wanted).then(|| format!("pid_max {wanted}"))
+}
+
 /// Maps this user and group onto themselves, and no others: files keep their owners, and no other id can be taken.
 fn map_identity(identity: Identity) -> Result<(), StepFailure> {
     let fail = |what| failure("namespaces", what);

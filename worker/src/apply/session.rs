@@ -9,7 +9,7 @@ use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Mechanism, Pres
 use rustix::fs::{Mode, OFlags};
 
 use super::landlock::{Executing, Place, Reach, Whose};
-use super::{call, done, failure, kernel, landlock, mount, privilege};
+use super::{call, done, failure, kernel, landlock, mount, namespace, privilege};
 use crate::filters;
 use crate::programs::{self, Found};
 use crate::protocol::StepFailure;
@@ -32,6 +32,8 @@ pub(crate) fn enter(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> 
     let mut steps = Vec::new();
     if plan.strength == Strength::Namespaces {
         steps.push(done("namespaces", "user, mount, pid, network, ipc, uts"));
+        // Before the capabilities are gone. An older kernel has one number for all of the host, which stays as it is.
+        steps.extend(namespace::bound_processes(plan.processes).map(|most| done("processes", most)));
         steps.push(done("mounts", mount::build_root(plan)?)); // before landlock: its domains deny mount(2)
     }
     if plan.keeps(Mechanism::Capabilities) {

@@ -11,7 +11,6 @@ use callgate_policy::plan::{FsAccess, SessionPlan};
 
 use super::caller::{Caller, Thread};
 use super::changes::{Collected, Notices};
-use super::forks::{Forks, Room};
 use super::ipc::Objects;
 use super::sockets::Sockets;
 use super::watches::Watches;
@@ -36,7 +35,6 @@ pub(super) struct Call {
     pub(super) sockets: Sockets,
     pub(super) objects: Objects,
     pub(super) changes: Collected,
-    pub(super) room: Room,
     /// Whether what callgate starts for it has been started. Until then nothing of the call runs.
     pub(super) started: Arc<AtomicBool>,
     /// The supervisor can see that there are some.
@@ -88,11 +86,10 @@ pub(super) struct Calls {
     only: Option<Pid>,
     /// What calls have changed that are over, until somebody asks.
     over: HashMap<u64, Collected>,
-    pub(super) forks: Forks,
 }
 
 impl Calls {
-    pub(super) fn new(plan: &SessionPlan, zygote: Pid) -> Self {
+    pub(super) fn new(plan: &SessionPlan) -> Self {
         let write = plan.rules().filter(|rule| rule.access.changes()).map(|rule| match rule.access {
             FsAccess::Kept => real(&reach(rule)),
             FsAccess::Read | FsAccess::ReadExecute | FsAccess::Write | FsAccess::Device => real(rule.path.as_path()),
@@ -104,7 +101,6 @@ impl Calls {
             next: 0,
             only: None,
             over: HashMap::new(),
-            forks: Forks::new(plan.processes, zygote),
         }
     }
 
@@ -125,7 +121,6 @@ impl Calls {
             sockets: Sockets::default(),
             objects: Objects::default(),
             changes: Collected::default(),
-            room: Room::new(&self.forks),
             started: Arc::default(),
             noticed: false,
         };
@@ -149,7 +144,6 @@ impl Calls {
     /// Its call is over. Returns the worker's number.
     pub(super) fn remove(&mut self, pid: Pid) -> Option<u64> {
         self.threads.retain(|thread| thread.worker.get() != Some(pid));
-        self.forget_waiting(pid);
         let call = self.calls.remove(&pid)?;
         if !call.changes.is_empty() {
             if self.over.len() >= OVER {
@@ -207,10 +201,6 @@ impl Calls {
             None => return Ok(()),
         }
         self.notice_of(worker, notices)
-    }
-
-    pub(super) fn each_room(&mut self) -> impl Iterator<Item = (Pid, &mut Room)> {
-        self.calls.iter_mut().map(|(worker, call)| (*worker, &mut call.room))
     }
 
     pub(super) fn clear(&mut self) {
@@ -292,11 +282,12 @@ impl Calls {
     /// All processes of the caller's call, without its worker, whose process group is not the call's.
     pub(super) fn family_of(&mut self, caller: &Caller<'_>) -> Vec<Pid> {
         let Some(worker) = self.worker_of_caller(caller) else { return Vec::new() };
-        let mut all = Vec::new();
-        family::each_descendant(worker, |pid, _| {
-            all.push(pid);
-            true
-        });
+        let mut all = family::children(worker);
+        let mut next = 0;
+        while let Some(pid) = all.get(next).copied() {
+            next += 1;
+            all.extend(family::children(pid));
+        }
         all
     }
 }

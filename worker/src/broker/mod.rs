@@ -11,7 +11,6 @@ mod calls;
 mod changes;
 mod exec;
 mod files;
-mod forks;
 mod ipc;
 mod keeper;
 mod metadata;
@@ -141,7 +140,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         can_read_callers()?;
         steps.programs.push(done("kept_names", "the broker is the one writer of trees with kept names"));
     }
-    let mut calls = Calls::new(plan, programs.pid);
+    let mut calls = Calls::new(plan);
     let mut queue = None;
     let mut gate = None;
     if let Some(found) = confined.found {
@@ -339,14 +338,13 @@ const SET: Duration = Duration::from_millis(100);
 
 /// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
 fn handlers() -> HashMap<i64, Handler> {
-    let groups: [&[(libc::c_long, Handler)]; 9] = [
+    let groups: [&[(libc::c_long, Handler)]; 8] = [
         exec::HANDLERS,
         files::HANDLERS,
         metadata::HANDLERS,
         sockets::HANDLERS,
         ipc::HANDLERS,
         processes::HANDLERS,
-        forks::HANDLERS,
         watches::HANDLERS,
         terminals::HANDLERS,
     ];
@@ -448,22 +446,9 @@ fn locked(broker: &Mutex<Broker>) -> MutexGuard<'_, Broker> {
 /// Answers until nobody can ask any more.
 fn answer_all(broker: &Mutex<Broker>) -> io::Result<()> {
     let listener = Arc::clone(&locked(broker).listener);
-    let mut somebody_waits = false;
     loop {
-        if somebody_waits {
-            somebody_waits = locked(broker).let_go()?;
-            let mut asked = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-            let pause = PollTimeout::try_from(forks::FULL).unwrap_or(PollTimeout::ZERO);
-            if poll(&mut asked, pause) == Ok(0) {
-                continue;
-            }
-        }
         match notify::receive(listener.as_fd())? {
-            Some(notification) => {
-                let mut broker = locked(broker);
-                broker.answer(&notification)?;
-                somebody_waits = broker.calls.is_any_waiting();
-            }
+            Some(notification) => locked(broker).answer(&notification)?,
             // It was killed before it could be heard; or nobody is left.
             None if notify::is_over(listener.as_fd())? => return Ok(()),
             None => {}
@@ -512,24 +497,8 @@ impl Broker {
         Ok(())
     }
 
-    /// Answers who waited to make a process, if there is room for it now. Whether somebody waits still.
-    fn let_go(&mut self) -> io::Result<bool> {
-        let listener = self.listener.as_fd();
-        for id in self.calls.done_waiting(|id| notify::is_valid(listener, id)) {
-            notify::answer(listener, id, &Answer::Continue)?;
-        }
-        Ok(self.calls.is_any_waiting())
-    }
-
     fn answer(&mut self, notification: &Notification) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
-        if forks::asks_for_one(notification) {
-            // Whose calls have a part in the spare.
-            self.register_all()?;
-            if self.calls.forks.take_spare() {
-                return notify::answer(listener.as_fd(), notification.id, &Answer::Continue);
-            }
-        }
         let caller = match self.calls.known(notification.tid) {
             Some(thread) => Caller::again(&listener, notification, thread),
             None => {
