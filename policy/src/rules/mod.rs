@@ -176,7 +176,7 @@ pub struct RuledCall<'a> {
 
 /// All rules of a session, with what holds where none matches.
 ///
-/// Invariant: in the order of [`Rank`], best first; so the first that matches is the one that decides.
+/// Invariant: in the order of their rank, best first; so the first that matches is the one that decides.
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: Vec<Compiled>,
