@@ -75,7 +75,8 @@ pub(super) enum Matcher {
     /// Everything.
     All,
     Command(Wildcard),
-    Path(PathPattern),
+    /// With the bytes that everything it matches begins with: most rules are about another place.
+    Path(PathPattern, Box<[u8]>),
     Host(Box<HostPattern>, String),
 }
 
@@ -90,7 +91,11 @@ impl Matcher {
         let malformed = |source| RulePatternError::Malformed { text: text.to_owned(), source };
         let paths = || {
             let template = PathTemplate::parse(text).map_err(malformed)?;
-            Ok(template.expand(variables).into_iter().map(Self::Path).collect::<Vec<_>>())
+            let path = |pattern: PathPattern| {
+                let prefix = pattern.literal_prefix();
+                Self::Path(pattern, prefix.as_bytes().into())
+            };
+            Ok(template.expand(variables).into_iter().map(path).collect::<Vec<_>>())
         };
         let command = || Self::Command(Wildcard::new(text));
         let host = || Ok(Self::Host(Box::new(HostPattern::parse(text).map_err(malformed)?), text.to_owned()));
@@ -120,12 +125,14 @@ impl Matcher {
                     pattern.covers(command)
                 }
             }
-            (Self::Path(pattern), Value::File(path)) => pattern.matches(path),
-            (Self::Path(pattern), Value::Tree(path)) => PathPattern::subtree(path)
+            (Self::Path(pattern, prefix), Value::File(path)) => {
+                path.as_bytes().starts_with(prefix) && pattern.matches(path)
+            }
+            (Self::Path(pattern, _), Value::Tree(path)) => PathPattern::subtree(path)
                 .is_none_or(|tree| if tightens { !tree.disjoint(pattern) } else { tree.within(pattern) }),
             (Self::Host(pattern, _), Value::Host(host, port)) => pattern.matches(host, *port),
-            (Self::Command(_), Value::UnknownCommand) | (Self::Path(_) | Self::Host(..), Value::Anything) => tightens,
-            (Self::Command(_) | Self::Path(_) | Self::Host(..), _) => false,
+            (Self::Command(_), Value::UnknownCommand) | (Self::Path(..) | Self::Host(..), Value::Anything) => tightens,
+            (Self::Command(_) | Self::Path(..) | Self::Host(..), _) => false,
         };
         does.then_some(action)
     }
@@ -144,7 +151,7 @@ impl Matcher {
             Self::Command(pattern) => {
                 Specificity { is_exact: pattern.stars == 0, prefix: pattern.prefix, wildcards: pattern.stars }
             }
-            Self::Path(pattern) => of(&pattern.to_string(), pattern.is_literal()),
+            Self::Path(pattern, _) => of(&pattern.to_string(), pattern.is_literal()),
             Self::Host(_, text) => of(text, !text.contains('*')),
         }
     }
@@ -208,7 +215,7 @@ impl Wildcard {
     }
 
     fn is_without_arguments(&self, text: &[u8]) -> bool {
-        self.stars == 1 && self.text.as_bytes().strip_suffix(b" *") == Some(text)
+        self.stars == 1 && text.len() + 2 == self.text.len() && self.text.as_bytes().strip_suffix(b" *") == Some(text)
     }
 
     /// Whether it matches a command, whatever its holes stand for: only `*` matches one.
