@@ -116,13 +116,13 @@ impl People {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(tool, key).is_some()
     }
 
-    /// Asks, unless the answer is there by the time that it is this question's turn. `may_keep`: whether a kept answer is one.
-    pub(crate) async fn ask(&self, question: Question, may_keep: bool) -> Result<Yes, NoAnswer> {
+    /// Asks, unless the answer is there by the time that it is this question's turn.
+    pub(crate) async fn ask(&self, question: Question) -> Result<Yes, NoAnswer> {
         if self.approvers.is_empty() {
             return Err(NoAnswer::Nobody);
         }
         let _turn = self.turn.lock().await;
-        if may_keep && self.has_said_yes(&question.tool, &question.key) {
+        if self.has_said_yes(&question.tool, &question.key) {
             return Ok(Yes::Kept);
         }
         let question = Arc::new(question);
@@ -131,7 +131,7 @@ impl People {
             Ok(None) => Err(NoAnswer::Nobody),
             Ok(Some((_, Answer::Reject))) => Err(NoAnswer::Rejected),
             Ok(Some((by, answer))) => {
-                if answer == Answer::Always && may_keep {
+                if answer == Answer::Always {
                     let approval = Approval {
                         tool: question.tool.clone(),
                         key: question.key.clone(),
@@ -265,7 +265,7 @@ mod tests {
         runtime.block_on(async {
             let mut said = Vec::new();
             for key in keys {
-                said.push(people.ask(question(key), true).await);
+                said.push(people.ask(question(key)).await);
             }
             said
         })

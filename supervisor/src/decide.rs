@@ -163,7 +163,7 @@ impl Session {
         };
         let question =
             self.question(&Presented { line: line.as_ref(), ..*call }, plan, key, why.clone(), digest.clone());
-        match self.people.ask(question, true).await {
+        match self.people.ask(question).await {
             Ok(yes) => {
                 if approval::digest(call.tool.id, call.args, plan) != digest {
                     return Err(self.refused(call, "what was approved has changed since", Some("make the call again")));

@@ -39,6 +39,20 @@ pub enum Pack {
     SupplyChain,
 }
 
+impl Pack {
+    /// A rule over the commands of a command line.
+    const fn guard(
+        self,
+        name: &'static str,
+        reason: &'static str,
+        caught: &'static str,
+        passed: &'static str,
+        on: fn(&[Command]) -> bool,
+    ) -> Guard {
+        Guard { name, pack: self, reason, caught, passed, on: On::Commands(on) }
+    }
+}
+
 /// One rule.
 #[derive(Debug, Clone, Copy)]
 pub struct Guard {

@@ -1,33 +1,23 @@
 //! Loss that no undo brings back.
 
-use super::{Command, Guard, On, Pack, any, has_short, writes_to};
-
-const fn guard(
-    name: &'static str,
-    reason: &'static str,
-    caught: &'static str,
-    passed: &'static str,
-    on: fn(&[Command]) -> bool,
-) -> Guard {
-    Guard { name, pack: Pack::Destruction, reason, caught, passed, on: On::Commands(on) }
-}
+use super::{Command, Guard, Pack, any, has_short, writes_to};
 
 pub(super) const GUARDS: &[Guard] = &[
-    guard(
+    Pack::Destruction.guard(
         "remove-root-or-home",
         "it removes the root directory or the whole home directory",
         "rm -rf --no-preserve-root /",
         "rm -rf ./target /tmp/x",
         |commands| any(commands, |name, args| removes(name, args, is_everything)),
     ),
-    guard(
+    Pack::Destruction.guard(
         "remove-system",
         "it removes a part of the system",
         "rm -r /usr/lib",
         "rm -rf /usr/local/src/mine",
         |commands| any(commands, |name, args| removes(name, args, is_system)),
     ),
-    guard(
+    Pack::Destruction.guard(
         "remove-repository",
         "it removes the repository with all its history",
         "rm -rf .git",
@@ -38,14 +28,14 @@ pub(super) const GUARDS: &[Guard] = &[
             })
         },
     ),
-    guard(
+    Pack::Destruction.guard(
         "make-file-system",
         "it makes a file system over what a device holds",
         "mkfs.ext4 /dev/sda1",
         "man mkfs.ext4",
         |commands| any(commands, |name, _| name == "mkfs" || name.starts_with("mkfs.") || name == "wipefs"),
     ),
-    guard(
+    Pack::Destruction.guard(
         "write-to-device",
         "it writes over a disk",
         "dd if=/dev/zero of=/dev/sda bs=1M",
@@ -56,14 +46,28 @@ pub(super) const GUARDS: &[Guard] = &[
             })
         },
     ),
-    guard("redirect-to-device", "it writes over a disk", "cat image > /dev/nvme0n1", "make > /dev/null", |commands| {
-        writes_to(commands, is_disk)
-    }),
-    guard("shred-device", "it writes over a disk", "shred -n 1 /dev/sdb", "shred -u old-key.txt", |commands| {
-        any(commands, |name, args| name == "shred" && args.iter().any(|arg| is_disk(arg)))
-    }),
-    guard("fork-bomb", "it starts itself without end", ":(){ :|:& };:", "f() { g | h; }; f", is_fork_bomb),
-    guard(
+    Pack::Destruction.guard(
+        "redirect-to-device",
+        "it writes over a disk",
+        "cat image > /dev/nvme0n1",
+        "make > /dev/null",
+        |commands| writes_to(commands, is_disk),
+    ),
+    Pack::Destruction.guard(
+        "shred-device",
+        "it writes over a disk",
+        "shred -n 1 /dev/sdb",
+        "shred -u old-key.txt",
+        |commands| any(commands, |name, args| name == "shred" && args.iter().any(|arg| is_disk(arg))),
+    ),
+    Pack::Destruction.guard(
+        "fork-bomb",
+        "it starts itself without end",
+        ":(){ :|:& };:",
+        "f() { g | h; }; f",
+        is_fork_bomb,
+    ),
+    Pack::Destruction.guard(
         "open-everything",
         "it lets everybody change the system or the whole home directory",
         "chmod -R 777 /",
@@ -76,10 +80,14 @@ pub(super) const GUARDS: &[Guard] = &[
             })
         },
     ),
-    guard("kill-everything", "it ends every process that it may", "kill -9 -1", "kill -9 4711", |commands| {
-        any(commands, |name, args| name == "kill" && args.iter().skip(1).any(|arg| arg == "-1"))
-    }),
-    guard(
+    Pack::Destruction.guard(
+        "kill-everything",
+        "it ends every process that it may",
+        "kill -9 -1",
+        "kill -9 4711",
+        |commands| any(commands, |name, args| name == "kill" && args.iter().skip(1).any(|arg| arg == "-1")),
+    ),
+    Pack::Destruction.guard(
         "drop-database",
         "it drops a whole database",
         "psql -c 'DROP DATABASE shop'",

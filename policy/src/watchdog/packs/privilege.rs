@@ -1,19 +1,9 @@
 //! Becoming someone else.
 
-use super::{Command, Guard, On, Pack, any};
-
-const fn guard(
-    name: &'static str,
-    reason: &'static str,
-    caught: &'static str,
-    passed: &'static str,
-    on: fn(&[Command]) -> bool,
-) -> Guard {
-    Guard { name, pack: Pack::Privilege, reason, caught, passed, on: On::Commands(on) }
-}
+use super::{Guard, Pack, any};
 
 pub(super) const GUARDS: &[Guard] = &[
-    guard(
+    Pack::Privilege.guard(
         "become-another-user",
         "it asks for another user's rights; nothing here may gain any",
         "echo x | sudo tee /etc/hosts",
@@ -22,7 +12,7 @@ pub(super) const GUARDS: &[Guard] = &[
             any(commands, |name, _| matches!(name, "sudo" | "su" | "doas" | "pkexec" | "runuser" | "machinectl"))
         },
     ),
-    guard(
+    Pack::Privilege.guard(
         "set-uid",
         "it makes a program that runs with its owner's rights",
         "chmod u+s tool",
@@ -31,7 +21,7 @@ pub(super) const GUARDS: &[Guard] = &[
             any(commands, |name, args| name == "setcap" || (name == "chmod" && args.iter().any(|arg| sets_id(arg))))
         },
     ),
-    guard(
+    Pack::Privilege.guard(
         "privileged-container",
         "it starts a container that has the host's rights",
         "docker run --privileged -it debian",
@@ -49,18 +39,28 @@ pub(super) const GUARDS: &[Guard] = &[
             })
         },
     ),
-    guard("enter-namespaces", "it enters another process's world", "nsenter -t 1 -m sh", "lsns", |commands| {
-        any(commands, |name, _| name == "nsenter")
-    }),
-    guard("change-users", "it changes who may log in, and as whom", "usermod -aG docker me", "id -nG me", |commands| {
-        any(commands, |name, _| {
-            matches!(
-                name,
-                "usermod" | "useradd" | "adduser" | "groupmod" | "passwd" | "chpasswd" | "visudo" | "gpasswd"
-            )
-        })
-    }),
-    guard("change-kernel", "it changes the running kernel", "insmod x.ko", "lsmod", |commands| {
+    Pack::Privilege.guard(
+        "enter-namespaces",
+        "it enters another process's world",
+        "nsenter -t 1 -m sh",
+        "lsns",
+        |commands| any(commands, |name, _| name == "nsenter"),
+    ),
+    Pack::Privilege.guard(
+        "change-users",
+        "it changes who may log in, and as whom",
+        "usermod -aG docker me",
+        "id -nG me",
+        |commands| {
+            any(commands, |name, _| {
+                matches!(
+                    name,
+                    "usermod" | "useradd" | "adduser" | "groupmod" | "passwd" | "chpasswd" | "visudo" | "gpasswd"
+                )
+            })
+        },
+    ),
+    Pack::Privilege.guard("change-kernel", "it changes the running kernel", "insmod x.ko", "lsmod", |commands| {
         any(commands, |name, args| {
             matches!(name, "insmod" | "modprobe" | "rmmod" | "kexec")
                 || (name == "sysctl" && args.iter().any(|arg| arg == "-w" || arg == "--write"))
