@@ -106,15 +106,55 @@ pub enum GrantedBy {
     Allowlist,
 }
 
-/// An answer that is kept.
+/// For how long an answer is kept (X1-5, S1-18).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApprovalScope {
+    /// As long as the session lasts.
+    #[default]
+    Session,
+    /// For later sessions of the project as well, as long as its manifest is trusted and stays what it is.
+    Project,
+}
+
+impl ApprovalScope {
+    /// The names in a manifest.
+    pub const NAMES: [&str; 2] = ["session", "project"];
+
+    /// Reads a name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "session" => Some(Self::Session),
+            "project" => Some(Self::Project),
+            _ => None,
+        }
+    }
+
+    /// The name in a manifest.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Project => "project",
+        }
+    }
+}
+
+/// An answer that is kept (X1-5).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Approval {
     /// The tool.
     pub tool: String,
     /// What was asked about.
     pub key: ApprovalKey,
+    /// When, ISO 8601.
+    pub granted_at: String,
     /// Who said yes.
     pub granted_by: GrantedBy,
+    /// For how long.
+    pub scope: ApprovalScope,
 }
 
 /// The answers of a session.
@@ -122,6 +162,12 @@ pub struct Approval {
 pub struct Approvals(Vec<Approval>);
 
 impl Approvals {
+    /// What was kept before.
+    #[must_use]
+    pub fn new(kept: Vec<Approval>) -> Self {
+        Self(kept)
+    }
+
     /// Keeps an answer (S1-14). A no is never kept (X1-5).
     pub fn keep(&mut self, approval: Approval) {
         if self.find(&approval.tool, &approval.key).is_none() {

@@ -1,5 +1,7 @@
 //! What a manifest or a tool asks for, before anyone has granted it (S0-5, S0-36).
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::pattern::{ArgPatterns, HostPattern, PathTemplate, PatternError};
@@ -47,6 +49,16 @@ pub struct ShellRunRequirement {
     /// The patterns of `argv[1..]`; without them, any arguments.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub args: Option<ArgPatterns>,
+}
+
+impl fmt::Display for ShellRunRequirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from(self.cmd.clone()))?;
+        match &self.args {
+            Some(args) => write!(f, " [{args}]"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What `cmd` names.

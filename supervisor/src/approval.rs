@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use callgate_policy::approval::{Approval, ApprovalKey, Approvals, GrantedBy};
+use callgate_policy::approval::{Approval, ApprovalKey, ApprovalScope, Approvals, GrantedBy};
 use callgate_policy::plan::{CallPlan, Work};
 use serde::Serialize;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 
 use crate::host;
+use crate::trust::{Project, now};
 
 /// How long a question waits, unless the session says otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -48,6 +49,8 @@ pub struct Question {
     pub reach: Vec<String>,
     /// What "always" would be kept for (S1-13).
     pub key: ApprovalKey,
+    /// And for how long (S1-18).
+    pub kept_for: ApprovalScope,
     /// Of the canonical arguments, the plan and the program that starts, SHA-256 in hexadecimal: an answer is for these.
     pub digest: String,
 }
@@ -58,7 +61,8 @@ pub struct Question {
 pub enum Answer {
     /// This call.
     Once,
-    /// And every call with this key, as long as the session lasts (S1-17).
+    /// And every call with this key, as long as the session lasts (S1-17), or the project's manifest stays what it is (S1-18):
+    /// [`Question::kept_for`].
     Always,
     /// Not this call.
     Reject,
@@ -91,8 +95,8 @@ pub(crate) enum NoAnswer {
 /// Who said yes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Yes {
-    /// By now, in this session, for this key.
-    Kept,
+    /// By now, for this key, in this session or in one of the project's before.
+    Kept(ApprovalScope),
     /// Just now.
     Now { by: String, answer: Answer },
 }
@@ -103,17 +107,26 @@ pub(crate) struct People {
     approvers: Vec<Arc<dyn Approver>>,
     patience: Duration,
     kept: Mutex<Approvals>,
+    /// Where approvals are kept beyond the session.
+    project: Option<Project>,
     /// One question at a time, in the order of the calls (C-17).
     turn: tokio::sync::Mutex<()>,
 }
 
 impl People {
-    pub(crate) fn new(approvers: Vec<Arc<dyn Approver>>, patience: Duration) -> Self {
-        Self { approvers, patience, kept: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    pub(crate) fn new(approvers: Vec<Arc<dyn Approver>>, patience: Duration, project: Option<Project>) -> Self {
+        let kept = Approvals::new(project.as_ref().map(|project| project.approvals().to_vec()).unwrap_or_default());
+        Self { approvers, patience, kept: Mutex::new(kept), project, turn: tokio::sync::Mutex::default() }
     }
 
-    pub(crate) fn has_said_yes(&self, tool: &str, key: &ApprovalKey) -> bool {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(tool, key).is_some()
+    /// For how long "always" is kept.
+    pub(crate) fn kept_for(&self) -> ApprovalScope {
+        if self.project.is_some() { ApprovalScope::Project } else { ApprovalScope::Session }
+    }
+
+    /// Whether somebody has said yes for this key, and where that is kept.
+    pub(crate) fn has_said_yes(&self, tool: &str, key: &ApprovalKey) -> Option<ApprovalScope> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(tool, key).map(|approval| approval.scope)
     }
 
     /// Asks, unless the answer is there by the time that it is this question's turn.
@@ -122,8 +135,8 @@ impl People {
             return Err(NoAnswer::Nobody);
         }
         let _turn = self.turn.lock().await;
-        if self.has_said_yes(&question.tool, &question.key) {
-            return Ok(Yes::Kept);
+        if let Some(scope) = self.has_said_yes(&question.tool, &question.key) {
+            return Ok(Yes::Kept(scope));
         }
         let question = Arc::new(question);
         match tokio::time::timeout(self.patience, self.first(&question)).await {
@@ -132,16 +145,28 @@ impl People {
             Ok(Some((_, Answer::Reject))) => Err(NoAnswer::Rejected),
             Ok(Some((by, answer))) => {
                 if answer == Answer::Always {
-                    let approval = Approval {
-                        tool: question.tool.clone(),
-                        key: question.key.clone(),
-                        granted_by: GrantedBy::User,
-                    };
-                    self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(approval);
+                    self.keep(&question);
                 }
                 Ok(Yes::Now { by, answer })
             }
         }
+    }
+
+    fn keep(&self, question: &Question) {
+        let approval = Approval {
+            tool: question.tool.clone(),
+            key: question.key.clone(),
+            granted_at: now(),
+            granted_by: GrantedBy::User,
+            scope: self.kept_for(),
+        };
+        if let Some(project) = &self.project
+            && let Err(error) = project.keep(&approval)
+        {
+            // The person will be asked again in the next session, which loses nothing but their time.
+            tracing::warn!(error = &error as &dyn std::error::Error, "an approval could not be kept for the project");
+        }
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(approval);
     }
 
     /// The first answer of anybody. Whoever falls over has not answered.
@@ -256,6 +281,7 @@ mod tests {
             commands: None,
             reach: vec![],
             key: ApprovalKey { text: key.to_owned(), scope: KeyScope::Exact },
+            kept_for: ApprovalScope::Session,
             digest: String::new(),
         }
     }
@@ -276,8 +302,8 @@ mod tests {
     /// S0-57: nobody is not a yes; nor is one who cannot ask, or falls over.
     #[test]
     fn nobody_is_a_no() {
-        assert_eq!(ask(&People::new(vec![], LONG), &["k"]), [Err(NoAnswer::Nobody)]);
-        let absent = People::new(vec![Says::new(None, 0), Arc::new(Falls)], LONG);
+        assert_eq!(ask(&People::new(vec![], LONG, None), &["k"]), [Err(NoAnswer::Nobody)]);
+        let absent = People::new(vec![Says::new(None, 0), Arc::new(Falls)], LONG, None);
         assert_eq!(ask(&absent, &["k"]), [Err(NoAnswer::Nobody)]);
     }
 
@@ -285,7 +311,7 @@ mod tests {
     #[test]
     fn the_first_answer_wins() {
         let slow = Says::new(Some(Answer::Once), 60_000);
-        let people = People::new(vec![slow.clone(), Says::new(Some(Answer::Reject), 1), Arc::new(Falls)], LONG);
+        let people = People::new(vec![slow.clone(), Says::new(Some(Answer::Reject), 1), Arc::new(Falls)], LONG, None);
         assert_eq!(ask(&people, &["k"]), [Err(NoAnswer::Rejected)]);
         assert_eq!(slow.times(), 1, "it was asked too");
     }
@@ -294,24 +320,24 @@ mod tests {
     #[test]
     fn a_late_answer_is_a_no() {
         let patience = Duration::from_millis(20);
-        let people = People::new(vec![Says::new(Some(Answer::Always), 60_000)], patience);
+        let people = People::new(vec![Says::new(Some(Answer::Always), 60_000)], patience, None);
         assert_eq!(ask(&people, &["k"]), [Err(NoAnswer::TooLate(patience))]);
-        assert!(!people.has_said_yes("bash", &question("k").key));
+        assert!(people.has_said_yes("bash", &question("k").key).is_none());
     }
 
     /// S1-14, S1-17: an answer that is kept is asked for once for each key; a no is never kept.
     #[test]
     fn always_is_kept_for_its_key() {
         let always = Says::new(Some(Answer::Always), 0);
-        let people = People::new(vec![always.clone()], LONG);
+        let people = People::new(vec![always.clone()], LONG, None);
         let said = ask(&people, &["k", "k", "other"]);
-        assert_eq!(said[1], Ok(Yes::Kept));
+        assert_eq!(said[1], Ok(Yes::Kept(ApprovalScope::Session)));
         assert_eq!(always.times(), 2);
         let once = Says::new(Some(Answer::Once), 0);
-        ask(&People::new(vec![once.clone()], LONG), &["k", "k"]);
+        ask(&People::new(vec![once.clone()], LONG, None), &["k", "k"]);
         assert_eq!(once.times(), 2);
         let no = Says::new(Some(Answer::Reject), 0);
-        ask(&People::new(vec![no.clone()], LONG), &["k", "k"]);
+        ask(&People::new(vec![no.clone()], LONG, None), &["k", "k"]);
         assert_eq!(no.times(), 2);
     }
 }

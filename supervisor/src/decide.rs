@@ -152,8 +152,8 @@ impl Session {
         if why.is_empty() {
             return Ok(passed(None));
         }
-        if self.people.has_said_yes(call.tool.id, &key) {
-            return Ok(passed(Some("session".to_owned())));
+        if let Some(scope) = self.people.has_said_yes(call.tool.id, &key) {
+            return Ok(passed(Some(scope.name().to_owned())));
         }
         let digest = approval::digest(call.tool.id, call.args, plan);
         // A person sees what a line is made of, though no rule looked at that.
@@ -169,7 +169,7 @@ impl Session {
                     return Err(self.refused(call, "what was approved has changed since", Some("make the call again")));
                 }
                 Ok(passed(Some(match yes {
-                    Yes::Kept => "session".to_owned(),
+                    Yes::Kept(scope) => scope.name().to_owned(),
                     Yes::Now { by, .. } => by,
                 })))
             }
@@ -231,6 +231,7 @@ impl Session {
                 .map(|parts| parts.iter().map(|part| part.replace(HOLE, "…")).collect()),
             reach,
             key,
+            kept_for: self.people.kept_for(),
             digest,
         }
     }

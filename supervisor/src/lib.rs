@@ -29,6 +29,7 @@ mod host;
 mod limits;
 mod registry;
 mod session;
+pub mod trust;
 mod turn;
 mod understand;
 

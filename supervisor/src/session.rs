@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
+use callgate_policy::approval::ApprovalScope;
 use callgate_policy::effective::{Bound, Contribution, DeclareError, Declared, EffectiveSet, Source, narrow};
 use callgate_policy::envelope::StepReport;
 use callgate_policy::limit::{Bounds, Limits};
@@ -29,6 +30,7 @@ use crate::confine::{
 use crate::gate::{Gate, WatchdogProgram};
 use crate::host::{self, HostError, HostSupport, Missing};
 use crate::registry::{Registry, RegistryError};
+use crate::trust::Project;
 use crate::turn::Turns;
 
 /// The host's side of callgate: makes sessions.
@@ -110,6 +112,8 @@ pub struct SessionSpec {
     pub requires: Vec<(Source, RequirementSet)>,
     /// The manifest, if there is one.
     pub manifest: Option<Manifest>,
+    /// The project whose trusted manifest that is: where approvals can be kept (S1-18).
+    pub project: Option<Project>,
     /// What may be granted at most (X0-1); without one, what the host offers.
     pub ceiling: Vec<Bound>,
     /// Which strength.
@@ -159,6 +163,7 @@ impl SessionSpec {
             workspace: vec![workspace.into()],
             requires: Vec::new(),
             manifest: None,
+            project: None,
             ceiling: Vec::new(),
             strength: StrengthChoice::Best,
             calls: Calls::Many,
@@ -197,6 +202,12 @@ impl SessionSpec {
     pub fn with_manifest(workspace: impl Into<PathBuf>, manifest: Manifest) -> Self {
         Self { manifest: Some(manifest), ..Self::new(workspace) }
     }
+
+    /// What the manifest of a project asks for, which its owner trusts.
+    #[must_use]
+    pub fn of_project(workspace: impl Into<PathBuf>, project: Project) -> Self {
+        Self { manifest: Some(project.manifest.clone()), project: Some(project), ..Self::new(workspace) }
+    }
 }
 
 /// Why a session was not opened. Nothing has run then.
@@ -215,6 +226,12 @@ pub enum OpenError {
         tool: String,
         /// What there is.
         known: String,
+    },
+    /// Approvals cannot be kept for a project whose manifest nobody trusts (S1-18).
+    #[error("`approvals = \"project\"` of {file}: approvals are kept only for a project whose own manifest is trusted")]
+    NotTrusted {
+        /// The manifest.
+        file: String,
     },
     /// The host cannot enforce what every session needs.
     #[error(transparent)]
@@ -295,7 +312,7 @@ impl Supervisor {
         self.open_with(spec, Some(ablated.ablation())).await
     }
 
-    async fn open_with(&self, spec: SessionSpec, ablation: Option<Ablation>) -> Result<Session, OpenError> {
+    async fn open_with(&self, mut spec: SessionSpec, ablation: Option<Ablation>) -> Result<Session, OpenError> {
         let mut registry = Registry::locked()?;
         let profile = spec.manifest.as_ref().map(|manifest| manifest.profile).unwrap_or_default();
         registry.offer(profile);
@@ -308,6 +325,7 @@ impl Supervisor {
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
         }
+        let project = project(&mut spec)?;
         let (limits, env) = match &spec.manifest {
             Some(manifest) => (spec.limits.or(manifest.limits), manifest.env.clone()),
             None => (spec.limits, Env::default()),
@@ -357,7 +375,7 @@ impl Supervisor {
             gate,
             rules: RwLock::new(rules),
             variables,
-            people: People::new(spec.approvers, spec.patience),
+            people: People::new(spec.approvers, spec.patience, project),
             asked_by: spec.asked_by,
             profile,
             halted: AtomicBool::new(false),
@@ -514,6 +532,18 @@ fn refuse_what_is_not_yet_in_force(manifest: &Manifest) -> Result<(), OpenError>
         return refuse("`capabilities`", "no capability has a point that enforces it yet; leave them out");
     }
     Ok(())
+}
+
+/// Where approvals are kept beyond the session, if the manifest wants that: its own project, and no other, since whoever may
+/// change a manifest that nobody trusts could have them kept.
+fn project(spec: &mut SessionSpec) -> Result<Option<Project>, OpenError> {
+    let Some(manifest) = spec.manifest.as_ref().filter(|manifest| manifest.approvals == ApprovalScope::Project) else {
+        return Ok(None);
+    };
+    match spec.project.take() {
+        Some(project) if project.manifest == *manifest => Ok(Some(project)),
+        _ => Err(OpenError::NotTrusted { file: manifest.file.clone() }),
+    }
 }
 
 /// The rules of all scopes, and what holds where none matches.

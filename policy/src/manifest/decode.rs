@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::error::Fault;
 use super::tree::{Entry, Node, Value};
 use super::{ByteSize, Env, Manifest, parse_duration};
+use crate::approval::ApprovalScope;
 use crate::effective::Kind;
 use crate::limit::Limits;
 use crate::mode::{AllowEntry, Headless, Mode};
@@ -19,7 +20,8 @@ use crate::rules::{Action, Permission, Rule};
 type Places = BTreeMap<Kind, Vec<usize>>;
 
 pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fault> {
-    let known = ["id", "mode", "allowlist", "headless", "profile", "tools", "requires", "rules", "limits", "env"];
+    let known =
+        ["id", "mode", "allowlist", "headless", "approvals", "profile", "tools", "requires", "rules", "limits", "env"];
     let mut top = Table::of(root, "the manifest", &known)?;
     let mut places = Places::new();
     let mut rule_places = Vec::new();
@@ -30,6 +32,9 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         mode,
         allowlist: top.optional("allowlist", |node| allowlist(node, mode))?.unwrap_or_default(),
         headless: top.optional("headless", |node| choice(node, Headless::parse, &Headless::NAMES))?.unwrap_or_default(),
+        approvals: top
+            .optional("approvals", |node| choice(node, ApprovalScope::parse, &ApprovalScope::NAMES))?
+            .unwrap_or_default(),
         profile: top.optional("profile", |node| choice(node, Profile::parse, &Profile::NAMES))?.unwrap_or_default(),
         tools: top.optional("tools", |node| list(node, name))?,
         requires: top.optional("requires", |node| requires(node, &mut places))?.unwrap_or_default(),

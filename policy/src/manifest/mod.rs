@@ -10,6 +10,7 @@ mod unit;
 
 use std::collections::BTreeMap;
 
+use crate::approval::ApprovalScope;
 use crate::effective::Kind;
 use crate::limit::Limits;
 use crate::mode::{AllowEntry, Headless, Mode};
@@ -45,6 +46,8 @@ pub struct Manifest {
     pub allowlist: Vec<AllowEntry>,
     /// What happens to a call that nobody is there to be asked about (C-6).
     pub headless: Headless,
+    /// For how long a person's "always" is kept (S1-18).
+    pub approvals: ApprovalScope,
     /// The tools offered, if `tools` does not say.
     pub profile: Profile,
     /// The tools offered; without it, all that the profile offers.

@@ -352,11 +352,17 @@ impl fmt::Display for Decision {
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the rule {} {}", self.rule.action, self.rule.permission)?;
-        if let Some(pattern) = &self.rule.pattern {
-            write!(f, " {pattern:?}")?;
+        write!(f, "the rule {} ({})", self.rule, self.source.place)
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.action, self.permission)?;
+        match &self.pattern {
+            Some(pattern) => write!(f, " {pattern:?}"),
+            None => Ok(()),
         }
-        write!(f, " ({})", self.source.place)
     }
 }
 

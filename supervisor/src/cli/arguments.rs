@@ -40,6 +40,8 @@ pub(super) enum Command {
     Call(Call),
     /// List the tools, or show one with its schema.
     Tools(Tools),
+    /// Let a project's own manifest count, until it changes.
+    Trust(Trust),
     /// Tell what this host can enforce, and what to do about the rest.
     Doctor(Doctor),
     /// Measure what calls cost on this machine, beside a plain spawn.
@@ -71,7 +73,8 @@ pub(super) struct Grants {
     /// Grant starting this program, and with it no others; may be given several times. Without it, any.
     #[arg(long, value_name = "PROGRAM")]
     pub(super) exec: Vec<String>,
-    /// Take grants, limits and environment from this manifest instead of the defaults.
+    /// Take grants, limits, rules and environment from this manifest. Default: the workspace's own `callgate.toml` or
+    /// `callgate.json` if it is trusted (see `callgate trust`), else this directory read-write and the system read-only.
     #[arg(long, value_name = "FILE")]
     pub(super) manifest: Option<PathBuf>,
     /// Limit what a call may use, with all that it starts; may be given several times, and wins over the manifest.
@@ -154,6 +157,33 @@ pub(super) struct Call {
 pub(super) struct Tools {
     /// Show this tool whole.
     pub(super) name: Option<String>,
+}
+
+/// Lets the manifest in a project's own directory, `callgate.toml` or `callgate.json`, count for `run` and `call` there. Prints
+/// what it asks for.
+///
+/// It is this content that is trusted: when the manifest changes, it has no effect until it is trusted again. Until then, and
+/// for every project that nobody has trusted, the defaults are in force, and `run` and `call` say so. The list is
+/// `~/.callgate/trust.json`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate trust .             until the manifest changes
+  callgate trust --once .      for the next `run` or `call` there
+  callgate trust --revoke .    no longer; forgets what was approved of for the project
+  callgate trust --list")]
+pub(super) struct Trust {
+    /// The project's directory.
+    #[arg(required_unless_present = "list")]
+    pub(super) dir: Option<PathBuf>,
+    /// For the next session alone.
+    #[arg(long, conflicts_with_all = ["revoke", "list"])]
+    pub(super) once: bool,
+    /// Take trust back.
+    #[arg(long, conflicts_with = "list")]
+    pub(super) revoke: bool,
+    /// Print what is trusted.
+    #[arg(long, conflicts_with = "dir")]
+    pub(super) list: bool,
 }
 
 /// Opens a session in each strength for real, runs a program in it, and says what was confirmed; for what is missing, what

@@ -9,6 +9,7 @@ use crate::call::CallError;
 use crate::confine::ConfineError;
 use crate::registry::RegistryError;
 use crate::session::OpenError;
+use crate::trust::TrustError;
 
 /// sysexits.h's numbers, and the shell's.
 pub(super) const USAGE: u8 = 64;
@@ -31,6 +32,8 @@ pub(super) enum Failure {
     Open(#[from] OpenError),
     #[error(transparent)]
     Call(#[from] CallError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// Reading or writing for the person failed.
     #[error("{what}")]
     Io { what: String, source: io::Error },
@@ -91,6 +94,8 @@ impl Failure {
             Self::Unusable { .. } | Self::Untried { .. } => UNAVAILABLE,
             Self::Open(open) => open_status(open),
             Self::Call(call) => call_status(call),
+            Self::Trust(TrustError::Project { .. } | TrustError::NoManifest(_)) => USAGE,
+            Self::Trust(_) => DATA,
             Self::Io { .. } | Self::Subject { .. } | Self::Runtime(_) => SOFTWARE,
         }
     }
@@ -103,6 +108,10 @@ impl Failure {
                 confine_remedy(confine)
             }
             Self::Call(CallError::Denied(denial)) => remedy_of(denial),
+            Self::Trust(trust) => trust.remedy(),
+            Self::Open(OpenError::NotTrusted { .. }) => {
+                Some("name it callgate.toml, in the project's own directory, and: callgate trust DIR".to_owned())
+            }
             Self::Usage(_)
             | Self::Named { .. }
             | Self::ReaderGone
@@ -188,6 +197,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::Plan(_)
         | OpenError::Rule(_)
         | OpenError::UnknownTool { .. }
+        | OpenError::NotTrusted { .. }
         | OpenError::Registry(RegistryError::Unknown { .. }) => DATA,
         OpenError::Confine(confine) => confine_status(confine),
         OpenError::Launcher(_) | OpenError::Random(_) | OpenError::Private(_) | OpenError::Registry(_) => SOFTWARE,

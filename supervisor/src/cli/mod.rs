@@ -13,6 +13,7 @@ mod run;
 mod show;
 mod terminal;
 mod tools;
+mod trust;
 
 pub(crate) use self::doctor::Ablated;
 #[cfg(feature = "ablation")]
@@ -61,6 +62,7 @@ fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Fail
         Command::Run(run) => run::run(run, Launcher::here(ahead)),
         Command::Call(call) => call::call(call, Launcher::here(ahead)),
         Command::Tools(tools) => tools::tools(&tools, json),
+        Command::Trust(arguments) => trust::trust(&arguments, json),
         Command::Doctor(Doctor { attack: false, .. }) => doctor::doctor(json),
         Command::Doctor(Doctor { under, .. }) => doctor::attack(under.as_deref(), json),
         Command::Bench(bench) => bench::bench(&bench, json),

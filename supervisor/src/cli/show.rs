@@ -1,9 +1,10 @@
 //! From what was typed to what a session is opened for.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::effective::Source;
-use callgate_policy::manifest::{Format, MAX_BYTES, Manifest};
+use callgate_policy::manifest::Manifest;
 use callgate_policy::path::normalize;
 use callgate_policy::pattern::{HostPattern, PathTemplate};
 use callgate_policy::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
@@ -11,6 +12,7 @@ use callgate_policy::requirement::{FsRequirement, NetRequirement, Program, Requi
 use super::arguments::Grants;
 use super::exit::Failure;
 use crate::session::SessionSpec;
+use crate::trust::{self, Found, MANIFESTS, TrustError, TrustList, Untrusted};
 
 /// What the session is for, from the grants that were typed.
 pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
@@ -20,7 +22,7 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     };
     let mut spec = match &grants.manifest {
         Some(file) => SessionSpec::with_manifest(workspace, manifest(file)?),
-        None => SessionSpec::developer(workspace),
+        None => of_directory(workspace)?,
     };
     for limit in &grants.limit {
         spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {e}")))?;
@@ -48,31 +50,50 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
 }
 
 fn manifest(file: &Path) -> Result<Manifest, Failure> {
-    use std::io::Read as _;
-    let name = file.display().to_string();
-    let mut text = String::new();
-    // One byte more than may be: the parser then says that it is too long, and an endless device ends.
-    let limit = MAX_BYTES as u64 + 1;
-    open_regular(file)?.take(limit).read_to_string(&mut text).map_err(|e| Failure::Data(format!("{name}: {e}")))?;
-    let format =
-        if file.extension().is_some_and(|extension| extension == "json") { Format::Json } else { Format::Toml };
-    Manifest::parse(&text, format, &name).map_err(|e| Failure::Data(e.to_string()))
+    use std::io::ErrorKind::{InvalidData, Other};
+    let failed = |e: std::io::Error| {
+        let unfit = matches!(e.kind(), InvalidData | Other);
+        let name = file.display();
+        if unfit { Failure::Data(format!("{name}: {e}")) } else { Failure::named(format!("open {name}"))(e) }
+    };
+    let text = trust::read(file).map_err(failed)?;
+    trust::parse(file, text).map_err(|e| Failure::Data(e.to_string()))
 }
 
-/// Opens without waiting: a FIFO that nobody writes would hold us for ever.
-fn open_regular(file: &Path) -> Result<std::fs::File, Failure> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let opened = std::fs::File::options()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
-        .open(file)
-        .map_err(Failure::named(format!("open {}", file.display())))?;
-    let metadata = opened.metadata().map_err(Failure::io(format!("look at {}", file.display())))?;
-    if metadata.is_file() {
-        Ok(opened)
-    } else {
-        Err(Failure::Data(format!("{} is not a regular file", file.display())))
-    }
+/// What the workspace's own manifest asks for if it is trusted; otherwise the defaults, and a word about it (X1-35).
+fn of_directory(workspace: PathBuf) -> Result<SessionSpec, Failure> {
+    // Where there is no home there is nothing trusted, which matters only where there is something to trust.
+    let list = match TrustList::of_user() {
+        Ok(list) => list,
+        Err(_) if MANIFESTS.iter().all(|name| workspace.join(name).symlink_metadata().is_err()) => {
+            return Ok(SessionSpec::developer(workspace));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let found = match list.find(&workspace) {
+        // That there is no such workspace is told when it is opened.
+        Err(TrustError::Project { .. }) => Found::Nothing,
+        found => found?,
+    };
+    Ok(match found {
+        Found::Trusted(project) => SessionSpec::of_project(workspace, *project),
+        Found::Nothing => SessionSpec::developer(workspace),
+        Found::Untrusted { file, why } => {
+            let why = match why {
+                Untrusted::Unknown => "is not trusted",
+                Untrusted::Changed => "has changed since it was trusted",
+            };
+            let dir = workspace.to_str().and_then(|dir| shlex::try_quote(dir).ok());
+            // A notice: what runs does not depend on somebody reading it.
+            drop(writeln!(
+                std::io::stderr(),
+                "callgate: {} {why}, so the defaults are in force; read it, then: callgate trust {}",
+                file.display().to_string().escape_debug(),
+                dir.as_deref().unwrap_or("DIR"),
+            ));
+            SessionSpec::developer(workspace)
+        }
+    })
 }
 
 /// A path that is typed means itself, and all beneath it if it is a directory.

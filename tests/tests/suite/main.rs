@@ -14,6 +14,7 @@ mod terminals;
 // Who may do what.
 mod approvals;
 mod rules;
+mod trust;
 
 // Attacks on callgate.
 mod attack;

@@ -47,7 +47,7 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
     shown.items("it reads:", &question.reads);
     shown.items("it connects to:", &question.hosts);
     shown.items("asked because:", &question.why);
-    shown.own("\"always\" would be kept for this session, for:");
+    shown.own(&format!("\"always\" would be kept for this {}, for:", question.kept_for.name()));
     shown.foreign(&question.key.to_string());
     shown.text
 }
@@ -136,7 +136,7 @@ fn stands_for_itself(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
-    use callgate_policy::approval::{ApprovalKey, KeyScope};
+    use callgate_policy::approval::{ApprovalKey, ApprovalScope, KeyScope};
     use serde_json::json;
 
     use super::*;
@@ -155,6 +155,7 @@ mod tests {
             commands: Some(vec!["make".into(), "./x".into()]),
             reach: vec!["change /w/**".into()],
             key: ApprovalKey { text: "git x".into(), scope: KeyScope::Exact },
+            kept_for: ApprovalScope::Session,
             digest: String::new(),
         }
     }

@@ -1,0 +1,79 @@
+//! `callgate trust`.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use callgate_policy::manifest::Manifest;
+use serde_json::json;
+
+use super::arguments::Trust;
+use super::exit::Failure;
+use crate::trust::{Decision, TrustList, Trusted};
+
+pub(super) fn trust(arguments: &Trust, json: bool) -> Result<ExitCode, Failure> {
+    let list = TrustList::of_user()?;
+    let mut text = Vec::new();
+    let written = match &arguments.dir {
+        None => all(&mut text, &list.all()?, json),
+        Some(dir) if arguments.revoke => revoked(&mut text, dir, list.revoke(dir)?, json),
+        Some(dir) => {
+            let decision = if arguments.once { Decision::Once } else { Decision::Trusted };
+            let (trusted, manifest) = list.trust(dir, decision)?;
+            given(&mut text, &trusted, &manifest, json)
+        }
+    };
+    written.and_then(|()| std::io::stdout().write_all(&text)).map_err(Failure::print("print what is trusted"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn all(out: &mut Vec<u8>, all: &[Trusted], json: bool) -> std::io::Result<()> {
+    if json {
+        return writeln!(out, "{}", json!(all));
+    }
+    for trusted in all {
+        let lasts = match trusted.decision {
+            Decision::Trusted => "until it changes",
+            Decision::Once => "for the next session",
+        };
+        let path = trusted.canonical_path.to_string();
+        writeln!(out, "{}  since {}, {lasts}", path.escape_debug(), trusted.granted_at)?;
+        for approval in &trusted.approvals {
+            writeln!(out, "  always: {} {}", approval.tool, approval.key.to_string().escape_debug())?;
+        }
+    }
+    Ok(())
+}
+
+fn revoked(out: &mut Vec<u8>, dir: &Path, was_there: bool, json: bool) -> std::io::Result<()> {
+    let dir = dir.display().to_string();
+    match was_there {
+        _ if json => writeln!(out, "{}", json!({ "revoked": was_there })),
+        true => writeln!(out, "{} is no longer trusted", dir.escape_debug()),
+        false => writeln!(out, "{} was not trusted", dir.escape_debug()),
+    }
+}
+
+/// What was trusted, in the words of the manifest's own keys: whoever reads it need not have read the file.
+fn given(out: &mut Vec<u8>, trusted: &Trusted, manifest: &Manifest, json: bool) -> std::io::Result<()> {
+    if json {
+        return writeln!(out, "{}", json!(trusted));
+    }
+    let lasts = match trusted.decision {
+        Decision::Trusted => "until it changes",
+        Decision::Once => "for the next session there",
+    };
+    writeln!(out, "{} is trusted {lasts}. It asks for:", manifest.file.escape_debug())?;
+    let requires = &manifest.requires;
+    let mut line = |what: &str, items: Vec<String>| -> std::io::Result<()> {
+        items.iter().try_for_each(|item| writeln!(out, "  {what:<6} {}", item.escape_debug()))
+    };
+    line("read", requires.fs.read.iter().map(ToString::to_string).collect())?;
+    line("write", requires.fs.write.iter().map(ToString::to_string).collect())?;
+    line("net", requires.net.hosts.iter().map(ToString::to_string).collect())?;
+    line("shell", requires.shell.iter().map(ToString::to_string).collect())?;
+    line("mode", manifest.mode.iter().map(ToString::to_string).collect())?;
+    line("rule", manifest.rules.iter().map(ToString::to_string).collect())?;
+    line("env", manifest.env.pass.clone())?;
+    line("env", manifest.env.set.iter().map(|(name, value)| format!("{name}={value}")).collect())
+}

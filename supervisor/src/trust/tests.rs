@@ -1,0 +1,105 @@
+//! What the command line cannot show.
+#![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use callgate_policy::approval::{ApprovalKey, ApprovalScope, GrantedBy, KeyScope};
+
+use super::*;
+
+struct Place {
+    list: TrustList,
+    project: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Place {
+    /// A project whose directory has a name that is not text.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path().join(OsStr::from_bytes(b"pro\xffject"));
+        std::fs::create_dir(&project).unwrap();
+        let list = TrustList::at(dir.path().join("state/callgate"));
+        Self { list, project, _dir: dir }
+    }
+
+    fn manifest(&self, text: &str) {
+        std::fs::write(self.project.join("callgate.toml"), text).unwrap();
+    }
+
+    fn project(&self) -> Option<Project> {
+        match self.list.find(&self.project).unwrap() {
+            Found::Trusted(project) => Some(*project),
+            Found::Nothing | Found::Untrusted { .. } => None,
+        }
+    }
+}
+
+fn approval(text: &str) -> Approval {
+    Approval {
+        tool: "bash".to_owned(),
+        key: ApprovalKey { text: text.to_owned(), scope: KeyScope::Exact },
+        granted_at: now(),
+        granted_by: GrantedBy::User,
+        scope: ApprovalScope::Project,
+    }
+}
+
+fn kept(project: &Project) -> Vec<&str> {
+    project.approvals().iter().map(|approval| approval.key.text.as_str()).collect()
+}
+
+/// S1-18, X1-5: kept once each, for the manifest under which they were given, and gone with the trust.
+#[test]
+fn approvals_are_the_trusted_manifest_s() {
+    let place = Place::new();
+    place.manifest("mode = \"ask\"");
+    assert!(place.project().is_none());
+    place.list.trust(&place.project, Decision::Trusted).unwrap();
+    let first = place.project().unwrap();
+    first.keep(&approval("make")).unwrap();
+    first.keep(&approval("make")).unwrap();
+    assert_eq!(kept(&place.project().unwrap()), ["make"]);
+    // Trust given again for the same content loses nothing.
+    place.list.trust(&place.project, Decision::Trusted).unwrap();
+    assert_eq!(kept(&place.project().unwrap()), ["make"]);
+    place.manifest("mode = \"yolo\"");
+    assert!(place.project().is_none());
+    place.list.trust(&place.project, Decision::Trusted).unwrap();
+    assert!(kept(&place.project().unwrap()).is_empty());
+    // A session under the manifest that was gives nothing to the one that is.
+    first.keep(&approval("late")).unwrap();
+    assert!(kept(&place.project().unwrap()).is_empty());
+    place.list.revoke(&place.project).unwrap();
+    assert!(place.project().is_none());
+    first.keep(&approval("later")).unwrap();
+    assert!(place.list.all().unwrap().is_empty());
+}
+
+/// X1-35: of two sessions that are opened at once, one has the trust that was given for once.
+#[test]
+fn once_is_for_one_of_many() {
+    let place = Place::new();
+    place.manifest("mode = \"ask\"");
+    for _ in 0..20 {
+        place.list.trust(&place.project, Decision::Once).unwrap();
+        let opened: usize = std::thread::scope(|scope| {
+            let found: Vec<_> = (0..4).map(|_| scope.spawn(|| usize::from(place.project().is_some()))).collect();
+            found.into_iter().map(|found| found.join().unwrap()).sum()
+        });
+        assert_eq!(opened, 1);
+    }
+}
+
+/// A project that is gone can still be forgotten.
+#[test]
+fn trust_in_what_is_gone_can_be_taken_back() {
+    let place = Place::new();
+    place.manifest("mode = \"ask\"");
+    place.list.trust(&place.project, Decision::Trusted).unwrap();
+    std::fs::remove_dir_all(&place.project).unwrap();
+    assert_eq!(place.list.all().unwrap().len(), 1);
+    assert!(place.list.revoke(&place.project).unwrap());
+    assert!(place.list.all().unwrap().is_empty());
+}

@@ -1,0 +1,333 @@
+//! A project's own manifest has no effect until its owner trusts what it says now (X1-35, E1); what people approve of is kept
+//! for a project only under such a manifest (S1-18, X1-5).
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use callgate_tests::{Binaries, Ended, Host, Person, Run, Target, TestEnv, User, matrix};
+use serde_json::{Value, json};
+
+/// Where the host's strength makes no difference.
+const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
+
+/// A manifest that grants what the defaults do not: everything outside the workspace.
+fn greedy(env: &TestEnv) -> String {
+    format!(
+        "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nread = [\"{{workspace}}/**\"]\nwrite = [\"{}/**\"]\n",
+        env.outside().display()
+    )
+}
+
+/// The user's own commands: their home is outside, in a directory that is theirs.
+fn user(env: &TestEnv) -> Run {
+    env.weakened().variable("HOME", &env.outside().display().to_string())
+}
+
+fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    user(env).run(&[&[binary.as_str()], words].concat())
+}
+
+/// `callgate run` of a program that writes outside; whether it could, and what was said.
+fn reaches_out(env: &TestEnv) -> (bool, String) {
+    let target = env.outside().join("reached");
+    let ended = callgate(env, &["run", "--", "sh", "-c", &format!("echo reached > {}", target.display())]);
+    let reached = target.exists();
+    assert_eq!(ended.status.success(), reached, "{ended:?}");
+    if reached {
+        fs::remove_file(&target).unwrap();
+    } else {
+        // Without namespaces the name is there and closed; with them it is nowhere.
+        assert!(ended.stderr.contains("Permission denied") || ended.stderr.contains("nonexistent"), "{ended:?}");
+    }
+    (reached, ended.stderr)
+}
+
+#[track_caller]
+fn assert_held(env: &TestEnv, notice: &str) {
+    let (reached, said) = reaches_out(env);
+    assert!(!reached, "{said}");
+    assert!(said.contains(notice) && said.contains("callgate trust"), "{said}");
+}
+
+#[track_caller]
+fn assert_reached(env: &TestEnv) {
+    let (reached, said) = reaches_out(env);
+    assert!(reached && said.is_empty(), "{said}");
+}
+
+#[track_caller]
+fn assert_said(ended: &Ended, code: i32, words: &str) {
+    assert_eq!(ended.status.code(), Some(code), "{ended:?}");
+    assert!(ended.stderr.contains(words) || ended.stdout.contains(words), "{words:?}: {ended:?}");
+}
+
+/// X1-35, E1: before trust it widens nothing and a notice says so; then it counts, until one byte of it is another; and what was
+/// trusted is trusted again when it is back.
+#[test]
+fn e1_x1_35_a_manifest_counts_when_it_is_trusted_and_as_long_as_it_is_the_same() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let dir = env.workspace().display().to_string();
+        // Without one the defaults are in force and nothing is said.
+        let (reached, said) = reaches_out(&env);
+        assert!(!reached && !said.contains("trust"), "{said}");
+        let greedy = greedy(&env);
+        env.workspace_file("callgate.toml", &greedy);
+        assert_held(&env, "is not trusted");
+        assert!(!env.outside().join(".callgate").exists(), "looking makes nothing");
+        let given = callgate(&env, &["trust", &dir]);
+        assert_said(&given, 0, "write");
+        assert!(
+            given.stdout.contains(&format!("{}/**", env.outside().display())),
+            "it says what it asks for: {given:?}"
+        );
+        assert_reached(&env);
+        env.workspace_file("callgate.toml", &format!("{greedy}#"));
+        assert_held(&env, "has changed since it was trusted");
+        env.workspace_file("callgate.toml", &greedy);
+        assert_reached(&env);
+        assert_said(&callgate(&env, &["trust", "--revoke", &dir]), 0, "no longer trusted");
+        assert_held(&env, "is not trusted");
+        assert_said(&callgate(&env, &["trust", "--revoke", &dir]), 0, "was not trusted");
+    });
+}
+
+/// X1-35: for once is for one session; the list is the user's alone, and says what is in it.
+#[test]
+fn x1_35_trust_for_once_is_used_up() {
+    let env = TestEnv::new(HERE);
+    env.workspace_file("callgate.json", &json!({
+        "requires": { "shell": [{ "cmd": "*" }], "fs": { "read": ["{workspace}/**"], "write": [format!("{}/**", env.outside().display())] },
+    } }).to_string());
+    let dir = env.workspace().display().to_string();
+    assert_said(&callgate(&env, &["trust", "--once", &dir]), 0, "for the next session");
+    let listed = callgate(&env, &["trust", "--list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    assert_eq!(listed[0]["canonicalPath"], json!(dir), "{listed}");
+    assert_eq!(listed[0]["decision"], "once");
+    assert_eq!(listed[0]["files"]["callgate.json"].as_str().map(str::len), Some(64), "{listed}");
+    assert_reached(&env);
+    assert_held(&env, "is not trusted");
+    let list = env.outside().join(".callgate/trust.json");
+    assert_eq!(fs::metadata(&list).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(list.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(callgate(&env, &["trust", "--list"]).stdout, "");
+}
+
+/// X1-35: no walk upwards; the parent's manifest is the parent's, trusted or not. And a place is not a content: the same
+/// manifest elsewhere is not trusted by it.
+#[test]
+fn x1_35_trust_is_for_one_directory() {
+    let env = TestEnv::new(HERE);
+    let below = env.workspace().join("below");
+    fs::create_dir(&below).unwrap();
+    env.give(&below);
+    env.workspace_file("callgate.toml", &greedy(&env));
+    assert_said(&callgate(&env, &["trust", "."]), 0, "is trusted");
+    assert_reached(&env);
+    let file = env.outside().join("reached");
+    let script = format!("echo reached > {}", file.display());
+    let ended = callgate(&env, &["run", "-C", "below", "--", "sh", "-c", &script]);
+    assert!(!ended.status.success() && !file.exists() && !ended.stderr.contains("trust"), "{ended:?}");
+    env.file_at(below.join("callgate.toml"), &greedy(&env));
+    let ended = callgate(&env, &["run", "-C", "below", "--", "sh", "-c", &script]);
+    assert!(!ended.status.success() && !file.exists() && ended.stderr.contains("is not trusted"), "{ended:?}");
+}
+
+/// X1-35: nothing is read before there is trust, whatever lies there; after it, what cannot be read is not what was trusted.
+#[test]
+fn x1_35_odd_files_in_a_manifest_s_place_hold_nobody_up() {
+    let env = TestEnv::new(HERE);
+    let file = env.workspace().join("callgate.toml");
+    let dir = env.workspace().display().to_string();
+    let make = |what: &str| match what {
+        "a FIFO" => assert!(env.bare().run(&["mkfifo", &file.display().to_string()]).status.success()),
+        "an endless device" => symlink("/dev/zero", &file).unwrap(),
+        "a link to nowhere" => symlink("nowhere", &file).unwrap(),
+        _ => fs::create_dir(&file).unwrap(),
+    };
+    for trusted in [false, true] {
+        if trusted {
+            env.workspace_file("callgate.toml", &greedy(&env));
+            assert_said(&callgate(&env, &["trust", &dir]), 0, "is trusted");
+            fs::remove_file(&file).unwrap();
+        }
+        for what in ["a FIFO", "an endless device", "a link to nowhere", "a directory"] {
+            make(what);
+            assert_held(&env, if trusted { "has changed" } else { "is not trusted" });
+            let refused = callgate(&env, &["trust", &dir]);
+            assert!(!refused.status.success() && refused.stderr.contains("callgate.toml"), "{what}: {refused:?}");
+            if file.is_dir() && !file.is_symlink() { fs::remove_dir(&file) } else { fs::remove_file(&file) }.unwrap();
+        }
+    }
+    // A mistake is told by `trust`, with its line, and gives no trust.
+    env.workspace_file("callgate.toml", "mode = \"loud\"\n");
+    let refused = callgate(&env, &["trust", &dir]);
+    assert_said(&refused, 65, "callgate.toml:1");
+    assert_held(&env, "has changed");
+    env.workspace_file("callgate.json", "{}");
+    assert_said(&callgate(&env, &["run", "--", "true"]), 65, "both callgate.toml and callgate.json");
+    assert_said(&callgate(&env, &["trust", &env.outside().display().to_string()]), 64, "nothing to trust");
+    assert_said(&callgate(&env, &["trust", "/nowhere"]), 64, "/nowhere");
+    assert_said(&callgate(&env, &["trust"]), 64, "Usage");
+}
+
+/// A list that others can write, or that is none, is not believed; and the error says what to do.
+#[test]
+fn a_list_that_others_can_write_is_not_believed() {
+    let env = TestEnv::new(HERE);
+    let dir = env.workspace().display().to_string();
+    env.workspace_file("callgate.toml", &greedy(&env));
+    assert_said(&callgate(&env, &["trust", &dir]), 0, "is trusted");
+    let list = env.outside().join(".callgate/trust.json");
+    let believed = fs::read_to_string(&list).unwrap();
+    let run = || callgate(&env, &["run", "--", "true"]);
+    assert_eq!(run().status.code(), Some(0), "the control");
+    for path in [&*list, list.parent().unwrap()] {
+        let before = fs::metadata(path).unwrap().permissions();
+        fs::set_permissions(path, fs::Permissions::from_mode(before.mode() | 0o020)).unwrap();
+        assert_said(&run(), 65, "is not yours alone");
+        fs::set_permissions(path, before).unwrap();
+    }
+    for (text, says) in [
+        ("", "is not a list of trusted projects"),
+        ("{\"schemaVersion\":2,\"projects\":[]}", "schemaVersion is 2"),
+        (&believed.replacen("\"decision\": \"trusted\"", "\"decision\": \"yes\"", 1), "unknown variant"),
+        (&believed.replacen("\"files\"", "\"file\"", 1), "unknown field"),
+        (&"[".repeat(100_000), "is not a list of trusted projects"),
+    ] {
+        fs::write(&list, text).unwrap();
+        assert_said(&run(), 65, says);
+        assert_said(&callgate(&env, &["trust", &dir]), 65, says);
+        assert_eq!(fs::read_to_string(&list).unwrap(), text, "what is there is not lost");
+    }
+    fs::write(&list, believed).unwrap();
+    assert_reached(&env);
+}
+
+/// E4: a session whose workspace is the user's home can neither trust itself nor change what is trusted.
+#[test]
+fn e4_a_session_cannot_change_what_is_trusted() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let home = env.workspace().display().to_string();
+        let run = env.weakened().variable("HOME", &home);
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let inside = |script: &str| run.run(&[&binary, "run", "--", "sh", "-c", script]);
+        env.workspace_file("manifest", &greedy(&env));
+        for script in [
+            "mkdir .callgate && echo '{}' > .callgate/trust.json",
+            "mkdir d && echo '{}' > d/trust.json && mv d .callgate",
+            "ln -s /tmp .callgate",
+            "cp manifest callgate.toml",
+            "mv manifest callgate.toml",
+            "ln manifest callgate.json",
+        ] {
+            let ended = inside(script);
+            assert!(!ended.status.success(), "{script}: {ended:?}");
+            assert!(!env.workspace().join(".callgate").exists(), "{script}");
+            assert!(
+                ["callgate.toml", "callgate.json"].iter().all(|name| !env.workspace().join(name).exists()),
+                "{script}"
+            );
+        }
+        assert!(inside("cp manifest other.toml && mkdir e").status.success(), "the control");
+        // Nor is the list there to be read, once there is one.
+        env.workspace_file("callgate.toml", &fs::read_to_string(env.workspace().join("manifest")).unwrap());
+        assert!(run.run(&[&binary, "trust", "."]).status.success());
+        let list = env.workspace().join(".callgate/trust.json");
+        let before = fs::read(&list).unwrap();
+        let plain = "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n";
+        env.workspace_file("plain.toml", plain);
+        let inside = |script: &str| run.run(&[&binary, "run", "--manifest", "plain.toml", "--", "sh", "-c", script]);
+        for script in ["echo '{}' > .callgate/trust.json", "rm -r .callgate", "mv .callgate x", "echo >> callgate.toml"]
+        {
+            let ended = inside(script);
+            assert!(!ended.status.success(), "{script}: {ended:?}");
+            assert_eq!(fs::read(&list).unwrap(), before, "{script}");
+        }
+        assert!(inside("echo > made").status.success(), "the control");
+    });
+}
+
+/// Trust given at the same time to many projects is kept for each of them.
+#[test]
+fn trust_given_at_once_is_all_kept() {
+    let env = TestEnv::new(HERE);
+    let names: Vec<String> = (0..12).map(|n| format!("project-{n}")).collect();
+    for name in &names {
+        let dir = env.workspace().join(name);
+        fs::create_dir(&dir).unwrap();
+        env.give(&dir);
+        env.file_at(dir.join("callgate.toml"), "mode = \"ask\"\n");
+    }
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    let user = user(&env);
+    let started: Vec<_> = names.iter().map(|name| user.command(&[&binary, "trust", name]).spawn().unwrap()).collect();
+    for mut child in started {
+        assert!(child.wait().unwrap().success());
+    }
+    let listed: Value = serde_json::from_str(&callgate(&env, &["trust", "--list", "--json"]).stdout).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), names.len(), "{listed}");
+}
+
+/// S1-18, X1-5, S1-17: under a trusted manifest that wants it, "always" is for later calls of the project too; under any other
+/// it cannot be asked for; and it goes when the manifest changes or trust is taken back.
+#[test]
+fn s1_18_x1_5_always_is_kept_for_a_trusted_project() {
+    let env = TestEnv::new(HERE);
+    let manifest = |approvals: &str| {
+        format!(
+            "{approvals}\n[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n\
+             [[rules]]\npermission = \"bash\"\naction = \"ask\"\n"
+        )
+    };
+    env.workspace_file("callgate.toml", &manifest("approvals = \"project\""));
+    env.workspace_file("args", &json!({ "command": "echo ran >> made" }).to_string());
+    let person = Person::new(&env);
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    let made = env.workspace().join("made");
+    let runs = || fs::read_to_string(&made).map_or(0, |text| text.lines().count());
+    let envelope =
+        || -> Value { serde_json::from_str(&fs::read_to_string(env.workspace().join("out")).unwrap()).unwrap() };
+    let call = |n: u8| format!("{binary} call bash - < args > out; echo call {n} ended $?");
+    let asks = "allow? once, always, reject [reject]:";
+    person.starts(&format!("{binary} trust . > /dev/null; {}", call(1)));
+    person.waits_for(asks, |screen| screen.trim_end().ends_with(asks));
+    person.shows_line("\"always\" would be kept for this project, for:");
+    person.enters("always");
+    person.shows_line("call 1 ended 0");
+    assert_eq!(envelope()["metadata"]["approved_by"], "terminal");
+    person.is_asked();
+    person.starts(&call(2));
+    person.shows_line("call 2 ended 0");
+    assert_eq!((runs(), &envelope()["metadata"]["approved_by"]), (2, &json!("project")));
+    // Another line is another key.
+    person.is_asked();
+    env.workspace_file("args", &json!({ "command": "echo ran >>made" }).to_string());
+    person.starts(&call(3));
+    person.waits_for(asks, |screen| screen.trim_end().ends_with(asks));
+    person.enters("once");
+    person.shows_line("call 3 ended 0");
+    person.is_asked();
+    let listed = callgate(&env, &["trust", "--list"]);
+    assert!(
+        listed.stdout.contains("always: bash echo ran >> made") && listed.stdout.lines().count() == 2,
+        "{listed:?}"
+    );
+    // The manifest is another: trusted again, it starts without approvals.
+    env.workspace_file("args", &json!({ "command": "echo ran >> made" }).to_string());
+    env.workspace_file("callgate.toml", &manifest("approvals = \"project\" # changed"));
+    person.starts(&format!("{binary} trust . > /dev/null; {}", call(4)));
+    person.waits_for(asks, |screen| screen.trim_end().ends_with(asks));
+    person.enters("reject");
+    person.shows_line("call 4 ended 77");
+    assert_eq!(runs(), 3, "three times approved of");
+    person.is_asked();
+    // Named by hand, it is nobody's project.
+    let refused = callgate(&env, &["call", "--manifest", "callgate.toml", "read", "{\"path\": \"args\"}"]);
+    assert_said(&refused, 65, "whose own manifest is trusted");
+    let taken = callgate(&env, &["call", "--manifest", "/dev/null", "read", "{\"path\": \"args\"}"]);
+    assert_eq!(taken.status.code(), Some(65), "{taken:?}");
+}
