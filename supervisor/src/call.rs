@@ -10,7 +10,7 @@ use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, CallSpec, PlanError};
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::shell::Line;
-use callgate_policy::watchdog::{Builtin, CallFacts, Reason, Verdict};
+use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
 use callgate_worker::protocol::{LimitHit, ProgramEnd};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
@@ -194,11 +194,8 @@ impl Session {
         if self.lacks(Layer::Watchdog) {
             return Ok(None);
         }
-        let facts = CallFacts { tool, args, manifest: self.manifest.as_deref(), session: &self.id };
-        let verdict = self.gate.judge(&facts).await;
-        // Where somebody had the line taken apart, what bash makes of it is judged besides its words.
-        let verdict = line.map_or(Verdict::Allow, |line| Builtin.judge_line(line)).stricter(verdict);
-        match verdict {
+        let facts = CallFacts { tool, args, manifest: self.manifest.as_deref(), session: &self.id, line };
+        match self.gate.judge(&facts).await {
             Verdict::Allow => Ok(None),
             Verdict::Ask(reason) => Ok(Some(reason)),
             Verdict::Deny(Reason { rule, text }) => Err(denied(Denial {

@@ -66,13 +66,13 @@ impl Session {
         rules.add(rule, &source, &self.variables).map_err(OpenError::Rule)
     }
 
-    /// The command line of a shell, taken apart, if rules look at its commands or the profile restricts it.
+    /// The command line of a shell, taken apart, if rules or watchdogs look at its commands or the profile restricts it.
     pub(crate) async fn line_of(&self, tool: &str, args: &serde_json::Value) -> Result<Option<Line>, CallError> {
         let Some(command) = args.get("command").and_then(serde_json::Value::as_str).filter(|_| tool == "bash") else {
             return Ok(None);
         };
         let looked_at = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).looks_at_commands(tool);
-        if !looked_at && !self.profile.restricts_the_shell() {
+        if !looked_at && !self.profile.restricts_the_shell() && !self.gate.wants().lines {
             return Ok(None);
         }
         self.understand(command).await.map(Some)

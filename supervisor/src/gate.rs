@@ -2,7 +2,7 @@
 
 mod program;
 
-use callgate_policy::watchdog::{self, CallFacts, Verdict, Watchdog};
+use callgate_policy::watchdog::{self, CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 pub use program::{WatchdogProgram, WatchdogProgramError};
 
@@ -35,18 +35,35 @@ impl Gate {
         self.programs.push(program);
     }
 
+    /// What any of them wants to see.
+    pub(crate) fn wants(&self) -> Wants {
+        let wants = self.watchdogs.iter().map(|watchdog| watchdog.wants());
+        wants.chain(self.programs.iter().map(WatchdogProgram::wants)).fold(Wants::default(), Wants::or)
+    }
+
     /// Asks every watchdog; the strictest verdict counts.
     pub(crate) async fn judge(&self, call: &CallFacts<'_>) -> Verdict {
-        let mut verdict = {
-            let watchdogs: Vec<&(dyn Watchdog + Send + Sync)> = self.watchdogs.iter().map(AsRef::as_ref).collect();
-            watchdogs.iter().map(|watchdog| watchdog.judge(call)).fold(Verdict::Allow, Verdict::stricter)
-        };
+        let each = self.watchdogs.iter().map(|watchdog| watchdog.judge(call));
+        let mut verdict = each.fold(Verdict::Allow, Verdict::stricter);
         for program in &self.programs {
             // What is denied already needs no process to say so.
             if matches!(verdict, Verdict::Deny(_)) {
                 break;
             }
             verdict = verdict.stricter(program.judge(call).await);
+        }
+        verdict
+    }
+
+    /// The same about a program that is about to run.
+    pub(crate) async fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
+        let each = self.watchdogs.iter().map(|watchdog| watchdog.judge_exec(exec));
+        let mut verdict = each.fold(Verdict::Allow, Verdict::stricter);
+        for program in self.programs.iter().filter(|program| program.wants().execs) {
+            if matches!(verdict, Verdict::Deny(_)) {
+                break;
+            }
+            verdict = verdict.stricter(program.judge_exec(exec).await);
         }
         verdict
     }

@@ -32,6 +32,7 @@ mod session;
 pub mod trust;
 mod turn;
 mod understand;
+mod watch;
 
 pub mod cli;
 

@@ -18,7 +18,7 @@ use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::rules::{Rule, RuleError, RuleScope, RuleSet, RuleSource};
 use callgate_policy::variable::{VariableError, Variables};
-use callgate_policy::watchdog::Watchdog;
+use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use crate::approval::{Approver, PATIENCE, People};
 use crate::cli::Ablated;
@@ -32,6 +32,7 @@ use crate::host::{self, HostError, HostSupport, Missing};
 use crate::registry::{Registry, RegistryError};
 use crate::trust::Project;
 use crate::turn::Turns;
+use crate::watch::{Watch, Watching};
 
 /// The host's side of callgate: makes sessions.
 #[derive(Debug, Clone)]
@@ -126,6 +127,9 @@ pub struct SessionSpec {
     pub limits: Limits,
     /// Further watchdogs.
     pub watchdogs: Vec<Box<dyn WatchdogObject>>,
+    /// Whether the built-in watchdog sees every program that is about to run, as with `watch_execs` in a manifest. It does
+    /// too where another watchdog wants that.
+    pub watch_execs: bool,
     /// What happens to calls that no rule decides; without it, what manifest and profile say (X1-11). Fixed from then on
     /// (X1-10).
     pub mode: Option<Mode>,
@@ -170,6 +174,7 @@ impl SessionSpec {
             tools: true,
             limits: Limits::default(),
             watchdogs: Vec::new(),
+            watch_execs: false,
             mode: None,
             rules: Vec::new(),
             approvers: Vec::new(),
@@ -188,13 +193,15 @@ impl SessionSpec {
     }
 
     /// Whether command lines may have to be taken apart before they run, which takes a session for many calls: for rules, for
-    /// a restricted shell, or for somebody who is asked.
+    /// a restricted shell, or for a watchdog.
     #[must_use]
     pub fn looks_at_commands(&self) -> bool {
         let of_manifest = |manifest: &Manifest| {
             !manifest.rules.is_empty() || !manifest.allowlist.is_empty() || manifest.profile.restricts_the_shell()
         };
-        !self.rules.is_empty() || self.manifest.as_ref().is_some_and(of_manifest)
+        !self.rules.is_empty()
+            || self.manifest.as_ref().is_some_and(of_manifest)
+            || self.watchdogs.iter().any(|watchdog| watchdog.wants().lines)
     }
 
     /// What a manifest asks for.
@@ -333,19 +340,28 @@ impl Supervisor {
         let bounds = Bounds::of(&limits, host::memory());
         let variables = Variables::new(workspace.clone(), Vec::new(), Vec::new())?;
         let rules = rules(&spec, profile, &variables)?;
+        let mut gate = Gate::default();
+        for watchdog in spec.watchdogs.drain(..) {
+            gate.add(Box::new(Held(watchdog)));
+        }
+        for program in &self.watchdogs {
+            gate.add_program(program.clone());
+        }
+        let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
         let asked = Asked {
             workspace: &workspace,
             effective: &effective,
             env: &env,
             bounds: &bounds,
             ablation: ablation.as_ref(),
+            watched: spec.watch_execs || in_manifest || gate.wants().execs,
         };
         let first = match (spec.strength, self.without_namespaces.get()) {
             (StrengthChoice::Landlock, _) | (StrengthChoice::Best, Some(_)) => Strength::Landlock,
             (StrengthChoice::Best | StrengthChoice::Namespaces, _) => Strength::Namespaces,
         };
         let attempt = self.attempt(first, spec.calls, asked).await;
-        let Attempt { effective, facts, plan, opened, outputs } = match attempt {
+        let Attempt { effective, facts, plan, mut opened, outputs } = match attempt {
             Err(OpenError::Confine(ConfineError::Refused(failed)))
                 if spec.strength == StrengthChoice::Best
                     && first == Strength::Namespaces
@@ -359,23 +375,25 @@ impl Supervisor {
             }
             other => other?,
         };
-        let mut gate = Gate::default();
-        for watchdog in spec.watchdogs {
-            gate.add(Box::new(Held(watchdog)));
-        }
-        for program in &self.watchdogs {
-            gate.add_program(program.clone());
-        }
+        let (id, gate) = (session_id()?, Arc::new(gate));
+        let people = Arc::new(People::new(spec.approvers, spec.patience, project));
+        let headless = spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default();
+        let manifest = spec.manifest.and_then(|manifest| manifest.id);
+        let watching = opened.tracer().map(|tracer| {
+            let (gate, people) = (Arc::clone(&gate), Arc::clone(&people));
+            Watch { gate, people, manifest: manifest.clone(), session: id.clone() }.start(tracer)
+        });
         Ok(Session {
-            id: session_id()?,
-            headless: spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default(),
-            manifest: spec.manifest.and_then(|manifest| manifest.id),
+            id,
+            headless,
+            manifest,
             registry,
             effective,
             gate,
             rules: RwLock::new(rules),
             variables,
-            people: People::new(spec.approvers, spec.patience, project),
+            people,
+            _watching: watching,
             asked_by: spec.asked_by,
             profile,
             halted: AtomicBool::new(false),
@@ -395,7 +413,7 @@ impl Supervisor {
         &self,
         strength: Strength,
         calls: Calls,
-        Asked { workspace, effective, env, bounds, ablation }: Asked<'_>,
+        Asked { workspace, effective, env, bounds, ablation, watched }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(workspace)?;
         let private = match strength {
@@ -423,6 +441,7 @@ impl Supervisor {
             &effective,
         );
         let plan = SessionPlan { ablation: ablation.cloned(), ..compile::session(&effective, &facts, env, bounds)? };
+        let plan = if watched { plan.watched() } else { plan };
         let opened = Opened::open(&self.launcher, plan.clone(), self.groups.clone()).await?;
         outputs.iter_mut().for_each(Outputs::hand_over);
         Ok(Attempt { effective, facts, plan, opened, outputs })
@@ -437,6 +456,8 @@ struct Asked<'a> {
     env: &'a Env,
     bounds: &'a Bounds,
     ablation: Option<&'a Ablation>,
+    /// Whether watchdogs see every program that is about to run.
+    watched: bool,
 }
 
 /// A session that could be confined.
@@ -452,8 +473,16 @@ struct Attempt {
 struct Held(Box<dyn WatchdogObject>);
 
 impl Watchdog for Held {
-    fn judge(&self, call: &callgate_policy::watchdog::CallFacts<'_>) -> callgate_policy::watchdog::Verdict {
+    fn judge(&self, call: &CallFacts<'_>) -> Verdict {
         self.0.judge(call)
+    }
+
+    fn wants(&self) -> Wants {
+        self.0.wants()
+    }
+
+    fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
+        self.0.judge_exec(exec)
     }
 }
 
@@ -597,11 +626,13 @@ pub struct Session {
     pub(crate) manifest: Option<String>,
     pub(crate) registry: Registry,
     pub(crate) effective: EffectiveSet,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Arc<Gate>,
     /// Added to while the session runs; read by every call.
     pub(crate) rules: RwLock<RuleSet>,
     pub(crate) variables: Variables,
-    pub(crate) people: People,
+    pub(crate) people: Arc<People>,
+    /// Answers for every program that is about to run, where somebody wants to see those.
+    _watching: Option<Watching>,
     pub(crate) headless: Headless,
     pub(crate) asked_by: AskedBy,
     pub(crate) profile: Profile,

@@ -20,8 +20,20 @@ use crate::rules::{Action, Permission, Rule};
 type Places = BTreeMap<Kind, Vec<usize>>;
 
 pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fault> {
-    let known =
-        ["id", "mode", "allowlist", "headless", "approvals", "profile", "tools", "requires", "rules", "limits", "env"];
+    let known = [
+        "id",
+        "mode",
+        "allowlist",
+        "headless",
+        "approvals",
+        "watch_execs",
+        "profile",
+        "tools",
+        "requires",
+        "rules",
+        "limits",
+        "env",
+    ];
     let mut top = Table::of(root, "the manifest", &known)?;
     let mut places = Places::new();
     let mut rule_places = Vec::new();
@@ -35,6 +47,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         approvals: top
             .optional("approvals", |node| choice(node, ApprovalScope::parse, &ApprovalScope::NAMES))?
             .unwrap_or_default(),
+        watch_execs: top.optional("watch_execs", boolean)?.unwrap_or_default(),
         profile: top.optional("profile", |node| choice(node, Profile::parse, &Profile::NAMES))?.unwrap_or_default(),
         tools: top.optional("tools", |node| list(node, name))?,
         requires: top.optional("requires", |node| requires(node, &mut places))?.unwrap_or_default(),

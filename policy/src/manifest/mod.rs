@@ -54,6 +54,8 @@ pub struct Manifest {
     pub tools: Option<Vec<String>>,
     /// What it asks for (S0-36).
     pub requires: RequirementSet,
+    /// Whether the watchdog sees every program that is about to run.
+    pub watch_execs: bool,
     /// Its rules, in order (S0-49).
     pub rules: Vec<Rule>,
     /// Bounds for each call.

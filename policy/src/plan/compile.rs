@@ -114,6 +114,7 @@ pub fn session(
         surroundings,
         grants,
         exec,
+        watched: false,
         workspace: facts.workspace.clone(),
         private: facts.private.clone(),
         shared_memory: bounds.memory / 2,

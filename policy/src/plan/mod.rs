@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::effective::PathRegion;
 use crate::limit::Bounds;
 use crate::path::HostPath;
+use crate::pattern::ArgPatterns;
 
 pub use self::exec::{Exec, ProgramRule};
 
@@ -259,6 +260,8 @@ pub struct SessionPlan {
     pub grants: Vec<FsRule>,
     /// What may be started.
     pub exec: Exec,
+    /// Whether the supervisor's watchdogs are asked about every program that is about to run.
+    pub watched: bool,
     /// The workspace's roots. Fixed for the session (X0-55): if one is replaced, calls are refused.
     pub workspace: Vec<HostPath>,
     /// The session's private directory.
@@ -284,6 +287,17 @@ impl SessionPlan {
     #[must_use]
     pub fn keeps(&self, mechanism: Mechanism) -> bool {
         self.ablation.as_ref().is_none_or(|ablation| !ablation.0.contains(&mechanism))
+    }
+
+    /// The same, with the watchdogs asked about every program that is about to run.
+    #[must_use]
+    pub fn watched(mut self) -> Self {
+        self.watched = true;
+        if self.exec == Exec::Any {
+            let source = "a watchdog that sees every exec".to_owned();
+            self.exec = Exec::Only(vec![ProgramRule { program: None, args: ArgPatterns::any(), source }]);
+        }
+        self
     }
 
     /// All its rules: the most that a program of the session may be given.

@@ -1,4 +1,5 @@
-//! Layer 2: a look at every call before it runs, after the capability check (S0-58 to S0-62).
+//! Layer 2: a look at every call before it runs, after the capability check (S0-58 to S0-62), and at every program that it
+//! starts, where somebody wants to see those.
 //!
 //! It tightens and never grants: whatever it says, layer 1 has been passed and layer 3 still holds.
 
@@ -8,6 +9,9 @@ mod words;
 use std::fmt;
 
 use serde_json::Value;
+
+use crate::path::HostPath;
+use crate::shell::Line;
 
 pub use packs::{Builtin, Faulty, Guard, PACKS, Pack, check};
 
@@ -22,6 +26,39 @@ pub struct CallFacts<'a> {
     pub manifest: Option<&'a str>,
     /// The session.
     pub session: &'a str,
+    /// Its command line as bash's grammar reads it, if it has one and somebody wanted that: a watchdog ([`Wants::lines`]), a rule
+    /// about commands, or a shell that only reads. A line that was not understood says so ([`Line::understood`]).
+    pub line: Option<&'a Line>,
+}
+
+/// A program that is about to run below a call, as the kernel has it: nobody can change any of this before it runs.
+#[derive(Debug, Clone, Copy)]
+pub struct ExecFacts<'a> {
+    /// The file that runs, by the name that the session has for it. Of a script it is the interpreter.
+    pub program: &'a HostPath,
+    /// Its arguments. The first is what the caller says that the program is called.
+    pub argv: &'a [HostPath],
+    /// The manifest's id.
+    pub manifest: Option<&'a str>,
+    /// The session.
+    pub session: &'a str,
+}
+
+/// What a watchdog wants to see, besides every call. Each has its price, paid by the sessions that it watches and by no others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Command lines, taken apart ([`CallFacts::line`]).
+    pub lines: bool,
+    /// Every program that is started ([`Watchdog::judge_exec`]). A session on a host that lets nobody trace is then refused.
+    pub execs: bool,
+}
+
+impl Wants {
+    /// What either wants.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self { lines: self.lines || other.lines, execs: self.execs || other.execs }
+    }
 }
 
 /// What a watchdog says (S0-59). In the order of their strength.
@@ -54,6 +91,19 @@ impl fmt::Display for Reason {
 pub trait Watchdog {
     /// Judges one call.
     fn judge(&self, call: &CallFacts<'_>) -> Verdict;
+
+    /// What it wants to see besides.
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    /// Judges a program that is about to run, in sessions where somebody wants that. One that is denied is killed before its
+    /// first instruction, and the call's result names it.
+    fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
+        // A watchdog of calls alone has nothing to say.
+        let _ = exec;
+        Verdict::Allow
+    }
 }
 
 impl Verdict {
@@ -99,7 +149,7 @@ mod tests {
     fn the_strictest_verdict_wins() {
         let (allow, ask, deny) =
             (Says(Verdict::Allow), Says(Verdict::Ask(reason("a"))), Says(Verdict::Deny(reason("d"))));
-        let call = CallFacts { tool: "bash", args: &Value::Null, manifest: None, session: "s" };
+        let call = CallFacts { tool: "bash", args: &Value::Null, manifest: None, session: "s", line: None };
         assert_eq!(judge_all(&[], &call), Verdict::Allow);
         assert_eq!(judge_all(&[&allow, &ask], &call), Verdict::Ask(reason("a")));
         assert_eq!(judge_all(&[&ask, &allow], &call), Verdict::Ask(reason("a")));

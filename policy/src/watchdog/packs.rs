@@ -5,7 +5,8 @@
 //! against them all.
 //!
 //! They see a command line as [`words`] cuts it, which costs a `bash` call nothing but a pass over its text; where the line
-//! was read by bash's grammar anyway, [`Builtin::judge_line`] looks at that too.
+//! was read by bash's grammar anyway, they look at that too. Where a session's execs are watched they see each program with its
+//! arguments, however it came to be started.
 
 mod credentials;
 mod destruction;
@@ -19,8 +20,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 
 use super::words::{self, Command};
-use super::{CallFacts, Reason, Verdict, Watchdog};
-use crate::shell::Line;
+use super::{CallFacts, ExecFacts, Reason, Verdict, Watchdog};
 
 /// What a rule is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,15 +121,6 @@ pub fn check(packs: &[&[Guard]]) -> Result<(), Faulty> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Builtin;
 
-impl Builtin {
-    /// Judges a line that bash's grammar was asked for: what quoting and nesting hide from the quick cut is seen here. It
-    /// says nothing of a line that was not understood; that is for whoever asked.
-    #[must_use]
-    pub fn judge_line(&self, line: &Line) -> Verdict {
-        verdict(&words::of_line(line))
-    }
-}
-
 impl Watchdog for Builtin {
     fn judge(&self, call: &CallFacts<'_>) -> Verdict {
         if let Some(faulty) = faulty() {
@@ -137,11 +128,33 @@ impl Watchdog for Builtin {
         }
         let text = |name| call.args.get(name).and_then(Value::as_str);
         if call.tool == "bash" {
-            return text("command").map_or(Verdict::Allow, |line| verdict(&words::commands(line)));
+            // What quoting and nesting hide from the quick cut the grammar shows. It says nothing of a line that was not
+            // understood; that is for whoever asked for it.
+            let parsed = call.line.map_or(Verdict::Allow, |line| verdict(&words::of_line(line)));
+            return text("command").map_or(Verdict::Allow, |line| verdict(&words::commands(line))).stricter(parsed);
         }
         let Some(path) = text("path") else { return Verdict::Allow };
         let denies = |guard: &&Guard| matches!(guard.on, On::Path(tools, applies) if tools.contains(&call.tool) && applies(path));
         deny(PACKS.iter().copied().flatten().find(denies))
+    }
+
+    /// By the name of its file, and by the one that it is called: a program of many trades goes by the latter.
+    fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
+        if let Some(faulty) = faulty() {
+            return Verdict::Deny(Reason { rule: faulty.rule.to_owned(), text: faulty.to_string() });
+        }
+        let words: Vec<String> =
+            exec.argv.iter().map(|word| String::from_utf8_lossy(word.as_bytes()).into_owned()).collect();
+        let (called, args) = words.split_first().map_or(("", &[][..]), |(called, args)| (called.as_str(), args));
+        let program = String::from_utf8_lossy(exec.program.as_bytes());
+        let as_named = |name: &str| {
+            let words = std::iter::once(name.to_owned()).chain(args.iter().cloned()).collect();
+            verdict(&[Command { words, ..Command::default() }])
+        };
+        // A line that another program has put together.
+        let of_shell = args.iter().position(|arg| arg == "-c").and_then(|at| args.get(at + 1));
+        let line = of_shell.map_or(Verdict::Allow, |line| verdict(&words::commands(line)));
+        as_named(&program).stricter(as_named(called)).stricter(line)
     }
 }
 
@@ -202,9 +215,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::path::HostPath;
 
     fn judge(tool: &str, args: Value) -> Option<String> {
-        match Builtin.judge(&CallFacts { tool, args: &args, manifest: None, session: "s" }) {
+        match Builtin.judge(&CallFacts { tool, args: &args, manifest: None, session: "s", line: None }) {
             Verdict::Deny(reason) => Some(reason.rule),
             Verdict::Allow | Verdict::Ask(_) => None,
         }
@@ -228,6 +242,29 @@ mod tests {
             assert_eq!(rule(guard.caught).as_deref(), Some(guard.name), "{}", guard.caught);
             assert_eq!(rule(guard.passed), None, "{}", guard.passed);
         }
+    }
+
+    /// X0-19: a program is judged by its file, by what it is called, and by the line that it is handed.
+    #[test]
+    fn x0_19_guards_see_what_starts() {
+        let judge = |program: &str, argv: &[&str]| {
+            let argv: Vec<HostPath> = argv.iter().map(|word| HostPath::from(*word)).collect();
+            let exec = ExecFacts { program: &program.into(), argv: &argv, manifest: None, session: "s" };
+            match Builtin.judge_exec(&exec) {
+                Verdict::Deny(reason) => Some(reason.rule),
+                Verdict::Allow | Verdict::Ask(_) => None,
+            }
+        };
+        let wanted = denied_by("rm -rf /");
+        assert!(wanted.is_some());
+        assert_eq!(judge("/usr/bin/rm", &["rm", "-rf", "/"]), wanted);
+        assert_eq!(judge("/usr/bin/rm", &["harmless", "-rf", "/"]), wanted);
+        assert_eq!(judge("/usr/bin/busybox", &["rm", "-rf", "/"]), wanted);
+        assert_eq!(judge("/usr/bin/busybox", &["busybox", "rm", "-rf", "/"]), wanted);
+        assert_eq!(judge("/usr/bin/bash", &["sh", "-e", "-c", "cd /tmp; rm -rf /"]), wanted);
+        assert_eq!(judge("/usr/bin/rm", &["rm", "-rf", "target"]), None);
+        assert_eq!(judge("/usr/bin/echo", &["echo", "rm -rf /"]), None);
+        assert_eq!(judge("/usr/bin/true", &[]), None);
     }
 
     /// A rule that is wrong about its own example is noticed when the rules are loaded.

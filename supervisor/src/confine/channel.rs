@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// One end of a channel, non-blocking.
-pub(super) struct AsyncChannel(AsyncFd<Channel>);
+pub(crate) struct AsyncChannel(AsyncFd<Channel>);
 
 impl AsyncChannel {
     pub(super) fn new(channel: Channel) -> io::Result<Self> {
@@ -28,7 +28,7 @@ impl AsyncChannel {
         self.0.get_ref().send(message, &[])
     }
 
-    pub(super) async fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(crate) async fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         // Most of the time there is room, and nothing to wait for.
         match self.0.get_ref().send(message, fds) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -37,7 +37,7 @@ impl AsyncChannel {
         self.0.async_io(Interest::WRITABLE, |channel| channel.send(message, fds)).await
     }
 
-    pub(super) async fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
+    pub(crate) async fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
         self.0.async_io(Interest::READABLE, Channel::receive).await
     }
 }

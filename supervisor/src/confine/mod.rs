@@ -9,6 +9,7 @@ mod program;
 mod session;
 mod terminal;
 
+pub(crate) use channel::AsyncChannel;
 pub use launcher::{LAUNCHER_NAME, Launcher, LauncherError};
 pub(crate) use outputs::{Output, Outputs};
 pub(crate) use private::private_directory;

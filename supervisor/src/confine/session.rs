@@ -78,6 +78,8 @@ pub(crate) struct Opened {
     groups: Option<Arc<Delegated>>,
     /// The session's own `/dev/pts`, if it has one.
     terminals: Option<OwnedFd>,
+    /// The tracer's questions, if programs are watched.
+    tracer: Option<AsyncChannel>,
 }
 
 /// The session's side of its broker.
@@ -179,7 +181,7 @@ impl Opened {
         groups: Option<Arc<Delegated>>,
     ) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
-        let (calls, writer, starter) = (plan.calls, plan.writer(), plan.starter());
+        let (calls, writer, starter, watched) = (plan.calls, plan.writer(), plan.starter(), plan.watched);
         launcher.open(plan, &theirs)?;
         drop(theirs);
         let ours = AsyncChannel::new(ours).map_err(channel("wait on the session's channel"))?;
@@ -212,8 +214,20 @@ impl Opened {
         };
         let notices = fds.next().ok_or(ConfineError::Ended)?;
         let notices = notice::accept(notices).map_err(channel("take the file of notices"))?;
+        let tracer = match watched {
+            true => {
+                let tracer = Channel::from(fds.next().ok_or(ConfineError::Ended)?);
+                Some(AsyncChannel::new(tracer).map_err(channel("wait on the tracer's channel"))?)
+            }
+            false => None,
+        };
         let broker = Arc::new(Broker::new(ours, notices));
-        Ok(Self { steps, broker, writer, starter, workers, groups, terminals: fds.next() })
+        Ok(Self { steps, broker, writer, starter, workers, groups, terminals: fds.next(), tracer })
+    }
+
+    /// The tracer's channel, if programs are watched: whoever takes it must answer, or nothing is started.
+    pub(crate) fn tracer(&mut self) -> Option<AsyncChannel> {
+        self.tracer.take()
     }
 
     /// What confined the session's processes.

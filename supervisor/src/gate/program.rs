@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
+use callgate_policy::rules::{HOLE, commands};
+use callgate_policy::watchdog::{CallFacts, ExecFacts, Reason, Verdict, Wants};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdout, Command};
@@ -27,13 +28,20 @@ const REASON_MAX: usize = 1000;
 
 /// A program that is asked of every call.
 ///
-/// On its standard input: `{"tool": …, "args": {…}, "manifest": …, "session": …}`. On its standard output:
-/// `{"verdict": "allow" | "deny" | "ask", "reason": …}`, and nothing else. Its standard error goes nowhere.
+/// On its standard input: `{"tool": …, "args": {…}, "manifest": …, "session": …}`; with [`WatchdogProgram::sees_lines`] also
+/// `"commands"`, each command of a command line, a variable that it sets and a file that the shell writes, with `…` for what
+/// is only known when it runs, or `null` where it could not be taken apart. With [`WatchdogProgram::sees_execs`] it is asked of every
+/// program that is about to run as well: `{"exec": {"program": …, "argv": […]}, "manifest": …, "session": …}`, where words that
+/// are not UTF-8 are `{"b64": …}`.
+///
+/// On its standard output: `{"verdict": "allow" | "deny" | "ask", "reason": …}`, and nothing else. Its standard error goes
+/// nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchdogProgram {
     program: PathBuf,
     args: Vec<OsString>,
     timeout: Duration,
+    wants: Wants,
 }
 
 /// A program that cannot be a watchdog.
@@ -93,16 +101,53 @@ impl WatchdogProgram {
         if timeout.is_zero() {
             return Err(WatchdogProgramError::NoTime);
         }
-        Ok(Self { program, args: argv.collect(), timeout })
+        Ok(Self { program, args: argv.collect(), timeout, wants: Wants::default() })
     }
 
-    /// Asks it. Without an answer it is a no, and the reason says why (C15).
+    /// The same, shown command lines taken apart.
+    #[must_use]
+    pub fn sees_lines(mut self) -> Self {
+        self.wants.lines = true;
+        self
+    }
+
+    /// The same, asked of every program that is about to run. Each waits until it has answered.
+    #[must_use]
+    pub fn sees_execs(mut self) -> Self {
+        self.wants.execs = true;
+        self
+    }
+
+    pub(super) fn wants(&self) -> Wants {
+        self.wants
+    }
+
+    /// Asks it about a call.
     pub(super) async fn judge(&self, call: &CallFacts<'_>) -> Verdict {
+        let CallFacts { tool, args, manifest, session, line } = *call;
+        let mut question = json!({ "tool": tool, "args": args, "manifest": manifest, "session": session });
+        if let Some(line) = line.filter(|_| self.wants.lines) {
+            let parts: Option<Vec<String>> =
+                commands::parts(line).map(|parts| parts.iter().map(|part| part.replace(HOLE, "…")).collect());
+            question["commands"] = json!(parts);
+        }
+        self.verdict(&question).await
+    }
+
+    /// Asks it about a program.
+    pub(super) async fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
+        let ExecFacts { program, argv, manifest, session } = *exec;
+        let exec = json!({ "program": program, "argv": argv });
+        self.verdict(&json!({ "exec": exec, "manifest": manifest, "session": session })).await
+    }
+
+    /// Without an answer it is a no, and the reason says why (C15).
+    async fn verdict(&self, question: &Value) -> Verdict {
         let rule = self.program.file_name().unwrap_or(self.program.as_os_str()).to_string_lossy().into_owned();
         let no = |why: String| {
             Verdict::Deny(Reason { rule: rule.clone(), text: format!("the host's watchdog {why}, which counts as no") })
         };
-        let (status, answer) = match tokio::time::timeout(self.timeout, self.ask(call)).await {
+        let (status, answer) = match tokio::time::timeout(self.timeout, self.ask(question)).await {
             Err(_elapsed) => return no(format!("gave no answer within {}s", self.timeout.as_secs_f32())),
             Ok(Err(error)) => return no(format!("could not be asked ({error})")),
             Ok(Ok(got)) => got,
@@ -129,10 +174,8 @@ impl WatchdogProgram {
     }
 
     /// Its exit status, and what it has written until then.
-    async fn ask(&self, call: &CallFacts<'_>) -> io::Result<(std::process::ExitStatus, Vec<u8>)> {
-        let CallFacts { tool, args, manifest, session } = *call;
-        let question =
-            serde_json::to_vec(&json!({ "tool": tool, "args": args, "manifest": manifest, "session": session }))?;
+    async fn ask(&self, question: &Value) -> io::Result<(std::process::ExitStatus, Vec<u8>)> {
+        let question = serde_json::to_vec(question)?;
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(Path::new("/")).process_group(0).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -10,6 +10,7 @@ mod soak;
 mod terminals;
 mod tools;
 mod watchdog;
+mod watched;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -576,6 +576,30 @@ fn without_tracing_arguments_are_refused_and_programs_are_held() {
     });
 }
 
+/// `watch_execs`: the watchdog's rules see what a command line hides from them. Where nobody may trace they cannot, and the
+/// session is refused with the remedy.
+#[test]
+fn watched_programs_are_judged_by_the_watchdogs_rules() {
+    let manifest = "watch_execs = true\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n[[requires.shell]]\ncmd = \"*\"\n";
+    let line = "touch made; $(printf d)d if=/dev/null of=/dev/sda count=0";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("m.toml", manifest);
+        let ran = judged(&env).run(&["bash", "-c", line]);
+        assert!(unmake(&env), "the control runs: {ran:?}");
+        assert_eq!(ran.status.code(), Some(128 + 9), "{ran:?}");
+        assert!(ran.stderr.contains("dd if=/dev/null of=/dev/sda count=0"), "{ran:?}");
+        assert!(ran.stderr.contains("watchdog rule `write-to-device`"), "{ran:?}");
+    });
+    matrix(&[Host::Yama], |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("m.toml", manifest);
+        let refused = judged(&env).run(&["bash", "-c", line]);
+        assert_eq!(refused.status.code(), Some(69), "{refused:?}");
+        assert!(refused.stderr.contains("ptrace_scope") && !made(&env).exists(), "{refused:?}");
+    });
+}
+
 /// What is granted and not there is lost alone, and told.
 #[test]
 fn a_program_that_is_not_there_is_told() {

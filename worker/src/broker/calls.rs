@@ -1,5 +1,6 @@
 //! The calls of a session, what each may write and what each has made; and which call a thread belongs to.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -193,7 +194,7 @@ impl Calls {
         &mut self,
         (worker, number): (Pid, u64),
         argv: String,
-        why: &'static str,
+        why: Cow<'static, str>,
         notices: &Notices,
     ) -> rustix::io::Result<()> {
         match self.calls.get_mut(&worker).filter(|call| call.number == number) {

@@ -1,5 +1,6 @@
 //! What a call has changed where the broker is the writer, for its result.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -55,9 +56,9 @@ pub(super) struct Collected {
     changed: BTreeSet<PathBuf>,
     removed: BTreeSet<PathBuf>,
     repositories: BTreeSet<PathBuf>,
-    later: BTreeSet<(PathBuf, &'static str)>,
-    refused: BTreeSet<(PathBuf, &'static str)>,
-    not_started: BTreeSet<(PathBuf, &'static str)>,
+    later: BTreeSet<(PathBuf, Cow<'static, str>)>,
+    refused: BTreeSet<(PathBuf, Cow<'static, str>)>,
+    not_started: BTreeSet<(PathBuf, Cow<'static, str>)>,
     more: u64,
 }
 
@@ -95,11 +96,11 @@ impl Collected {
 
     pub(super) fn refused(&mut self, path: &Path, why: &'static str) {
         if self.refused.len() < NAMES {
-            self.refused.insert((path.to_owned(), why));
+            self.refused.insert((path.to_owned(), why.into()));
         }
     }
 
-    pub(super) fn not_started(&mut self, argv: String, why: &'static str) {
+    pub(super) fn not_started(&mut self, argv: String, why: Cow<'static, str>) {
         let entry = (PathBuf::from(argv), why);
         if self.not_started.len() < NAMES {
             self.not_started.insert(entry);
@@ -113,7 +114,7 @@ impl Collected {
         if let Some(why) = later::why(path.as_os_str().as_bytes())
             && self.later.len() < NAMES
         {
-            self.later.insert((path.to_owned(), why));
+            self.later.insert((path.to_owned(), why.into()));
         }
     }
 
@@ -131,9 +132,9 @@ impl Collected {
         };
         let (created, changed, removed) = (list(&self.created), list(&self.changed), list(&self.removed));
         let repositories = list(&self.repositories);
-        let mut noted = |all: &BTreeSet<(PathBuf, &'static str)>| -> Vec<Note> {
-            let note = |(path, why): &(PathBuf, &'static str)| {
-                take(path, why.len(), &mut notes, &mut more).map(|path| Note { path, why: (*why).to_owned() })
+        let mut noted = |all: &BTreeSet<(PathBuf, Cow<'static, str>)>| -> Vec<Note> {
+            let note = |(path, why): &(PathBuf, Cow<'static, str>)| {
+                take(path, why.len(), &mut notes, &mut more).map(|path| Note { path, why: why.clone().into_owned() })
             };
             all.iter().filter_map(note).collect()
         };

@@ -20,10 +20,10 @@ use rustix::fs::MemfdFlags;
 use super::caller::{Caller, Links, Thread};
 use super::metadata::int;
 use super::{Broker, Handler};
-use crate::apply::{done, kernel};
+use crate::apply::{done, failure, kernel};
 use crate::family;
 use crate::programs::Found;
-use crate::protocol::StepFailure;
+use crate::protocol::{Channel, StepFailure};
 use crate::sys::notify::{Answer, Notification};
 use crate::sys::process::{self, Fork, OneThread, Pid};
 use crate::sys::ptrace;
@@ -90,16 +90,28 @@ pub(super) struct Gate {
 pub(super) struct Queue {
     pub(super) jobs: Receiver<Job>,
     pub(super) wake: Arc<OwnedFd>,
+    /// To the supervisor's watchdogs, if they are asked.
+    pub(super) watchdogs: Option<Channel>,
+}
+
+/// A gate as it was made.
+pub(super) struct Made {
+    pub(super) gate: Gate,
+    /// For the tracer, if there is one.
+    pub(super) queue: Option<Queue>,
+    /// The supervisor's end of the tracer's channel.
+    pub(super) supervisors: Option<Channel>,
+    pub(super) step: StepReport,
 }
 
 impl Gate {
     /// Finds out whether this host lets the broker trace. Where it does not, arguments cannot be held to anything.
-    pub(super) fn new(
+    pub(super) fn make(
         plan: &SessionPlan,
         found: Found,
         writable: Arc<[PathBuf]>,
         one_thread: OneThread,
-    ) -> Result<(Self, Option<Queue>, StepReport), StepFailure> {
+    ) -> Result<Made, StepFailure> {
         let starts = Arc::new(found.starts);
         let programs = plan.exec.rules().len();
         let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
@@ -110,14 +122,22 @@ impl Gate {
                 let wake = Arc::new(wake.map_err(|e| kernel("programs", "eventfd", e.into()))?);
                 let (sender, jobs) = channel();
                 let second = Second::Tracer { jobs: sender, wake: Arc::clone(&wake) };
-                let step = done("programs", format!("argv verified, {programs} granted{missing}"));
-                Ok((Self { starts, writable, second }, Some(Queue { jobs, wake }), step))
+                let (watchdogs, supervisors) = match plan.watched {
+                    true => Channel::pair().map(|(ours, theirs)| (Some(ours), Some(theirs))),
+                    false => Ok((None, None)),
+                }
+                .map_err(failure("channels", "socketpair"))?;
+                let watched = if plan.watched { ", each shown to the watchdogs" } else { "" };
+                let step = done("programs", format!("argv verified, {programs} granted{missing}{watched}"));
+                let gate = Self { starts, writable, second };
+                Ok(Made { gate, queue: Some(Queue { jobs, wake, watchdogs }), supervisors, step })
             }
-            Err(_barred) if plan.exec.judges_arguments() => Err(StepFailure::new("programs", BARRED)),
+            Err(_barred) if plan.watched || plan.exec.judges_arguments() => Err(StepFailure::new("programs", BARRED)),
             Err(barred) => {
                 let own = Thread::open(process::id()).and_then(|this| this.image()).ok().map(|image| image.file);
                 let step = done("programs", format!("program only (ptrace: {barred}), {programs} granted{missing}"));
-                Ok((Self { starts, writable, second: Second::Landlock { own } }, None, step))
+                let gate = Self { starts, writable, second: Second::Landlock { own } };
+                Ok(Made { gate, queue: None, supervisors: None, step })
             }
         }
     }
@@ -167,7 +187,7 @@ impl Gate {
 /// What to do where tracing is barred.
 const BARRED: &str = "this host lets nobody trace, so that arguments cannot be verified as the kernel has them; set \
                       kernel.yama.ptrace_scope to 0 or 1 and let a container's seccomp profile allow ptrace, or grant \
-                      programs without `args`";
+                      programs without `args` and have no watchdog see every exec";
 
 /// Traces a child of this process for a moment: an ancestor is what the broker will be to all that it traces.
 fn can_trace(one_thread: OneThread) -> std::io::Result<()> {
@@ -202,7 +222,7 @@ fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Aske
     {
         // A name that leads nowhere is what a search along PATH asks for.
         if !matches!(errno, libc::ENOENT | libc::ENOTDIR) {
-            call.changes.not_started(shown(caller, &asked), "it is not granted");
+            call.changes.not_started(shown(caller, &asked), "it is not granted".into());
         }
         return Err(if errno == libc::ELOOP { libc::EACCES } else { errno });
     }

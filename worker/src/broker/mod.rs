@@ -21,6 +21,7 @@ mod terminals;
 mod tracer;
 mod watches;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs;
@@ -143,10 +144,11 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
     let mut calls = Calls::new(plan);
     let mut queue = None;
     let mut gate = None;
+    let mut watchdogs = None;
     if let Some(found) = confined.found {
-        let (judge, jobs, step) = Gate::new(plan, found, calls.writable(), one_thread)?;
-        steps.programs.push(step);
-        (gate, queue) = (Some(judge), jobs);
+        let made = Gate::make(plan, found, calls.writable(), one_thread)?;
+        steps.programs.push(made.step);
+        (gate, queue, watchdogs) = (Some(made.gate), made.queue, made.supervisors);
     }
     if plan.calls == CallCount::One {
         // It is the worker itself.
@@ -171,6 +173,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         masks: Masks { first: umask.bits(), told: plan.writer() == Writer::Broker, changed: None, own: 0 },
     };
     let ends = channels.iter().map(Channel::as_fd).chain([broker.notices.file()]);
+    let ends = ends.chain(watchdogs.iter().map(Channel::as_fd));
     let ends: Vec<_> = ends.chain(terminals.iter().map(OwnedFd::as_fd)).collect();
     supervisor.send(&SessionReply::Ready(steps), &ends).map_err(failure("channels", "report to the supervisor"))?;
     Ok(Served { broker, zygotes, queue, _readers: readers_link })
@@ -429,10 +432,17 @@ fn trace(queue: Queue, broker: &Arc<Mutex<Broker>>) -> io::Result<()> {
         let gate = broker.gate.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         (Arc::clone(&broker.listener), Arc::clone(&gate.starts), Arc::clone(&gate.writable))
     };
-    let (flights, waiting) = (HashMap::new(), Vec::new());
-    let tracer = Tracer { listener, starts, writable, broker: Arc::clone(broker), flights, waiting };
+    let tracer = Tracer {
+        listener,
+        starts,
+        writable,
+        broker: Arc::clone(broker),
+        flights: HashMap::new(),
+        waiting: Vec::new(),
+        questions: 0,
+    };
     let thread = std::thread::Builder::new().name("cg-tracer".to_owned()).stack_size(ANSWERS_STACK);
-    thread.spawn(move || tracer.run(&queue, &stops)).map(drop)
+    thread.spawn(move || tracer.run(queue, &stops)).map(drop)
 }
 
 /// What the answering thread needs at most, a listing of a deep tree included.
@@ -548,7 +558,7 @@ impl Broker {
     }
 
     /// A program was not let run: its call's result tells of it.
-    fn not_started(&mut self, call: (Pid, u64), argv: String, why: &'static str) {
+    fn not_started(&mut self, call: (Pid, u64), argv: String, why: Cow<'static, str>) {
         // Without the notice the supervisor does not ask; the program ends all the same.
         let _noticed: rustix::io::Result<()> = self.calls.not_started(call, argv, why, &self.notices);
     }

@@ -9,23 +9,30 @@
 //! Invariant: one exec at a time for each process. Seizing a thread waits for an exec of its process to be over, and that exec
 //! waits for all threads of its process to be gone, a traced one by its tracer's hand: seizing two would wait for ever.
 //!
+//! Where watchdogs see every exec, the supervisor is asked while the thread stands there; the others go on meanwhile.
+//!
 //! Invariant: no lock is waited for here. Whoever holds the broker's may hold it to the end of the session.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
+use callgate_policy::path::HostPath;
 use callgate_policy::plan::exec::Starts;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Broker;
 use super::caller::Thread;
 use super::exec::{Job, Queue, text};
+use crate::protocol::{AboutToRun, Channel, MayRun, Received};
 use crate::sys::notify::{self, Answer};
 use crate::sys::process::{self, Pid};
 use crate::sys::ptrace;
@@ -46,37 +53,58 @@ pub(super) struct Tracer {
     pub(super) flights: HashMap<Pid, Flight>,
     /// What waits for the exec of its own process to be over.
     pub(super) waiting: Vec<(Pid, Job)>,
+    /// How many the watchdogs were asked.
+    pub(super) questions: u64,
 }
 
 /// An exec under way.
 pub(super) struct Flight {
     tid: Pid,
     job: Job,
+    /// It stands before its first instruction until the watchdogs have answered.
+    asked: Option<Asked>,
+}
+
+/// What the watchdogs were asked about.
+struct Asked {
+    question: u64,
+    argv: Vec<Vec<u8>>,
 }
 
 /// What is to become of a program that is ready to run.
 enum Verdict {
-    Runs,
+    /// What it is, with its arguments.
+    Runs(Vec<u8>, Vec<Vec<u8>>),
     /// Why not, with its arguments.
     Ends(&'static str, Vec<Vec<u8>>),
 }
 
 impl Tracer {
     /// Until nobody hands anything on any more. Should this return, the kernel ends all that is being traced.
-    pub(super) fn run(mut self, queue: &Queue, stops: &OwnedFd) -> io::Result<()> {
+    pub(super) fn run(mut self, queue: Queue, stops: &OwnedFd) -> io::Result<()> {
+        let watchdogs = queue.watchdogs.as_ref();
         loop {
-            let mut fds =
-                [PollFd::new(queue.wake.as_fd(), PollFlags::POLLIN), PollFd::new(stops.as_fd(), PollFlags::POLLIN)];
+            let waited = [Some(queue.wake.as_fd()), Some(stops.as_fd()), watchdogs.map(Channel::as_fd)];
+            let mut fds: Vec<_> = waited.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }
+            let answered = fds.get(2).is_some_and(|fd| fd.any() == Some(true));
             // Before looking: what comes meanwhile wakes it again.
             drain(&queue.wake)?;
             drain(stops)?;
             // Signals coalesce, so all there is, whatever woke it.
             while let Some((pid, status)) = ptrace::next_event()? {
-                self.heard(pid, status)?;
+                self.heard(pid, status, watchdogs)?;
+            }
+            if let Some(watchdogs) = watchdogs.filter(|_| answered) {
+                match watchdogs.receive::<MayRun>()? {
+                    Received::Message(answer, _) => self.answered(answer)?,
+                    // Nobody is left who could say yes. With this thread the kernel ends all that it traces, and the gate
+                    // passes nothing on any more.
+                    Received::Data(_) | Received::Closed => return Ok(()),
+                }
             }
             loop {
                 match queue.jobs.try_recv() {
@@ -110,7 +138,7 @@ impl Tracer {
         }
         let there = notify::is_valid(self.listener.as_fd(), id);
         // From here on the kernel tells of whatever becomes of it.
-        self.flights.insert(process, Flight { tid, job });
+        self.flights.insert(process, Flight { tid, job, asked: None });
         // Before the answer: it stays pending while the thread sleeps in its question, and so stops it once, however the exec
         // goes. If it is gone its end is what will be heard.
         match ptrace::interrupt(tid) {
@@ -126,13 +154,13 @@ impl Tracer {
     }
 
     /// Handles what has become of a thread.
-    fn heard(&mut self, pid: Pid, status: i32) -> io::Result<()> {
+    fn heard(&mut self, pid: Pid, status: i32, watchdogs: Option<&Channel>) -> io::Result<()> {
         if !libc::WIFSTOPPED(status) {
             // It ended; only now does its parent hear of it.
             return self.over(pid);
         }
         match status >> 16 {
-            libc::PTRACE_EVENT_EXEC => self.executed(pid),
+            libc::PTRACE_EVENT_EXEC => self.executed(pid, watchdogs),
             // The exec did not happen, or nobody asked for one.
             libc::PTRACE_EVENT_STOP => {
                 gone_is_fine(ptrace::detach(pid))?;
@@ -144,33 +172,54 @@ impl Tracer {
     }
 
     /// It stands before its first instruction. Its number is its process's by now, whichever thread it was.
-    fn executed(&mut self, pid: Pid) -> io::Result<()> {
+    fn executed(&mut self, pid: Pid, watchdogs: Option<&Channel>) -> io::Result<()> {
         let former = ptrace::former_number(pid).unwrap_or(pid);
         let flight = self.flights.get_mut(&pid).filter(|flight| flight.tid == former || flight.tid == pid);
         let Some(flight) = flight else {
             return process::kill(pid, libc::SIGKILL);
         };
         flight.tid = pid;
-        let (call, own) = (flight.job.call, flight.job.own.clone());
-        let verdict = match own {
-            // Layer 1 has judged what callgate starts itself.
-            Some(started) => {
-                started.store(true, Ordering::Release);
-                Verdict::Runs
-            }
-            None => judge(&self.starts, &self.writable, pid),
-        };
-        match verdict {
-            Verdict::Runs => {
-                gone_is_fine(ptrace::detach(pid))?;
-                self.over(pid)
-            }
-            Verdict::Ends(why, argv) => {
-                // First, for with it its call may end.
-                self.tell(call, text(&argv), why);
-                gone_is_fine(process::kill(pid, libc::SIGKILL))
-            }
+        let call = flight.job.call;
+        // Layer 1 has judged what callgate starts itself, and layer 2 the call.
+        if let Some(started) = &flight.job.own {
+            started.store(true, Ordering::Release);
+            return self.runs(pid);
         }
+        match (judge(&self.starts, &self.writable, pid), watchdogs) {
+            (Verdict::Runs(..), None) => self.runs(pid),
+            (Verdict::Runs(program, argv), Some(watchdogs)) => {
+                self.questions += 1;
+                let question = self.questions;
+                let path = |bytes: &[u8]| HostPath::from(PathBuf::from(OsStr::from_bytes(bytes)));
+                let words = argv.iter().map(|word| path(word)).collect();
+                watchdogs.send(&AboutToRun { question, program: path(&program), argv: words }, &[])?;
+                flight.asked = Some(Asked { question, argv });
+                Ok(())
+            }
+            (Verdict::Ends(why, argv), _) => self.ends(pid, call, &argv, why.into()),
+        }
+    }
+
+    /// The watchdogs have said whether one may run. It may be gone by now.
+    fn answered(&mut self, MayRun { question, refused }: MayRun) -> io::Result<()> {
+        let about = |flight: &Flight| flight.asked.as_ref().is_some_and(|asked| asked.question == question);
+        let Some(flight) = self.flights.values_mut().find(|flight| about(flight)) else { return Ok(()) };
+        let (pid, call) = (flight.tid, flight.job.call);
+        match (refused, flight.asked.take()) {
+            (Some(why), Some(asked)) => self.ends(pid, call, &asked.argv, why.into()),
+            _ => self.runs(pid),
+        }
+    }
+
+    fn runs(&mut self, pid: Pid) -> io::Result<()> {
+        gone_is_fine(ptrace::detach(pid))?;
+        self.over(pid)
+    }
+
+    fn ends(&self, pid: Pid, call: (Pid, u64), argv: &[Vec<u8>], why: Cow<'static, str>) -> io::Result<()> {
+        // First, for with it its call may end.
+        self.tell(call, text(argv), why);
+        gone_is_fine(process::kill(pid, libc::SIGKILL))
     }
 
     /// An exec is over, one way or another. Who waited in the same process is next, if there still is such a thread.
@@ -193,7 +242,7 @@ impl Tracer {
     }
 
     /// Has the result name it.
-    fn tell(&self, call: (Pid, u64), argv: String, why: &'static str) {
+    fn tell(&self, call: (Pid, u64), argv: String, why: Cow<'static, str>) {
         for _ in 0..TELLING.0 {
             match self.broker.try_lock() {
                 Ok(mut broker) => return broker.not_started(call, argv, why),
@@ -213,10 +262,13 @@ fn judge(starts: &Starts, writable: &[PathBuf], pid: Pid) -> Verdict {
         // Nothing that was granted has no name; a file in memory has none (C7).
         return Verdict::Ends("its file has no name", argv);
     }
+    let Ok(program) = fs::read_link(format!("/proc/{pid}/exe")) else {
+        return Verdict::Ends("its file cannot be looked at", argv);
+    };
     let args = argv.get(1..).unwrap_or_default();
     // An empty vector is one that older kernels let programs read past.
     if !argv.is_empty() && starts.admits(image.file, args, |word, file| thread.names(word, file, writable)) {
-        Verdict::Runs
+        Verdict::Runs(program.into_os_string().into_vec(), argv)
     } else {
         Verdict::Ends("it is not granted, and was changed after it had been looked at", argv)
     }

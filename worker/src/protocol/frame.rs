@@ -19,7 +19,8 @@ pub struct OpenSession {
 #[serde(rename_all = "kebab-case")]
 pub enum SessionReply {
     /// The session stands. Carries the supervisor's end of each zygote's channel: the programs', and the readers' if the
-    /// session is for many calls. Then, with namespaces, the session's own `/dev/pts` (`O_PATH`).
+    /// session is for many calls; the file of notices; the tracer's channel, if programs are watched; and, with namespaces,
+    /// the session's own `/dev/pts` (`O_PATH`).
     Ready(SessionSteps),
     /// A step failed; nothing runs.
     Failed(StepFailure),
@@ -54,6 +55,26 @@ pub enum ToBroker {
         /// To tell its answer from that to another, which nobody waited for.
         question: u64,
     },
+}
+
+/// Tracer to supervisor: a program stands before its first instruction.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AboutToRun {
+    /// To tell the answers apart.
+    pub question: u64,
+    /// What it runs, by the name that the session has for it.
+    pub program: HostPath,
+    /// The kernel's own copy of its arguments.
+    pub argv: Vec<HostPath>,
+}
+
+/// Supervisor to tracer.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MayRun {
+    /// Which question it answers.
+    pub question: u64,
+    /// Why it may not.
+    pub refused: Option<String>,
 }
 
 /// A step of confinement that failed. The errno stays a number: it is looked at, not read aloud.

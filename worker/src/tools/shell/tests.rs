@@ -237,9 +237,13 @@ fn x0_19_the_watchdog_judges_parsed_lines() {
     };
     let quick = |line: &str| {
         let args = serde_json::json!({ "command": line });
-        rule(Builtin.judge(&CallFacts { tool: "bash", args: &args, manifest: None, session: "s" }))
+        rule(Builtin.judge(&CallFacts { tool: "bash", args: &args, manifest: None, session: "s", line: None }))
     };
-    let parsed = |line: &str| rule(Builtin.judge_line(&understand(line)));
+    let parsed = |line: &str| {
+        // The line alone: what the quick cut says of it is not to play a part.
+        let (args, line) = (serde_json::json!({ "command": "true" }), understand(line));
+        rule(Builtin.judge(&CallFacts { tool: "bash", args: &args, manifest: None, session: "s", line: Some(&line) }))
+    };
     let mut seen = 0;
     for guard in PACKS.iter().copied().flatten() {
         // What a function is called is no command of the line; the quick cut takes it for one.

@@ -1,0 +1,97 @@
+//! Showing the watchdogs every program that a session starts, where one of them wants that.
+//!
+//! The program stands before its first instruction until it is answered. Whatever is not a yes is a no: a person who is not
+//! there, a watchdog that does not answer, and the end of the session.
+
+use std::sync::Arc;
+
+use callgate_policy::approval::ApprovalKey;
+use callgate_policy::path::HostPath;
+use callgate_policy::watchdog::{ExecFacts, Reason, Verdict};
+use callgate_worker::protocol::{AboutToRun, MayRun, Received};
+use serde_json::json;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::approval::{NoAnswer, People, Question, digest_of};
+use crate::confine::AsyncChannel;
+use crate::gate::Gate;
+
+/// Who answers for a session.
+pub(crate) struct Watch {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) people: Arc<People>,
+    pub(crate) manifest: Option<String>,
+    pub(crate) session: String,
+}
+
+/// Answers until it is dropped; then nothing is started any more.
+pub(crate) struct Watching(JoinHandle<()>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Watch {
+    /// Answers what comes through the tracer's channel.
+    pub(crate) fn start(self, tracer: AsyncChannel) -> Watching {
+        let (this, tracer) = (Arc::new(self), Arc::new(tracer));
+        Watching(tokio::spawn(async move {
+            // They wait for nobody but their own answer.
+            let mut asked = JoinSet::new();
+            while let Ok(Received::Message(about, _)) = tracer.receive::<AboutToRun>().await {
+                let (this, tracer) = (Arc::clone(&this), Arc::clone(&tracer));
+                while asked.try_join_next().is_some() {}
+                asked.spawn(async move {
+                    let question = about.question;
+                    let refused = this.refuses(about).await;
+                    // With the channel the session is gone, and the program with it.
+                    drop(tracer.send(&MayRun { question, refused }, &[]).await);
+                });
+            }
+        }))
+    }
+
+    /// Why a program may not run.
+    async fn refuses(&self, AboutToRun { program, argv, .. }: AboutToRun) -> Option<String> {
+        let facts =
+            ExecFacts { program: &program, argv: &argv, manifest: self.manifest.as_deref(), session: &self.session };
+        let told = |Reason { rule, text }: Reason| format!("{text} (watchdog rule `{rule}`)");
+        match self.gate.judge_exec(&facts).await {
+            Verdict::Allow => None,
+            Verdict::Deny(reason) => Some(told(reason)),
+            Verdict::Ask(reason) => {
+                let why = told(reason);
+                match self.people.ask(self.question(&program, &argv, why.clone())).await {
+                    Ok(_yes) => None,
+                    Err(NoAnswer::Nobody) => Some(format!("{why}; there is nobody to ask")),
+                    Err(NoAnswer::TooLate(patience)) => Some(format!("{why}; nobody answered within {patience:?}")),
+                    Err(NoAnswer::Rejected) => Some("a person said no".to_owned()),
+                }
+            }
+        }
+    }
+
+    fn question(&self, program: &HostPath, argv: &[HostPath], why: String) -> Question {
+        let arguments = json!({ "program": program, "argv": argv });
+        // All that there is to be approved of: the file cannot be exchanged any more.
+        let digest = digest_of(&arguments);
+        Question {
+            session: self.session.clone(),
+            tool: "exec".to_owned(),
+            kind: "execute".to_owned(),
+            why: vec![why],
+            reads: Vec::new(),
+            writes: Vec::new(),
+            hosts: Vec::new(),
+            argv: Vec::new(),
+            commands: None,
+            reach: Vec::new(),
+            key: ApprovalKey::of_digest(&digest),
+            kept_for: self.people.kept_for(),
+            arguments,
+            digest,
+        }
+    }
+}
