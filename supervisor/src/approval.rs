@@ -77,7 +77,8 @@ pub trait Approver: Send + Sync + fmt::Debug {
     /// Who answers, for the envelope: `terminal`, `acp`.
     fn name(&self) -> &str;
 
-    /// Asks. Dropping what it returns withdraws the question.
+    /// Asks. Dropping what it returns withdraws the question. The session's later calls wait for the answer: to wait for one
+    /// of them in here is to wait for ever.
     fn ask(&self, question: Arc<Question>) -> Asked;
 }
 

@@ -1,6 +1,5 @@
 //! The story of one call.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use callgate_policy::call_grant::{CallGrant, CallNeeds, ShellNeed};
@@ -115,10 +114,7 @@ impl Session {
 
     /// offered? → validate → check → rules and mode → watchdog → plan → person → run → shape (C-7).
     async fn carry_out(&self, name: &str, args: Value, on_output: OnOutput<'_>) -> Result<Done, CallError> {
-        if self.halted.load(Ordering::Relaxed) {
-            let why = "an earlier call has not been answered".to_owned();
-            return Err(CallError::Halted { tool: name.to_owned(), why });
-        }
+        self.goes_on(name)?;
         let tool = self.registry.find(name).ok_or_else(|| self.unknown(name))?;
         tool.validate(&args).map_err(CallError::Arguments)?;
         let root = self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
@@ -128,6 +124,8 @@ impl Session {
             .map_err(|e| CallError::Arguments(e.to_string()))?;
         let grant = self.check(&prepared.needs)?;
         let Prepared { needs, work, timeout } = prepared;
+        // Before anything is waited for: in the order of the calls.
+        let place = self.turns.queue(tool.concurrency).await;
         let line = self.line_of(tool.id, &args).await?;
         let presented = Presented { tool, args: &args, needs: &needs, root: &root, line: line.as_ref() };
         let decided = self.decide(&presented, &work)?;
@@ -136,14 +134,25 @@ impl Session {
         let is_tool = matches!(work, Work::Tool { .. });
         let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
         let passed = self.approve(&presented, &plan, decided, watchdog).await?;
-        let done = self.perform(tool, plan, args, &root, is_tool, on_output).await?;
+        let turn = place.turn().await;
+        // A call before it may have been one that nobody answered.
+        self.goes_on(name)?;
+        let done = self.perform((tool, turn), plan, args, &root, is_tool, on_output).await?;
         Ok(Done { passed, ..done })
+    }
+
+    /// X1-15: nothing else runs once a person would have had to be asked, and there was none.
+    fn goes_on(&self, tool: &str) -> Result<(), CallError> {
+        if !self.is_halted() {
+            return Ok(());
+        }
+        Err(CallError::Halted { tool: tool.to_owned(), why: "an earlier call has not been answered".to_owned() })
     }
 
     /// In the sandbox.
     async fn perform(
         &self,
-        tool: &Tool,
+        (tool, turn): (&Tool, Turn),
         plan: CallPlan,
         args: Value,
         root: &HostPath,
@@ -151,7 +160,6 @@ impl Session {
         on_output: OnOutput<'_>,
     ) -> Result<Done, CallError> {
         let timeout = crate::limits::ms(plan.timeout);
-        let turn = self.turns.take(tool.concurrency).await;
         self.still_there()?;
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Sandbox) {

@@ -1,6 +1,9 @@
 //! Which calls of a session may run side by side (S3-6, S3-7, C-17).
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
@@ -27,23 +30,53 @@ pub(crate) enum Turn {
     Alone { _guard: OwnedRwLockWriteGuard<()> },
 }
 
+/// A call's place in the queue, which it keeps while it is looked at and a person is asked about it: who comes later waits for
+/// the answer too (X1-22). Dropping it gives the place up.
+pub(crate) enum Place {
+    /// It is its turn.
+    Turn(Turn),
+    Waits(Pin<Box<dyn Future<Output = Turn> + Send>>),
+}
+
 impl Turns {
-    /// Waits for the turn of a call. Its place is that of the first poll (tokio's lock is fair).
-    pub(crate) async fn take(&self, concurrency: Concurrency) -> Turn {
-        let lock = Arc::clone(&self.0);
-        match concurrency {
-            Concurrency::SideBySide => Turn::SideBySide { _guard: lock.read_owned().await },
-            Concurrency::Alone => Turn::Alone { _guard: lock.write_owned().await },
+    /// Takes the next place. It does not wait: not even to be polled again.
+    pub(crate) async fn queue(&self, concurrency: Concurrency) -> Place {
+        let mut waits = Box::pin(turn(Arc::clone(&self.0), concurrency));
+        // tokio's lock is fair: whoever was polled first comes first.
+        match poll_fn(|context| Poll::Ready(waits.as_mut().poll(context))).await {
+            Poll::Ready(turn) => Place::Turn(turn),
+            Poll::Pending => Place::Waits(waits),
         }
+    }
+
+    /// Waits for the turn of a call that nobody is asked about.
+    pub(crate) async fn take(&self, concurrency: Concurrency) -> Turn {
+        self.queue(concurrency).await.turn().await
+    }
+}
+
+impl Place {
+    /// Waits for it.
+    pub(crate) async fn turn(self) -> Turn {
+        match self {
+            Self::Turn(turn) => turn,
+            Self::Waits(turn) => turn.await,
+        }
+    }
+}
+
+async fn turn(lock: Arc<RwLock<()>>, concurrency: Concurrency) -> Turn {
+    match concurrency {
+        Concurrency::SideBySide => Turn::SideBySide { _guard: lock.read_owned().await },
+        Concurrency::Alone => Turn::Alone { _guard: lock.write_owned().await },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::Future;
-    use std::pin::{Pin, pin};
-    use std::task::{Context, Poll, Waker};
+    use std::pin::pin;
+    use std::task::{Context, Waker};
 
     fn has_come(future: Pin<&mut impl Future<Output = Turn>>) -> Option<Turn> {
         match future.poll(&mut Context::from_waker(Waker::noop())) {
@@ -76,6 +109,31 @@ mod tests {
         assert!(held.is_some());
         drop(held);
         assert!(has_come(late.as_mut()).is_some());
+    }
+
+    /// C-17, X1-22: who keeps a place and does not come yet is not passed; whose place is given up is.
+    #[test]
+    fn c_17_a_place_is_kept_while_somebody_is_asked() {
+        use Concurrency::{Alone, SideBySide};
+        let turns = Turns::default();
+        let place = |concurrency| match pin!(turns.queue(concurrency)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(place) => place,
+            Poll::Pending => unreachable!("it does not wait"),
+        };
+        let (first, second) = (place(Alone), place(Alone));
+        assert!(matches!(&first, Place::Turn(_)) && matches!(&second, Place::Waits(_)));
+        let mut reader = pin!(turns.take(SideBySide));
+        let mut second = pin!(second.turn());
+        assert!(has_come(reader.as_mut()).is_none() && has_come(second.as_mut()).is_none());
+        drop(first);
+        assert!(has_come(reader.as_mut()).is_none(), "the second is before it");
+        let held = has_come(second.as_mut());
+        assert!(held.is_some());
+        drop(held);
+        assert!(has_come(reader.as_mut()).is_some());
+        let (refused, mut other) = (place(Alone), pin!(turns.take(Alone)));
+        drop(refused);
+        assert!(has_come(other.as_mut()).is_some());
     }
 
     /// C-17: a tool that says nothing runs alone; those that only read have said so.

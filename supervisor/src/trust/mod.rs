@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use self::store::Store;
+use crate::host;
 
 /// What a project's manifest may be called, in the project's own directory and in none above it (X1-35).
 pub const MANIFESTS: [&str; 2] = ["callgate.toml", "callgate.json"];
@@ -183,8 +184,7 @@ impl TrustList {
     /// # Errors
     /// [`TrustError::NoHome`].
     pub fn of_user() -> Result<Self, TrustError> {
-        let home = std::env::home_dir().filter(|home| home.is_absolute()).ok_or(TrustError::NoHome)?;
-        Ok(Self::at(home.join(".callgate")))
+        Ok(Self::at(host::home().ok_or(TrustError::NoHome)?.join(".callgate")))
     }
 
     /// A list of the host's own, in this directory. No session must be able to write there.

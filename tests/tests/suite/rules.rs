@@ -232,6 +232,29 @@ fn c5_what_is_not_listed_is_asked_about() {
     assert_eq!(done.envelope["metadata"]["decision"]["mode"], "allowlist");
 }
 
+/// X1-12: what is typed wrong is told with the usage, and nothing runs.
+#[test]
+fn x1_12_flags_that_are_none_are_told() {
+    let env = TestEnv::new(HERE);
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    let arguments = write("made").to_string();
+    for (flags, said) in [
+        (&["--mode", "loud"][..], "[possible values: ask, allowlist, yolo]"),
+        (&["--api-key", "x"], "unexpected argument '--api-key'"),
+        (&["--mode"], "a value is required for '--mode <MODE>'"),
+        (&["--approval-timeout", "soon"], "--approval-timeout soon"),
+    ] {
+        let mut words = vec![binary.as_str(), "call", "write", &arguments];
+        words.extend(flags);
+        let ended = env.weakened().run(&words);
+        assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+        assert!(ended.stderr.contains(said), "{ended:?}");
+        assert!(!env.workspace().join("made").exists());
+    }
+    assert_eq!(env.weakened().run(&[&binary, "call", "--mode", "yolo", "write", &arguments]).status.code(), Some(0));
+    assert!(env.workspace().join("made").exists(), "the control");
+}
+
 /// S0-55: what a rule denies to programs is denied to the command of `run` too, though nobody is asked about that.
 #[test]
 fn s0_55_run_is_held_to_denials() {
