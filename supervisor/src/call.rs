@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use callgate_policy::approval::ApprovalKey;
 use callgate_policy::call_grant::{CallGrant, CallNeeds, ShellNeed};
 use callgate_policy::envelope::{Changes, Denial, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
 use callgate_policy::limit::{LimitName, LimitReport};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, CallSpec, PlanError};
 use callgate_policy::plan::{CallPlan, Work};
+use callgate_policy::rules::Decision;
 use callgate_policy::shell::Line;
 use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
 use callgate_worker::protocol::{LimitHit, ProgramEnd};
@@ -115,21 +117,13 @@ impl Session {
     /// offered? → validate → check → rules and mode → watchdog → plan → person → run → shape (C-7).
     async fn carry_out(&self, name: &str, args: Value, on_output: OnOutput<'_>) -> Result<Done, CallError> {
         self.goes_on(name)?;
-        let tool = self.registry.find(name).ok_or_else(|| self.unknown(name))?;
-        tool.validate(&args).map_err(CallError::Arguments)?;
-        let root = self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
-        let prepared = tool
-            .implementation
-            .prepare(&args, &Context { root: &root, limit: self.registry.output_limit(tool.id) })
-            .map_err(|e| CallError::Arguments(e.to_string()))?;
-        let grant = self.check(&prepared.needs)?;
-        let Prepared { needs, work, timeout } = prepared;
+        let root = self.root();
+        let (tool, Prepared { needs, work, timeout }, grant) = self.granted(name, &args, &root)?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(tool.concurrency).await;
         let line = self.line_of(tool.id, &args).await?;
         let presented = Presented { tool, args: &args, needs: &needs, root: &root, line: line.as_ref() };
-        let decided = self.decide(&presented, &work)?;
-        let watchdog = self.gate(tool.id, &args, line.as_ref()).await?;
+        let (decided, watchdog) = self.judged(&presented, &work).await?;
         let timeout = timeout.unwrap_or(TIMEOUT);
         let is_tool = matches!(work, Work::Tool { .. });
         let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
@@ -139,6 +133,39 @@ impl Session {
         self.goes_on(name)?;
         let done = self.perform((tool, turn), plan, args, &root, is_tool, on_output).await?;
         Ok(Done { passed, ..done })
+    }
+
+    /// Where calls start.
+    pub(crate) fn root(&self) -> HostPath {
+        self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into())
+    }
+
+    /// Offered, well-formed, and granted: layer 1.
+    pub(crate) fn granted(
+        &self,
+        name: &str,
+        args: &Value,
+        root: &HostPath,
+    ) -> Result<(&Tool, Prepared, CallGrant), CallError> {
+        let tool = self.registry.find(name).ok_or_else(|| self.unknown(name))?;
+        tool.validate(args).map_err(CallError::Arguments)?;
+        let prepared = tool
+            .implementation
+            .prepare(args, &Context { root, limit: self.registry.output_limit(tool.id) })
+            .map_err(|e| CallError::Arguments(e.to_string()))?;
+        let grant = self.check(&prepared.needs)?;
+        Ok((tool, prepared, grant))
+    }
+
+    /// Rules, mode and watchdogs: layer 2, but for the person, whom the watchdogs may want asked.
+    pub(crate) async fn judged(
+        &self,
+        call: &Presented<'_>,
+        work: &Work,
+    ) -> Result<((Decision, ApprovalKey), Option<Reason>), CallError> {
+        let decided = self.decide(call, work)?;
+        let watchdog = self.gate(call.tool.id, call.args, call.line).await?;
+        Ok((decided, watchdog))
     }
 
     /// X1-15: nothing else runs once a person would have had to be asked, and there was none.

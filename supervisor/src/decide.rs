@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// Rules and mode.
-    pub(crate) fn decide(&self, call: &Presented<'_>, work: &Work) -> Result<(Decision, ApprovalKey), CallError> {
+    pub(super) fn decide(&self, call: &Presented<'_>, work: &Work) -> Result<(Decision, ApprovalKey), CallError> {
         if call.needs.shell.is_some() {
             self.refuse_what_does_more_than_read(call.line)?;
         }

@@ -131,7 +131,7 @@ pub(crate) fn facts(
     workspace: Vec<HostPath>,
     effective: &EffectiveSet,
 ) -> HostFacts {
-    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    let home = home();
     let (toolchains, defaults) = home.as_deref().map(toolchains).unwrap_or_default();
     #[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
     let mut env: BTreeMap<String, HostPath> = std::env::vars_os()

@@ -331,3 +331,19 @@ fn s1_18_x1_5_always_is_kept_for_a_trusted_project() {
     let taken = callgate(&env, &["call", "--manifest", "/dev/null", "read", "{\"path\": \"args\"}"]);
     assert_eq!(taken.status.code(), Some(65), "{taken:?}");
 }
+
+/// E9: there is no mode in which a command runs unconfined so that its grants can be learnt from it.
+#[test]
+fn e9_nothing_is_learnt_from_what_runs_unconfined() {
+    let env = TestEnv::new(HERE);
+    let target = env.outside().join("reached");
+    let script = format!("echo reached > {}", target.display());
+    for words in
+        [&["policy", "learn", "--"][..], &["learn", "--"], &["run", "--learn", "--"], &["run", "--no-sandbox", "--"]]
+    {
+        let ended = callgate(&env, &[words, &["sh", "-c", &script]].concat());
+        assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+        assert!(!target.exists(), "{words:?}");
+    }
+    assert!(user(&env).run(&["sh", "-c", &script]).status.success() && target.exists(), "the control");
+}

@@ -3,6 +3,7 @@
 //! Nothing is asserted: a machine that is busy gives other figures, and so ratios within one interleaved run are what
 //! counts.
 
+mod decisions;
 mod files;
 mod opens;
 mod report;
@@ -67,6 +68,7 @@ async fn measure(bench: &Bench, supervisor: &Supervisor, scratch: &Scratch) -> R
     let benchmarked = Benchmarked::all(&opener).await?;
     let rows = interleave(bench.runs, &benchmarked).await?;
     let opens = opens::measure(&opener).await?;
+    let decisions = decisions::measure(&opener).await?;
     let rates = sessions::rates(&opener, bench.runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
     let spawned = benchmarked.spawned_per_second(bench.runs.saturating_mul(RATE_CALLS_PER_RUN))?;
     let many = sessions::many(&opener, bench.sessions).await?;
@@ -77,6 +79,7 @@ async fn measure(bench: &Bench, supervisor: &Supervisor, scratch: &Scratch) -> R
         rows,
         absent: benchmarked.absent,
         opens,
+        decisions,
         rates,
         spawned,
         memory,

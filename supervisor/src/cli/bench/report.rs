@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::decisions::Decisions;
 use super::opens::Opens;
 use super::sessions::{Many, Rates};
 use crate::cli::exit::Failure;
@@ -44,6 +45,7 @@ pub(super) struct Report {
     pub(super) rows: Vec<Row>,
     pub(super) absent: Vec<String>,
     pub(super) opens: Opens,
+    pub(super) decisions: Decisions,
     pub(super) rates: Rates,
     /// Programs per second, by two callers of posix_spawn(3).
     pub(super) spawned: f64,
@@ -99,6 +101,9 @@ impl Report {
             target("session.spawn / posix_spawn", AtMost(1.2), self.ratio("spawn", "posix_spawn"), "×"),
             target("callgate run / bwrap", AtMost(0.6), self.ratio("run", "bwrap"), "×"),
             target("open inside / outside", AtMost(1.5), Some(self.opens.inside / self.opens.outside), "×"),
+            target("decision at 1,000 rules, a file", AtMost(20.0), Some(exact(self.decisions.file.median)), "µs"),
+            target("decision at 1,000 rules, a line", AtMost(20.0), Some(exact(self.decisions.line.median)), "µs"),
+            target("exec gate, each exec", AtMost(150.0), Some(exact(self.decisions.gate())), "µs"),
             target("reads per second, two callers", AtLeast(5000.0), Some(self.rates.two_callers), "/s"),
             target("private memory, idle session", AtMost(3.0), Some(kib_as_mib(self.memory)), "MiB"),
             target(
@@ -143,8 +148,23 @@ impl Report {
     }
 
     fn people_sessions(&self, out: &mut impl std::io::Write) -> std::io::Result<()> {
-        let Self { opens, rates, many, .. } = self;
+        let Self { opens, decisions, rates, many, .. } = self;
         writeln!(out, "open and close a file: {:.0} ns inside, {:.0} ns outside", opens.inside, opens.outside)?;
+        writeln!(
+            out,
+            "layers 1 and 2 at 1,000 rules: {:.1} µs about a file, {:.1} µs about a line of three commands, once {} have taken \
+             it apart",
+            exact(decisions.file.median),
+            exact(decisions.line.median),
+            micros(decisions.grammar.median)
+        )?;
+        writeln!(
+            out,
+            "a program of a shell's: {} with no gate, {} more where its arguments are judged, {} more where the watchdog sees it",
+            micros(decisions.program),
+            micros(decisions.gate()),
+            micros(decisions.watchdogs())
+        )?;
         writeln!(
             out,
             "reads per second: {:.0} by one caller, {:.0} by two of one session, {:.0} by two of two sessions",
@@ -242,6 +262,17 @@ impl Report {
             "subjects": rows,
             "absent": self.absent,
             "open_ns": { "inside": self.opens.inside, "outside": self.opens.outside },
+            "decision_us": {
+                "rules": 1000,
+                "file": us(self.decisions.file.median),
+                "line": us(self.decisions.line.median),
+                "grammar": us(self.decisions.grammar.median),
+            },
+            "exec_us": {
+                "any_program": us(self.decisions.program),
+                "arguments_judged": us(self.decisions.judged),
+                "watched": us(self.decisions.watched),
+            },
             "reads_per_second": {
                 "one_caller": self.rates.one_caller,
                 "two_callers_one_session": self.rates.two_callers,
@@ -265,6 +296,11 @@ impl Report {
 
 fn micros(time: Duration) -> String {
     format!("{:.0} µs", time.as_secs_f64() * 1e6)
+}
+
+/// Microseconds.
+fn exact(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }
 
 fn kib_as_mib(kib: u64) -> f64 {

@@ -1,0 +1,136 @@
+//! What it costs to decide, before anything runs: layers 1 and 2 with many rules, and the gate before each exec.
+
+use std::time::{Duration, Instant};
+
+use callgate_policy::effective::Source;
+use callgate_policy::pattern::{ArgPattern, ArgPatterns};
+use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
+use callgate_policy::rules::{Action, Rule, RuleScope};
+use callgate_policy::shell::Line;
+use serde_json::{Value, json};
+
+use super::report::Figures;
+use super::sessions::Opener;
+use crate::cli::exit::Failure;
+use crate::confine::Stdio;
+use crate::decide::Presented;
+use crate::session::{Session, SessionSpec};
+
+/// As many as the target names.
+const RULES: usize = 1000;
+/// Decisions of each kind.
+const DECISIONS: usize = 2000;
+/// Programs that a shell starts, one after the other.
+const PROGRAMS: u32 = 200;
+/// Runs of that shell of each kind, in turns.
+const ROUNDS: usize = 9;
+
+pub(super) struct Decisions {
+    /// About a file, as `write` names it.
+    pub(super) file: Figures,
+    /// About a command line of three commands, taken apart.
+    pub(super) line: Figures,
+    /// Taking it apart, in its worker.
+    pub(super) grammar: Figures,
+    /// One program started by a shell, median: with no gate, with one that judges arguments, and with one that asks the
+    /// watchdogs besides.
+    pub(super) program: Duration,
+    pub(super) judged: Duration,
+    pub(super) watched: Duration,
+}
+
+impl Decisions {
+    /// What the gate adds to an exec.
+    pub(super) fn gate(&self) -> Duration {
+        self.judged.saturating_sub(self.program)
+    }
+
+    /// And the watchdogs.
+    pub(super) fn watchdogs(&self) -> Duration {
+        self.watched.saturating_sub(self.program)
+    }
+}
+
+pub(super) async fn measure(opener: &Opener<'_>) -> Result<Decisions, Failure> {
+    let session = opener.supervisor.open(SessionSpec { rules: rules(), ..opener.spec() }).await?;
+    let command = "cd src && cargo test --workspace 2>&1 | tail -n 20";
+    let line = session.understand(command).await?;
+    let mut grammar = Vec::new();
+    for _ in 0..DECISIONS / 10 {
+        let started = Instant::now();
+        session.understand(command).await?;
+        grammar.push(started.elapsed());
+    }
+    let file = decide(&session, "write", &json!({ "path": "src/deep/module.rs", "content": "x" }), None).await?;
+    let line = decide(&session, "bash", &json!({ "command": command }), Some(&line)).await?;
+    let [program, judged, watched] = execs(opener).await?;
+    Ok(Decisions { file, line, grammar: Figures::of(&grammar, None), program, judged, watched })
+}
+
+/// Half of them about files, half about commands; none about what is decided but the last, which allows it.
+fn rules() -> Vec<(RuleScope, Rule)> {
+    let rule = |permission: &str, pattern: String, action| {
+        (RuleScope::Session, Rule { permission: permission.to_owned(), pattern: Some(pattern), action })
+    };
+    let other = |n: usize| match n % 4 {
+        0 => rule("write", format!("generated/part{n}/**"), Action::Deny),
+        1 => rule("fs.write", format!("src/**/*.part{n}"), Action::Ask),
+        2 => rule("bash", format!("deploy{n} *"), Action::Deny),
+        _ => rule("bash", format!("*--target{n}*"), Action::Ask),
+    };
+    (0..RULES - 1).map(other).chain([rule("write", "src/**".to_owned(), Action::Allow)]).collect()
+}
+
+/// Layers 1 and 2, for the same call again and again.
+async fn decide(session: &Session, tool: &str, args: &Value, line: Option<&Line>) -> Result<Figures, Failure> {
+    let root = session.root();
+    let mut samples = Vec::with_capacity(DECISIONS);
+    for _ in 0..DECISIONS {
+        let started = Instant::now();
+        let (tool, prepared, _grant) = session.granted(tool, args, &root)?;
+        let call = Presented { tool, args, needs: &prepared.needs, root: &root, line };
+        session.judged(&call, &prepared.work).await?;
+        samples.push(started.elapsed());
+    }
+    Ok(Figures::of(&samples, None))
+}
+
+/// What one program costs in a loop of a shell's, by session.
+async fn execs(opener: &Opener<'_>) -> Result<[Duration; 3], Failure> {
+    let any = opener.spec();
+    let mut judged = opener.spec();
+    for (_, requires) in &mut judged.requires {
+        requires.shell.clear();
+    }
+    let rest = ArgPatterns::new(vec![ArgPattern::Prefix("-".to_owned()), ArgPattern::Rest]);
+    let failed = |reason: String| Failure::Subject { subject: "the exec gate".to_owned(), reason };
+    let grant = |name: &str, args| {
+        let cmd = Program::parse(name).map_err(|e| failed(e.to_string()))?;
+        Ok::<_, Failure>(ShellRunRequirement { cmd, args })
+    };
+    let shell = vec![grant("bash", None)?, grant("true", Some(rest.map_err(|e| failed(e.to_string()))?))?];
+    judged.requires.push((Source::CommandLine, RequirementSet { shell, ..RequirementSet::default() }));
+    let watched = SessionSpec { watch_execs: true, ..opener.spec() };
+    let mut sessions = Vec::new();
+    for spec in [any, judged, watched] {
+        sessions.push((opener.supervisor.open(spec).await?, Vec::new()));
+    }
+    let line = format!("for ((i = 0; i < {PROGRAMS}; i++)); do /bin/true -x y; done");
+    for round in 0..=ROUNDS {
+        for (session, samples) in &mut sessions {
+            let started = Instant::now();
+            let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
+            let program = session.spawn(["bash", "--noprofile", "--norc", "-c", &line], stdio).await?;
+            let end = program.wait().await.map_err(crate::call::CallError::from)?;
+            if end.code != Some(0) {
+                return Err(failed(format!("it ended with {end:?}")));
+            }
+            // The first warms up.
+            if round > 0 {
+                samples.push(started.elapsed() / PROGRAMS);
+            }
+        }
+    }
+    let medians: Vec<Duration> = sessions.iter().map(|(_, samples)| Figures::of(samples, None).median).collect();
+    medians.try_into().map_err(|_more| failed("it was not measured".to_owned()))
+}
