@@ -7,22 +7,22 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 /// A mistake and where it stands; made while reading, when the text is not at hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) span: Range<usize>,
-    pub(super) message: String,
-    pub(super) help: Option<String>,
+pub(crate) struct Fault {
+    pub(crate) span: Range<usize>,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
 }
 
 impl Fault {
-    pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
+    pub(crate) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
         Self { span, message: message.into(), help: None }
     }
 
-    pub(super) fn with_help(self, help: impl Into<String>) -> Self {
+    pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 
-    pub(super) fn into_error(self, text: &str, file: &str) -> ManifestError {
+    pub(crate) fn into_error(self, text: &str, file: &str) -> ManifestError {
         let start = boundary(text, self.span.start);
         let (line, column) = position(text, start);
         let rendered = self.render(text, file, start);
@@ -90,7 +90,7 @@ impl fmt::Display for ManifestError {
 impl std::error::Error for ManifestError {}
 
 /// Line and column of a byte, from 1.
-pub(super) fn position(text: &str, at: usize) -> (usize, usize) {
+pub(crate) fn position(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..boundary(text, at)];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)

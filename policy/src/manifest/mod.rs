@@ -5,6 +5,7 @@
 
 mod decode;
 mod error;
+mod table;
 mod tree;
 mod unit;
 

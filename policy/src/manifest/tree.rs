@@ -18,13 +18,13 @@ const MAX_DEPTH: usize = 16;
 
 /// A value and where it stands.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) span: Range<usize>,
-    pub(super) value: Value,
+pub(crate) struct Node {
+    pub(crate) span: Range<usize>,
+    pub(crate) value: Value,
 }
 
 #[derive(Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Table(Vec<Entry>),
     Array(Vec<Node>),
     Text(String),
@@ -36,40 +36,56 @@ pub(super) enum Value {
 
 /// A key and its value.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) key_span: Range<usize>,
-    pub(super) node: Node,
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) key_span: Range<usize>,
+    pub(crate) node: Node,
 }
 
-/// Reads the text; the top is a table that is not empty.
-pub(super) fn parse(text: &str, format: Format) -> Result<Node, Fault> {
-    if text.len() > MAX_BYTES {
-        return Err(Fault::new(0..0, format!("the manifest is larger than {} KiB", MAX_BYTES / 1024)));
-    }
-    if text.trim().is_empty() {
-        return Err(empty());
-    }
-    let node = match format {
-        Format::Toml => from_toml(text)?,
-        Format::Json => from_json(text)?,
-    };
-    match &node.value {
-        Value::Table(entries) if entries.is_empty() => Err(empty()),
-        Value::Table(_) => Ok(node),
-        other @ (Value::Array(_) | Value::Text(_) | Value::Integer(_) | Value::Bool(_) | Value::Other(_)) => {
-            Err(Fault::new(node.span.clone(), format!("a manifest is a table of keys, not {}", other.kind())))
+/// Reads a manifest; the top is a table that is not empty.
+pub(crate) fn parse(text: &str, format: Format) -> Result<Node, Fault> {
+    let empty = "to grant nothing, say so: write at least an `id`; to use the defaults, give no manifest";
+    let whole = Whole { what: "manifest", most: MAX_BYTES, empty };
+    whole.parse(text, |text| match format {
+        Format::Toml => from_toml(text),
+        Format::Json => from_json(text),
+    })
+}
+
+/// What is read as a whole.
+pub(crate) struct Whole {
+    /// Its name in messages.
+    pub(crate) what: &'static str,
+    /// The most that is read, bytes.
+    pub(crate) most: usize,
+    /// What to do if it is empty.
+    pub(crate) empty: &'static str,
+}
+
+impl Whole {
+    /// Reads a table that is not empty.
+    pub(crate) fn parse(&self, text: &str, read: impl FnOnce(&str) -> Result<Node, Fault>) -> Result<Node, Fault> {
+        let what = self.what;
+        let empty = || Fault::new(0..0, format!("the {what} is empty")).with_help(self.empty);
+        if text.len() > self.most {
+            return Err(Fault::new(0..0, format!("the {what} is larger than {} KiB", self.most / 1024)));
+        }
+        if text.trim().is_empty() {
+            return Err(empty());
+        }
+        let node = read(text)?;
+        match &node.value {
+            Value::Table(entries) if entries.is_empty() => Err(empty()),
+            Value::Table(_) => Ok(node),
+            other @ (Value::Array(_) | Value::Text(_) | Value::Integer(_) | Value::Bool(_) | Value::Other(_)) => {
+                Err(Fault::new(node.span.clone(), format!("a {what} is a table of keys, not {}", other.kind())))
+            }
         }
     }
 }
 
-fn empty() -> Fault {
-    Fault::new(0..0, "the manifest is empty")
-        .with_help("to grant nothing, say so: write at least an `id`; to use the defaults, give no manifest")
-}
-
 impl Value {
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Table(_) => "a table",
             Self::Array(_) => "an array",
