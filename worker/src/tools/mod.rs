@@ -142,6 +142,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
     match name {
         "read" => read::run(args, ctx),
         "write" => write::run(args, ctx),
+        write::CREATE => write::create(args, ctx),
         "edit" => edit::run(args, ctx),
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
@@ -285,6 +286,12 @@ pub enum ToolError {
         /// Why.
         source: io::Error,
     },
+    /// Only new files may be made, and the name is taken. What has it is as it was.
+    #[error("{path} is there already, and only new files may be made")]
+    Exists {
+        /// The file.
+        path: HostPath,
+    },
     /// A directory on the way to the file could not be opened or made.
     #[error("make the directories above {path}")]
     Parent {
@@ -365,6 +372,7 @@ impl ToolError {
             Self::NoChange => Some("give the text as it is to be"),
             Self::TooLong { .. } => Some("use a program, such as sed, by bash"),
             Self::Changed { .. } => Some("read it again"),
+            Self::Exists { .. } => Some("choose a name that is free"),
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -413,6 +421,7 @@ impl ToolError {
             | Self::NoChange
             | Self::TooLong { .. }
             | Self::Changed { .. }
+            | Self::Exists { .. }
             | Self::LinkChanged { .. } => None,
         }
     }

@@ -30,7 +30,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
 use callgate_policy::path::HostPath;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Map, Value};
@@ -67,6 +67,18 @@ pub const CONTRACT: Contract = Contract {
     threads: false,
 };
 
+/// The implementation of `write` where it makes new files alone (S4-14).
+pub const CREATE: &str = "create";
+
+/// What `write` promises then. Its arguments are the same.
+pub const CREATE_CONTRACT: Contract = Contract {
+    name: CREATE,
+    description: "Create a new file that holds `content`. Nothing is overwritten: a name that is taken already, by \
+        whatever it is, is an error, and stays as it was. Missing parent directories are made; a path through a \
+        symbolic link is an error. The file is there at once, with all of its content. Returns the number of bytes.",
+    ..CONTRACT
+};
+
 /// How the name of a temporary file starts. One is left behind only by a worker that was killed in the middle of a
 /// write.
 pub const TEMPORARY_PREFIX: &str = ".callgate-";
@@ -80,21 +92,43 @@ const MOST_LINKS: usize = 40;
 ///
 /// The operation that failed; the file is as it was. Parent directories that were made stay.
 pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
-    let content = match args.get("content") {
-        Some(Value::String(content)) => content.as_bytes(),
-        other => {
-            let found = other.map_or_else(|| "missing".to_owned(), shorten);
-            return Err(ToolError::Argument { name: "content", wants: "a string", found });
-        }
-    };
+    let content = content(args)?;
     let target = Target::find(&ctx.path, Missing::Made)?;
     target.publish(&[content], None)?;
+    Ok(written(&ctx.path, content, target.replaces.is_none()))
+}
 
+/// Makes `ctx.path`, a file that is not there, with `args["content"]` in it.
+///
+/// Which of several that make the same file at once is the first, the kernel decides: all the others fail, and what was
+/// there is untouched. No symbolic link is followed: where one leads to, nobody has looked at.
+///
+/// # Errors
+///
+/// [`ToolError::Exists`] if the name is taken; else the operation that failed. Parent directories that were made stay.
+pub fn create(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+    let content = content(args)?;
+    let target = Target::of_new(&ctx.path)?;
+    target.publish(&[content], None)?;
+    Ok(written(&ctx.path, content, true))
+}
+
+fn content(args: &Value) -> Result<&[u8], ToolError> {
+    match args.get("content") {
+        Some(Value::String(content)) => Ok(content.as_bytes()),
+        other => {
+            let found = other.map_or_else(|| "missing".to_owned(), shorten);
+            Err(ToolError::Argument { name: "content", wants: "a string", found })
+        }
+    }
+}
+
+fn written(path: &HostPath, content: &[u8], created: bool) -> Output {
     let mut data = Map::new();
-    name_path(&mut data, &ctx.path);
+    name_path(&mut data, path);
     data.insert("bytes".to_owned(), content.len().into());
-    data.insert("created".to_owned(), target.replaces.is_none().into());
-    Ok(Output::of(Value::Object(data), false))
+    data.insert("created".to_owned(), created.into());
+    Output::of(Value::Object(data), false)
 }
 
 /// What happens where there is nothing.
@@ -114,9 +148,34 @@ pub(super) struct Target<'a> {
     pub(super) name: OsString,
     /// The mode of the file that is there now; `None` when there is none.
     replaces: Option<Mode>,
+    /// What happens to a file that is there by then.
+    taken: Taken,
+}
+
+/// What happens to a file that has the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// It is replaced.
+    Replaced,
+    /// It stays.
+    IsAnError,
 }
 
 impl<'a> Target<'a> {
+    /// A name that is not taken, in a directory to which no symbolic link leads. That it is not, is said for good only when
+    /// the file takes it.
+    fn of_new(path: &'a HostPath) -> Result<Self, ToolError> {
+        let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
+        let directory = open_parent_without_links(parent)
+            .map_err(|e| ToolError::Parent { path: path.clone(), source: e.into() })?;
+        match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => return Err(ToolError::Exists { path: path.clone() }),
+            Err(Errno::NOENT) => {}
+            Err(e) => return Err(ToolError::Open { path: path.clone(), source: e.into() }),
+        }
+        Ok(Self { path, directory, name: name.to_owned(), replaces: None, taken: Taken::IsAnError })
+    }
+
     /// Follows the symbolic links of the last name to where the file is or will be.
     ///
     /// They are read one by one, because the directory of the file is needed and the kernel only gives the file. But the
@@ -167,7 +226,7 @@ impl<'a> Target<'a> {
                         Some(_) => Some(mode_if_writable(directory.as_fd(), &name, path)?),
                         None => None,
                     };
-                    return Ok(Self { path, directory, name, replaces });
+                    return Ok(Self { path, directory, name, replaces, taken: Taken::Replaced });
                 }
             }
         }
@@ -205,7 +264,11 @@ impl<'a> Target<'a> {
                 return Err(ToolError::Changed { path: path.clone() });
             }
         }
-        temporary.rename(&self.name).map_err(|e| ToolError::Publish { path: path.clone(), source: e.into() })
+        let failed = |e: Errno| match (self.taken, e) {
+            (Taken::IsAnError, Errno::EXIST) => ToolError::Exists { path: path.clone() },
+            (Taken::IsAnError | Taken::Replaced, _) => ToolError::Publish { path: path.clone(), source: e.into() },
+        };
+        temporary.rename(&self.name, self.taken).map_err(failed)
     }
 }
 
@@ -246,9 +309,16 @@ impl<'d> Temporary<'d> {
         Ok((Self { directory, name: Some(name) }, File::from(file)))
     }
 
-    fn rename(mut self, to: &OsStr) -> Result<(), Errno> {
+    fn rename(mut self, to: &OsStr, taken: Taken) -> Result<(), Errno> {
         if let Some(name) = &self.name {
-            rustix::fs::renameat(self.directory, name, self.directory, to)?;
+            match taken {
+                Taken::Replaced => rustix::fs::renameat(self.directory, name, self.directory, to)?,
+                // A file system that cannot say "if it is not there" says EINVAL, and then nothing is made (renameat2(2)).
+                Taken::IsAnError => {
+                    let flags = RenameFlags::NOREPLACE;
+                    rustix::fs::renameat_with(self.directory, name, self.directory, to, flags)?;
+                }
+            }
             self.name = None;
         }
         Ok(())
@@ -297,6 +367,31 @@ fn open_parent(base: BorrowedFd<'_>, path: &Path, if_missing: Missing) -> Result
         }
         // What is there now was not there a moment ago: no link that anybody meant to be followed.
         directory = rustix::fs::openat(&directory, name.as_os_str(), flags | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    Ok(directory)
+}
+
+/// The same, name by name from the root, each of which has to be a directory itself.
+fn open_parent_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut directory = rustix::fs::openat(CWD, "/", flags, Mode::empty())?;
+    for name in path.components() {
+        let name = match name {
+            Component::RootDir => continue,
+            Component::Normal(name) => name,
+            Component::Prefix(_) | Component::CurDir | Component::ParentDir => return Err(Errno::INVAL),
+        };
+        let opened = match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                match rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => {} // somebody else made it just now
+                    Err(e) => return Err(e),
+                }
+                rustix::fs::openat(&directory, name, flags, Mode::empty())
+            }
+            opened => opened,
+        };
+        directory = opened?;
     }
     Ok(directory)
 }
@@ -374,6 +469,46 @@ mod tests {
         assert_eq!(write(&path, "").expect("emptied"), json!({ "path": path, "bytes": 0, "created": false }));
         assert_eq!(text(&path), "");
         assert_eq!(names(dir.path()), ["f"]);
+    }
+
+    fn create(path: impl Into<PathBuf>, content: &str) -> Result<Value, ToolError> {
+        super::create(&json!({ "content": content }), &Context::new(HostPath::from(path), 10)).map(|output| output.data)
+    }
+
+    /// S4-14: whatever has the name keeps it, and stays as it was.
+    #[test]
+    fn s4_14_a_new_file_overwrites_nothing() {
+        let dir = scratch();
+        let place = dir.path().canonicalize().expect("a directory");
+        let path = place.join("sub/new");
+        assert_eq!(create(&path, "x").expect("made"), json!({ "path": path, "bytes": 1, "created": true }));
+        symlink("nowhere", place.join("dangling")).expect("a link");
+        symlink("sub/new", place.join("link")).expect("a link");
+        symlink("sub", place.join("linked")).expect("a link");
+        for taken in ["sub", "sub/new", "dangling", "link"] {
+            let error = create(place.join(taken), "y").expect_err("it is there");
+            assert!(matches!(error, ToolError::Exists { .. }), "{taken}: {error}");
+        }
+        for through in ["linked/other", "dangling/other", "sub/new/other"] {
+            let error = create(place.join(through), "y").expect_err("no directory");
+            assert!(matches!(error, ToolError::Parent { .. }), "{through}: {error}");
+        }
+        assert_eq!((text(&path), names(&place.join("sub"))), ("x".to_owned(), vec!["new".into()]));
+        assert_eq!(names(&place), ["dangling", "link", "linked", "sub"]);
+        write(place.join("link"), "y").expect("the control: `write` overwrites");
+        assert_eq!(text(&path), "y");
+    }
+
+    /// S4-14: what takes the name after it was looked at keeps it. The kernel decides, at the rename.
+    #[test]
+    fn s4_14_a_name_that_is_taken_meanwhile_is_not_replaced() {
+        let dir = scratch();
+        let path = HostPath::from(dir.path().canonicalize().expect("a directory").join("f"));
+        let target = Target::of_new(&path).expect("nothing is there");
+        fs::write(path.as_path(), "theirs").expect("a file");
+        let error = target.publish(&[b"ours"], None).expect_err("it is there now");
+        assert!(matches!(error, ToolError::Exists { .. }), "{error}");
+        assert_eq!((text(path.as_path()), names(dir.path())), ("theirs".to_owned(), vec!["f".into()]));
     }
 
     #[test]
