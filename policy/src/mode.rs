@@ -15,21 +15,27 @@ pub enum Mode {
     Ask,
     /// Allow what is listed; ask about the rest (C-5).
     Allowlist,
+    /// Allow `write` and `edit`; ask about the rest (X3-2).
+    AutoEdit,
     /// Allow, and ask about nothing (S1-16). What a manifest or a watchdog denies stays denied (C-7).
     Yolo,
 }
 
 impl Mode {
     /// The names in a manifest.
-    pub const NAMES: [&str; 3] = ["ask", "allowlist", "yolo"];
+    pub const NAMES: [&str; 4] = ["ask", "allowlist", "auto-edit", "yolo"];
 
-    /// Reads a name.
+    /// What [`Mode::AutoEdit`] allows.
+    pub const EDITS: [&str; 2] = ["write", "edit"];
+
+    /// Reads a name, or S3's for the same: `default` asks, `force` does not (X3-1, X3-2).
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         match name {
-            "ask" => Some(Self::Ask),
+            "ask" | "default" => Some(Self::Ask),
             "allowlist" => Some(Self::Allowlist),
-            "yolo" => Some(Self::Yolo),
+            "auto-edit" => Some(Self::AutoEdit),
+            "yolo" | "force" => Some(Self::Yolo),
             _ => None,
         }
     }
@@ -40,6 +46,7 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Self::Ask => "ask",
             Self::Allowlist => "allowlist",
+            Self::AutoEdit => "auto-edit",
             Self::Yolo => "yolo",
         })
     }

@@ -308,10 +308,11 @@ impl RuleSet {
         let (action, by) = match self.mode {
             Mode::Yolo => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
             Mode::Allowlist if listed() => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
-            Mode::Ask | Mode::Allowlist if self.silent.iter().any(|tool| tool == call.tool) => {
+            Mode::AutoEdit if Mode::EDITS.contains(&call.tool) => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
+            Mode::Ask | Mode::Allowlist | Mode::AutoEdit if self.silent.iter().any(|tool| tool == call.tool) => {
                 (Action::Allow, DecidedBy::Profile)
             }
-            Mode::Ask | Mode::Allowlist => (Action::Ask, DecidedBy::Default),
+            Mode::Ask | Mode::Allowlist | Mode::AutoEdit => (Action::Ask, DecidedBy::Default),
         };
         Decision { action, by, about: None }
     }

@@ -215,10 +215,14 @@ pub(super) struct Doctor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Mode {
     /// Ask; with nobody to ask, deny.
+    #[value(alias = "default")]
     Ask,
     /// Allow what the manifest lists; ask about the rest.
     Allowlist,
+    /// Allow `write` and `edit`; ask about the rest.
+    AutoEdit,
     /// Allow all that nothing denies.
+    #[value(alias = "force")]
     Yolo,
 }
 
@@ -227,6 +231,7 @@ impl From<Mode> for callgate_policy::mode::Mode {
         match mode {
             Mode::Ask => Self::Ask,
             Mode::Allowlist => Self::Allowlist,
+            Mode::AutoEdit => Self::AutoEdit,
             Mode::Yolo => Self::Yolo,
         }
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callgate::policy::manifest::{Format, Manifest};
+use callgate::policy::mode::Mode;
 use callgate::policy::rules::{Action, Rule};
 use callgate::policy::watchdog::{CallFacts, Reason, Verdict, Watchdog};
 use callgate::{
@@ -327,4 +328,34 @@ fn x0_11_a_host_adds_rules() {
         let wrong = Rule { permission: "fs.raed".to_owned(), pattern: None, action: Action::Deny };
         assert!(session.add_rule(&wrong).unwrap_err().to_string().contains("there is no capability"));
     });
+}
+
+/// S3-12, X3-2: in `auto-edit` the two tools that change files run without a word, and nothing else that changes something does.
+#[test]
+fn s3_12_x3_2_auto_edit_asks_about_all_but_edits() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for strength in STRENGTHS {
+        let workspace = tempfile::tempdir().unwrap();
+        runtime.block_on(async {
+            let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+            let open = async |mode| {
+                let spec = SessionSpec { strength, mode: Some(mode), ..SessionSpec::developer(workspace.path()) };
+                supervisor.open(spec).await.unwrap()
+            };
+            let session = open(Mode::AutoEdit).await;
+            assert_eq!(write(&session, "a").await.kind, Outcome::Output);
+            let edit = json!({ "path": "a", "old_string": "x", "new_string": "y" });
+            assert_eq!(session.call("edit", edit.clone()).await.kind, Outcome::Output);
+            assert_eq!(session.call("read", json!({ "path": "a" })).await.kind, Outcome::Output);
+            let denial = bash(&session, "touch b").await.metadata.denial.unwrap();
+            assert_eq!(denial.layer, Layer::Person);
+            assert!(!workspace.path().join("b").is_file());
+            // The controls: in `ask` an edit is asked about, in `yolo` a command is not.
+            let session = open(Mode::Ask).await;
+            assert_eq!(session.call("edit", edit).await.metadata.denial.unwrap().layer, Layer::Person);
+            assert_eq!(std::fs::read_to_string(workspace.path().join("a")).unwrap(), "y");
+            let session = open(Mode::Yolo).await;
+            assert_eq!(bash(&session, "touch b").await.kind, Outcome::Output);
+        });
+    }
 }

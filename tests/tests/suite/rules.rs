@@ -290,3 +290,28 @@ fn a_misspelt_rule_is_refused() {
         assert!(refused.stderr.contains(said) && refused.stderr.contains("m.toml:"), "{said}: {refused:?}");
     }
 }
+
+/// X3-1, X3-2: S3's approval modes have a mode each; `force` asks about nothing that a rule asks about.
+#[test]
+fn x3_1_x3_2_s3_s_approval_modes() {
+    let env = TestEnv::new(HERE);
+    let rules = rule("bash", "*", "ask");
+    let line = json!({ "command": "echo x > made" });
+    for mode in ["default", "ask", "auto-edit"] {
+        let asked = call(&env, &rules, &["--mode", mode], "bash", &line);
+        asked.assert_denied("person", "the rule ask bash \"*\" (m.toml:1)");
+        assert!(!env.workspace().join("made").is_file(), "{mode}");
+    }
+    let edited = call(&env, &rules, &["--mode", "auto-edit"], "write", &write("kept"));
+    edited.assert_done();
+    assert_eq!(edited.envelope["metadata"]["decision"]["mode"], "auto-edit");
+    // A mode decides what no rule does.
+    let ruled = call(&env, &rule("fs.write", "kept", "ask"), &["--mode", "auto-edit"], "write", &write("kept"));
+    ruled.assert_denied("person", "the rule ask fs.write");
+    let named = call(&env, "mode = \"auto-edit\"\n", &[], "write", &write("kept"));
+    assert_eq!(named.envelope["metadata"]["decision"]["mode"], "auto-edit");
+    let unruled = call(&env, &rules, &["--mode", "default"], "write", &write("kept"));
+    assert_eq!(unruled.envelope["metadata"]["decision"]["by"], "default");
+    call(&env, &rules, &["--mode", "force"], "bash", &line).assert_done();
+    assert!(env.workspace().join("made").is_file());
+}
