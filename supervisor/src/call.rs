@@ -124,8 +124,8 @@ impl Session {
         let line = self.line_of(tool.id, &args).await?;
         let presented = Presented { tool, args: &args, needs: &needs, root: &root, line: line.as_ref() };
         let (decided, watchdog) = self.judged(&presented, &work).await?;
-        let timeout = timeout.unwrap_or(TIMEOUT);
         let is_tool = matches!(work, Work::Tool { .. });
+        let timeout = timeout.or(self.profile.shell_timeout.filter(|_| !is_tool)).unwrap_or(TIMEOUT);
         let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
         let passed = self.approve(&presented, &plan, decided, watchdog).await?;
         let turn = place.turn().await;
@@ -149,9 +149,10 @@ impl Session {
     ) -> Result<(&Tool, Prepared, CallGrant), CallError> {
         let tool = self.registry.find(name).ok_or_else(|| self.unknown(name))?;
         tool.validate(args).map_err(CallError::Arguments)?;
+        let shell_dir = self.shell_dir.as_ref().unwrap_or(root);
         let prepared = tool
             .implementation
-            .prepare(args, &Context { root, limit: self.registry.output_limit(tool.id) })
+            .prepare(args, &Context { root, shell_dir, limit: self.registry.output_limit(tool.id) })
             .map_err(|e| CallError::Arguments(e.to_string()))?;
         let grant = self.check(&prepared.needs)?;
         Ok((tool, prepared, grant))

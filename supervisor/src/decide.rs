@@ -85,14 +85,18 @@ impl Session {
             CallError::Denied(Box::new(Denial {
                 layer: Layer::Rule,
                 asked: refusal.command,
-                reason: format!(
-                    "the profile `{}` has a shell that only reads, and {}",
-                    self.profile.name(),
-                    refusal.why
-                ),
+                reason: format!("the profile `{}` has a shell that only reads, and {}", self.profile.name, refusal.why),
                 remedy: Some(refusal.remedy),
             }))
         })
+    }
+
+    /// X4-4: what the profile's tools may write, besides that only some of them are there.
+    fn refuse_writing_past_the_profile(&self, call: &Presented<'_>) -> Result<(), CallError> {
+        let Some(reason) = self.profile.refuses(call.tool.id, &call.needs.write) else { return Ok(()) };
+        let asked = call.needs.write.first().map_or(call.tool.id.to_owned(), ToString::to_string);
+        let remedy = Some("choose another place, or have its author change the profile".to_owned());
+        Err(CallError::Denied(Box::new(Denial { layer: Layer::Rule, asked, reason, remedy })))
     }
 
     /// Rules and mode.
@@ -100,12 +104,21 @@ impl Session {
         if call.needs.shell.is_some() {
             self.refuse_what_does_more_than_read(call.line)?;
         }
+        self.refuse_writing_past_the_profile(call)?;
         let key = call.key(work);
         // A line that nothing looks at is for those rules alone that are about all of them.
-        let commands = call.line.and_then(commands::parts);
+        let commands = call.line.and_then(commands::parts).map(|parts| self.with_phrases(parts, call.args));
         let (named, reach) = parts(call.needs, commands.as_deref(), &self.effective);
         let decision = self.judge(&RuledCall { tool: call.tool.id, key: &key.text, named, reach })?;
         Ok((decision, key))
+    }
+
+    /// A text that a rule looks for and that is in none of the commands, but in the line that they make.
+    fn with_phrases(&self, mut parts: Vec<String>, args: &serde_json::Value) -> Vec<String> {
+        let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let line = args.get("command").and_then(serde_json::Value::as_str);
+        parts.extend(line.filter(|line| rules.has_phrase_across(line, &parts)).map(str::to_owned));
+        parts
     }
 
     /// Rules about a program that is started past the tools. Nobody is asked about it.

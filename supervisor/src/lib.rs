@@ -35,6 +35,7 @@ mod understand;
 mod watch;
 
 pub mod cli;
+pub mod profile;
 
 pub use callgate_policy as policy;
 pub use callgate_policy::envelope::{Denial, Enforced, Layer, Metadata, Outcome, ResultEnvelope, StepReport};

@@ -14,9 +14,9 @@ use callgate_policy::mode::{Headless, Mode};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan, PlanError};
 use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength};
-use callgate_policy::profile::Profile;
+use callgate_policy::profile::{Clause, NOT_YET, Placed, Profile};
 use callgate_policy::requirement::RequirementSet;
-use callgate_policy::rules::{Rule, RuleError, RuleScope, RuleSet, RuleSource};
+use callgate_policy::rules::{Action, Rule, RuleError, RuleScope, RuleSet, RuleSource};
 use callgate_policy::variable::{VariableError, Variables};
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
@@ -29,6 +29,7 @@ use crate::confine::{
 };
 use crate::gate::{Gate, WatchdogProgram};
 use crate::host::{self, HostError, HostSupport, Missing};
+use crate::profile::{self, ProfileError};
 use crate::registry::{Registry, RegistryError};
 use crate::trust::Project;
 use crate::turn::Turns;
@@ -115,6 +116,8 @@ pub struct SessionSpec {
     pub manifest: Option<Manifest>,
     /// The project whose trusted manifest that is: where approvals can be kept (S1-18).
     pub project: Option<Project>,
+    /// Which tools there are, and what they may do; without one, what the manifest names.
+    pub profile: Option<Profile>,
     /// What may be granted at most (X0-1); without one, what the host offers.
     pub ceiling: Vec<Bound>,
     /// Which strength.
@@ -168,6 +171,7 @@ impl SessionSpec {
             requires: Vec::new(),
             manifest: None,
             project: None,
+            profile: None,
             ceiling: Vec::new(),
             strength: StrengthChoice::Best,
             calls: Calls::Many,
@@ -193,15 +197,24 @@ impl SessionSpec {
     }
 
     /// Whether command lines may have to be taken apart before they run, which takes a session for many calls: for rules, for
-    /// a restricted shell, or for a watchdog.
+    /// a restricted shell, or for a watchdog. A profile that is in a file, and has not been read, may be about them.
     #[must_use]
     pub fn looks_at_commands(&self) -> bool {
-        let of_manifest = |manifest: &Manifest| {
-            !manifest.rules.is_empty() || !manifest.allowlist.is_empty() || manifest.profile.restricts_the_shell()
-        };
+        let of_manifest = |manifest: &Manifest| !manifest.rules.is_empty() || !manifest.allowlist.is_empty();
+        let named = || self.manifest.as_ref().map_or(Some(Profile::default()), |manifest| manifest.profile.built_in());
+        let profile = self.profile.clone().or_else(named);
         !self.rules.is_empty()
             || self.manifest.as_ref().is_some_and(of_manifest)
+            || profile.is_none_or(|profile| profile.looks_at_commands())
             || self.watchdogs.iter().any(|watchdog| watchdog.wants().lines)
+    }
+
+    fn chosen_profile(&self) -> Result<Profile, ProfileError> {
+        match (&self.profile, &self.manifest) {
+            (Some(profile), _) => Ok(profile.clone()),
+            (None, Some(manifest)) => profile::of_manifest(manifest),
+            (None, None) => Ok(Profile::default()),
+        }
     }
 
     /// What a manifest asks for.
@@ -213,7 +226,8 @@ impl SessionSpec {
     /// What the manifest of a project asks for, which its owner trusts.
     #[must_use]
     pub fn of_project(workspace: impl Into<PathBuf>, project: Project) -> Self {
-        Self { manifest: Some(project.manifest.clone()), project: Some(project), ..Self::new(workspace) }
+        let (manifest, profile) = (Some(project.manifest.clone()), project.profile.clone());
+        Self { manifest, profile, project: Some(project), ..Self::new(workspace) }
     }
 }
 
@@ -224,6 +238,9 @@ pub enum OpenError {
     /// A rule makes no sense.
     #[error(transparent)]
     Rule(RuleError),
+    /// A profile cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// A rule is about a tool that there is not.
     #[error("{place}: there is no tool `{tool}`; there are: {known}")]
     UnknownTool {
@@ -321,13 +338,14 @@ impl Supervisor {
 
     async fn open_with(&self, mut spec: SessionSpec, ablation: Option<Ablation>) -> Result<Session, OpenError> {
         let mut registry = Registry::locked()?;
-        let profile = spec.manifest.as_ref().map(|manifest| manifest.profile).unwrap_or_default();
-        registry.offer(profile);
+        let profile = spec.chosen_profile()?;
+        registry.offer(&profile)?;
         if let Some(tools) = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
             registry.offer_only(tools)?;
         }
         let workspace = roots(&spec.workspace)?;
-        let effective = effective(&spec, profile, &registry, &workspace)?;
+        let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
+        let effective = effective(&spec, &profile, &registry, &workspace)?;
         refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
@@ -339,7 +357,6 @@ impl Supervisor {
         };
         let bounds = Bounds::of(&limits, host::memory());
         let variables = Variables::new(workspace.clone(), Vec::new(), Vec::new())?;
-        let rules = rules(&spec, profile, &variables)?;
         let mut gate = Gate::default();
         for watchdog in spec.watchdogs.drain(..) {
             gate.add(Box::new(Held(watchdog)));
@@ -348,6 +365,7 @@ impl Supervisor {
             gate.add_program(program.clone());
         }
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
+        let rules = rules(&spec, &profile, &variables)?;
         let asked = Asked {
             workspace: &workspace,
             effective: &effective,
@@ -396,6 +414,7 @@ impl Supervisor {
             _watching: watching,
             asked_by: spec.asked_by,
             profile,
+            shell_dir,
             halted: AtomicBool::new(false),
             #[cfg(feature = "ablation")]
             ablated: None,
@@ -512,7 +531,7 @@ fn roots(given: &[PathBuf]) -> Result<Vec<HostPath>, OpenError> {
 /// scope in which the tool works, or naming one directory in a manifest would mean nothing.
 fn effective(
     spec: &SessionSpec,
-    profile: Profile,
+    profile: &Profile,
     registry: &Registry,
     workspace: &[HostPath],
 ) -> Result<EffectiveSet, OpenError> {
@@ -537,7 +556,7 @@ fn effective(
     let mut ceiling = spec.ceiling.clone();
     if !profile.may_write() {
         // Layer 3 holds it too, whatever a command line finds.
-        ceiling.push(declared.without_writing(Source::Profile(profile.name())));
+        ceiling.push(declared.without_writing(Source::Profile(profile.name.clone())));
     }
     Ok(narrow(&declared, &ceiling))
 }
@@ -576,10 +595,11 @@ fn project(spec: &mut SessionSpec) -> Result<Option<Project>, OpenError> {
 }
 
 /// The rules of all scopes, and what holds where none matches.
-fn rules(spec: &SessionSpec, profile: Profile, variables: &Variables) -> Result<RuleSet, OpenError> {
+fn rules(spec: &SessionSpec, profile: &Profile, variables: &Variables) -> Result<RuleSet, OpenError> {
     let manifest = spec.manifest.as_ref();
     let mut rules = RuleSet::default();
-    rules.mode = spec.mode.or(manifest.and_then(|manifest| manifest.mode)).unwrap_or(profile.mode());
+    let mode = spec.mode.or(manifest.and_then(|manifest| manifest.mode));
+    rules.mode = mode.unwrap_or(profile.mode);
     rules.allowlist = manifest.map(|manifest| manifest.allowlist.clone()).unwrap_or_default();
     rules.silent = profile.silent().iter().map(|tool| (*tool).to_owned()).collect();
     for (place, rule) in manifest.into_iter().flat_map(|manifest| manifest.rules.iter().enumerate()) {
@@ -596,8 +616,11 @@ fn rules(spec: &SessionSpec, profile: Profile, variables: &Variables) -> Result<
         let source = RuleSource { scope: *scope, place: place.to_owned() };
         rules.add(rule, &source, variables).map_err(OpenError::Rule)?;
     }
-    // A misspelt name would be a rule that is never asked.
     let known = Registry::locked()?;
+    for clause in &profile.approval {
+        add_clause(&mut rules, clause, mode, &known, variables)?;
+    }
+    // A misspelt name would be a rule that is never asked.
     let unknown = rules.tools().find(|(tool, _)| known.find(tool).is_none());
     match unknown {
         None => Ok(rules),
@@ -607,6 +630,31 @@ fn rules(spec: &SessionSpec, profile: Profile, variables: &Variables) -> Result<
             known: known.names().join(", "),
         }),
     }
+}
+
+/// What a profile says of approval. It is its author's, as a manifest is.
+fn add_clause(
+    rules: &mut RuleSet,
+    Placed { value, place }: &Placed<Clause>,
+    mode: Option<Mode>,
+    known: &Registry,
+    variables: &Variables,
+) -> Result<(), OpenError> {
+    let source = RuleSource { scope: RuleScope::Manifest, place: place.clone() };
+    let rest = || Rule { permission: "*".to_owned(), pattern: None, action: Action::Allow };
+    match value {
+        Clause::Phrase(text) => rules.add_phrase(text, &source),
+        Clause::Rest if mode.is_none() => rules.add(&rest(), &source, variables).map_err(OpenError::Rule)?,
+        // Who names a mode says by that what the rest is.
+        Clause::Rest => {}
+        Clause::Rule(rule) => {
+            let is_to_come = NOT_YET.contains(&rule.permission.as_str()) && known.find(&rule.permission).is_none();
+            if !is_to_come {
+                rules.add(rule, &source, variables).map_err(OpenError::Rule)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Unique among sessions, and not to be guessed.
@@ -636,6 +684,8 @@ pub struct Session {
     pub(crate) headless: Headless,
     pub(crate) asked_by: AskedBy,
     pub(crate) profile: Profile,
+    /// Where shells start that do not say, if not in the first root.
+    pub(crate) shell_dir: Option<HostPath>,
     /// A person would have had to be asked, and there was none.
     pub(crate) halted: AtomicBool,
     pub(crate) facts: HostFacts,

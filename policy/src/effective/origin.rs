@@ -21,7 +21,7 @@ pub enum Source {
     /// What the operator or the person granted at most (X0-1).
     Ceiling,
     /// A profile that changes nothing.
-    Profile(&'static str),
+    Profile(String),
     /// The session that started this one (X0-1).
     Parent,
 }

@@ -12,7 +12,7 @@ use crate::effective::Kind;
 use crate::limit::Limits;
 use crate::mode::{AllowEntry, Headless, Mode};
 use crate::pattern::{ArgPattern, ArgPatterns, HostPattern, PathTemplate};
-use crate::profile::Profile;
+use crate::profile::{Profile, ProfileName};
 use crate::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
 use crate::rules::{Action, Permission, Rule};
 
@@ -48,7 +48,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
             .optional("approvals", |node| choice(node, ApprovalScope::parse, &ApprovalScope::NAMES))?
             .unwrap_or_default(),
         watch_execs: top.optional("watch_execs", boolean)?.unwrap_or_default(),
-        profile: top.optional("profile", |node| choice(node, Profile::parse, &Profile::NAMES))?.unwrap_or_default(),
+        profile: top.optional("profile", profile)?.unwrap_or_default(),
         tools: top.optional("tools", |node| list(node, name))?,
         requires: top.optional("requires", |node| requires(node, &mut places))?.unwrap_or_default(),
         rules: top
@@ -65,6 +65,11 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         rule_lines: rule_places,
     };
     Ok((manifest, places))
+}
+
+fn profile(node: Node) -> Result<ProfileName, Fault> {
+    let help = "for a profile of your own, name its file: profile = \"./mine.yaml\"";
+    choice(node, ProfileName::parse, &Profile::NAMES).map_err(|fault| fault.with_help(help))
 }
 
 fn requires(node: Node, places: &mut Places) -> Result<RequirementSet, Fault> {

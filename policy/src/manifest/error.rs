@@ -1,4 +1,4 @@
-//! Mistakes in a manifest, shown at their line.
+//! Mistakes in a manifest or a profile, shown at their line.
 
 use std::fmt;
 use std::ops::Range;
@@ -52,7 +52,7 @@ impl Fault {
     }
 }
 
-/// A manifest that is refused. Printed, it shows the line.
+/// A manifest, or a profile, that is refused. Printed, it shows the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestError {
     message: String,

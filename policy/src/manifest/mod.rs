@@ -4,10 +4,11 @@
 //! shown at its line.
 
 mod decode;
-mod error;
-mod table;
-mod tree;
+pub(crate) mod error;
+pub(crate) mod table;
+pub(crate) mod tree;
 mod unit;
+pub(crate) mod yaml;
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use crate::approval::ApprovalScope;
 use crate::effective::Kind;
 use crate::limit::Limits;
 use crate::mode::{AllowEntry, Headless, Mode};
-use crate::profile::Profile;
+use crate::profile::ProfileName;
 use crate::requirement::RequirementSet;
 use crate::rules::Rule;
 
@@ -49,8 +50,8 @@ pub struct Manifest {
     pub headless: Headless,
     /// For how long a person's "always" is kept (S1-18).
     pub approvals: ApprovalScope,
-    /// The tools offered, if `tools` does not say.
-    pub profile: Profile,
+    /// Which tools are offered, and what they may do: by name, or in a file.
+    pub profile: ProfileName,
     /// The tools offered; without it, all that the profile offers.
     pub tools: Option<Vec<String>>,
     /// What it asks for (S0-36).

@@ -23,6 +23,9 @@ pub(crate) struct Node {
     pub(crate) value: Value,
 }
 
+/// The kind of a value that is left out, in YAML.
+pub(crate) const NOTHING: &str = "nothing";
+
 #[derive(Debug)]
 pub(crate) enum Value {
     Table(Vec<Entry>),
@@ -76,6 +79,8 @@ impl Whole {
         let node = read(text)?;
         match &node.value {
             Value::Table(entries) if entries.is_empty() => Err(empty()),
+            // All that there is are comments.
+            Value::Other(NOTHING) => Err(empty()),
             Value::Table(_) => Ok(node),
             other @ (Value::Array(_) | Value::Text(_) | Value::Integer(_) | Value::Bool(_) | Value::Other(_)) => {
                 Err(Fault::new(node.span.clone(), format!("a {what} is a table of keys, not {}", other.kind())))

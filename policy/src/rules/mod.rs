@@ -204,11 +204,32 @@ impl RuleSet {
         for matcher in matchers {
             let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
             let told = Told { rule: rule.clone(), source: source.clone() };
-            let compiled = Compiled { rank, permission: permission.clone(), matcher, action: rule.action, told };
-            let at = self.rules.partition_point(|other| other.rank <= compiled.rank);
-            self.rules.insert(at, compiled);
+            self.insert(Compiled { rank, permission: permission.clone(), matcher, action: rule.action, told });
         }
         Ok(())
+    }
+
+    /// Has a person asked about commands that hold a text, in capitals or not (X4-3). It is told as a rule about `bash`.
+    pub fn add_phrase(&mut self, text: &str, source: &RuleSource) {
+        let (permission, matcher) = (Permission::Tool("bash".to_owned()), Matcher::phrase(text));
+        let rule = Rule { permission: "bash".to_owned(), pattern: Some(format!("*{text}*")), action: Action::Ask };
+        self.added += 1;
+        let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
+        let told = Told { rule, source: source.clone() };
+        self.insert(Compiled { rank, permission, matcher, action: Action::Ask, told });
+    }
+
+    fn insert(&mut self, compiled: Compiled) {
+        let at = self.rules.partition_point(|other| other.rank <= compiled.rank);
+        self.rules.insert(at, compiled);
+    }
+
+    /// Whether a line holds such a text that is in none of its parts, as a fork bomb is: it is then one more part.
+    #[must_use]
+    pub fn has_phrase_across(&self, line: &str, parts: &[String]) -> bool {
+        let holds = |rule: &Compiled, text: &str| rule.matcher.applies(rule.action, &Value::Command(text)).is_some();
+        let phrases = self.rules.iter().filter(|rule| matches!(rule.matcher, Matcher::Phrase(_)));
+        phrases.into_iter().any(|rule| holds(rule, line) && !parts.iter().any(|part| holds(rule, part)))
     }
 
     /// What is left for a subagent (S0-56, X0-25): all that denies and asks; of what allows, only the author's. A denial

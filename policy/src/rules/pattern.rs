@@ -75,6 +75,8 @@ pub(super) enum Matcher {
     /// Everything.
     All,
     Command(Wildcard),
+    /// A text that a command holds, in small letters.
+    Phrase(Wildcard),
     /// With the bytes that everything it matches begins with: most rules are about another place.
     Path(PathPattern, Box<[u8]>),
     Host(Box<HostPattern>, String),
@@ -109,8 +111,13 @@ impl Matcher {
         }
     }
 
+    /// Commands that hold a text, in capitals or not.
+    pub(super) fn phrase(text: &str) -> Self {
+        Self::Phrase(Wildcard::new(&format!("*{}*", text.to_ascii_lowercase())))
+    }
+
     pub(super) fn looks_at_commands(&self) -> bool {
-        matches!(self, Self::Command(_))
+        matches!(self, Self::Command(_) | Self::Phrase(_))
     }
 
     /// What the rule that this is a part of says of a value, if it is about it.
@@ -125,14 +132,16 @@ impl Matcher {
                     pattern.covers(command)
                 }
             }
+            (Self::Phrase(text), Value::Command(command)) => text.touches(&command.to_ascii_lowercase()),
             (Self::Path(pattern, prefix), Value::File(path)) => {
                 path.as_bytes().starts_with(prefix) && pattern.matches(path)
             }
             (Self::Path(pattern, _), Value::Tree(path)) => PathPattern::subtree(path)
                 .is_none_or(|tree| if tightens { !tree.disjoint(pattern) } else { tree.within(pattern) }),
             (Self::Host(pattern, _), Value::Host(host, port)) => pattern.matches(host, *port),
-            (Self::Command(_), Value::UnknownCommand) | (Self::Path(..) | Self::Host(..), Value::Anything) => tightens,
-            (Self::Command(_) | Self::Path(..) | Self::Host(..), _) => false,
+            (Self::Command(_) | Self::Phrase(_), Value::UnknownCommand)
+            | (Self::Path(..) | Self::Host(..), Value::Anything) => tightens,
+            (Self::Command(_) | Self::Phrase(_) | Self::Path(..) | Self::Host(..), _) => false,
         };
         does.then_some(action)
     }
@@ -148,7 +157,7 @@ impl Matcher {
         };
         match self {
             Self::All => Specificity { is_exact: false, prefix: 0, wildcards: usize::MAX },
-            Self::Command(pattern) => {
+            Self::Command(pattern) | Self::Phrase(pattern) => {
                 Specificity { is_exact: pattern.stars == 0, prefix: pattern.prefix, wildcards: pattern.stars }
             }
             Self::Path(pattern, _) => of(&pattern.to_string(), pattern.is_literal()),

@@ -138,6 +138,10 @@ pub(super) struct Call {
     /// rules and watchdogs that still ask, or deny.
     #[arg(long, value_name = "MODE")]
     pub(super) mode: Option<Mode>,
+    /// Which tools there are and what they may do: `readonly`, `developer`, `eval`, `unrestricted`, `developer-bash-only`,
+    /// `plan`, or a YAML file. Wins over the manifest.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(super) profile: Option<String>,
     /// How long a question waits for your answer: `30s`, `5m` (the default).
     #[arg(long, value_name = "TIME")]
     pub(super) approval_timeout: Option<String>,

@@ -198,6 +198,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::Rule(_)
         | OpenError::UnknownTool { .. }
         | OpenError::NotTrusted { .. }
+        | OpenError::Profile(_)
         | OpenError::Registry(RegistryError::Unknown { .. }) => DATA,
         OpenError::Confine(confine) => confine_status(confine),
         OpenError::Launcher(_) | OpenError::Random(_) | OpenError::Private(_) | OpenError::Registry(_) => SOFTWARE,

@@ -7,11 +7,13 @@ use callgate_policy::effective::Source;
 use callgate_policy::manifest::Manifest;
 use callgate_policy::path::normalize;
 use callgate_policy::pattern::{HostPattern, PathTemplate};
+use callgate_policy::profile::{Profile, ProfileName};
 use callgate_policy::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
 
 use super::arguments::Grants;
 use super::exit::Failure;
-use crate::session::SessionSpec;
+use crate::profile::{self, ProfileError};
+use crate::session::{OpenError, SessionSpec};
 use crate::trust::{self, Found, MANIFESTS, TrustError, TrustList, Untrusted};
 
 /// What the session is for, from the grants that were typed.
@@ -47,6 +49,26 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         spec.requires.push((Source::CommandLine, flags));
     }
     Ok(spec)
+}
+
+/// The profile that was typed, or else the manifest's, if that is in a file.
+pub(super) fn profile(typed: Option<&str>, manifest: Option<&Manifest>) -> Result<Option<Profile>, Failure> {
+    let Some(typed) = typed else {
+        return Ok(manifest.map(profile::of_manifest).transpose().map_err(OpenError::from)?);
+    };
+    match ProfileName::parse(typed) {
+        Some(ProfileName::File(path)) => match profile::read(Path::new(&path)) {
+            Err(ProfileError::Read { path, source }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Err(Failure::named(format!("read the profile {}", path.display()))(source))
+            }
+            read => Ok(Some(read.map_err(OpenError::from)?)),
+        },
+        Some(name) => Ok(name.built_in()),
+        None => Err(Failure::Usage(format!(
+            "there is no profile {typed:?}; there are {}, and files that end in .yaml",
+            Profile::NAMES.join(", ")
+        ))),
+    }
 }
 
 fn manifest(file: &Path) -> Result<Manifest, Failure> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use callgate_policy::manifest::Manifest;
+use callgate_policy::profile::ProfileName;
 use serde_json::json;
 
 use super::arguments::Trust;
@@ -66,12 +67,15 @@ fn given(out: &mut Vec<u8>, trusted: &Trusted, manifest: &Manifest, json: bool) 
     writeln!(out, "{} is trusted {lasts}. It asks for:", manifest.file.escape_debug())?;
     let requires = &manifest.requires;
     let mut line = |what: &str, items: Vec<String>| -> std::io::Result<()> {
-        items.iter().try_for_each(|item| writeln!(out, "  {what:<6} {}", item.escape_debug()))
+        items.iter().try_for_each(|item| writeln!(out, "  {what:<7} {}", item.escape_debug()))
     };
     line("read", requires.fs.read.iter().map(ToString::to_string).collect())?;
     line("write", requires.fs.write.iter().map(ToString::to_string).collect())?;
     line("net", requires.net.hosts.iter().map(ToString::to_string).collect())?;
     line("shell", requires.shell.iter().map(ToString::to_string).collect())?;
+    if let ProfileName::File(path) = &manifest.profile {
+        line("profile", vec![path.clone()])?;
+    }
     line("mode", manifest.mode.iter().map(ToString::to_string).collect())?;
     line("rule", manifest.rules.iter().map(ToString::to_string).collect())?;
     line("env", manifest.env.pass.clone())?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use callgate_policy::call_grant::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::Work;
+use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use serde_json::Value;
 
@@ -45,6 +46,23 @@ pub(super) fn bash() -> Result<Tool, RegistryError> {
     Tool::new("bash", "execute", (DESCRIPTION, SCHEMA), RequirementSet::default(), &Bash)
 }
 
+/// Has the parameters tell the defaults that a profile sets.
+pub(super) fn tell_defaults(parameters: &mut Value, profile: &Profile) {
+    let mut tell = |parameter: &str, default: &str| {
+        if let Some(Value::String(text)) = parameters.pointer_mut(&format!("/properties/{parameter}/description"))
+            && let Some((before, _)) = text.split_once("Default")
+        {
+            *text = format!("{before}Default{default}.");
+        }
+    };
+    if let Some(timeout) = profile.shell_timeout {
+        tell("timeout_ms", &format!(" {}", timeout.as_millis()));
+    }
+    if let Some(dir) = &profile.shell_working_dir {
+        tell("working_dir", &format!(": {}", dir.value));
+    }
+}
+
 struct Bash;
 
 impl Implementation for Bash {
@@ -57,7 +75,7 @@ impl Implementation for Bash {
             });
         }
         let working_dir = match args["working_dir"].as_str() {
-            None => context.root.clone(),
+            None => context.shell_dir.clone(),
             Some(dir) => normalize(context.root, &HostPath::from(dir))
                 .map_err(|e| InvalidArgument { name: "working_dir", reason: e.to_string() })?,
         };

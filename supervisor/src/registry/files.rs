@@ -24,6 +24,11 @@ pub(super) fn write() -> Result<Tool, RegistryError> {
     file_tool(&write_tool::CONTRACT, "edit", &Write)
 }
 
+/// `write` where it makes new files alone (S4-14): the same tool to whoever calls it, with another promise.
+pub(super) fn create() -> Result<Tool, RegistryError> {
+    Ok(Tool { id: "write", ..file_tool(&write_tool::CREATE_CONTRACT, "edit", &Create)? })
+}
+
 /// `edit` (S0-12): change a file that is there.
 pub(super) fn edit() -> Result<Tool, RegistryError> {
     file_tool(&edit_tool::CONTRACT, "edit", &Edit)
@@ -72,6 +77,16 @@ impl Implementation for Write {
         let path = path(args, context)?;
         let needs = CallNeeds { write: vec![path.clone()], ..CallNeeds::default() };
         Ok(prepared("write", needs, path, context))
+    }
+}
+
+struct Create;
+
+impl Implementation for Create {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let path = path(args, context)?;
+        let needs = CallNeeds { write: vec![path.clone()], ..CallNeeds::default() };
+        Ok(prepared(write_tool::CREATE, needs, path, context))
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use callgate_policy::call_grant::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
-use callgate_policy::profile::Profile;
+use callgate_policy::profile::{FileWrite, Profile};
 use callgate_policy::requirement::RequirementSet;
 use serde_json::Value;
 
@@ -54,6 +54,8 @@ pub(crate) trait Implementation: Sync {
 pub(crate) struct Context<'a> {
     /// The workspace's first root: relative paths start there.
     pub(crate) root: &'a HostPath,
+    /// Where a shell starts that does not say.
+    pub(crate) shell_dir: &'a HostPath,
     /// The most of the result that is shown, in the tool's own unit (S0-48).
     pub(crate) limit: u64,
 }
@@ -124,8 +126,20 @@ impl Registry {
     }
 
     /// Keeps only the tools that a profile offers (S4-1): the others are not there, whatever else is said of them (C-7).
-    pub(crate) fn offer(&mut self, profile: Profile) {
+    /// What they promise is what they do under it.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
+    pub(crate) fn offer(&mut self, profile: &Profile) -> Result<(), RegistryError> {
         self.tools.retain(|tool| profile.offers(tool.id));
+        for tool in &mut self.tools {
+            match tool.id {
+                "write" if profile.file_write == FileWrite::CreateOnly => *tool = files::create()?,
+                "bash" => bash::tell_defaults(&mut tool.parameters, profile),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Keeps only the tools that a manifest offers (S4-1).

@@ -1,7 +1,7 @@
 //! Whose manifests count: a project's own has no effect until its owner has said that it may (X1-35, E1).
 //!
 //! What is trusted is a content, not a place: the directory's real path with the SHA-256 of its manifest. A manifest that is
-//! changed by whoever it may be is another one, and asked about again. Nothing of a manifest is read before its directory is
+//! changed by whoever it may be, or whose profile is (if that is in a file), is another one, and asked about again. Nothing of a manifest is read before its directory is
 //! in the list, and nothing of it is parsed before its digest is the one there.
 //!
 //! The list is the user's (`~/.callgate/trust.json`), never the project's, so that no repository can bring its own. Programs
@@ -17,12 +17,14 @@ use std::path::{Path, PathBuf};
 use callgate_policy::approval::Approval;
 use callgate_policy::manifest::{Format, MAX_BYTES, Manifest, ManifestError};
 use callgate_policy::path::HostPath;
+use callgate_policy::profile::{Profile, ProfileName};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use self::store::Store;
 use crate::host;
+use crate::profile::{self, ProfileError};
 
 /// What a project's manifest may be called, in the project's own directory and in none above it (X1-35).
 pub const MANIFESTS: [&str; 2] = ["callgate.toml", "callgate.json"];
@@ -45,7 +47,7 @@ pub struct Trusted {
     pub canonical_path: HostPath,
     /// How long.
     pub decision: Decision,
-    /// The SHA-256 of each file that was trusted, in hexadecimal, by its name in the project.
+    /// The SHA-256 of each file that was trusted, in hexadecimal: the manifest by its name, its profile as the manifest names it.
     pub files: BTreeMap<String, String>,
     /// When, ISO 8601.
     pub granted_at: String,
@@ -84,6 +86,8 @@ pub enum Found {
 pub struct Project {
     /// What its manifest says.
     pub manifest: Manifest,
+    /// What its profile says, if that is in a file.
+    pub profile: Option<Profile>,
     root: HostPath,
     digest: String,
     list: TrustList,
@@ -124,6 +128,9 @@ pub enum TrustError {
     /// A manifest with a mistake.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// A profile that cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// The list cannot be read or written.
     #[error("use the list of trusted projects, {path}")]
     List {
@@ -167,6 +174,7 @@ impl TrustError {
             | Self::TwoManifests(_)
             | Self::Read { .. }
             | Self::Manifest(_)
+            | Self::Profile(_)
             | Self::List { .. } => None,
         }
     }
@@ -206,17 +214,28 @@ impl TrustList {
         };
         // Whatever cannot be read is not what was trusted.
         let Ok(content) = read(&file) else { return untrusted(Untrusted::Changed) };
-        if trusted.files != files(&file, &content) {
+        let name = name(&file);
+        if trusted.files.get(&name) != Some(&digest(&content)) {
             return untrusted(Untrusted::Changed);
-        }
-        if trusted.decision == Decision::Once && !self.use_up(&trusted)? {
-            return untrusted(Untrusted::Unknown);
         }
         let digest = digest(&content);
         let manifest = parse(&file, content)?;
+        let profile = match profile_of(&manifest) {
+            None => None,
+            Some((as_named, path)) => match profile::text(&path) {
+                Ok(text) if trusted.files.get(as_named) == Some(&self::digest(&text)) => {
+                    Some(profile::parse(&path, &text)?)
+                }
+                Ok(_) | Err(_) => return untrusted(Untrusted::Changed),
+            },
+        };
+        if trusted.decision == Decision::Once && !self.use_up(&trusted)? {
+            return untrusted(Untrusted::Unknown);
+        }
         tracing::info!(project = %root, %digest, granted_at = trusted.granted_at, "the project's manifest is trusted");
         Ok(Found::Trusted(Box::new(Project {
             manifest,
+            profile,
             root,
             digest,
             approvals: if trusted.decision == Decision::Trusted { trusted.approvals } else { Vec::new() },
@@ -232,14 +251,14 @@ impl TrustList {
         let root = real(directory)?;
         let file = manifest_of(&root)?.ok_or_else(|| TrustError::NoManifest(root.as_path().to_owned()))?;
         let content = read(&file).map_err(|source| TrustError::Read { path: file.clone(), source })?;
-        let mut trusted = Trusted {
-            canonical_path: root,
-            decision,
-            files: files(&file, &content),
-            granted_at: now(),
-            approvals: Vec::new(),
-        };
+        let mut files = BTreeMap::from([(name(&file), digest(&content))]);
         let manifest = parse(&file, content)?;
+        if let Some((as_named, path)) = profile_of(&manifest) {
+            let text = profile::text(&path)?;
+            profile::parse(&path, &text)?;
+            files.insert(as_named.to_owned(), digest(&text));
+        }
+        let mut trusted = Trusted { canonical_path: root, decision, files, granted_at: now(), approvals: Vec::new() };
         self.store.change(|all| {
             let before = all.iter().position(|before| before.canonical_path == trusted.canonical_path);
             if let Some(before) = before.map(|at| all.remove(at))
@@ -362,10 +381,16 @@ pub(crate) fn parse(file: &Path, text: String) -> Result<Manifest, ManifestError
     Manifest::parse(&text, format, &file.display().to_string())
 }
 
-/// What the list has of a manifest.
-fn files(file: &Path, content: &str) -> BTreeMap<String, String> {
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    BTreeMap::from([(name, digest(content))])
+fn name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The file of a manifest's profile: as the manifest names it, and where it is.
+fn profile_of(manifest: &Manifest) -> Option<(&str, PathBuf)> {
+    match &manifest.profile {
+        ProfileName::BuiltIn(_) => None,
+        ProfileName::File(path) => Some((path, profile::path_of(manifest, path))),
+    }
 }
 
 fn digest(content: &str) -> String {

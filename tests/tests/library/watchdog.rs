@@ -81,3 +81,33 @@ fn c15_a_watchdog_that_is_late_or_broken_denies() {
         assert!(denied_by_watchdog(&result).contains("could not be asked"));
     });
 }
+
+/// X3-4, C-7: what a session that only reads does not offer is refused before a watchdog hears of it.
+#[test]
+fn x3_4_what_is_not_offered_is_refused_before_watchdogs() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (workspace, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (program, log) = (place.path().join("watchdog"), place.path().join("log"));
+    let script = format!("#!/bin/bash\necho called >> {}\necho '{{\"verdict\":\"allow\"}}'\n", log.display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(workspace.path().join("there"), "there").unwrap();
+    runtime.block_on(async {
+        let watchdog = WatchdogProgram::new([program], Duration::from_secs(20)).unwrap();
+        let builder = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap());
+        let supervisor = builder.watchdog_program(watchdog).build().unwrap();
+        let spec = SessionSpec {
+            mode: Some(callgate::policy::mode::Mode::Yolo),
+            profile: callgate::policy::profile::Profile::built_in("readonly"),
+            ..SessionSpec::developer(workspace.path())
+        };
+        let session = supervisor.open(spec).await.unwrap();
+        let refused = session.call("write", json!({ "path": "made", "content": "x" })).await;
+        assert!(refused.error_text.unwrap().starts_with("there is no tool `write`"));
+        let restricted = session.call("bash", json!({ "command": "touch made" })).await;
+        assert_eq!(restricted.metadata.denial.unwrap().layer, Layer::Rule);
+        assert!(!log.is_file() && !workspace.path().join("made").is_file());
+        assert_eq!(session.call("read", json!({ "path": "there" })).await.kind, Outcome::Output);
+        assert_eq!(fs::read_to_string(&log).unwrap(), "called\n", "the control: of what is offered it hears");
+    });
+}

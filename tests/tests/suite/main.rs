@@ -13,6 +13,7 @@ mod terminals;
 
 // Who may do what.
 mod approvals;
+mod profiles;
 mod rules;
 mod trust;
 

@@ -93,6 +93,25 @@ fn e1_x1_35_a_manifest_counts_when_it_is_trusted_and_as_long_as_it_is_the_same()
     });
 }
 
+/// E1, X4-2: a profile in a file is a part of what is trusted.
+#[test]
+fn e1_a_profile_is_trusted_with_its_manifest() {
+    let env = TestEnv::new(HERE);
+    let profile = "profile: mine\nshell:\n  mode: unrestricted\nfile_write:\n  mode: full\n";
+    env.workspace_file("mine.yaml", profile);
+    env.workspace_file("callgate.toml", &format!("profile = \"./mine.yaml\"\n{}", greedy(&env)));
+    assert_held(&env, "is not trusted");
+    assert_said(&callgate(&env, &["trust", "."]), 0, "is trusted");
+    assert_reached(&env);
+    env.workspace_file("mine.yaml", &format!("{profile}#"));
+    assert_held(&env, "has changed since it was trusted");
+    fs::remove_file(env.workspace().join("mine.yaml")).unwrap();
+    assert_held(&env, "has changed since it was trusted");
+    assert_said(&callgate(&env, &["trust", "."]), 65, "mine.yaml");
+    env.workspace_file("mine.yaml", profile);
+    assert_reached(&env);
+}
+
 /// X1-35: for once is for one session; the list is the user's alone, and says what is in it.
 #[test]
 fn x1_35_trust_for_once_is_used_up() {

@@ -141,7 +141,7 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
     let root = session.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
     let prepared = tool
         .implementation
-        .prepare(&arguments, &Context { root: &root, limit: session.registry.output_limit(tool.id) });
+        .prepare(&arguments, &Context { root: &root, shell_dir: &root, limit: session.registry.output_limit(tool.id) });
     let prepared = prepared.map_err(|error| Failure::Usage(error.to_string()))?;
     let grant = everything.check(&prepared.needs).map_err(|denial| Failure::Usage(denial.reason))?;
     let spec = CallSpec { work: prepared.work, bounds: session.bounds, timeout: TIMEOUT };
