@@ -425,6 +425,7 @@ impl Supervisor {
             opened,
             outputs,
             turns: Turns::default(),
+            _launcher: self.launcher.clone(),
         })
     }
 
@@ -698,6 +699,8 @@ pub struct Session {
     pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
     plan: SessionPlan,
     identities: Vec<Option<(u64, u64)>>,
+    /// Held, because it kills what is left of its sessions a while after the last copy has gone.
+    _launcher: Launcher,
 }
 
 impl std::fmt::Debug for Session {

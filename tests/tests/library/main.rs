@@ -46,6 +46,23 @@ fn in_sessions(test: impl AsyncFn(&Session, &Path)) {
     }
 }
 
+/// A host may let go of its supervisor: the launcher ends with the last session, and not a while before.
+#[test]
+fn a_session_outlives_its_supervisor() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    runtime.block_on(async {
+        let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+        let spec =
+            SessionSpec { mode: Some(callgate::policy::mode::Mode::Yolo), ..SessionSpec::developer(workspace.path()) };
+        let session = supervisor.open(spec).await.unwrap();
+        drop(supervisor);
+        // It gave what was left ten seconds.
+        assert_eq!(output(&session, "sleep 11; echo fine").await, "fine\n");
+        assert_eq!(output(&session, "echo again").await, "again\n");
+    });
+}
+
 async fn output(session: &Session, command: &str) -> Value {
     let result = session.call("bash", json!({ "command": command })).await;
     assert_eq!(result.kind, Outcome::Output, "{result:?}");
