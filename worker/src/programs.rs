@@ -54,7 +54,10 @@ pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf]) -> Found {
     }
     for rule in plan.exec.rules() {
         match &rule.program {
-            None => found.starts.add(Start { file: None, is_image: true, head: Vec::new(), args: rule.args.clone() }),
+            None => {
+                let (head, args) = (Vec::new(), rule.args.clone());
+                found.starts.add(Start { file: None, is_image: true, called: None, head, args });
+            }
             Some(program) => {
                 let there =
                     look_up(program, path).is_some_and(|file| found.add(&file, Vec::new(), &rule.args, path, DEPTH));
@@ -108,7 +111,10 @@ impl Found {
     /// Lets a program be started with these arguments, after these words. False if it is not there.
     fn add(&mut self, file: &Path, head: Vec<Word>, args: &ArgPatterns, path: &[PathBuf], depth: u8) -> bool {
         let Some((id, header)) = self.executable(file) else { return false };
-        let start = |is_image| Start { file: Some(id), is_image, head: head.clone(), args: args.clone() };
+        let start = |is_image| {
+            let called = file.file_name().map(|name| name.as_bytes().to_vec());
+            Start { file: Some(id), is_image, called, head: head.clone(), args: args.clone() }
+        };
         match header {
             Header::Dynamic { .. } | Header::Image => self.starts.add(start(true)),
             Header::Text => self.starts.add(start(false)),

@@ -4,6 +4,9 @@
 //! kernel starts for it: the interpreters of a script, as far as they run that script, and the dynamic loader, which is
 //! let be opened for that and never started itself (C8). What the worker finds on the host becomes [`Starts`]; the judgement
 //! is here, without a file system.
+//!
+//! `argv[0]` is the caller's text too, but some programs do what it says: busybox, and git as `git-rm` (C11). Where arguments
+//! are judged it must be the name that was granted, or they would be the arguments of another program in the same file.
 
 mod header;
 
@@ -93,6 +96,9 @@ pub struct Start {
     pub file: Option<FileId>,
     /// Whether the kernel runs the file itself, or an interpreter for it, which has a `Start` of its own.
     pub is_image: bool,
+    /// The name that it was granted by, directories left out; `None` for any. Where the arguments are judged, it must be
+    /// started by that name.
+    pub called: Option<Vec<u8>>,
     /// What comes before the granted arguments.
     pub head: Vec<Word>,
     /// The granted arguments.
@@ -100,15 +106,23 @@ pub struct Start {
 }
 
 impl Start {
-    /// Whether these arguments (without `argv[0]`, which is the caller's text) are granted. `names` tells whether a word is
-    /// a name of a file.
-    fn takes<A: AsRef<[u8]>>(&self, args: &[A], names: &mut impl FnMut(&[u8], FileId) -> bool) -> bool {
+    /// Whether this argument vector is granted. `names` tells whether a word is a name of a file.
+    fn takes<A: AsRef<[u8]>>(&self, argv: &[A], names: &mut impl FnMut(&[u8], FileId) -> bool) -> bool {
+        let (name, args) = argv.split_first().map_or((&b""[..], argv), |(name, args)| (name.as_ref(), args));
         let Some((head, rest)) = args.split_at_checked(self.head.len()) else { return false };
-        self.args.matches(rest)
+        self.is_called(name)
+            && self.args.matches(rest)
             && self.head.iter().zip(head).all(|(word, arg)| match word {
                 Word::Exact(text) => text == arg.as_ref(),
                 Word::File(file) => names(arg.as_ref(), *file),
             })
+    }
+
+    /// Whether it may go by this name (C11). A script never learns its own: the kernel puts its interpreter's there.
+    fn is_called(&self, name: &[u8]) -> bool {
+        let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
+        let any_arguments = self.head.is_empty() && self.args.is_any();
+        any_arguments || !self.is_image || self.called.as_deref().is_none_or(|called| called == base)
     }
 
     fn is_of(&self, file: FileId) -> bool {
@@ -143,22 +157,22 @@ impl Starts {
     pub fn could_start<A: AsRef<[u8]>>(
         &self,
         file: FileId,
-        args: &[A],
+        argv: &[A],
         mut names: impl FnMut(&[u8], FileId) -> bool,
     ) -> bool {
         !self.loaders.contains(&file)
-            && self.starts.iter().any(|start| start.is_of(file) && start.takes(args, &mut names))
+            && self.starts.iter().any(|start| start.is_of(file) && start.takes(argv, &mut names))
     }
 
-    /// Whether what the kernel has made ready to run is granted: `image` is what it runs, `args` its own copy of `argv[1..]`.
+    /// Whether what the kernel has made ready to run is granted: `image` is what it runs, `argv` its own copy of the vector.
     pub fn admits<A: AsRef<[u8]>>(
         &self,
         image: FileId,
-        args: &[A],
+        argv: &[A],
         mut names: impl FnMut(&[u8], FileId) -> bool,
     ) -> bool {
         let starts = || self.starts.iter().filter(|start| start.is_image && start.is_of(image));
-        !self.loaders.contains(&image) && starts().any(|start| start.takes(args, &mut names))
+        !self.loaders.contains(&image) && starts().any(|start| start.takes(argv, &mut names))
     }
 
     /// How many arguments [`Starts::could_start`] looks at for a file, at most; `None` if it is not granted at all.
@@ -194,11 +208,18 @@ mod tests {
     fn starts() -> Starts {
         let mut starts = Starts::default();
         let log = args(r#"["log", {"rest": true}]"#);
-        starts.add(Start { file: Some(id(GIT)), is_image: true, head: vec![], args: log });
+        let called = |name: &str| Some(name.as_bytes().to_vec());
+        starts.add(Start { file: Some(id(GIT)), is_image: true, called: called("git"), head: vec![], args: log });
         let one = args(r#"[{"wildcard": true}]"#);
-        starts.add(Start { file: Some(id(SCRIPT)), is_image: false, head: vec![], args: one.clone() });
+        starts.add(Start {
+            file: Some(id(SCRIPT)),
+            is_image: false,
+            called: called("script"),
+            head: vec![],
+            args: one.clone(),
+        });
         let head = vec![Word::Exact(b"-u".to_vec()), Word::File(id(SCRIPT))];
-        starts.add(Start { file: Some(id(PYTHON)), is_image: true, head, args: one });
+        starts.add(Start { file: Some(id(PYTHON)), is_image: true, called: called("python3"), head, args: one });
         starts.add_loader(id(LOADER));
         starts
     }
@@ -207,10 +228,14 @@ mod tests {
         word == b"./script" && file == id(SCRIPT)
     }
 
+    fn admits(file: u64, name: &str, args: &[&str]) -> bool {
+        starts().admits(id(file), &[&[name], args].concat(), names)
+    }
+
     /// C2, C6: what counts is the file and what follows argv[0].
     #[test]
     fn a_program_is_its_file_and_its_arguments() {
-        let admits = |file, args: &[&str]| starts().admits(id(file), args, names);
+        let admits = |file, args: &[&str]| admits(file, "/usr/bin/git", args);
         assert!(admits(GIT, &["log"]) && admits(GIT, &["log", "-p"]));
         assert!(!admits(GIT, &["push"]) && !admits(GIT, &[]) && !admits(GIT, &["-c", "x", "log"]));
         assert!(!admits(7, &["log"]), "another file by the same name");
@@ -219,21 +244,40 @@ mod tests {
     /// C9: an interpreter that was not granted runs the granted script, as the kernel starts it, and nothing else.
     #[test]
     fn an_interpreter_runs_its_script_alone() {
-        let admits = |file, args: &[&str]| starts().admits(id(file), args, names);
+        let admits = |file, args: &[&str]| admits(file, "python3", args);
         assert!(admits(PYTHON, &["-u", "./script", "x"]));
         for other in [&["-c", "import os"][..], &["-u", "./other", "x"], &["-u", "./script"], &["./script", "x"], &[]] {
             assert!(!admits(PYTHON, other), "{other:?}");
         }
         assert!(!admits(SCRIPT, &["x"]), "the kernel runs no script itself");
-        let could = |file, args: &[&str]| starts().could_start(id(file), args, names);
-        assert!(could(SCRIPT, &["x"]) && !could(SCRIPT, &[]) && could(GIT, &["log"]) && !could(GIT, &["push"]));
+        let could = |file, argv: &[&str]| starts().could_start(id(file), argv, names);
+        assert!(could(SCRIPT, &["./script", "x"]) && !could(SCRIPT, &["script"]));
+        assert!(could(GIT, &["git", "log"]) && !could(GIT, &["git", "push"]) && !could(GIT, &["git-rm", "log"]));
+    }
+
+    /// C11: `argv[0]` may make another program of a file, so that arguments are granted to one name.
+    #[test]
+    fn arguments_are_granted_to_a_name() {
+        for name in ["git", "./git", "/usr/libexec/git"] {
+            assert!(admits(GIT, name, &["log"]), "{name}");
+        }
+        for name in ["git-rm", "/usr/libexec/git-core/git-rm", "-git", "git/", "", "log"] {
+            assert!(!admits(GIT, name, &["log"]), "{name}");
+        }
+        assert!(admits(PYTHON, "python3", &["-u", "./script", "x"]) && !admits(PYTHON, "sh", &["-u", "./script", "x"]));
+        assert!(!starts().admits::<&str>(id(GIT), &[], names), "no vector at all");
+        // With any arguments, all that the file does is granted.
+        let mut any = Starts::default();
+        let git = Some(b"git".to_vec());
+        any.add(Start { file: Some(id(GIT)), is_image: true, called: git, head: vec![], args: ArgPatterns::any() });
+        assert!(any.admits(id(GIT), &["git-rm", "x"], names));
     }
 
     /// C8: a loader is not started, even where any program is granted.
     #[test]
     fn a_loader_is_no_program() {
         let mut any = starts();
-        any.add(Start { file: None, is_image: true, head: vec![], args: ArgPatterns::any() });
+        any.add(Start { file: None, is_image: true, called: None, head: vec![], args: ArgPatterns::any() });
         assert!(any.admits(id(7), &["x"], names));
         assert!(!any.admits(id(LOADER), &["./file"], names) && !any.could_start(id(LOADER), &["./file"], names));
         assert_eq!(any.looks_at(id(LOADER)), None);

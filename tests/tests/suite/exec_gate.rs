@@ -1,4 +1,4 @@
-//! What may be started: single programs, and with which arguments (C2 to C10, C12, C14, C18).
+//! What may be started: single programs, and with which arguments (C2 to C12, C14, C18).
 //!
 //! Every denied start has a control that succeeds: bare, or inside with what is granted. What is denied is `touch made`, told by
 //! the file that is not there; what is granted in its place is `mkdir made`.
@@ -634,5 +634,162 @@ fn the_flag_grants_single_programs() {
         assert_eq!(by_path("./tool").stdout, "ran\n", "{:?}", by_path("./tool"));
         assert_eq!(by_path(env.workspace().join("tool").to_str().unwrap()).stdout, "ran\n");
         assert_eq!(by_path("./other-tool").status.code(), Some(77));
+    });
+}
+
+/// C11: where `rm` is not among what is granted, `ls` is none the worse, and no alias, link, copy or other name of `rm` starts it.
+#[test]
+fn c11_what_is_not_granted_has_no_other_name() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let others = ["\"bash\"", "\"ls\"", "\"ln\"", "\"cp\"", "\"env\"", "\"find\""];
+        let kept = env.workspace().join("kept");
+        let line = |way: &str| format!("{way}; status=$?; command ls kept; exit $status");
+        let fresh = || {
+            env.workspace_file("kept", "");
+            drop(fs::remove_file(env.workspace().join("ls")));
+        };
+        for way in [
+            "rm kept",
+            "shopt -s expand_aliases; alias ls=rm\neval 'ls kept'",
+            "ls() { command rm kept; }; ls",
+            "(exec -a ls rm kept)",
+            "env rm kept",
+            "ln -s /usr/bin/rm ls; ./ls kept",
+            "find kept -exec rm {} +",
+        ] {
+            fresh();
+            grant(&env, &[&others[..], &["\"rm\""]].concat());
+            let granted = judged(&env).run(&["bash", "-c", &line(way)]);
+            assert!(!kept.exists() && granted.stdout.is_empty(), "granted: {way}: {granted:?}");
+            fresh();
+            grant(&env, &others);
+            let denied = judged(&env).run(&["bash", "-c", &line(way)]);
+            assert!(kept.exists(), "{way}: {denied:?}");
+            assert_eq!(denied.stdout, "kept\n", "{way}: ls runs: {denied:?}");
+            let status = if way.starts_with("find") { 1 } else { 126 };
+            assert_eq!(denied.status.code(), Some(status), "{way}: {denied:?}");
+        }
+        // A copy is another file, whatever is granted.
+        fresh();
+        let copied = "cp /usr/bin/rm ls; ./ls kept";
+        assert_eq!(env.bare().run(&["/bin/bash", "-c", copied]).status.code(), Some(0));
+        assert!(!kept.exists());
+        fresh();
+        let denied = judged(&env).run(&["bash", "-c", copied]);
+        assert!(kept.exists() && denied.status.code() == Some(126), "{denied:?}");
+    });
+}
+
+/// A program of two names, by `argv[0]` or as a word of its own, as busybox is.
+const BOX: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    const char *name = strrchr(words[0], '/') ? strrchr(words[0], '/') + 1 : words[0];
+    if (!strcmp(name, "box") && count > 1)
+        name = *++words;
+    if (!strcmp(name, "look"))
+        return words[1] && !access(words[1], F_OK) ? (puts(words[1]), 0) : 1;
+    if (!strcmp(name, "remove"))
+        while (*++words)
+            unlink(*words);
+    return strcmp(name, "remove") != 0;
+}
+"#;
+
+/// C11: one name of a program of many is granted by its arguments, and no name in `argv[0]` makes another of it. Granted without
+/// arguments, one name is all of them: that is what the threat model says, and here it is seen.
+#[test]
+fn c11_a_program_of_many_names_is_held_to_one() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let source = env.file("box.c", BOX);
+        let at = |name: &str| env.outside().join(name).display().to_string();
+        let built = env.bare().run(&["cc", "-o", &at("box"), source.text()]);
+        assert!(built.status.success(), "{built:?}");
+        for name in ["look", "remove"] {
+            symlink("box", at(name)).unwrap();
+        }
+        let kept = env.workspace().join("kept");
+        let fresh = || {
+            env.workspace_file("kept", "");
+            drop(fs::remove_file(env.workspace().join("remove")));
+        };
+        let line = |way: &str| {
+            ["box", "look", "remove"]
+                .iter()
+                .fold(way.to_owned(), |line, name| line.replace(&format!("@{name}"), &at(name)))
+        };
+        // Whether it is removed, and the exit status.
+        let tried = |run: &Run, way: &str| {
+            fresh();
+            let ended = run.run(&["bash", "-c", &line(way)]);
+            (!kept.exists(), ended.status.code(), ended)
+        };
+        let looks = ["@box look kept", "@look kept"];
+        let removes = [
+            "@box remove kept",
+            "@remove kept",
+            "@remove look kept",
+            "(exec -a remove @box look kept)",
+            "(exec -a /bin/remove @look look kept)",
+            "(exec -a remove @look kept)",
+            "(exec -a box @look remove kept)",
+            "ln -s @box remove; ./remove look kept",
+            "shopt -s expand_aliases; alias look=@remove\neval 'look look kept'",
+        ];
+        for way in looks {
+            let (removed, status, ended) = tried(&env.bare(), way);
+            assert!(!removed && status == Some(0) && ended.stdout == "kept\n", "bare: {way}: {ended:?}");
+        }
+        for way in removes {
+            let (removed, _, ended) = tried(&env.bare(), way);
+            assert!(removed, "bare: {way}: {ended:?}");
+        }
+        let of_box = format!("{:?}\nargs = [\"look\", {{ rest = true }}]", at("box"));
+        let of_look = format!("{:?}\nargs = [{{ wildcard = true }}]", at("look"));
+        for (granted, works) in [(of_box, looks[0]), (of_look, looks[1])] {
+            grant(&env, &["\"bash\"", "\"ln\"", &granted]);
+            for way in looks.iter().chain(&removes) {
+                let (removed, status, ended) = tried(&judged(&env), way);
+                let wanted = if *way == works { 0 } else { 126 };
+                assert_eq!((removed, status), (false, Some(wanted)), "{granted}: {way}: {ended:?}");
+            }
+        }
+        grant(&env, &["\"bash\"", "\"ln\"", &format!("{:?}", at("look"))]);
+        for way in removes {
+            let (removed, _, ended) = tried(&judged(&env), way);
+            assert!(removed, "without arguments: {way}: {ended:?}");
+        }
+    });
+}
+
+/// C11, C1: `git log` is not `git rm` by another `argv[0]`, nor by another link to the same file.
+#[test]
+fn c11_c1_git_does_not_become_another_command() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let kept = env.workspace_file("kept", "kept");
+        let home = env.outside().display().to_string();
+        let set_up = "git init -q . && git add kept && git -c user.name=a -c user.email=a@b.c commit -qm first && git --exec-path";
+        let made = env.bare().variable("HOME", &home).run(&["/bin/bash", "-c", set_up]);
+        assert!(made.status.success(), "{made:?}");
+        let helper = format!("{}/git-rm log --ignore-unmatch -f kept", made.stdout.trim());
+        grant(&env, &["\"bash\"", "\"git\"\nargs = [\"log\", { rest = true }]"]);
+        for way in ["(exec -a git-rm git log --ignore-unmatch -f kept)", &helper] {
+            let denied = judged(&env).run(&["bash", "-c", way]);
+            assert_eq!(denied.status.code(), Some(126), "{way}: {denied:?}");
+            kept.assert_contents("kept");
+            let bare = env.bare().variable("HOME", &home).run(&["/bin/bash", "-c", way]);
+            assert!(bare.status.success() && !kept.exists(), "bare: {way}: {bare:?}");
+            let back = env.bare().variable("HOME", &home).run(&["git", "reset", "-q", "--hard"]);
+            assert!(back.status.success(), "{back:?}");
+        }
+        let log = judged(&env).run(&["bash", "-c", "git log --format=%s"]);
+        assert_eq!(log.stdout, "first\n", "{log:?}");
+        let told = judged(&env).run(&["bash", "-c", "exec -a git-rm git log kept"]);
+        assert!(told.stderr.contains("git (as git-rm) log kept (it is not granted)"), "{told:?}");
     });
 }

@@ -165,9 +165,8 @@ impl Gate {
         let file = super::caller::identity(target.fd.as_fd())?;
         let count = self.starts.looks_at(file).ok_or(libc::EACCES)?;
         let argv = arguments(caller, asked.argv, count + 1)?;
-        let args = argv.get(1..).unwrap_or_default();
         let names = |word: &[u8], file| caller.thread.names(word, file, &self.writable);
-        if self.starts.could_start(file, args, names) { Ok(()) } else { Err(libc::EACCES) }
+        if self.starts.could_start(file, &argv, names) { Ok(()) } else { Err(libc::EACCES) }
     }
 
     /// Hands it on to the second.
@@ -249,10 +248,18 @@ fn too_long(errno: i32) -> i32 {
     if errno == libc::ENAMETOOLONG { libc::E2BIG } else { errno }
 }
 
-/// A refused start, for people: the file, and the arguments as the caller had them.
+/// A refused start, for people: the file, what the caller calls it if that is another name, and the arguments as it had them.
 fn shown(caller: &Caller<'_>, asked: &Asked) -> String {
-    let mut words = vec![asked.path.as_bytes().to_vec()];
-    words.extend(arguments(caller, asked.argv, SHOWN.0).unwrap_or_default().into_iter().skip(1));
+    let base = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+    let path = asked.path.as_bytes();
+    let argv = arguments(caller, asked.argv, SHOWN.0).unwrap_or_default();
+    let mut words = vec![path.to_vec()];
+    if let Some((name, args)) = argv.split_first() {
+        if base(name) != base(path) {
+            words.push([b"(as ", name.as_slice(), b")"].concat());
+        }
+        words.extend_from_slice(args);
+    }
     text(&words)
 }
 

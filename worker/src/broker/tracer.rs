@@ -265,9 +265,8 @@ fn judge(starts: &Starts, writable: &[PathBuf], pid: Pid) -> Verdict {
     let Ok(program) = fs::read_link(format!("/proc/{pid}/exe")) else {
         return Verdict::Ends("its file cannot be looked at", argv);
     };
-    let args = argv.get(1..).unwrap_or_default();
     // An empty vector is one that older kernels let programs read past.
-    if !argv.is_empty() && starts.admits(image.file, args, |word, file| thread.names(word, file, writable)) {
+    if !argv.is_empty() && starts.admits(image.file, &argv, |word, file| thread.names(word, file, writable)) {
         Verdict::Runs(program.into_os_string().into_vec(), argv)
     } else {
         Verdict::Ends("it is not granted, and was changed after it had been looked at", argv)
