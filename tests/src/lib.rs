@@ -11,6 +11,7 @@ mod host;
 mod person;
 mod run;
 
+pub use callgate_worker::probe::dice::Dice;
 pub use callgate_worker::probe::errno;
 
 pub use binaries::Binaries;

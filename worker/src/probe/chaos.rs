@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::probe::dice::Dice;
 use crate::probe::outcome::{Args, Failure, Outcome};
 use crate::probe::{Act, act};
 use crate::sys::probe::{self as sys, Side, bits, call, int, into, legacy, null, text};
@@ -98,26 +99,6 @@ const NOTIFIED: &[i64] = &[
     legacy::LCHOWN,
     legacy::UTIME,
 ];
-
-/// A generator of numbers: xorshift64*, good enough to choose by and the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() >> 33).unwrap_or(0) % bound.max(1)
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-}
 
 /// What arguments are chosen from. All memory is leaked: the kernel may write there at any time, and nobody reads it.
 struct Supply {
@@ -265,7 +246,7 @@ fn chaos(args: &Args<'_>) -> Outcome {
     let (mut children, calls) = (0_u64, sys::shared_counter()?);
     while start.elapsed() < Duration::from_secs(seconds) {
         children += 1;
-        let dice = Dice((seed << 20 | children) | 1);
+        let dice = Dice::new(seed << 20 | children);
         let Side::Parent(child) = sys::fork_with("fork", 0)? else { act_up(dice, &supply, notified, calls) };
         outlive(child)?;
     }

@@ -9,6 +9,7 @@
 
 mod chaos;
 mod descriptors;
+pub mod dice;
 pub mod errno;
 mod exec;
 mod files;

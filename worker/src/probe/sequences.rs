@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde_json::json;
 
+use crate::probe::dice::Dice;
 use crate::probe::outcome::{Args, Outcome};
 use crate::probe::{Act, act};
 use crate::sys::probe::{self as sys, bits, call, int, text};
@@ -20,30 +21,17 @@ pub(crate) const ACTS: &[Act] = &[act(
     sequences,
 )];
 
-/// xorshift64*: the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let drawn = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        usize::try_from(drawn).unwrap_or(0) % end.max(1)
-    }
-}
-
 fn sequences(args: &Args<'_>) -> Outcome {
     let (top, first, count, steps) = (args.word(0)?, args.number(1)?, args.number(2)?, args.number(3)?);
     let names = args.rest(4);
     let mut digests = Vec::new();
     for n in first..first + count {
         let directory = format!("{top}/{n}");
-        let mut random = Random(u64::try_from(n).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = Dice::new(u64::try_from(n).unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut results = Vec::new();
         let mut held = Vec::new();
         for _ in 0..steps {
-            let one = |random: &mut Random| {
+            let one = |random: &mut Dice| {
                 let name = names.get(random.below(names.len())).map_or("", String::as_str);
                 // Now and then something below it.
                 match random.below(3) {
