@@ -3,6 +3,7 @@
 
 mod ablated;
 mod approvals;
+mod everyday;
 mod one_session;
 mod programs;
 mod shell;
