@@ -4,6 +4,7 @@
 mod ablated;
 mod approvals;
 mod everyday;
+mod hidden;
 mod one_session;
 mod programs;
 mod shell;
