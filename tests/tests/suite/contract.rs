@@ -145,3 +145,86 @@ fn s0_68_c_13_every_outcome_has_the_same_envelope() {
         }
     });
 }
+
+/// E2: no tool has a parameter that a model could switch the sandbox off with, and one that is made up refuses the call, whatever
+/// its value: nothing has run, and nothing has changed.
+#[test]
+fn e2_no_argument_disables_the_sandbox() {
+    const NAMES: &[&str] = &[
+        "dangerously_disable_sandbox",
+        "dangerouslyDisableSandbox",
+        "disable_sandbox",
+        "sandbox",
+        "sandbox_mode",
+        "sandbox_permissions",
+        "with_escalated_permissions",
+        "require_escalated",
+        "unsafe",
+        "privileged",
+        "bypass",
+        "approved",
+        "mode",
+        "profile",
+        "requires",
+        "grants",
+        "write",
+        "hosts",
+        "exec",
+        "env",
+        "shell",
+        "user",
+        "limits",
+    ];
+    matrix(&[Host::Namespaces], |target| {
+        let env = TestEnv::new(target);
+        let mine = env.workspace_file("mine", "old");
+        let fresh = || {
+            env.workspace_file("mine", "old");
+            drop(fs::remove_file(env.workspace().join("made")));
+        };
+        let look = || {
+            let mut names: Vec<_> =
+                fs::read_dir(env.workspace()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            (names, fs::read_to_string(&mine).unwrap())
+        };
+        for tool in tools(&env).as_array().unwrap() {
+            let id = tool["id"].as_str().unwrap();
+            assert_eq!(tool["parameters"]["additionalProperties"], false, "{id}");
+            let properties = tool["parameters"]["properties"].as_object().unwrap();
+            // What is published as text alone has no room for more.
+            for (name, schema) in properties {
+                assert!(!NAMES.contains(&name.as_str()), "{id}: {name}");
+                let kind = schema["type"].as_str().unwrap();
+                assert!(["string", "integer", "boolean"].contains(&kind), "{id}: {name} is a {kind}");
+                let text = format!("{name} {}", schema["description"]).to_lowercase();
+                for word in ["sandbox", "escalat", "privileg", "permission", "bypass", "unsafe", "dangerous"] {
+                    assert!(!text.contains(word), "{id}: {name}: {text}");
+                }
+            }
+            let arguments = match id {
+                "read" => json!({ "path": "mine" }),
+                "write" => json!({ "path": "made", "content": "new" }),
+                "edit" => json!({ "path": "mine", "old_string": "old", "new_string": "new" }),
+                "glob" => json!({ "pattern": "*" }),
+                "grep" => json!({ "pattern": "old" }),
+                "bash" => json!({ "command": "echo new > made" }),
+                other => panic!("what are the arguments of {other}?"),
+            };
+            fresh();
+            let (ended, envelope) = call(&env, id, &arguments);
+            assert_eq!((ended, &envelope["type"]), (0, &json!("output")), "the control: {id}: {envelope}");
+            fresh();
+            let before = look();
+            for (number, name) in NAMES.iter().enumerate() {
+                let mut more = arguments.clone();
+                more[*name] = [json!(true), json!("off"), json!({ "write": ["/**"] })][number % 3].clone();
+                let (ended, envelope) = call(&env, id, &more);
+                assert_eq!((ended, &envelope["type"]), (65, &json!("error")), "{id} {more}: {envelope}");
+                let said = envelope["error_text"].as_str().unwrap();
+                assert!(said.contains(name), "{id} {more}: {said}");
+                assert_eq!(look(), before, "{id} {more}");
+            }
+        }
+    });
+}

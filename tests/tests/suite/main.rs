@@ -33,6 +33,7 @@ mod kill_tree;
 mod lacking;
 mod limits;
 mod metadata;
+mod nested;
 mod net_none;
 mod planted;
 mod processes;
