@@ -116,7 +116,7 @@ pub(super) struct Run {
     #[arg(long)]
     pub(super) tty: bool,
     /// The command and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(super) argv: Vec<OsString>,
 }
 

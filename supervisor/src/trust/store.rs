@@ -39,7 +39,10 @@ impl Store {
         let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
         let file = match File::options().read(true).custom_flags(flags).open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            // A home that is somebody else's (`sudo -u`) has no list of ours.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+                return Ok(Vec::new());
+            }
             Err(source) => return Err(TrustError::List { path, source }),
         };
         is_ours(&self.directory, &self.directory.metadata().map_err(|source| self.failed(source))?)?;

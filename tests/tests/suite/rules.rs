@@ -239,7 +239,7 @@ fn x1_12_flags_that_are_none_are_told() {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     let arguments = write("made").to_string();
     for (flags, said) in [
-        (&["--mode", "loud"][..], "[possible values: ask, allowlist, yolo]"),
+        (&["--mode", "loud"][..], "[possible values: ask, allowlist,"),
         (&["--api-key", "x"], "unexpected argument '--api-key'"),
         (&["--mode"], "a value is required for '--mode <MODE>'"),
         (&["--approval-timeout", "soon"], "--approval-timeout soon"),

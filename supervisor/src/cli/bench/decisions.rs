@@ -18,12 +18,12 @@ use crate::session::{Session, SessionSpec};
 
 /// As many as the target names.
 const RULES: usize = 1000;
-/// Decisions of each kind.
-const DECISIONS: usize = 2000;
+/// Decisions of each kind, for each run of a subject.
+const DECISIONS: u32 = 10;
 /// Programs that a shell starts, one after the other.
 const PROGRAMS: u32 = 200;
-/// Runs of that shell of each kind, in turns.
-const ROUNDS: usize = 9;
+/// The most runs of that shell of each kind, in turns.
+const ROUNDS: u32 = 9;
 
 pub(super) struct Decisions {
     /// About a file, as `write` names it.
@@ -51,19 +51,19 @@ impl Decisions {
     }
 }
 
-pub(super) async fn measure(opener: &Opener<'_>) -> Result<Decisions, Failure> {
+pub(super) async fn measure(opener: &Opener<'_>, runs: u32) -> Result<Decisions, Failure> {
     let session = opener.supervisor.open(SessionSpec { rules: rules(), ..opener.spec() }).await?;
     let command = "cd src && cargo test --workspace 2>&1 | tail -n 20";
     let line = session.understand(command).await?;
     let mut grammar = Vec::new();
-    for _ in 0..DECISIONS / 10 {
+    for _ in 0..runs {
         let started = Instant::now();
         session.understand(command).await?;
         grammar.push(started.elapsed());
     }
-    let file = decide(&session, "write", &json!({ "path": "src/deep/module.rs", "content": "x" }), None).await?;
-    let line = decide(&session, "bash", &json!({ "command": command }), Some(&line)).await?;
-    let [program, judged, watched] = execs(opener).await?;
+    let file = decide(&session, "write", &json!({ "path": "src/deep/module.rs", "content": "x" }), None, runs).await?;
+    let line = decide(&session, "bash", &json!({ "command": command }), Some(&line), runs).await?;
+    let [program, judged, watched] = execs(opener, runs.min(ROUNDS)).await?;
     Ok(Decisions { file, line, grammar: Figures::of(&grammar, None), program, judged, watched })
 }
 
@@ -82,10 +82,16 @@ fn rules() -> Vec<(RuleScope, Rule)> {
 }
 
 /// Layers 1 and 2, for the same call again and again.
-async fn decide(session: &Session, tool: &str, args: &Value, line: Option<&Line>) -> Result<Figures, Failure> {
+async fn decide(
+    session: &Session,
+    tool: &str,
+    args: &Value,
+    line: Option<&Line>,
+    runs: u32,
+) -> Result<Figures, Failure> {
     let root = session.root();
-    let mut samples = Vec::with_capacity(DECISIONS);
-    for _ in 0..DECISIONS {
+    let mut samples = Vec::new();
+    for _ in 0..runs.saturating_mul(DECISIONS) {
         let started = Instant::now();
         let (tool, prepared, _grant) = session.granted(tool, args, &root)?;
         let call = Presented { tool, args, needs: &prepared.needs, root: &root, line };
@@ -96,7 +102,7 @@ async fn decide(session: &Session, tool: &str, args: &Value, line: Option<&Line>
 }
 
 /// What one program costs in a loop of a shell's, by session.
-async fn execs(opener: &Opener<'_>) -> Result<[Duration; 3], Failure> {
+async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failure> {
     let any = opener.spec();
     let mut judged = opener.spec();
     for (_, requires) in &mut judged.requires {
@@ -116,7 +122,7 @@ async fn execs(opener: &Opener<'_>) -> Result<[Duration; 3], Failure> {
         sessions.push((opener.supervisor.open(spec).await?, Vec::new()));
     }
     let line = format!("for ((i = 0; i < {PROGRAMS}; i++)); do /bin/true -x y; done");
-    for round in 0..=ROUNDS {
+    for round in 0..=rounds {
         for (session, samples) in &mut sessions {
             let started = Instant::now();
             let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;

@@ -68,7 +68,7 @@ async fn measure(bench: &Bench, supervisor: &Supervisor, scratch: &Scratch) -> R
     let benchmarked = Benchmarked::all(&opener).await?;
     let rows = interleave(bench.runs, &benchmarked).await?;
     let opens = opens::measure(&opener).await?;
-    let decisions = decisions::measure(&opener).await?;
+    let decisions = decisions::measure(&opener, bench.runs).await?;
     let rates = sessions::rates(&opener, bench.runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
     let spawned = benchmarked.spawned_per_second(bench.runs.saturating_mul(RATE_CALLS_PER_RUN))?;
     let many = sessions::many(&opener, bench.sessions).await?;
