@@ -22,7 +22,7 @@ use crate::variable::Variables;
 pub use pattern::{HOLE, RulePatternError, Value, Wildcard};
 pub use permission::{Capability, Permission, PermissionError};
 
-use pattern::Matcher;
+use pattern::{Matcher, Pairs};
 use rank::Rank;
 
 /// One rule as it is written (X0-4).
@@ -280,7 +280,22 @@ impl RuleSet {
     pub fn judge(&self, call: &RuledCall<'_>) -> Decision {
         let nothing = [(Capability::None, Value::Nothing)];
         let named = if call.named.is_empty() { &nothing[..] } else { &call.named };
-        let mut decided = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
+        let about = |kind| self.rules.iter().filter(move |rule| rule.permission.covers(call.tool, kind));
+        // The commands of a line are all of one kind, which many rules are not about.
+        let kind = named[0].0;
+        let mut of_kind = Vec::new();
+        if named.len() > 1 {
+            of_kind.reserve(self.rules.len());
+            of_kind.extend(about(kind).map(|rule| (rule.matcher.pairs(), rule)));
+        }
+        let mut decided = named.iter().map(|(capability, value)| {
+            if named.len() == 1 || *capability != kind {
+                return self.judge_part(call, about(*capability), value);
+            }
+            let pairs = Pairs::of(value);
+            let possible = of_kind.iter().filter(|(needed, _)| pairs.have(*needed));
+            self.judge_part(call, possible.map(|(_, rule)| *rule), value)
+        });
         let first = decided.next().unwrap_or_else(|| self.unruled(call, &Value::Nothing));
         let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
         decided.chain(reach).fold(
@@ -291,12 +306,15 @@ impl RuleSet {
         )
     }
 
-    fn judge_part(&self, call: &RuledCall<'_>, capability: Capability, value: &Value<'_>) -> Decision {
-        let found = self.rules.iter().find_map(|rule| {
-            let action =
-                rule.permission.covers(call.tool, capability).then(|| rule.matcher.applies(rule.action, value));
-            Some((rule, action??))
-        });
+    /// By the first of the rules about it that matches.
+    fn judge_part<'a>(
+        &self,
+        call: &RuledCall<'_>,
+        about: impl Iterator<Item = &'a Compiled>,
+        value: &Value<'_>,
+    ) -> Decision {
+        let mut applying = about.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?)));
+        let found = applying.next();
         let Some((rule, action)) = found else { return Decision { about: value.told(), ..self.unruled(call, value) } };
         // S1-16: nobody is asked. Denials hold (C-7).
         let by_mode = self.mode == Mode::Yolo && action == Action::Ask;

@@ -47,6 +47,38 @@ impl Value<'_> {
     }
 }
 
+/// Which pairs of neighbouring bytes a text has, told apart as far as 128 bits do: a text that lacks one that a pattern has does
+/// not match it, which is so for most patterns and found out without a look at either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pairs(u128);
+
+impl Pairs {
+    const NONE: Self = Self(0);
+
+    /// Of a value that is not text, and of what a hole stands for: any.
+    pub(super) fn of(value: &Value<'_>) -> Self {
+        match value {
+            Value::Command(command) if !command.contains(HOLE) => Self::of_text(command),
+            Value::Command(_)
+            | Value::Nothing
+            | Value::File(_)
+            | Value::Tree(_)
+            | Value::UnknownCommand
+            | Value::Host(..)
+            | Value::Anything => Self(u128::MAX),
+        }
+    }
+
+    fn of_text(text: &str) -> Self {
+        let bit = |pair: &[u8]| u128::from(pair[0].wrapping_mul(37).wrapping_add(pair[1].wrapping_mul(11)) % 128);
+        Self(text.as_bytes().windows(2).fold(0, |pairs, pair| pairs | 1 << bit(pair)))
+    }
+
+    pub(super) fn have(self, those: Self) -> bool {
+        those.0 & !self.0 == 0
+    }
+}
+
 /// What is wrong with a rule's `pattern`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -114,6 +146,14 @@ impl Matcher {
     /// Commands that hold a text, in capitals or not.
     pub(super) fn phrase(text: &str) -> Self {
         Self::Phrase(Wildcard::new(&format!("*{}*", text.to_ascii_lowercase())))
+    }
+
+    /// What a value must have for the pattern to be about it.
+    pub(super) fn pairs(&self) -> Pairs {
+        match self {
+            Self::Command(pattern) => pattern.pairs,
+            Self::All | Self::Phrase(_) | Self::Path(..) | Self::Host(..) => Pairs::NONE,
+        }
     }
 
     pub(super) fn looks_at_commands(&self) -> bool {
@@ -199,16 +239,22 @@ pub struct Wildcard {
     /// Bytes before the first `*`.
     prefix: usize,
     stars: usize,
+    /// Those that all that it matches has.
+    pairs: Pairs,
 }
 
 impl Wildcard {
     /// Every text is one.
     #[must_use]
     pub fn new(text: &str) -> Self {
+        let stars = text.bytes().filter(|byte| *byte == b'*').count();
+        // ` *` at the end may match nothing.
+        let fixed = if stars == 1 { text.strip_suffix(" *").unwrap_or(text) } else { text };
         Self {
             text: text.to_owned(),
             prefix: text.find('*').unwrap_or(text.len()),
-            stars: text.bytes().filter(|byte| *byte == b'*').count(),
+            stars,
+            pairs: Pairs(fixed.split('*').fold(0, |pairs, part| pairs | Pairs::of_text(part).0)),
         }
     }
 

@@ -201,7 +201,7 @@ fn x1_15_a_halt_skips_the_rest_of_the_batch() {
 }
 
 /// S1-15, X1-8, C-5: in the mode `allowlist` what the list does not have is asked about. X1-16: in `yolo` nobody is, with nobody
-/// there either.
+/// there either. X1-10: a session's mode is the one that it was opened with, whatever others have.
 #[test]
 fn s1_15_a_miss_of_the_list_is_asked_about() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -224,8 +224,10 @@ fn s1_15_a_miss_of_the_list_is_asked_about() {
             assert_eq!(call.metadata.approved_by.is_some(), asks, "{call:?}");
         }
         assert_eq!(host.asked().len(), 2);
-        let session = supervisor.open(with_manifest(workspace.path(), "mode = \"yolo\"")).await.unwrap();
-        assert_eq!(bash(&session, "printf a").await.kind, Outcome::Output);
+        let other = supervisor.open(with_manifest(workspace.path(), "mode = \"yolo\"")).await.unwrap();
+        assert_eq!(bash(&other, "printf a").await.kind, Outcome::Output);
+        assert_eq!(bash(&session, "printf a").await.metadata.approved_by.as_deref(), Some("host"));
+        assert_eq!(host.asked().len(), 1);
     });
 }
 

@@ -38,8 +38,8 @@ fn denied_by_watchdog(result: &ResultEnvelope) -> String {
     denial.reason.clone()
 }
 
-/// S0-58 to S0-61: every call is shown to it, its no is the model's error, its yes grants nothing, and what layer 1 refuses
-/// it is not asked about.
+/// S0-58 to S0-62: every call is shown to it, once and before it runs; its no is the model's error, its yes grants nothing, and
+/// what layer 1 refuses it is not asked about.
 #[test]
 fn s0_58_s0_59_s0_60_s0_61_a_program_judges_calls() {
     let script = "#!/bin/bash\nread -r -d '' q; echo \"$q\" >> LOG\n\

@@ -812,7 +812,7 @@ fn c17_a_masked_exit_status_hides_no_refusal() {
             "(PROGRAM made); echo fine",
             "trap 'exit 0' EXIT; PROGRAM made",
             "f() { PROGRAM made; return 0; }; f",
-            "/usr/bin/python3 -c '\ntry:\n  import os; os.posix_spawn(\"/usr/bin/PROGRAM\", [\"x\", \"made\"], os.environ)\nexcept OSError: pass'; true",
+            "/usr/bin/python3 -c '\ntry:\n  import os; os.waitpid(os.posix_spawn(\"/usr/bin/PROGRAM\", [\"x\", \"made\"], os.environ), 0)\nexcept OSError: pass'; true",
         ] {
             let tried = |program: &str| {
                 let (code, envelope) = call(&env, "bash", &json!({ "command": way.replace("PROGRAM", program) }));

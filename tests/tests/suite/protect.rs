@@ -556,3 +556,36 @@ fn a19_the_result_names_what_changed() {
         assert!(by.contains("kept_names"), "{by}");
     });
 }
+
+/// C16: where the broker performs an open and its descriptor cannot be put into the caller, the caller has an error, and the kernel
+/// does not go on with the call in its stead.
+#[test]
+fn c16_a_descriptor_that_finds_no_room_is_an_error() {
+    let script = "import errno, os, resource, socket\n\
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n\
+        held = []\n\
+        def full(what):\n\
+        \x20   try:\n\
+        \x20       what()\n\
+        \x20       return 'done'\n\
+        \x20   except OSError as error:\n\
+        \x20       return errno.errorcode[error.errno]\n\
+        print(full(lambda: [held.append(os.open('/dev/null', os.O_RDONLY)) for _ in range(100)]))\n\
+        print(full(lambda: os.open('kept/.env', os.O_WRONLY | os.O_CREAT)), full(lambda: socket.socket(socket.AF_UNIX)))\n\
+        print(full(lambda: os.open('made', os.O_WRONLY | os.O_CREAT)))\n\
+        os.close(held.pop())\n\
+        print(full(lambda: os.open('kept/.env', os.O_WRONLY | os.O_CREAT)))\n\
+        print(full(lambda: os.write(os.open('free', os.O_WRONLY | os.O_CREAT), b'x')))\n";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        fs::create_dir(env.workspace().join("kept")).unwrap();
+        env.give(&env.workspace().join("kept"));
+        let ended = env.sandbox().run(&["python3", "-c", script]);
+        let said: Vec<&str> = ended.stdout.split_whitespace().collect();
+        let [filled, kept, socket, made, denied, free] = said[..] else { panic!("{ended:?}") };
+        assert_eq!((filled, socket, made), ("EMFILE", "EMFILE", "EMFILE"), "{ended:?}");
+        assert!(["EMFILE", "EACCES"].contains(&kept) && denied == "EACCES", "{ended:?}");
+        assert_eq!(free, "done", "the control: {ended:?}");
+        assert!(!env.workspace().join("kept/.env").exists() && env.workspace().join("free").exists());
+    });
+}

@@ -52,6 +52,17 @@ impl Thread {
         Ok(Image { file: file_of(&stat), has_name: stat.st_nlink != 0 })
     }
 
+    /// By the name that this process has for it.
+    pub(super) fn image_path(&self) -> Result<Vec<u8>, i32> {
+        let path = rustix::fs::readlinkat(&self.proc, c"exe", Vec::new()).map_err(rustix::io::Errno::raw_os_error)?;
+        Ok(path.into_bytes())
+    }
+
+    /// The kernel's own copy of its arguments (proc_pid_cmdline(5)), to be read.
+    pub(super) fn open_arguments(&self) -> std::io::Result<fs::File> {
+        Ok(rustix::fs::openat(&self.proc, c"cmdline", READ, Mode::empty())?.into())
+    }
+
     /// Whether a word is a name of a file, in the eyes of this process, and stays one: if the file lies where the session cannot
     /// write, so must every directory that leads to it, or a link could lead elsewhere by the time that it is followed. (What
     /// lies where the session can write, it can change as well.) A magic link would be followed with this process's own eyes.
@@ -184,23 +195,47 @@ impl<'a> Caller<'a> {
 
     /// Copies a C string of at most `max` bytes, its NUL included.
     pub(super) fn string(&self, address: u64, max: usize) -> Result<CString, i32> {
-        let mut buffer = vec![0; max];
-        let mut got = 0;
-        while got < max {
-            // To the end of a page: most strings end before it.
+        let mut buffer = Vec::new();
+        while buffer.len() < max {
+            let got = buffer.len();
+            // To the end of a page: most strings end before it, and to make room for the longest takes longer than to read them.
             let page = PAGE - (address.wrapping_add(got as u64) % PAGE as u64) as usize;
             let end = max.min(got + page);
-            let more = self.read(address.wrapping_add(got as u64), &mut buffer[got..end])?;
+            buffer.resize(end, 0);
+            let more = self.read(address.wrapping_add(got as u64), &mut buffer[got..])?;
             if let Some(length) = buffer[got..got + more].iter().position(|b| *b == 0) {
                 buffer.truncate(got + length);
                 return CString::new(buffer).map_err(|_nul| libc::EINVAL);
             }
-            got += more;
-            if got < end {
+            if got + more < end {
                 return Err(libc::EFAULT);
             }
         }
         Err(libc::ENAMETOOLONG)
+    }
+
+    /// Copies the pointers of a vector that ends with a null pointer; at most so many, without that one.
+    pub(super) fn pointers(&self, address: u64, most: usize) -> Result<Vec<u64>, i32> {
+        const AT_ONCE: usize = 16;
+        let mut pointers = Vec::new();
+        while pointers.len() < most {
+            let at = address.wrapping_add(8 * pointers.len() as u64);
+            let mut buffer = [0; 8 * AT_ONCE];
+            let wanted = 8 * AT_ONCE.min(most - pointers.len());
+            // What lies behind its end need not be there.
+            let got = self.read(at, &mut buffer[..wanted])?;
+            let (words, _) = buffer[..got].as_chunks();
+            if words.is_empty() {
+                return Err(libc::EFAULT);
+            }
+            for word in words {
+                match u64::from_ne_bytes(*word) {
+                    0 => return Ok(pointers),
+                    pointer => pointers.push(pointer),
+                }
+            }
+        }
+        Ok(pointers)
     }
 
     pub(super) fn path(&self, address: u64) -> Result<CString, i32> {

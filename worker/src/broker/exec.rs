@@ -5,6 +5,7 @@
 //! something else there before the kernel reads it (C14). The second is the [`tracer`](super::tracer)'s, at what the kernel has
 //! made ready to run. Where tracing is barred the second is Landlock's alone: it knows files, and no arguments.
 
+use std::ffi::CString;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ const SHOWN: (usize, usize) = (12, 200);
 struct Asked {
     directory: i32,
     /// Empty for the descriptor itself.
-    path: std::ffi::CString,
+    path: CString,
     argv: u64,
     links: Links,
 }
@@ -230,17 +231,10 @@ fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Aske
 
 /// The first words of an argument vector.
 fn arguments(caller: &Caller<'_>, argv: u64, most: usize) -> Result<Vec<Vec<u8>>, i32> {
-    let mut words = Vec::new();
     // Linux takes a null pointer for an empty vector.
-    while argv != 0 && words.len() < most {
-        let pointer = caller.bytes(argv.wrapping_add(8 * words.len() as u64), 8)?;
-        let pointer = pointer.try_into().map(u64::from_ne_bytes).map_err(|_length| libc::EFAULT)?;
-        if pointer == 0 {
-            break;
-        }
-        words.push(caller.string(pointer, ARGUMENT).map_err(too_long)?.into_bytes());
-    }
-    Ok(words)
+    let pointers = if argv == 0 { Vec::new() } else { caller.pointers(argv, most)? };
+    let word = |pointer| caller.string(pointer, ARGUMENT).map(CString::into_bytes).map_err(too_long);
+    pointers.into_iter().map(word).collect()
 }
 
 /// What the kernel says of an argument that is too long.
