@@ -117,7 +117,7 @@ struct Compiled {
     permission: Permission,
     matcher: Matcher,
     action: Action,
-    told: Told,
+    told: Box<Told>,
 }
 
 /// A rule in a decision.
@@ -203,7 +203,7 @@ impl RuleSet {
         self.added += 1;
         for matcher in matchers {
             let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
-            let told = Told { rule: rule.clone(), source: source.clone() };
+            let told = Box::new(Told { rule: rule.clone(), source: source.clone() });
             self.insert(Compiled { rank, permission: permission.clone(), matcher, action: rule.action, told });
         }
         Ok(())
@@ -215,7 +215,7 @@ impl RuleSet {
         let rule = Rule { permission: "bash".to_owned(), pattern: Some(format!("*{text}*")), action: Action::Ask };
         self.added += 1;
         let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
-        let told = Told { rule, source: source.clone() };
+        let told = Box::new(Told { rule, source: source.clone() });
         self.insert(Compiled { rank, permission, matcher, action: Action::Ask, told });
     }
 
@@ -318,7 +318,7 @@ impl RuleSet {
         let Some((rule, action)) = found else { return Decision { about: value.told(), ..self.unruled(call, value) } };
         // S1-16: nobody is asked. Denials hold (C-7).
         let by_mode = self.mode == Mode::Yolo && action == Action::Ask;
-        let by = if by_mode { DecidedBy::Mode { mode: self.mode } } else { DecidedBy::Rule(rule.told.clone()) };
+        let by = if by_mode { DecidedBy::Mode { mode: self.mode } } else { DecidedBy::Rule(Told::clone(&rule.told)) };
         // A rule without a pattern is about the call, whatever it names.
         let about = value.told().filter(|_| rule.told.rule.pattern.is_some());
         Decision { action: if by_mode { Action::Allow } else { action }, by, about }
@@ -329,7 +329,7 @@ impl RuleSet {
         let rules = self.rules.iter().filter(|rule| rule.permission == Permission::Capability(capability));
         let (rule, action) = rules.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?))).next()?;
         let tightens = action == Action::Deny || (action == Action::Ask && self.mode != Mode::Yolo);
-        let by = DecidedBy::Rule(rule.told.clone());
+        let by = DecidedBy::Rule(Told::clone(&rule.told));
         tightens.then(|| Decision { action, by, about: value.told() })
     }
 

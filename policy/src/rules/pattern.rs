@@ -110,7 +110,7 @@ pub(super) enum Matcher {
     /// A text that a command holds, in small letters.
     Phrase(Wildcard),
     /// With the bytes that everything it matches begins with: most rules are about another place.
-    Path(PathPattern, Box<[u8]>),
+    Path(Box<PathPattern>, Box<[u8]>),
     Host(Box<HostPattern>, String),
 }
 
@@ -127,7 +127,7 @@ impl Matcher {
             let template = PathTemplate::parse(text).map_err(malformed)?;
             let path = |pattern: PathPattern| {
                 let prefix = pattern.literal_prefix();
-                Self::Path(pattern, prefix.as_bytes().into())
+                Self::Path(Box::new(pattern), prefix.as_bytes().into())
             };
             Ok(template.expand(variables).into_iter().map(path).collect::<Vec<_>>())
         };

@@ -149,7 +149,7 @@ impl Watchdog for Builtin {
         let program = String::from_utf8_lossy(exec.program.as_bytes());
         let as_named = |name: &str| {
             let words = std::iter::once(name.to_owned()).chain(args.iter().cloned()).collect();
-            verdict(&[Command { words, ..Command::default() }])
+            verdict(&[Command::of(words)])
         };
         // A line that another program has put together.
         let of_shell = args.iter().position(|arg| arg == "-c").and_then(|at| args.get(at + 1));

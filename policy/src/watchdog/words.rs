@@ -5,6 +5,8 @@
 //! (`$(printf rm) -rf /`, base64, a script file) is not seen here; the exec gate sees what starts, and the sandbox holds
 //! either way.
 
+use std::cell::OnceCell;
+
 use crate::shell::{Line, Nest, Simple, Word};
 
 /// A simple command and whether its input is the output of the one before it.
@@ -14,6 +16,8 @@ pub(super) struct Command {
     pub(super) piped: bool,
     /// A part of it is what other commands print, which stand beside it in the list.
     pub(super) substitutes: bool,
+    /// Which word names the program: worked out once, for every rule asks.
+    program: OnceCell<Option<usize>>,
 }
 
 /// Cuts a command line.
@@ -155,7 +159,7 @@ pub(super) fn of_line(line: &Line) -> Vec<Command> {
         for redirect in simple.redirects.iter().filter(|redirect| redirect.operator.contains('>')) {
             words.extend([">".to_owned(), redirect.target.as_ref().map(Word::shown).unwrap_or_default()]);
         }
-        Command { words, piped: simple.piped(), substitutes: substitutes(at) }
+        Command { words, piped: simple.piped(), substitutes: substitutes(at), ..Command::default() }
     };
     let commands = line.commands.iter().enumerate().map(cut);
     commands.filter(|command| !command.words.is_empty()).collect()
@@ -179,19 +183,30 @@ const WRAPPERS: &[(&str, &[&str])] = &[
 ];
 
 impl Command {
+    /// One that starts by itself.
+    pub(super) fn of(words: Vec<String>) -> Self {
+        Self { words, ..Self::default() }
+    }
+
     /// The program's name without directories, and its arguments; wrappers and assignments are seen through.
     pub(super) fn program(&self) -> Option<(&str, &[String])> {
+        let at = (*self.program.get_or_init(|| self.find_program()))?;
+        let (first, args) = self.words.get(at..)?.split_first()?;
+        Some((base(first), args))
+    }
+
+    fn find_program(&self) -> Option<usize> {
         let mut rest = self.words.as_slice();
         // Each turn takes a word at least, so it ends.
         loop {
             let (first, args) = rest.split_first()?;
-            let name = first.rsplit('/').next().unwrap_or(first);
+            let name = base(first);
             if is_assignment(first) {
                 rest = args;
                 continue;
             }
             let Some((_, valued)) = WRAPPERS.iter().find(|(wrapper, _)| *wrapper == name) else {
-                return Some((name, args));
+                return Some(self.words.len() - rest.len());
             };
             rest = skip_flags(args, valued);
             // timeout's first argument is its duration.
@@ -200,6 +215,11 @@ impl Command {
             }
         }
     }
+}
+
+/// A path's last name.
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn is_assignment(word: &str) -> bool {
