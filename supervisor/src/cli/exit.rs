@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use callgate_policy::envelope::Denial;
+use callgate_worker::protocol::StepFailure;
 
 use crate::call::CallError;
 use crate::confine::ConfineError;
@@ -139,6 +140,9 @@ impl Failure {
                 _ => format!("{what}: {}", io::Error::from_raw_os_error(errno)),
             };
         }
+        if let Some(failed) = self.missing_grant() {
+            return format!("a path that is granted is not there: {failed}");
+        }
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(source) = cause {
@@ -147,6 +151,16 @@ impl Failure {
             cause = source.source();
         }
         text
+    }
+
+    /// Not the host's fault: a rule names a path that is not there.
+    fn missing_grant(&self) -> Option<&StepFailure> {
+        let (Self::Open(OpenError::Confine(ConfineError::Refused(failed)))
+        | Self::Call(CallError::Confine(ConfineError::Refused(failed)))) = self
+        else {
+            return None;
+        };
+        is_missing(failed).then_some(failed)
     }
 
     /// Tells the person, once, and gives the exit status.
@@ -176,6 +190,9 @@ fn confine_remedy(error: &ConfineError) -> Option<String> {
         ConfineError::Refused(failed) if failed.step == "exec" => None,
         ConfineError::Refused(failed) if failed.step == "working_dir" => {
             Some("start in a directory that is granted".to_owned())
+        }
+        ConfineError::Refused(failed) if is_missing(failed) => {
+            Some("make it before the session is opened, or leave it out of what is granted".to_owned())
         }
         ConfineError::Refused(_) => {
             Some("`callgate doctor` tells what this host can enforce, and how to get more".to_owned())
@@ -216,6 +233,11 @@ fn call_status(error: &CallError) -> u8 {
     }
 }
 
+/// A path that a rule names is not there (ENOENT, ENOTDIR).
+fn is_missing(failed: &StepFailure) -> bool {
+    matches!((failed.step.as_str(), failed.errno), ("landlock" | "mounts", Some(2 | 20)))
+}
+
 /// A program that cannot be started is the person's business, as in a shell (127, 126); a step that the kernel refused
 /// is the host's.
 fn confine_status(error: &ConfineError) -> u8 {
@@ -225,8 +247,7 @@ fn confine_status(error: &ConfineError) -> u8 {
             ("exec", Some(2 | 20)) => 127,
             ("exec", _) => 126,
             ("working_dir", _) => DENIED,
-            // A path that a rule names and that is not there.
-            ("landlock" | "mounts", Some(2 | 20)) => DATA,
+            _ if is_missing(failed) => DATA,
             _ => UNAVAILABLE,
         },
         ConfineError::TimedOut(_) => TIMEOUT,

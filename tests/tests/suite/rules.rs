@@ -315,3 +315,22 @@ fn x3_1_x3_2_s3_s_approval_modes() {
     call(&env, &rules, &["--mode", "force"], "bash", &line).assert_done();
     assert!(env.workspace().join("made").is_file());
 }
+
+/// A granted path that is not there is told as that, and not as the host's fault.
+#[test]
+fn a_granted_tree_that_is_not_there_is_named() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let missing = env.outside().join("missing");
+        env.workspace_file("m.toml", &format!("{GRANTS}read = [\"{}/**\"]\n", missing.display()));
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let run = || env.weakened().run(&[&binary, "run", "--manifest", "m.toml", "--", "/bin/true"]);
+        let refused = run();
+        assert_eq!(refused.status.code(), Some(65), "{refused:?}");
+        let said = format!("open {} for its rule", missing.display());
+        assert!(refused.stderr.contains("a path that is granted is not there") && refused.stderr.contains(&said));
+        fs::create_dir(&missing).unwrap();
+        env.give(&missing);
+        assert_eq!(run().status.code(), Some(0), "the control");
+    });
+}
