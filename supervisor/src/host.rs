@@ -110,6 +110,21 @@ pub(crate) fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|home| home.is_absolute())
 }
 
+/// What is in a regular file, to at most so many bytes. Opened without waiting: a FIFO that nobody writes would hold us for ever,
+/// and a device may have no end.
+pub(crate) fn text_of(file: &Path, most: u64) -> std::io::Result<String> {
+    use std::io::Read as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let opened = std::fs::File::options().read(true).custom_flags(flags).open(file)?;
+    if !opened.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let mut text = String::new();
+    opened.take(most).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Device and inode: what a directory is, whatever its name.
 pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))

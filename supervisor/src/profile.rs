@@ -1,11 +1,12 @@
 //! Reading a profile's file. What it says is [`callgate_policy::profile`]'s to say.
 
-use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::manifest::{Manifest, ManifestError};
 use callgate_policy::profile::{MAX_BYTES, OutsideWorkspace, Profile, ProfileName};
+
+use crate::host;
 
 /// A profile that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -18,12 +19,6 @@ pub enum ProfileError {
         path: PathBuf,
         /// Why.
         source: io::Error,
-    },
-    /// Something that is no file, and may never end.
-    #[error("the profile {path} is not a regular file")]
-    NotAFile {
-        /// What was named.
-        path: PathBuf,
     },
     /// What it says makes no sense.
     #[error(transparent)]
@@ -47,20 +42,8 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Profile, ProfileError> {
 
 /// What is in a profile's file.
 pub(crate) fn text(path: &Path) -> Result<String, ProfileError> {
-    let failed = |source| ProfileError::Read { path: path.to_owned(), source };
-    // Without waiting: a FIFO that nobody writes would hold us for ever.
-    let file = std::fs::File::options()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)
-        .map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(ProfileError::NotAFile { path: path.to_owned() });
-    }
-    let mut text = String::new();
     // One byte more than may be: the parser then says that it is too long.
-    file.take(MAX_BYTES as u64 + 1).read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    host::text_of(path, MAX_BYTES as u64 + 1).map_err(|source| ProfileError::Read { path: path.to_owned(), source })
 }
 
 /// The profile that a manifest names; a file's path is relative to the manifest's directory.

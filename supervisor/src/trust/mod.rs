@@ -10,15 +10,13 @@
 mod store;
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::approval::Approval;
 use callgate_policy::manifest::{Format, MAX_BYTES, Manifest, ManifestError};
 use callgate_policy::path::HostPath;
 use callgate_policy::profile::{Profile, ProfileName};
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -361,16 +359,9 @@ fn manifest_of(root: &HostPath) -> Result<Option<PathBuf>, TrustError> {
     }
 }
 
-/// A manifest's text, as long as one may be. Opened without waiting: a FIFO that nobody writes would hold us for ever.
+/// A manifest's text. One byte more than may be: the parser then says that it is too long.
 pub(crate) fn read(file: &Path) -> io::Result<String> {
-    let opened = std::fs::File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(file)?;
-    if !opened.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut text = String::new();
-    // One byte more than may be: the parser then says that it is too long, and an endless device ends.
-    opened.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+    host::text_of(file, MAX_BYTES as u64 + 1)
 }
 
 pub(crate) fn parse(file: &Path, text: String) -> Result<Manifest, ManifestError> {

@@ -322,7 +322,7 @@ fn x4_2_a_profile_that_is_none_runs_nothing() {
     refused("not UTF-8", "p.yaml: stream did not contain valid UTF-8");
     fs::remove_file(&path).unwrap();
     assert!(env.bare().run(&["mkfifo", "p.yaml"]).status.success());
-    refused("a FIFO that nobody writes", "p.yaml is not a regular file");
+    refused("a FIFO that nobody writes", "p.yaml: it is not a regular file");
     fs::remove_file(&path).unwrap();
     env.workspace_file("m.toml", &format!("profile = \"p.yaml\"\n{GRANTS}"));
     let missing = env.weakened().run(&[&callgate(), "call", "--manifest", "m.toml", "bash", "{\"command\": \"ls\"}"]);
