@@ -201,16 +201,12 @@ pub(crate) fn digest(tool: &str, args: &Value, plan: &CallPlan) -> String {
         let program = argv.first().map(|program| host::version_of(program.as_path()));
         hash.update(format!("{program:?}"));
     }
-    hex(&hash.finalize())
+    host::hex(&hash.finalize())
 }
 
 /// Of arguments alone.
 pub(crate) fn digest_of(args: &Value) -> String {
-    hex(&Sha256::digest(args.to_string()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    host::hex(&Sha256::digest(args.to_string()))
 }
 
 #[cfg(test)]

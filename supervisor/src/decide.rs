@@ -9,9 +9,7 @@ use callgate_policy::mode::Headless;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::rules::commands;
-use callgate_policy::rules::{
-    Action, Capability, DecidedBy, Decision, HOLE, Rule, RuleScope, RuleSource, RuledCall, Value,
-};
+use callgate_policy::rules::{Action, Capability, DecidedBy, Decision, Rule, RuleScope, RuleSource, RuledCall, Value};
 use callgate_policy::shell::{Line, restricted};
 use callgate_policy::watchdog::Reason;
 use serde_json::json;
@@ -100,7 +98,7 @@ impl Session {
     }
 
     /// Rules and mode.
-    pub(super) fn decide(&self, call: &Presented<'_>, work: &Work) -> Result<(Decision, ApprovalKey), CallError> {
+    pub(crate) fn decide(&self, call: &Presented<'_>, work: &Work) -> Result<(Decision, ApprovalKey), CallError> {
         if call.needs.shell.is_some() {
             self.refuse_what_does_more_than_read(call.line)?;
         }
@@ -238,10 +236,7 @@ impl Session {
             writes: texts(&needs.write),
             hosts: needs.hosts.iter().map(|need| format!("{}:{}", need.host, need.port)).collect(),
             argv,
-            commands: call
-                .line
-                .and_then(commands::parts)
-                .map(|parts| parts.iter().map(|part| part.replace(HOLE, "…")).collect()),
+            commands: call.line.and_then(commands::shown),
             reach,
             key,
             kept_for: self.people.kept_for(),

@@ -102,7 +102,12 @@ pub(crate) fn memory() -> u64 {
 pub(crate) fn random() -> std::io::Result<String> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&bytes))
+}
+
+/// In hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The home directory of whoever runs this: HOME, or what the user database says.

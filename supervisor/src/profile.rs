@@ -53,11 +53,11 @@ pub(crate) fn text(path: &Path) -> Result<String, ProfileError> {
 pub fn of_manifest(manifest: &Manifest) -> Result<Profile, ProfileError> {
     match &manifest.profile {
         ProfileName::BuiltIn(_) => Ok(manifest.profile.built_in().unwrap_or_default()),
-        ProfileName::File(path) => read(&path_of(manifest, path)),
+        ProfileName::File(path) => read(&path_of(Path::new(&manifest.file), path)),
     }
 }
 
 /// Where a profile is that a manifest names.
-pub(crate) fn path_of(manifest: &Manifest, named: &str) -> PathBuf {
-    Path::new(&manifest.file).parent().unwrap_or(Path::new("")).join(named)
+pub(crate) fn path_of(manifest: &Path, named: &str) -> PathBuf {
+    manifest.parent().unwrap_or(Path::new("")).join(named)
 }

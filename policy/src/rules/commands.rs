@@ -13,6 +13,12 @@ pub fn parts(line: &Line) -> Option<Vec<String>> {
     Some(commands.iter().flat_map(of_command).collect())
 }
 
+/// The same for people, with `…` for what is not known before it runs.
+#[must_use]
+pub fn shown(line: &Line) -> Option<Vec<String>> {
+    Some(parts(line)?.iter().map(|part| part.replace(HOLE, "…")).collect())
+}
+
 fn of_command(command: &Simple) -> Vec<String> {
     let words: Vec<String> = command.words.iter().map(text).collect();
     let run = (!words.is_empty()).then(|| words.join(" "));

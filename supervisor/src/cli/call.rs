@@ -23,7 +23,7 @@ const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;
 pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> {
     let mut spec = show::spec(&call.grants)?;
     let arguments = arguments(&call.arguments)?;
-    spec.profile = show::profile(call.profile.as_deref(), spec.manifest.as_ref())?;
+    spec.profile = show::profile(call.profile.as_deref(), &spec)?;
     spec.calls = if spec.looks_at_commands() { Calls::Many } else { Calls::One };
     spec.asked_by = AskedBy::Person;
     spec.approvers = vec![Arc::new(AtTerminal)];

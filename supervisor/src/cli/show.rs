@@ -51,10 +51,14 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     Ok(spec)
 }
 
-/// The profile that was typed, or else the manifest's, if that is in a file.
-pub(super) fn profile(typed: Option<&str>, manifest: Option<&Manifest>) -> Result<Option<Profile>, Failure> {
+/// The profile that was typed, or else the manifest's. What was read when the project was found trusted is not read again: by
+/// now it could be something else.
+pub(super) fn profile(typed: Option<&str>, spec: &SessionSpec) -> Result<Option<Profile>, Failure> {
     let Some(typed) = typed else {
-        return Ok(manifest.map(profile::of_manifest).transpose().map_err(OpenError::from)?);
+        return match &spec.profile {
+            Some(profile) => Ok(Some(profile.clone())),
+            None => Ok(spec.manifest.as_ref().map(profile::of_manifest).transpose().map_err(OpenError::from)?),
+        };
     };
     match ProfileName::parse(typed) {
         Some(ProfileName::File(path)) => match profile::read(Path::new(&path)) {
@@ -157,4 +161,29 @@ fn program(name: &str) -> Result<Program, Failure> {
     let here = std::env::current_dir().map_err(Failure::io("find the current directory"))?;
     let path = normalize(&here.into(), &name.into()).map_err(|e| Failure::Usage(format!("--exec {name}: {e}")))?;
     Ok(Program::Path(PathTemplate::of_file(&path)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
+    use super::*;
+    use crate::trust::Decision;
+
+    /// E1: what is in force is the profile that was trusted, also if its file is another by the time that the session is opened.
+    #[test]
+    fn e1_a_trusted_profile_is_not_read_again() {
+        let place = tempfile::tempdir().unwrap();
+        let (project, list) = (place.path().join("project"), TrustList::at(place.path().join("list")));
+        std::fs::create_dir(&project).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(project.join(name), text).unwrap();
+        write("callgate.toml", "profile = \"./mine.yaml\"");
+        write("mine.yaml", "profile: trusted\nshell:\n  mode: restricted\n");
+        list.trust(&project, Decision::Trusted).unwrap();
+        let Found::Trusted(found) = list.find(&project).unwrap() else { panic!("it is trusted") };
+        let spec = SessionSpec::of_project(&project, *found);
+        write("mine.yaml", "profile: another\nshell:\n  mode: unrestricted\n");
+        assert_eq!(profile(None, &spec).unwrap().unwrap().name, "trusted");
+        let named = SessionSpec::with_manifest(&project, manifest(&project.join("callgate.toml")).unwrap());
+        assert_eq!(profile(None, &named).unwrap().unwrap().name, "another", "the control: one that was named is read");
+    }
 }

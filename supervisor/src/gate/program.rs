@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use callgate_policy::rules::{HOLE, commands};
+use callgate_policy::rules::commands;
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Reason, Verdict, Wants};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::Deserialize;
@@ -127,9 +127,7 @@ impl WatchdogProgram {
         let CallFacts { tool, args, manifest, session, line } = *call;
         let mut question = json!({ "tool": tool, "args": args, "manifest": manifest, "session": session });
         if let Some(line) = line.filter(|_| self.wants.lines) {
-            let parts: Option<Vec<String>> =
-                commands::parts(line).map(|parts| parts.iter().map(|part| part.replace(HOLE, "…")).collect());
-            question["commands"] = json!(parts);
+            question["commands"] = json!(commands::shown(line));
         }
         self.verdict(&question).await
     }

@@ -1,8 +1,8 @@
 //! Whose manifests count: a project's own has no effect until its owner has said that it may (X1-35, E1).
 //!
-//! What is trusted is a content, not a place: the directory's real path with the SHA-256 of its manifest. A manifest that is
-//! changed by whoever it may be, or whose profile is (if that is in a file), is another one, and asked about again. Nothing of a manifest is read before its directory is
-//! in the list, and nothing of it is parsed before its digest is the one there.
+//! What is trusted is a content, not a place: the directory's real path with the SHA-256 of its manifest, and of its profile
+//! if that is in a file. When one of them is changed, by whoever it may be, it is asked about again. Nothing of a manifest is
+//! read before its directory is in the list, and nothing of it is parsed before its digest is the one there.
 //!
 //! The list is the user's (`~/.callgate/trust.json`), never the project's, so that no repository can bring its own. Programs
 //! in a session cannot change it even where the home directory is granted: `.callgate` is among the protected names (E4).
@@ -87,7 +87,7 @@ pub struct Project {
     /// What its profile says, if that is in a file.
     pub profile: Option<Profile>,
     root: HostPath,
-    digest: String,
+    files: BTreeMap<String, String>,
     list: TrustList,
     approvals: Vec<Approval>,
 }
@@ -210,32 +210,24 @@ impl TrustList {
         let Some(trusted) = self.store.read()?.into_iter().find(|trusted| trusted.canonical_path == root) else {
             return untrusted(Untrusted::Unknown);
         };
-        // Whatever cannot be read is not what was trusted.
-        let Ok(content) = read(&file) else { return untrusted(Untrusted::Changed) };
-        let name = name(&file);
-        if trusted.files.get(&name) != Some(&digest(&content)) {
-            return untrusted(Untrusted::Changed);
-        }
-        let digest = digest(&content);
-        let manifest = parse(&file, content)?;
-        let profile = match profile_of(&manifest) {
-            None => None,
-            Some((as_named, path)) => match profile::text(&path) {
-                Ok(text) if trusted.files.get(as_named) == Some(&self::digest(&text)) => {
-                    Some(profile::parse(&path, &text)?)
-                }
-                Ok(_) | Err(_) => return untrusted(Untrusted::Changed),
-            },
+        let found = match Contents::read(&file, |name, digest| trusted.files.get(name) == Some(digest)) {
+            Ok(Some(found)) => found,
+            // Whatever cannot be read is not what was trusted.
+            Ok(None) | Err(TrustError::Read { .. } | TrustError::Profile(ProfileError::Read { .. })) => {
+                return untrusted(Untrusted::Changed);
+            }
+            Err(error) => return Err(error),
         };
+        let Contents { files, manifest, profile } = found;
         if trusted.decision == Decision::Once && !self.use_up(&trusted)? {
             return untrusted(Untrusted::Unknown);
         }
-        tracing::info!(project = %root, %digest, granted_at = trusted.granted_at, "the project's manifest is trusted");
+        tracing::info!(project = %root, ?files, granted_at = trusted.granted_at, "the project's manifest is trusted");
         Ok(Found::Trusted(Box::new(Project {
             manifest,
             profile,
             root,
-            digest,
+            files,
             approvals: if trusted.decision == Decision::Trusted { trusted.approvals } else { Vec::new() },
             list: self.clone(),
         })))
@@ -248,14 +240,8 @@ impl TrustList {
     pub fn trust(&self, directory: &Path, decision: Decision) -> Result<(Trusted, Manifest), TrustError> {
         let root = real(directory)?;
         let file = manifest_of(&root)?.ok_or_else(|| TrustError::NoManifest(root.as_path().to_owned()))?;
-        let content = read(&file).map_err(|source| TrustError::Read { path: file.clone(), source })?;
-        let mut files = BTreeMap::from([(name(&file), digest(&content))]);
-        let manifest = parse(&file, content)?;
-        if let Some((as_named, path)) = profile_of(&manifest) {
-            let text = profile::text(&path)?;
-            profile::parse(&path, &text)?;
-            files.insert(as_named.to_owned(), digest(&text));
-        }
+        let read = Contents::read(&file, |_, _| true)?;
+        let Contents { files, manifest, .. } = read.ok_or_else(|| TrustError::NoManifest(root.as_path().to_owned()))?;
         let mut trusted = Trusted { canonical_path: root, decision, files, granted_at: now(), approvals: Vec::new() };
         self.store.change(|all| {
             let before = all.iter().position(|before| before.canonical_path == trusted.canonical_path);
@@ -327,7 +313,7 @@ impl Project {
             let mine = |trusted: &&mut Trusted| {
                 trusted.canonical_path == self.root
                     && trusted.decision == Decision::Trusted
-                    && trusted.files.values().any(|digest| *digest == self.digest)
+                    && trusted.files == self.files
             };
             if let Some(trusted) = all.iter_mut().find(mine)
                 && !trusted.approvals.iter().any(|kept| kept.tool == approval.tool && kept.key.covers(&approval.key))
@@ -335,6 +321,44 @@ impl Project {
                 trusted.approvals.push(approval.clone());
             }
         })
+    }
+}
+
+/// What a project's files say, each read once.
+struct Contents {
+    /// The digest of each.
+    files: BTreeMap<String, String>,
+    manifest: Manifest,
+    profile: Option<Profile>,
+}
+
+impl Contents {
+    /// Reads them; `None` if one is not believed, by its name and digest, of which then nothing is parsed.
+    fn read(file: &Path, is_believed: impl Fn(&str, &String) -> bool) -> Result<Option<Self>, TrustError> {
+        let mut files = BTreeMap::new();
+        let mut believed = |name: &str, text: &str| {
+            let digest = digest(text);
+            let believed = is_believed(name, &digest);
+            files.insert(name.to_owned(), digest);
+            believed
+        };
+        let text = read(file).map_err(|source| TrustError::Read { path: file.to_owned(), source })?;
+        if !believed(&name(file), &text) {
+            return Ok(None);
+        }
+        let manifest = parse(file, text)?;
+        let profile = match &manifest.profile {
+            ProfileName::BuiltIn(_) => None,
+            ProfileName::File(named) => {
+                let path = profile::path_of(file, named);
+                let text = profile::text(&path)?;
+                if !believed(named, &text) {
+                    return Ok(None);
+                }
+                Some(profile::parse(&path, &text)?)
+            }
+        };
+        Ok(Some(Self { files, manifest, profile }))
     }
 }
 
@@ -376,16 +400,8 @@ fn name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The file of a manifest's profile: as the manifest names it, and where it is.
-fn profile_of(manifest: &Manifest) -> Option<(&str, PathBuf)> {
-    match &manifest.profile {
-        ProfileName::BuiltIn(_) => None,
-        ProfileName::File(path) => Some((path, profile::path_of(manifest, path))),
-    }
-}
-
 fn digest(content: &str) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    host::hex(&Sha256::digest(content))
 }
 
 #[cfg(test)]

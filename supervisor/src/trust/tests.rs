@@ -77,6 +77,25 @@ fn approvals_are_the_trusted_manifest_s() {
     assert!(place.list.all().unwrap().is_empty());
 }
 
+/// S1-18: nor does a session under the profile that was give anything to the one that is.
+#[test]
+fn approvals_are_the_trusted_profile_s_too() {
+    let place = Place::new();
+    let profile = |name: &str| {
+        let text = format!("profile: {name}\nshell:\n  mode: restricted\n");
+        std::fs::write(place.project.join("mine.yaml"), text).unwrap();
+        place.list.trust(&place.project, Decision::Trusted).unwrap();
+        place.project().unwrap()
+    };
+    place.manifest("profile = \"./mine.yaml\"");
+    let first = profile("first");
+    first.keep(&approval("make")).unwrap();
+    assert_eq!(kept(&place.project().unwrap()), ["make"], "the control");
+    assert!(kept(&profile("second")).is_empty());
+    first.keep(&approval("late")).unwrap();
+    assert!(kept(&place.project().unwrap()).is_empty());
+}
+
 /// X1-35: of two sessions that are opened at once, one has the trust that was given for once.
 #[test]
 fn once_is_for_one_of_many() {
