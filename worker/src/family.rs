@@ -8,6 +8,8 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::apply::landlock::SignalsStayBelow;
 use crate::sys::process::{self, Ended, Pid};
 
@@ -60,7 +62,12 @@ pub(crate) fn parent_of(pid: Pid) -> Option<Pid> {
 
 /// A field of `/proc/PID/stat`, numbered as in proc_pid_stat(5), from 3. The name before may hold anything, `)` too.
 fn stat_field<T: std::str::FromStr>(pid: Pid, number: usize) -> Option<T> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let file = format!("/proc/{pid}/stat");
+    let file = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // The kernel gives all of it at once to who has room for it: 52 numbers and a name.
+    let mut room = [0; 2048];
+    let length = rustix::io::read(file, &mut room).ok()?;
+    let stat = room.get(..length)?;
     let close = stat.iter().rposition(|b| *b == b')')?;
     std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().nth(number - 3)?.parse().ok()
 }

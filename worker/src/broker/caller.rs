@@ -40,13 +40,7 @@ impl Thread {
         Ok(Self { tid, proc, worker: Cell::new(None), umask: Cell::new(None) })
     }
 
-    /// The file that its process runs, for looking at.
-    pub(super) fn open_image(&self) -> Result<Target, i32> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        located(rustix::fs::openat(&self.proc, c"exe", flags, Mode::empty()).map_err(rustix::io::Errno::raw_os_error)?)
-    }
-
-    /// What file that is.
+    /// The file that its process runs.
     pub(super) fn image(&self) -> Result<Image, i32> {
         let stat = rustix::fs::statat(&self.proc, c"exe", AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
         Ok(Image { file: file_of(&stat), has_name: stat.st_nlink != 0 })
@@ -115,6 +109,12 @@ pub(super) struct Caller<'a> {
 pub(super) enum Links {
     Follow,
     Keep,
+}
+
+impl Links {
+    fn flags(self) -> OFlags {
+        if self == Self::Keep { OFlags::NOFOLLOW } else { OFlags::empty() }
+    }
 }
 
 /// A file that a name stood for: the descriptor pins it whatever the name becomes.
@@ -252,8 +252,23 @@ impl<'a> Caller<'a> {
             return self.open_fd(number);
         }
         let base = self.base(dirfd, path)?;
-        let flags = if links == Links::Keep { OFlags::NOFOLLOW } else { OFlags::empty() };
-        self.open_from(base.as_ref().map_or(CWD, |fd| fd.as_fd()), path, flags)
+        self.open_from(base.as_ref().map_or(CWD, |fd| fd.as_fd()), path, links.flags())
+    }
+
+    /// What file a name stands for in the caller's eyes, or a descriptor if the name is empty.
+    pub(super) fn identity(&self, dirfd: i32, path: &CString, links: Links) -> Result<FileId, i32> {
+        let number = if path.is_empty() { Some(dirfd) } else { self.own_descriptor(path.as_bytes()) };
+        let stat = match number {
+            Some(number) => {
+                rustix::fs::statat(&self.thread.proc, format!("fd/{number}"), AtFlags::empty()).map_err(not_open)?
+            }
+            None => {
+                let base = self.base(dirfd, path)?;
+                let fd = open_path(base.as_ref().map_or(CWD, |fd| fd.as_fd()), path, links.flags())?;
+                rustix::fs::fstat(fd).map_err(rustix::io::Errno::raw_os_error)?
+            }
+        };
+        Ok(file_of(&stat))
     }
 
     /// The directory that a path starts from; `None` for one that starts from the root.
@@ -263,11 +278,7 @@ impl<'a> Caller<'a> {
 
     /// The same from a directory of the broker's.
     pub(super) fn open_from(&self, base: BorrowedFd<'_>, path: &CString, flags: OFlags) -> Result<Target, i32> {
-        let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
-        // Magic links would be followed with this process's eyes (A7).
-        let fd = rustix::fs::openat2(base, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
-            .map_err(rustix::io::Errno::raw_os_error)?;
-        located(fd)
+        located(open_path(base, path, flags)?)
     }
 
     /// Opens the directory that a new name goes into, and the name.
@@ -357,6 +368,13 @@ impl<'a> Caller<'a> {
             _ => std::str::from_utf8(&rest?).ok()?.parse().ok(),
         }
     }
+}
+
+/// Opens without the right to read or write. Magic links would be followed with this process's eyes (A7).
+fn open_path(base: BorrowedFd<'_>, path: &CString, flags: OFlags) -> Result<OwnedFd, i32> {
+    let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::openat2(base, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
+        .map_err(rustix::io::Errno::raw_os_error)
 }
 
 /// What is missing in a thread's directory is a descriptor that it does not have.

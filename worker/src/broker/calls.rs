@@ -239,9 +239,18 @@ impl Calls {
         let thread = &caller.thread;
         if thread.worker.get().is_none() {
             // In a session for one call nobody else can have its filter.
-            thread.worker.set(self.only.or_else(|| self.worker_of(thread)));
+            thread.worker.set(self.only.or_else(|| self.worker_of_child(thread)).or_else(|| self.worker_of(thread)));
         }
         thread.worker.get()
+    }
+
+    /// The same from its parent, if that is known. It is the one that is known if that one is there still.
+    fn worker_of_child(&mut self, thread: &Thread) -> Option<Pid> {
+        let parent = family::parent_of(thread.tid)?;
+        let parent = self.known(parent)?;
+        let worker = parent.worker.get();
+        self.keep(parent);
+        worker.filter(|_| thread.is_there())
     }
 
     /// The worker that a thread descends from. What was climbed from is the thread that was meant, not one that got its number.

@@ -6,22 +6,19 @@
 //! made ready to run. Where tracing is barred the second is Landlock's alone: it knows files, and no arguments.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::SessionPlan;
 use callgate_policy::plan::exec::{FileId, Starts};
-use rustix::event::EventfdFlags;
 use rustix::fs::MemfdFlags;
 
 use super::caller::{Caller, Links, Thread};
 use super::metadata::int;
 use super::{Broker, Handler};
-use crate::apply::{done, failure, kernel};
+use crate::apply::{done, failure};
 use crate::family;
 use crate::programs::Found;
 use crate::protocol::{Channel, StepFailure};
@@ -73,8 +70,8 @@ pub(super) struct Job {
 
 /// How the second look is taken.
 enum Second {
-    /// By the tracer.
-    Tracer { jobs: Sender<Job>, wake: Arc<OwnedFd> },
+    /// By the tracer. This is what it is to look at next.
+    Tracer(Option<Job>),
     /// By Landlock alone. This file is callgate's own, from which it starts programs.
     Landlock { own: Option<FileId> },
 }
@@ -87,21 +84,11 @@ pub(super) struct Gate {
     second: Second,
 }
 
-/// The other end of a [`Gate`], for the tracer's thread.
-pub(super) struct Queue {
-    pub(super) jobs: Receiver<Job>,
-    pub(super) wake: Arc<OwnedFd>,
-    /// To the supervisor's watchdogs, if they are asked.
-    pub(super) watchdogs: Option<Channel>,
-}
-
 /// A gate as it was made.
 pub(super) struct Made {
     pub(super) gate: Gate,
-    /// For the tracer, if there is one.
-    pub(super) queue: Option<Queue>,
-    /// The supervisor's end of the tracer's channel.
-    pub(super) supervisors: Option<Channel>,
+    /// The tracer's end of its channel and the supervisor's, if watchdogs are asked.
+    pub(super) watchdogs: Option<(Channel, Channel)>,
     pub(super) step: StepReport,
 }
 
@@ -119,26 +106,19 @@ impl Gate {
         let missing = if missing.is_empty() { String::new() } else { format!(", not found: {}", missing.join(" ")) };
         match can_trace(one_thread) {
             Ok(()) => {
-                let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-                let wake = Arc::new(wake.map_err(|e| kernel("programs", "eventfd", e.into()))?);
-                let (sender, jobs) = channel();
-                let second = Second::Tracer { jobs: sender, wake: Arc::clone(&wake) };
-                let (watchdogs, supervisors) = match plan.watched {
-                    true => Channel::pair().map(|(ours, theirs)| (Some(ours), Some(theirs))),
-                    false => Ok((None, None)),
-                }
-                .map_err(failure("channels", "socketpair"))?;
+                let watchdogs = plan.watched.then(Channel::pair).transpose();
+                let watchdogs = watchdogs.map_err(failure("channels", "socketpair"))?;
                 let watched = if plan.watched { ", each shown to the watchdogs" } else { "" };
                 let step = done("programs", format!("argv verified, {programs} granted{missing}{watched}"));
-                let gate = Self { starts, writable, second };
-                Ok(Made { gate, queue: Some(Queue { jobs, wake, watchdogs }), supervisors, step })
+                let gate = Self { starts, writable, second: Second::Tracer(None) };
+                Ok(Made { gate, watchdogs, step })
             }
             Err(_barred) if plan.watched || plan.exec.judges_arguments() => Err(StepFailure::new("programs", BARRED)),
             Err(barred) => {
                 let own = Thread::open(process::id()).and_then(|this| this.image()).ok().map(|image| image.file);
                 let step = done("programs", format!("program only (ptrace: {barred}), {programs} granted{missing}"));
                 let gate = Self { starts, writable, second: Second::Landlock { own } };
-                Ok(Made { gate, queue: None, supervisors: None, step })
+                Ok(Made { gate, watchdogs: None, step })
             }
         }
     }
@@ -147,7 +127,7 @@ impl Gate {
     fn is_own(&self, caller: &Caller<'_>, worker: Pid, started: &AtomicBool) -> bool {
         match &self.second {
             // Nothing else of the call runs before that, and the tracer sees it started before it runs.
-            Second::Tracer { .. } => !started.load(Ordering::Acquire),
+            Second::Tracer(_) => !started.load(Ordering::Acquire),
             Second::Landlock { own } => {
                 let image = caller.thread.image().ok();
                 image.is_some_and(|image| Some(image.file) == *own) && family::parent_of(caller.tid()) == Some(worker)
@@ -157,13 +137,11 @@ impl Gate {
 
     /// The first look.
     fn look(&self, caller: &Caller<'_>, asked: &Asked) -> Result<(), i32> {
-        let target = match asked.path.as_bytes() {
-            b"" => caller.open_fd(asked.directory)?,
+        let file = match asked.path.as_bytes() {
             // What a program runs to start itself again; the link is followed for the caller.
-            b"/proc/self/exe" => caller.thread.open_image()?,
-            _ => caller.open(asked.directory, &asked.path, asked.links)?,
+            b"/proc/self/exe" => caller.thread.image()?.file,
+            _ => caller.identity(asked.directory, &asked.path, asked.links)?,
         };
-        let file = super::caller::identity(target.fd.as_fd())?;
         let count = self.starts.looks_at(file).ok_or(libc::EACCES)?;
         let argv = arguments(caller, asked.argv, count + 1)?;
         let names = |word: &[u8], file| caller.thread.names(word, file, &self.writable);
@@ -171,16 +149,26 @@ impl Gate {
     }
 
     /// Hands it on to the second.
-    fn pass(&self, job: Job) -> Result<Answer, i32> {
-        match &self.second {
-            // The tracer is gone: nothing is started any more.
-            Second::Tracer { jobs, wake } => {
-                jobs.send(job).map_err(|_gone| libc::EACCES)?;
-                rustix::io::write(wake, &1_u64.to_ne_bytes()).map_err(rustix::io::Errno::raw_os_error)?;
-                Ok(Answer::Later)
+    fn pass(&mut self, job: Job) -> Answer {
+        match &mut self.second {
+            Second::Tracer(passed) => {
+                *passed = Some(job);
+                Answer::Later
             }
-            Second::Landlock { .. } => Ok(Answer::Continue),
+            Second::Landlock { .. } => Answer::Continue,
         }
+    }
+
+    /// What has been handed on to the tracer.
+    pub(super) fn passed(&mut self) -> Option<Job> {
+        match &mut self.second {
+            Second::Tracer(passed) => passed.take(),
+            Second::Landlock { .. } => None,
+        }
+    }
+
+    pub(super) fn traces(&self) -> bool {
+        matches!(self.second, Second::Tracer(_))
     }
 }
 
@@ -226,7 +214,8 @@ fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Aske
         }
         return Err(if errno == libc::ELOOP { libc::EACCES } else { errno });
     }
-    gate.pass(Job { id: n.id, tid: caller.tid(), call: (worker, call.number), own })
+    let job = Job { id: n.id, tid: caller.tid(), call: (worker, call.number), own };
+    broker.gate.as_mut().map(|gate| gate.pass(job)).ok_or(libc::EPERM)
 }
 
 /// The first words of an argument vector.
@@ -278,7 +267,7 @@ fn memfd(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<A
     }
     let wanted = MemfdFlags::from_bits_retain(flags) | MemfdFlags::CLOEXEC;
     let cloexec = flags & MemfdFlags::CLOEXEC.bits() != 0;
-    let traced = matches!(broker.gate.as_ref().map(|gate| &gate.second), Some(Second::Tracer { .. }));
+    let traced = broker.gate.as_ref().is_some_and(Gate::traces);
     let made = match rustix::fs::memfd_create(&name, wanted | MemfdFlags::NOEXEC_SEAL) {
         // An older kernel: the tracer alone holds it, by what it is.
         Err(rustix::io::Errno::INVAL) if traced => rustix::fs::memfd_create(&name, wanted),

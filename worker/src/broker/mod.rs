@@ -27,7 +27,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use self::caller::{Caller, Thread};
 use self::calls::{Call, Calls};
 use self::changes::Notices;
-use self::exec::{Gate, Queue};
+use self::exec::Gate;
 use self::keeper::Keeper;
 use self::tracer::Tracer;
 use crate::apply::{done, failure, kernel, landlock, namespace, session};
@@ -50,7 +50,6 @@ use crate::protocol::{Channel, Received, Register, SessionReply, SessionSteps, S
 use crate::sys::fd;
 use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::process::{self, Fork, OneThread, Pid};
-use crate::sys::ptrace;
 use crate::worker::{Attempts, Programs, Readers};
 use crate::zygote::{Links, Trade as _, Zygote};
 
@@ -142,13 +141,12 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         steps.programs.push(done("kept_names", "the broker is the one writer of trees with kept names"));
     }
     let mut calls = Calls::new(plan);
-    let mut queue = None;
     let mut gate = None;
     let mut watchdogs = None;
     if let Some(found) = confined.found {
         let made = Gate::make(plan, found, calls.writable(), one_thread)?;
         steps.programs.push(made.step);
-        (gate, queue, watchdogs) = (Some(made.gate), made.queue, made.supervisors);
+        (gate, watchdogs) = (Some(made.gate), made.watchdogs);
     }
     if plan.calls == CallCount::One {
         // It is the worker itself.
@@ -171,12 +169,14 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         keeper: Keeper::new(plan),
         gate,
         masks: Masks { first: umask.bits(), told: plan.writer() == Writer::Broker, changed: None, own: 0 },
+        over: false,
     };
     let ends = channels.iter().map(Channel::as_fd).chain([broker.notices.file()]);
-    let ends = ends.chain(watchdogs.iter().map(Channel::as_fd));
+    let ends = ends.chain(watchdogs.iter().map(|(_, supervisors)| supervisors.as_fd()));
     let ends: Vec<_> = ends.chain(terminals.iter().map(OwnedFd::as_fd)).collect();
     supervisor.send(&SessionReply::Ready(steps), &ends).map_err(failure("channels", "report to the supervisor"))?;
-    Ok(Served { broker, zygotes, queue, _readers: readers_link })
+    let watchdogs = watchdogs.map(|(tracers, _)| tracers);
+    Ok(Served { broker, zygotes, watchdogs, _readers: readers_link })
 }
 
 /// The one writer must read what its callers name. Yama may bar even an ancestor from that (`ptrace_scope` 2 and 3).
@@ -314,7 +314,7 @@ struct Broker {
     /// What the session may read, as the plan names it.
     readable: Vec<HostPath>,
     /// The session's private directory, as seen inside.
-    private: std::path::PathBuf,
+    private: PathBuf,
     private_kind: PrivateKind,
     /// Most bytes of System V segments that a call may have.
     shared_memory: u64,
@@ -322,6 +322,8 @@ struct Broker {
     /// Where only some programs may be started.
     gate: Option<Gate>,
     masks: Masks,
+    /// The session is: whoever still asks is refused.
+    over: bool,
 }
 
 /// The callers' file mode creation masks, and the broker's own, which is set to theirs when it makes something for them.
@@ -359,8 +361,8 @@ struct Served {
     broker: Broker,
     /// Each zygote's pidfd.
     zygotes: Vec<OwnedFd>,
-    /// What the tracer is to look at, if there is to be one.
-    queue: Option<Queue>,
+    /// To the supervisor's, if they are asked about every exec.
+    watchdogs: Option<Channel>,
     /// Kept: the readers' zygote ends when it closes.
     _readers: Option<Channel>,
 }
@@ -368,22 +370,23 @@ struct Served {
 impl Served {
     /// Until the supervisor is gone, or nobody is left to be served; then ends what still runs.
     ///
-    /// Questions have a thread of their own, which waits in the kernel for nothing else: only so does the kernel hand it the
-    /// asker's own processor, and not wake another one (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`). All else is heard here. One
-    /// lock is around the whole: one act after the other.
+    /// Questions have a thread of their own, which waits in the kernel on the listener itself: only so is it handed the asker's
+    /// own processor, and no other is woken (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`). All else is heard here. One lock is around
+    /// the whole: one act after the other.
     fn serve(self, supervisor: &Channel) -> io::Result<()> {
-        let Self { broker, zygotes, queue, .. } = self;
+        let Self { broker, zygotes, watchdogs, .. } = self;
         let (listener, mut registrations) = (Arc::clone(&broker.listener), broker.registrations.clone());
         let broker = Arc::new(Mutex::new(broker));
-        if let Some(queue) = queue {
-            trace(queue, &broker)?;
-        }
+        let tracer = Tracer::of(&broker, watchdogs)?;
         // Closed by the thread's end.
         let (answering, answers) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let answerer = Arc::clone(&broker);
         std::thread::Builder::new().name("cg-broker".to_owned()).stack_size(ANSWERS_STACK).spawn(move || {
             let _answers = answers;
-            answer_all(&answerer)
+            match tracer {
+                Some(tracer) => tracer.run(),
+                None => answer_all(&answerer),
+            }
         })?;
         let served = loop {
             let waited = [supervisor.as_fd(), answering.as_fd()].into_iter();
@@ -418,31 +421,9 @@ impl Served {
                 }
             }
         };
-        // Held to the end: nothing is done for anybody any more.
-        let ended = locked(&broker).end();
-        served.and(ended)
+        let kept = locked(&broker).stop();
+        served.and(kept.map_or(Ok(()), |private| clean_up(&private)))
     }
-}
-
-/// Starts the thread that takes the second look at every exec. Comes before the others, which are to block its signal too.
-fn trace(queue: Queue, broker: &Arc<Mutex<Broker>>) -> io::Result<()> {
-    let stops = ptrace::stops_as_fd()?;
-    let (listener, starts, writable) = {
-        let broker = locked(broker);
-        let gate = broker.gate.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        (Arc::clone(&broker.listener), Arc::clone(&gate.starts), Arc::clone(&gate.writable))
-    };
-    let tracer = Tracer {
-        listener,
-        starts,
-        writable,
-        broker: Arc::clone(broker),
-        flights: HashMap::new(),
-        waiting: Vec::new(),
-        questions: 0,
-    };
-    let thread = std::thread::Builder::new().name("cg-tracer".to_owned()).stack_size(ANSWERS_STACK);
-    thread.spawn(move || tracer.run(queue, &stops)).map(drop)
 }
 
 /// What the answering thread needs at most, a listing of a deep tree included.
@@ -509,6 +490,9 @@ impl Broker {
 
     fn answer(&mut self, notification: &Notification) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
+        if self.over {
+            return notify::answer(listener.as_fd(), notification.id, &Answer::Fail(libc::EPERM));
+        }
         let caller = match self.calls.known(notification.tid) {
             Some(thread) => Caller::again(&listener, notification, thread),
             None => {
@@ -575,24 +559,28 @@ impl Broker {
         self.calls.of(caller).ok_or(libc::EPERM)
     }
 
-    /// The session is over: ends whatever still runs, and empties the private directory.
-    fn end(&mut self) -> io::Result<()> {
+    /// The session is over: nothing is done for anybody any more. The private directory, if it is to be emptied.
+    fn stop(&mut self) -> Option<PathBuf> {
+        self.over = true;
         self.calls.clear();
-        if self.private_kind == PrivateKind::InNamespace {
+        match self.private_kind {
             // This process is the init of the session's PID namespace: the kernel ends all in it, and then its mounts.
-            return Ok(());
+            PrivateKind::InNamespace => None,
+            PrivateKind::OnHost => Some(self.private.clone()),
         }
-        family::end_all(&|_| false, SWEEP)?;
-        for name in PrivateDir::PARTS {
-            empty(&self.private.join(name))?;
-        }
-        Ok(())
     }
+}
+
+/// Ends what still runs of a session, and empties its private directory. Without the broker's lock: who is traced is not gone
+/// until the tracer has seen it.
+fn clean_up(private: &Path) -> io::Result<()> {
+    family::end_all(&|_| false, SWEEP)?;
+    PrivateDir::PARTS.iter().try_for_each(|name| empty(&private.join(name)))
 }
 
 /// Removes a directory with all in it. Iterative, by moving what lies deep to the top: a tree of any depth that a call
 /// has built costs neither stack nor an error (`ENAMETOOLONG`).
-pub(crate) fn empty(directory: &std::path::Path) -> io::Result<()> {
+pub(crate) fn empty(directory: &Path) -> io::Result<()> {
     let trash = |n: u64| directory.join(format!(".trash-{n}"));
     let mut moved = 0;
     let mut pending = vec![directory.to_owned()];

@@ -1,17 +1,16 @@
 //! The second look at an exec: at the kernel's own copy of what it is about to run.
 //!
-//! A thread of its own, because ptrace(2) is a thread's: whoever seized must be the one that waits and lets go. For each exec
-//! it seizes the thread that asks (which sleeps in its question), has it stop at its next chance, and lets it go on. If the
-//! exec succeeds, the thread stops before the new program has run an instruction, and what it is and what its arguments are
-//! can no longer be changed by anybody: its memory is new, and the filter keeps everybody else from it. If it fails, the
-//! thread stops all the same, and is let go. Everything in between is the kernel's (C14).
+//! The thread that answers takes it too, because ptrace(2) is a thread's (whoever seized must be the one that waits and lets
+//! go), and because waking another one costs more than all that is done here. For each exec it seizes the thread that asks
+//! (which sleeps in its question), has it stop at its next chance, and lets it go on. If the exec succeeds, the thread stops
+//! before the new program has run an instruction, and what it is and what its arguments are can no longer be changed by
+//! anybody: its memory is new, and the filter keeps everybody else from it. If it fails, the thread stops all the same, and is
+//! let go. Everything in between is the kernel's (C14).
 //!
 //! Invariant: one exec at a time for each process. Seizing a thread waits for an exec of its process to be over, and that exec
 //! waits for all threads of its process to be gone, a traced one by its tracer's hand: seizing two would wait for ever.
 //!
 //! Where watchdogs see every exec, the supervisor is asked while the thread stands there; the others go on meanwhile.
-//!
-//! Invariant: no lock is waited for here. Whoever holds the broker's may hold it to the end of the session.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,16 +21,15 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::exec::Starts;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::Broker;
 use super::caller::Thread;
-use super::exec::{Job, Queue, text};
+use super::exec::{Gate, Job, text};
+use super::{Broker, locked};
 use crate::protocol::{AboutToRun, Channel, MayRun, Received};
 use crate::sys::notify::{self, Answer};
 use crate::sys::process::{self, Pid};
@@ -42,25 +40,29 @@ use crate::zygote::drain;
 const NO_FILE: &str = "its file cannot be looked at";
 /// Most bytes of an argument vector: more than the kernel takes for one at the usual limit of stack (execve(2)).
 const ARGV: u64 = 8 * 1024 * 1024;
-/// How often, and after how long, telling of a refusal is tried again while the broker is busy.
-const TELLING: (u32, Duration) = (100, Duration::from_millis(1));
+/// Room for most of them, bytes.
+const USUAL: usize = 4096;
 
-/// Traces for one session.
+/// Answers for one session, and traces.
 pub(super) struct Tracer {
-    pub(super) listener: Arc<OwnedFd>,
-    pub(super) starts: Arc<Starts>,
-    pub(super) writable: Arc<[PathBuf]>,
-    pub(super) broker: Arc<Mutex<Broker>>,
+    listener: Arc<OwnedFd>,
+    starts: Arc<Starts>,
+    writable: Arc<[PathBuf]>,
+    broker: Arc<Mutex<Broker>>,
+    /// To the supervisor's, if they are asked.
+    watchdogs: Option<Channel>,
+    /// Tells that a traced thread has come to something.
+    stops: OwnedFd,
     /// By process.
-    pub(super) flights: HashMap<Pid, Flight>,
+    flights: HashMap<Pid, Flight>,
     /// What waits for the exec of its own process to be over.
-    pub(super) waiting: Vec<(Pid, Job)>,
+    waiting: Vec<(Pid, Job)>,
     /// How many the watchdogs were asked.
-    pub(super) questions: u64,
+    questions: u64,
 }
 
 /// An exec under way.
-pub(super) struct Flight {
+struct Flight {
     tid: Pid,
     job: Job,
     /// It stands before its first instruction until the watchdogs have answered.
@@ -82,40 +84,67 @@ enum Verdict {
 }
 
 impl Tracer {
-    /// Until nobody hands anything on any more. Should this return, the kernel ends all that is being traced.
-    pub(super) fn run(mut self, queue: Queue, stops: &OwnedFd) -> io::Result<()> {
-        let watchdogs = queue.watchdogs.as_ref();
+    /// For a session in which execs are looked at by tracing. Comes before threads are made, which are to block the signal of
+    /// stops too.
+    pub(super) fn of(shared: &Arc<Mutex<Broker>>, watchdogs: Option<Channel>) -> io::Result<Option<Self>> {
+        let broker = locked(shared);
+        let Some(gate) = broker.gate.as_ref().filter(|gate| gate.traces()) else { return Ok(None) };
+        Ok(Some(Self {
+            listener: Arc::clone(&broker.listener),
+            starts: Arc::clone(&gate.starts),
+            writable: Arc::clone(&gate.writable),
+            broker: Arc::clone(shared),
+            watchdogs,
+            stops: ptrace::stops_as_fd()?,
+            flights: HashMap::new(),
+            waiting: Vec::new(),
+            questions: 0,
+        }))
+    }
+
+    /// Until nobody can ask any more. Should this return, the kernel ends all that is being traced.
+    pub(super) fn run(mut self) -> io::Result<()> {
         loop {
-            let waited = [Some(queue.wake.as_fd()), Some(stops.as_fd()), watchdogs.map(Channel::as_fd)];
+            let waited =
+                [Some(self.listener.as_fd()), Some(self.stops.as_fd()), self.watchdogs.as_ref().map(Channel::as_fd)];
             let mut fds: Vec<_> = waited.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }
-            let answered = fds.get(2).is_some_and(|fd| fd.any() == Some(true));
-            // Before looking: what comes meanwhile wakes it again.
-            drain(&queue.wake)?;
-            drain(stops)?;
-            // Signals coalesce, so all there is, whatever woke it.
-            while let Some((pid, status)) = ptrace::next_event()? {
-                self.heard(pid, status, watchdogs)?;
+            let happened = |at: usize| fds.get(at).and_then(PollFd::revents).unwrap_or(PollFlags::empty());
+            let (asked, stopped, answered) = (happened(0), happened(1), happened(2));
+            if stopped.contains(PollFlags::POLLIN) {
+                // Before looking: what comes meanwhile wakes it again. Signals coalesce, so all there is.
+                drain(&self.stops)?;
+                while let Some((pid, status)) = ptrace::next_event()? {
+                    self.heard(pid, status)?;
+                }
             }
-            if let Some(watchdogs) = watchdogs.filter(|_| answered) {
+            if let Some(watchdogs) = self.watchdogs.as_ref().filter(|_| !answered.is_empty()) {
                 match watchdogs.receive::<MayRun>()? {
                     Received::Message(answer, _) => self.answered(answer)?,
-                    // Nobody is left who could say yes. With this thread the kernel ends all that it traces, and the gate
-                    // passes nothing on any more.
+                    // Nobody is left who could say yes.
                     Received::Data(_) | Received::Closed => return Ok(()),
                 }
             }
-            loop {
-                match queue.jobs.try_recv() {
-                    Ok(job) => self.take(job)?,
-                    Err(std::sync::mpsc::TryRecvError::Empty) => break,
-                    Err(std::sync::mpsc::TryRecvError::Disconnected) => return Ok(()),
-                }
+            if asked.contains(PollFlags::POLLIN) {
+                self.answer()?;
+            } else if asked.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
+                return Ok(());
             }
         }
+    }
+
+    /// Answers one question. There is one, so that taking it does not wait.
+    fn answer(&mut self) -> io::Result<()> {
+        let Some(notification) = notify::receive(self.listener.as_fd())? else { return Ok(()) };
+        let passed = {
+            let mut broker = locked(&self.broker);
+            broker.answer(&notification)?;
+            broker.gate.as_mut().and_then(Gate::passed)
+        };
+        passed.map_or(Ok(()), |job| self.take(job))
     }
 
     fn take(&mut self, job: Job) -> io::Result<()> {
@@ -156,13 +185,13 @@ impl Tracer {
     }
 
     /// Handles what has become of a thread.
-    fn heard(&mut self, pid: Pid, status: i32, watchdogs: Option<&Channel>) -> io::Result<()> {
+    fn heard(&mut self, pid: Pid, status: i32) -> io::Result<()> {
         if !libc::WIFSTOPPED(status) {
             // It ended; only now does its parent hear of it.
             return self.over(pid);
         }
         match status >> 16 {
-            libc::PTRACE_EVENT_EXEC => self.executed(pid, watchdogs),
+            libc::PTRACE_EVENT_EXEC => self.executed(pid),
             // The exec did not happen, or nobody asked for one.
             libc::PTRACE_EVENT_STOP => {
                 gone_is_fine(ptrace::detach(pid))?;
@@ -174,7 +203,7 @@ impl Tracer {
     }
 
     /// It stands before its first instruction. Its number is its process's by now, whichever thread it was.
-    fn executed(&mut self, pid: Pid, watchdogs: Option<&Channel>) -> io::Result<()> {
+    fn executed(&mut self, pid: Pid) -> io::Result<()> {
         let former = ptrace::former_number(pid).unwrap_or(pid);
         let flight = self.flights.get_mut(&pid).filter(|flight| flight.tid == former || flight.tid == pid);
         let Some(flight) = flight else {
@@ -191,7 +220,7 @@ impl Tracer {
             Verdict::Runs(thread, argv) => (thread, argv),
             Verdict::Ends(why, argv) => return self.ends(pid, call, &argv, why.into()),
         };
-        let Some(watchdogs) = watchdogs else { return self.runs(pid) };
+        let Some(watchdogs) = &self.watchdogs else { return self.runs(pid) };
         let Ok(program) = thread.image_path() else { return self.ends(pid, call, &argv, NO_FILE.into()) };
         self.questions += 1;
         let question = self.questions;
@@ -220,7 +249,7 @@ impl Tracer {
 
     fn ends(&self, pid: Pid, call: (Pid, u64), argv: &[Vec<u8>], why: Cow<'static, str>) -> io::Result<()> {
         // First, for with it its call may end.
-        self.tell(call, text(argv), why);
+        locked(&self.broker).not_started(call, text(argv), why);
         gone_is_fine(process::kill(pid, libc::SIGKILL))
     }
 
@@ -241,17 +270,6 @@ impl Tracer {
             }
         }
         Ok(())
-    }
-
-    /// Has the result name it.
-    fn tell(&self, call: (Pid, u64), argv: String, why: Cow<'static, str>) {
-        for _ in 0..TELLING.0 {
-            match self.broker.try_lock() {
-                Ok(mut broker) => return broker.not_started(call, argv, why),
-                Err(TryLockError::Poisoned(broken)) => return broken.into_inner().not_started(call, argv, why),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(TELLING.1),
-            }
-        }
     }
 }
 
@@ -274,7 +292,7 @@ fn judge(starts: &Starts, writable: &[PathBuf], pid: Pid) -> Verdict {
 
 /// All of it, or an error (proc_pid_cmdline(5)).
 fn command_line(thread: &Thread) -> io::Result<Vec<Vec<u8>>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(USUAL);
     thread.open_arguments()?.take(ARGV + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > ARGV {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));
@@ -285,11 +303,9 @@ fn command_line(thread: &Thread) -> io::Result<Vec<Vec<u8>>> {
     }
 }
 
-/// The process that a thread belongs to. Of one with a single thread, and so of most that execute, it is that: a pidfd is given
-/// for no other (pidfd_open(2)), and costs a tenth of what its status does.
+/// The process that a thread belongs to. Of one with a single thread, and so of most that execute, it is that.
 fn process_of(tid: Pid) -> Option<Pid> {
-    let number = rustix::process::Pid::from_raw(tid)?;
-    if rustix::process::pidfd_open(number, rustix::process::PidfdFlags::empty()).is_ok() {
+    if process::is_leader(tid) {
         return Some(tid);
     }
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;

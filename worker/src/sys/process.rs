@@ -129,6 +129,15 @@ pub fn kill(pid: Pid, signal: i32) -> io::Result<()> {
     errno_if_negative(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
+/// Whether a thread is the first of its process, whose number it has: only then is there a thread of that number in a process of
+/// that number (tgkill(2)). A fiftieth of what its status costs.
+pub(crate) fn is_leader(tid: Pid) -> bool {
+    // SAFETY: takes integers only; the signal 0 is none.
+    let there = errno_if_negative(unsafe { libc::syscall(libc::SYS_tgkill, tid, tid, 0) } as i32);
+    // One that may not be sent a signal is one that is there.
+    there.map_or_else(|e| e.raw_os_error() == Some(libc::EPERM), |_| true)
+}
+
 /// getpgid(2); 0 for a group whose leader is outside of this PID namespace, of which rustix makes an impossible value.
 pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
     // SAFETY: takes an integer only.
