@@ -30,6 +30,12 @@ fn marked(mark: &str) -> Vec<String> {
     listing.filter(has).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
+/// The parent of a process, while it is there.
+fn parent(pid: &str) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_whitespace().nth(1).map(str::to_owned)
+}
+
 /// `callgate run` of a script of bash's, and its envelope.
 fn run(env: &TestEnv, limits: &[&str], script: &str) -> (Ended, Value) {
     let status = env.outside().join("status.json");
@@ -311,10 +317,14 @@ fn d11_a_bomb_is_bounded_while_nobody_watches() {
         let before = tasks();
         let most = std::thread::scope(|scope| {
             let run = scope.spawn(|| run(&env, &[&format!("processes={LIMIT}")], &script));
-            eventually("the script waits", || !marked(&mark).is_empty());
-            let first = marked(&mark).swap_remove(0);
-            let stat = fs::read_to_string(format!("/proc/{first}/stat")).unwrap();
-            let init = stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().to_owned();
+            let mut init = None;
+            eventually("the script waits", || {
+                // Not one that the shell has forked to start `sleep`, which has its arguments as well.
+                let waiting = marked(&mark);
+                init = waiting.iter().filter_map(|pid| parent(pid)).find(|parent| !waiting.contains(parent));
+                init.is_some()
+            });
+            let init = init.unwrap();
             let signal =
                 |name: &str| assert!(Command::new("kill").args([name, init.as_str()]).status().unwrap().success());
             signal("-STOP");
