@@ -157,15 +157,21 @@ pub struct Approval {
     pub scope: ApprovalScope,
 }
 
-/// The answers of a session.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The answers that are kept, of a session or a project.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Approvals(Vec<Approval>);
 
 impl Approvals {
-    /// What was kept before.
+    /// Whether there are none.
     #[must_use]
-    pub fn new(kept: Vec<Approval>) -> Self {
-        Self(kept)
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// In the order in which they were given.
+    pub fn iter(&self) -> impl Iterator<Item = &Approval> {
+        self.0.iter()
     }
 
     /// Keeps an answer (S1-14). A no is never kept (X1-5).

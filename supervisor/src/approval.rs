@@ -93,6 +93,17 @@ pub(crate) enum NoAnswer {
     Rejected,
 }
 
+impl NoAnswer {
+    /// For a denial, with why somebody was asked.
+    pub(crate) fn text(self, why: &str) -> String {
+        match self {
+            Self::Nobody => format!("{why}; there is nobody to ask"),
+            Self::TooLate(patience) => format!("{why}; nobody answered within {patience:?}"),
+            Self::Rejected => "a person said no".to_owned(),
+        }
+    }
+}
+
 /// Who said yes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Yes {
@@ -116,7 +127,7 @@ pub(crate) struct People {
 
 impl People {
     pub(crate) fn new(approvers: Vec<Arc<dyn Approver>>, patience: Duration, project: Option<Project>) -> Self {
-        let kept = Approvals::new(project.as_ref().map(|project| project.approvals().to_vec()).unwrap_or_default());
+        let kept = project.as_ref().map(|project| project.approvals().clone()).unwrap_or_default();
         Self { approvers, patience, kept: Mutex::new(kept), project, turn: tokio::sync::Mutex::default() }
     }
 

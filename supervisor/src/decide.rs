@@ -184,19 +184,14 @@ impl Session {
                     Yes::Now { by, .. } => by,
                 })))
             }
-            Err(NoAnswer::Rejected) => Err(self.refused(call, "a person said no", None)),
-            Err(NoAnswer::TooLate(patience)) => {
-                let reason = format!("{}; nobody answered within {patience:?}", why.join("; "));
-                Err(self.refused(call, &reason, None))
-            }
             Err(NoAnswer::Nobody) if self.headless == Headless::Halt => {
                 self.halted.store(true, Ordering::Relaxed);
                 Err(CallError::Halted { tool: call.tool.id.to_owned(), why: why.join("; ") })
             }
-            Err(NoAnswer::Nobody) => {
+            Err(none) => {
                 let ruled = RuledCall { tool: call.tool.id, ..RuledCall::default() };
-                let reason = format!("{}; there is nobody to ask", why.join("; "));
-                Err(self.refused(call, &reason, Some(&decision.remedy(&ruled))))
+                let remedy = (none == NoAnswer::Nobody).then(|| decision.remedy(&ruled));
+                Err(self.refused(call, &none.text(&why.join("; ")), remedy.as_deref()))
             }
         }
     }

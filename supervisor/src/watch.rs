@@ -12,7 +12,7 @@ use callgate_worker::protocol::{AboutToRun, MayRun, Received};
 use serde_json::json;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::approval::{NoAnswer, People, Question, digest_of};
+use crate::approval::{People, Question, digest_of};
 use crate::confine::AsyncChannel;
 use crate::gate::Gate;
 
@@ -63,12 +63,8 @@ impl Watch {
             Verdict::Deny(reason) => Some(told(reason)),
             Verdict::Ask(reason) => {
                 let why = told(reason);
-                match self.people.ask(self.question(&program, &argv, why.clone())).await {
-                    Ok(_yes) => None,
-                    Err(NoAnswer::Nobody) => Some(format!("{why}; there is nobody to ask")),
-                    Err(NoAnswer::TooLate(patience)) => Some(format!("{why}; nobody answered within {patience:?}")),
-                    Err(NoAnswer::Rejected) => Some("a person said no".to_owned()),
-                }
+                let asked = self.people.ask(self.question(&program, &argv, why.clone())).await;
+                asked.err().map(|none| none.text(&why))
             }
         }
     }

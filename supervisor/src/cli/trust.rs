@@ -39,7 +39,7 @@ fn all(out: &mut Vec<u8>, all: &[Trusted], json: bool) -> std::io::Result<()> {
         };
         let path = trusted.canonical_path.to_string();
         writeln!(out, "{}  since {}, {lasts}", path.escape_debug(), trusted.granted_at)?;
-        for approval in &trusted.approvals {
+        for approval in trusted.approvals.iter() {
             writeln!(out, "  always: {} {}", approval.tool, approval.key.to_string().escape_debug())?;
         }
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use callgate_policy::approval::Approval;
+use callgate_policy::approval::{Approval, Approvals};
 use callgate_policy::manifest::{Format, MAX_BYTES, Manifest, ManifestError};
 use callgate_policy::path::HostPath;
 use callgate_policy::profile::{Profile, ProfileName};
@@ -50,8 +50,8 @@ pub struct Trusted {
     /// When, ISO 8601.
     pub granted_at: String,
     /// What people have approved of for the project (S1-18, X1-5). It goes with the trust.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub approvals: Vec<Approval>,
+    #[serde(default, skip_serializing_if = "Approvals::is_empty")]
+    pub approvals: Approvals,
 }
 
 /// Why a manifest that is there has no effect.
@@ -89,7 +89,7 @@ pub struct Project {
     root: HostPath,
     files: BTreeMap<String, String>,
     list: TrustList,
-    approvals: Vec<Approval>,
+    approvals: Approvals,
 }
 
 /// Why trust could not be looked up, given or taken back.
@@ -228,7 +228,7 @@ impl TrustList {
             profile,
             root,
             files,
-            approvals: if trusted.decision == Decision::Trusted { trusted.approvals } else { Vec::new() },
+            approvals: if trusted.decision == Decision::Trusted { trusted.approvals } else { Approvals::default() },
             list: self.clone(),
         })))
     }
@@ -242,7 +242,8 @@ impl TrustList {
         let file = manifest_of(&root)?.ok_or_else(|| TrustError::NoManifest(root.as_path().to_owned()))?;
         let read = Contents::read(&file, |_, _| true)?;
         let Contents { files, manifest, .. } = read.ok_or_else(|| TrustError::NoManifest(root.as_path().to_owned()))?;
-        let mut trusted = Trusted { canonical_path: root, decision, files, granted_at: now(), approvals: Vec::new() };
+        let mut trusted =
+            Trusted { canonical_path: root, decision, files, granted_at: now(), approvals: Approvals::default() };
         self.store.change(|all| {
             let before = all.iter().position(|before| before.canonical_path == trusted.canonical_path);
             if let Some(before) = before.map(|at| all.remove(at))
@@ -300,7 +301,7 @@ impl TrustList {
 
 impl Project {
     /// What was approved of for the project before.
-    pub(crate) fn approvals(&self) -> &[Approval] {
+    pub(crate) fn approvals(&self) -> &Approvals {
         &self.approvals
     }
 
@@ -315,10 +316,8 @@ impl Project {
                     && trusted.decision == Decision::Trusted
                     && trusted.files == self.files
             };
-            if let Some(trusted) = all.iter_mut().find(mine)
-                && !trusted.approvals.iter().any(|kept| kept.tool == approval.tool && kept.key.covers(&approval.key))
-            {
-                trusted.approvals.push(approval.clone());
+            if let Some(trusted) = all.iter_mut().find(mine) {
+                trusted.approvals.keep(approval.clone());
             }
         })
     }
