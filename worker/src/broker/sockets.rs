@@ -12,8 +12,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::net::{AddressFamily, Protocol, SocketAddrAny, SocketFlags, SocketType};
@@ -47,6 +47,8 @@ pub(super) struct Sockets {
     files: HashSet<(u64, u64)>,
     /// Abstract names that this call has bound.
     names: HashMap<Vec<u8>, Name>,
+    /// What could not be connected, by inode: it may be tried again.
+    failed: Arc<Mutex<Vec<(u64, Kept)>>>,
 }
 
 /// What stands for an abstract name.
@@ -81,9 +83,15 @@ impl Sockets {
         self.order.push(inode);
     }
 
-    fn forget(&mut self, inode: u64) {
-        self.kept.remove(&inode);
+    fn get(&mut self, inode: u64) -> Option<&mut Kept> {
+        let failed = std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
+        failed.into_iter().for_each(|(inode, kept)| self.keep(inode, kept));
+        self.kept.get_mut(&inode)
+    }
+
+    fn forget(&mut self, inode: u64) -> Option<Kept> {
         self.order.retain(|i| *i != inode);
+        self.kept.remove(&inode)
     }
 }
 
@@ -160,14 +168,14 @@ fn family_in(address: &[u8]) -> i32 {
 fn bind(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     let inode = inode_of(caller, int(n.args[0]))?;
     let address = address(caller, n.args[1], n.args[2])?;
-    let family = broker.call(caller)?.sockets.kept.get(&inode).ok_or(libc::EINVAL)?.family;
+    let family = broker.call(caller)?.sockets.get(inode).ok_or(libc::EINVAL)?.family;
     match family {
         Family::Unix => bind_unix(broker, caller, inode, &address),
         Family::V4 | Family::V6 => {
             let wanted = inet(&address, family)?;
             release_stale(broker, caller)?;
             let call = broker.call(caller)?;
-            let kept = call.sockets.kept.get(&inode).ok_or(libc::EINVAL)?;
+            let kept = call.sockets.get(inode).ok_or(libc::EINVAL)?;
             let at = to_loopback(wanted, &kept.fd, family)?;
             rustix::net::bind(&kept.fd, &at).map_err(errno)?;
             Ok(Answer::Return(0))
@@ -270,7 +278,7 @@ fn bind_file(
     mask: u32,
 ) -> Result<Answer, i32> {
     let call = broker.call(caller)?;
-    let kept = call.sockets.kept.get(&inode).ok_or(libc::EINVAL)?;
+    let kept = call.sockets.get(inode).ok_or(libc::EINVAL)?;
     let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
     // By its real path, because programs hand on what getsockname(2) then says (Python's managers do). A directory that
     // is exchanged in between leads the name astray, though not out of what the session may write; that is an error
@@ -347,7 +355,7 @@ fn listen(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<
     let inode = inode_of(caller, int(n.args[0]))?;
     let backlog = int(n.args[1]).max(0);
     let sockets = &mut broker.call(caller)?.sockets;
-    let kept = sockets.kept.get_mut(&inode).ok_or(libc::EINVAL)?;
+    let kept = sockets.get(inode).ok_or(libc::EINVAL)?;
     if kept.family == Family::Unix {
         rustix::net::listen(&kept.fd, backlog).map_err(errno)?;
         // Held on, a server that is closed would still seem to be there.
@@ -384,45 +392,32 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let inode = inode_of(caller, int(n.args[0]))?;
     let address = address(caller, n.args[1], n.args[2])?;
     // One that was made and is no longer kept is connected, or on its way: EISCONN is what the kernel would say.
-    let family = broker.call(caller)?.sockets.kept.get(&inode).ok_or(libc::EISCONN)?.family;
+    let family = broker.call(caller)?.sockets.get(inode).ok_or(libc::EISCONN)?.family;
     // What is connected to, as bytes, and what keeps it in place until it is.
     let (target, pin) = match family {
         Family::Unix => unix_target(broker, caller, &address)?,
         Family::V4 | Family::V6 => (inet_target(broker, caller, &address, family)?, None),
     };
-    let sockets = &mut broker.call(caller)?.sockets;
-    let socket = sockets.kept.get(&inode).ok_or(libc::EISCONN)?.fd.try_clone().map_err(io_errno)?;
-    let non_blocking = rustix::fs::fcntl_getfl(&socket).map_err(errno)?.contains(OFlags::NONBLOCK);
-    if non_blocking {
-        let done = raw::connect(socket.as_fd(), &target).map_err(io_errno);
-        if matches!(done, Ok(()) | Err(libc::EINPROGRESS)) {
-            sockets.forget(inode);
-        }
-        return done.map(|()| Answer::Return(0));
-    }
-    sockets.forget(inode);
-    connect_in_thread(broker, caller, socket, target, pin)
-}
-
-/// A connect that blocks (a full backlog) must not block the broker, which others need.
-fn connect_in_thread(
-    broker: &Broker,
-    caller: &Caller<'_>,
-    socket: OwnedFd,
-    target: Vec<u8>,
-    pin: Option<OwnedFd>,
-) -> Result<Answer, i32> {
+    // A connect that blocks (a full backlog) must not block the broker, which others need. Whether it does is up to the caller:
+    // it shares the flag, and can clear it at any moment.
     if CONNECTING.fetch_add(1, Ordering::Relaxed) >= WAITING {
         CONNECTING.fetch_sub(1, Ordering::Relaxed);
         return Err(libc::EAGAIN);
     }
+    let sockets = &mut broker.call(caller)?.sockets;
+    let (kept, failed) = (sockets.forget(inode).ok_or(libc::EISCONN)?, Arc::clone(&sockets.failed));
     let (listener, id) = (Arc::clone(&broker.listener), caller.id());
     let work = move || {
-        let answer = match raw::connect(socket.as_fd(), &target) {
+        let answer = match raw::connect(kept.fd.as_fd(), &target).map_err(io_errno) {
             Ok(()) => Answer::Return(0),
-            Err(e) => Answer::Fail(io_errno(e)),
+            Err(errno) => {
+                if errno != libc::EINPROGRESS {
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).push((inode, kept));
+                }
+                Answer::Fail(errno)
+            }
         };
-        drop((socket, pin));
+        drop(pin);
         CONNECTING.fetch_sub(1, Ordering::Relaxed);
         // A caller that is gone needs no answer; a listener that is gone has none left.
         drop(notify::answer(listener.as_fd(), id, &answer));
@@ -502,7 +497,7 @@ fn release_stale(broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
         .filter(|(inode, k)| k.listening.is_some() && !held.contains(inode))
         .map(|(i, _)| *i)
         .collect();
-    stale.into_iter().for_each(|inode| sockets.forget(inode));
+    stale.into_iter().for_each(|inode| drop(sockets.forget(inode)));
     Ok(())
 }
 
