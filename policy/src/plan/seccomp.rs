@@ -856,20 +856,15 @@ fn other_processes(landlock_abi: u8) -> [Group; 3] {
         ],
     };
     let unscoped = landlock_abi < 6;
-    let (why, signal, fcntl) = if unscoped {
-        (
-            "Landlock before ABI 6 has no signal scope, so the broker checks whom a signal is for",
-            NOTIFY,
-            Action::Args {
-                rules: [F_SETOWN, F_SETOWN_EX, F_SETSIG]
-                    .map(|command| ArgRule { when: vec![equal(1, command)], then: EPERM })
-                    .into(),
-                otherwise: Verdict::Allow,
-            },
-        )
+    let mut refused = vec![F_SETLEASE, F_SETDELEG];
+    let (why, signal) = if unscoped {
+        refused.extend([F_SETOWN, F_SETOWN_EX, F_SETSIG]);
+        ("Landlock before ABI 6 has no signal scope, so the broker checks whom a signal is for", NOTIFY)
     } else {
-        ("Landlock's signal scope bounds them", ALLOW, ALLOW)
+        ("Landlock's signal scope bounds them", ALLOW)
     };
+    let rules = refused.into_iter().map(|command| ArgRule { when: vec![equal(1, command)], then: EPERM }).collect();
+    let fcntl = Action::Args { rules, otherwise: Verdict::Allow };
     let signals = Group {
         title: "signals to processes",
         why,
@@ -879,7 +874,8 @@ fn other_processes(landlock_abi: u8) -> [Group; 3] {
     let owners = Group {
         title: "descriptor flags and locks",
         why: "F_SETOWN and F_SETSIG have the kernel send a signal of one's choice to anyone; the scope covers that \
-              only where it exists",
+              only where it exists. Who holds a lease makes everybody else who opens the file wait, up to 45 s each \
+              time: the broker, and people outside",
         attacks: &["D2"],
         calls: vec![("fcntl", fcntl)],
     };
@@ -1116,6 +1112,9 @@ const O_CREAT_O_EXCL: Operand = Operand::new("(O_CREAT|O_EXCL)", 0xc0);
 
 const PRIO_PROCESS: Operand = Operand::new("PRIO_PROCESS", 0);
 const IOPRIO_WHO_PROCESS: Operand = Operand::new("IOPRIO_WHO_PROCESS", 1);
+const F_SETLEASE: Operand = Operand::new("F_SETLEASE", 1024);
+/// Linux 6.19.
+const F_SETDELEG: Operand = Operand::new("F_SETDELEG", 1040);
 const F_SETOWN: Operand = Operand::new("F_SETOWN", 8);
 const F_SETSIG: Operand = Operand::new("F_SETSIG", 10);
 const F_SETOWN_EX: Operand = Operand::new("F_SETOWN_EX", 15);
