@@ -42,4 +42,5 @@ mod siblings;
 mod steps;
 mod straddling;
 mod syscalls;
+mod undisturbed;
 mod unix_sockets;

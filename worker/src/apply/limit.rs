@@ -27,6 +27,12 @@ fn bounded(limit: &Limit) -> (rustix::process::Resource, u32, [u64; 2]) {
     (resource, number, [soft, hard])
 }
 
+/// Lets this process open as many files as the host lets it.
+pub(crate) fn open_files_as_many() -> std::io::Result<()> {
+    let host = getrlimit(rustix::process::Resource::Nofile);
+    Ok(setrlimit(rustix::process::Resource::Nofile, Rlimit { current: host.maximum, maximum: host.maximum })?)
+}
+
 /// For a child that may not allocate between clone and exec.
 pub(crate) fn raw(limits: &[Limit]) -> Vec<(u32, libc::rlimit)> {
     limits

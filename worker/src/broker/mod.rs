@@ -43,7 +43,7 @@ use self::changes::Notices;
 use self::exec::Gate;
 use self::keeper::Keeper;
 use self::tracer::Tracer;
-use crate::apply::{done, failure, kernel, landlock, namespace, session};
+use crate::apply::{done, failure, kernel, landlock, limit, namespace, session};
 use crate::family;
 use crate::filters;
 use crate::protocol::{Channel, Received, Register, SessionReply, SessionSteps, StepFailure, Threads, ToBroker};
@@ -152,6 +152,8 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         // It is the worker itself.
         calls.add_only(programs.pid);
     }
+    // It holds some for each call, and what it forked before keeps the limit that it was given.
+    limit::open_files_as_many().map_err(failure("family", "raise the limit of the broker's descriptors"))?;
     let notices = Notices::new().map_err(failure("channels", "make a file for notices"))?;
     let listener = listener.ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?;
     // Without it things take longer, and nothing else.
@@ -389,21 +391,21 @@ impl Served {
             }
         })?;
         let served = loop {
+            // Its end alone: that nobody is left who could ask.
+            let mut fds = vec![PollFd::new(listener.as_fd(), PollFlags::empty())];
             let waited = [supervisor.as_fd(), answering.as_fd()].into_iter();
             let waited = waited.chain(zygotes.iter().map(OwnedFd::as_fd));
-            let mut fds: Vec<_> = waited.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-            // Its end alone: that nobody is left who could ask.
-            fds.push(PollFd::new(listener.as_fd(), PollFlags::empty()));
+            fds.extend(waited.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
             fds.extend(registrations.iter().map(|channel| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => break Err(e.into()),
             }
             let happened: Vec<PollFlags> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
-            let [supervisors, rest @ ..] = happened.as_slice() else { break Ok(()) };
-            let (ends, registration) = rest.split_at(zygotes.len() + 2);
+            let [asked, supervisors, rest @ ..] = happened.as_slice() else { break Ok(()) };
+            let (ends, registration) = rest.split_at(zygotes.len() + 1);
             let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
-            if supervisors.intersects(gone) || ends.iter().any(|end| !end.is_empty()) {
+            if notify::says_over(*asked) || supervisors.intersects(gone) || ends.iter().any(|end| !end.is_empty()) {
                 break Ok(());
             }
             let mut broker = locked(&broker);

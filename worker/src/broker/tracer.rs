@@ -130,7 +130,7 @@ impl Tracer {
             }
             if asked.contains(PollFlags::POLLIN) {
                 self.answer()?;
-            } else if asked.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
+            } else if notify::says_over(asked) {
                 return Ok(());
             }
         }
@@ -255,8 +255,9 @@ impl Tracer {
 
     /// An exec is over, one way or another. Who waited in the same process is next, if there still is such a thread.
     fn over(&mut self, pid: Pid) -> io::Result<()> {
-        let Some(process) = self.flights.iter().find(|(_, flight)| flight.tid == pid).map(|(process, _)| *process)
-        else {
+        // By its process's number first: a thread that executes takes it, and may die before that is heard.
+        let by_thread = || self.flights.iter().find(|(_, flight)| flight.tid == pid).map(|(process, _)| *process);
+        let Some(process) = Some(pid).filter(|pid| self.flights.contains_key(pid)).or_else(by_thread) else {
             return Ok(());
         };
         self.flights.remove(&process);

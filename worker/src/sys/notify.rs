@@ -49,13 +49,20 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notificatio
 pub(crate) fn is_over(listener: BorrowedFd<'_>) -> io::Result<bool> {
     let mut fds = [PollFd::new(listener, PollFlags::empty())];
     poll(&mut fds, PollTimeout::ZERO)?;
-    Ok(fds[0].revents().is_some_and(|happened| happened.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)))
+    Ok(fds[0].revents().is_some_and(says_over))
+}
+
+/// Whether a poll of a listener says so. An error is none: that is what it gives when it was interrupted, as by a signal that
+/// stops this process, while another thread held the listener's lock (Linux 6.18, `seccomp_notify_poll`).
+pub(crate) fn says_over(happened: PollFlags) -> bool {
+    happened.contains(PollFlags::POLLHUP)
 }
 
 /// Whether the call still waits: if so, what was read from its thread was this thread's, not a reused id's.
 pub(crate) fn is_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
     // SAFETY: a live u64, which the kernel reads.
-    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
+    uninterrupted(|| unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) })
+        .is_ok()
 }
 
 /// An answer.
@@ -84,25 +91,42 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: &Answer) -> io::
     };
     let response = libc::seccomp_notif_resp { id, val, error, flags };
     // SAFETY: a live structure of the size encoded in the request, which the kernel reads.
-    let done = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const response) };
-    gone_is_fine(errno_if_negative(done).map(drop))
+    let send = || unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const response) };
+    gone_is_fine(uninterrupted(send).map(drop))
 }
 
-/// Installs a copy of `fd` in the caller and makes that number its result, in one step (`SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14).
+/// Installs a copy of `fd` in the caller, and makes its number the result. In two steps: in one (`SECCOMP_ADDFD_FLAG_SEND`, Linux
+/// 5.14) the call counts as answered before the descriptor is there, so that when this process is stopped or frozen in between,
+/// the caller is told of a descriptor 0 that nobody gave it. Between the two nothing but its death ends the caller's wait.
 fn add_fd(listener: BorrowedFd<'_>, id: u64, fd: &OwnedFd, cloexec: bool) -> io::Result<()> {
     let request = libc::seccomp_notif_addfd {
         id,
-        flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+        flags: 0,
         srcfd: fd.as_fd().as_raw_fd() as u32,
         newfd: 0,
         newfd_flags: if cloexec { libc::O_CLOEXEC as u32 } else { 0 },
     };
     // SAFETY: a live structure of the size encoded in the request, which the kernel reads; the descriptor stays ours.
-    let done: RawFd = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const request) };
-    match errno_if_negative(done) {
-        Ok(_) => Ok(()),
-        // The caller's table is full (EMFILE): the call must still be answered, or it waits for ever (C16).
-        Err(e) => answer(listener, id, &Answer::Fail(e.raw_os_error().unwrap_or(libc::EIO))),
+    let add = || unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const request) };
+    answer(
+        listener,
+        id,
+        &match uninterrupted(add) {
+            Ok(number) => Answer::Return(number.into()),
+            // The caller's table is full (EMFILE): the call must still be answered, or it waits for ever (C16).
+            Err(e) => Answer::Fail(e.raw_os_error().unwrap_or(libc::EIO)),
+        },
+    )
+}
+
+/// Waiting for the listener's lock ends with EINTR when this process is stopped or frozen, and nothing has happened then
+/// (`seccomp_notify_ioctl`, Linux 6.18).
+fn uninterrupted(mut ask: impl FnMut() -> libc::c_int) -> io::Result<RawFd> {
+    loop {
+        match errno_if_negative(ask()) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }
 
