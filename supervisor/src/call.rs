@@ -20,7 +20,7 @@ use crate::confine::{ConfineError, Output, Outputs, Program, Stdio, ToolError, T
 use crate::decide::{Passed, Presented};
 use crate::registry::{Context, Prepared, Tool};
 use crate::session::Session;
-use crate::turn::Turn;
+use crate::turn::{Concurrency, Turn};
 
 /// How long a call may take that does not say (X2-1).
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -121,13 +121,14 @@ impl Session {
         let (tool, Prepared { needs, work, timeout }, grant) = self.granted(name, &args, &root)?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(tool.concurrency).await;
+        let asking = self.questions.queue(Concurrency::Alone).await;
         let line = self.line_of(tool.id, &args).await?;
         let presented = Presented { tool, args: &args, needs: &needs, root: &root, line: line.as_ref() };
         let (decided, watchdog) = self.judged(&presented, &work).await?;
         let is_tool = matches!(work, Work::Tool { .. });
         let timeout = timeout.or(self.profile.shell_timeout.filter(|_| !is_tool)).unwrap_or(TIMEOUT);
         let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
-        let passed = self.approve(&presented, &plan, decided, watchdog).await?;
+        let passed = self.approve(&presented, &plan, decided, watchdog, asking).await?;
         let turn = place.turn().await;
         // A call before it may have been one that nobody answered.
         self.goes_on(name)?;

@@ -18,6 +18,7 @@ use crate::approval::{self, NoAnswer, Question, Yes};
 use crate::call::CallError;
 use crate::registry::Tool;
 use crate::session::{AskedBy, OpenError, Session};
+use crate::turn::Place;
 
 /// What a call passed on its way.
 #[derive(Debug, Clone, Default)]
@@ -154,6 +155,7 @@ impl Session {
         plan: &CallPlan,
         (decision, key): (Decision, ApprovalKey),
         watchdog: Option<Reason>,
+        asking: Place,
     ) -> Result<Passed, CallError> {
         // Who types a call has approved of it; of what a rule or a watchdog wants asked they are asked.
         let typed = self.asked_by == AskedBy::Person && decision.by == DecidedBy::Default;
@@ -174,6 +176,8 @@ impl Session {
         };
         let question =
             self.question(&Presented { line: line.as_ref(), ..*call }, plan, key, why.clone(), digest.clone());
+        // Whichever line was understood first: people are asked in the order of the calls (C-17).
+        let _asking = asking.turn().await;
         match self.people.ask(question).await {
             Ok(yes) => {
                 if approval::digest(call.tool.id, call.args, plan) != digest {

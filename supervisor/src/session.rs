@@ -425,6 +425,7 @@ impl Supervisor {
             opened,
             outputs,
             turns: Turns::default(),
+            questions: Turns::default(),
             _launcher: self.launcher.clone(),
         })
     }
@@ -695,6 +696,8 @@ pub struct Session {
     /// `None` if nothing is kept of what results have no room for.
     pub(crate) outputs: Option<Outputs>,
     pub(crate) turns: Turns,
+    /// The order in which people are asked.
+    pub(crate) questions: Turns,
     #[cfg(feature = "ablation")]
     pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
     plan: SessionPlan,
