@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -15,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use callgate_policy::plan::protect::gitconfig::{self, Redirect};
 use callgate_policy::plan::protect::{self, Found, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use super::calls::real;
 use crate::apply::landlock::reach;
@@ -396,13 +395,8 @@ fn pointed_to(directory: &Path, pointer: &Path) -> PathBuf {
 
 /// A small file that is one.
 pub(super) fn settings(path: &Path) -> Option<Vec<u8>> {
-    // Neither a pipe nor somebody's lease is waited for.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    let stat = file.metadata().ok()?;
-    let mut bytes = Vec::new();
-    let whole = stat.is_file() && stat.len() <= SETTINGS && file.take(SETTINGS + 1).read_to_end(&mut bytes).is_ok();
-    (whole && bytes.len() as u64 <= SETTINGS).then_some(bytes)
+    let stat = fs::metadata(path).ok()?;
+    if stat.is_file() && stat.len() <= SETTINGS { fs::read(path).ok() } else { None }
 }
 
 /// Without `.` and `..`, as written.

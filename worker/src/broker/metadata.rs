@@ -72,8 +72,7 @@ fn truncate(target: &Target, length: u64) -> Result<Answer, i32> {
     }
     // The descriptor that was judged is opened again, not its name.
     let link = format!("/proc/self/fd/{}", target.fd.as_raw_fd());
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(link, flags, Mode::empty()).map_err(raw)?;
+    let file = rustix::fs::open(link, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(raw)?;
     rustix::fs::ftruncate(&file, length).map_err(raw)?;
     Ok(Answer::Return(0))
 }

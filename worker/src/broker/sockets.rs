@@ -63,6 +63,8 @@ struct Kept {
     family: Family,
     /// Where it listens, once it does.
     listening: Option<SocketAddr>,
+    /// It could not be connected.
+    failed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +134,7 @@ fn socket(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<
     let fd = make(address_family, socket_type, flags, protocol)?;
     let inode = rustix::fs::fstat(&fd).map_err(errno)?.st_ino;
     let copy = fd.try_clone().map_err(io_errno)?;
-    call.sockets.keep(inode, Kept { fd: copy, family, listening: None });
+    call.sockets.keep(inode, Kept { fd: copy, family, listening: None, failed: false });
     Ok(Answer::Fd { fd, cloexec: kind & libc::SOCK_CLOEXEC != 0 })
 }
 
@@ -408,16 +410,16 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let (kept, failed) = (sockets.forget(inode).ok_or(libc::EISCONN)?, Arc::clone(&sockets.failed));
     let (listener, id) = (Arc::clone(&broker.listener), caller.id());
     let work = move || {
-        let answer = match raw::connect(kept.fd.as_fd(), &target).map_err(io_errno) {
-            Ok(()) => Answer::Return(0),
-            Err(errno) => {
-                if errno != libc::EINPROGRESS {
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).push((inode, kept));
-                }
-                Answer::Fail(errno)
+        let done = raw::connect(kept.fd.as_fd(), &target).map_err(io_errno);
+        // Before the answer: what is connected ends when the caller closes it, and what is not can be tried again.
+        match done {
+            Ok(()) | Err(libc::EINPROGRESS) => drop(kept),
+            Err(_) => {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).push((inode, Kept { failed: true, ..kept }))
             }
-        };
+        }
         drop(pin);
+        let answer = done.map_or_else(Answer::Fail, |()| Answer::Return(0));
         CONNECTING.fetch_sub(1, Ordering::Relaxed);
         // A caller that is gone needs no answer; a listener that is gone has none left.
         drop(notify::answer(listener.as_fd(), id, &answer));
@@ -483,20 +485,17 @@ fn inet_bytes(address: SocketAddr, family: Family) -> Vec<u8> {
     bytes
 }
 
-/// Lets go of listening sockets that no process of the call holds any more: their ports are free again, and whoever
-/// listens there next is a stranger.
+/// Lets go of sockets that no process of the call holds any more, if they listened or were to be connected: their ports are
+/// free again, and whoever listens there next is a stranger.
 fn release_stale(broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
-    if !broker.call(caller)?.sockets.kept.values().any(|kept| kept.listening.is_some()) {
+    let lasts = |kept: &Kept| kept.listening.is_some() || kept.failed;
+    if !broker.call(caller)?.sockets.kept.values().any(lasts) {
         return Ok(());
     }
     let held = held_sockets(&broker.calls.family_of(caller));
     let sockets = &mut broker.call(caller)?.sockets;
-    let stale: Vec<u64> = sockets
-        .kept
-        .iter()
-        .filter(|(inode, k)| k.listening.is_some() && !held.contains(inode))
-        .map(|(i, _)| *i)
-        .collect();
+    let stale: Vec<u64> =
+        sockets.kept.iter().filter(|(inode, kept)| lasts(kept) && !held.contains(inode)).map(|(i, _)| *i).collect();
     stale.into_iter().for_each(|inode| drop(sockets.forget(inode)));
     Ok(())
 }
