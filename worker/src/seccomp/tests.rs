@@ -283,7 +283,7 @@ fn second_action_for_a_name_is_refused() {
 #[test]
 fn paths_are_short() {
     for (filter, bound) in
-        variants().map(|variant| (base(variant), if variant.writer == Writer::Broker { 450 } else { 420 })).chain([
+        variants().map(|variant| (base(variant), if variant.writer == Writer::Broker { 455 } else { 425 })).chain([
             (tool_delta(), 100),
             (readers(), 200),
             (reader_delta(), 20),
