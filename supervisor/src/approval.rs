@@ -121,7 +121,7 @@ pub(crate) struct People {
     kept: Mutex<Approvals>,
     /// Where approvals are kept beyond the session.
     project: Option<Project>,
-    /// One question at a time, in the order of the calls (C-17).
+    /// One question at a time; of calls, in their order (C-17, `Session::questions`).
     turn: tokio::sync::Mutex<()>,
 }
 

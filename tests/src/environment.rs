@@ -191,6 +191,12 @@ impl Bystander {
     }
 }
 
+/// The parent of a process, while it is there (proc_pid_stat(5)).
+pub fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// What an attack could have changed about a process: priority, processors, core limit, tracer.
 pub fn condition_of(pid: u32) -> String {
     let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();

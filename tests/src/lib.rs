@@ -15,7 +15,7 @@ pub use callgate_worker::probe::dice::Dice;
 pub use callgate_worker::probe::errno;
 
 pub use binaries::Binaries;
-pub use environment::{Bystander, TestEnv, TestFile, condition_of, eventually};
+pub use environment::{Bystander, TestEnv, TestFile, condition_of, eventually, parent_of};
 pub use host::{Host, Target, User, matrix};
 pub use person::Person;
 pub use run::{Ended, Probe, Run};

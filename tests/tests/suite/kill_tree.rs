@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use callgate_tests::{Binaries, Host, Run, Target, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Host, Run, Target, TestEnv, eventually, matrix, parent_of};
 
 /// The processes whose pids a probe left in `file` and that still run it: seen from the host, where a PID namespace's
 /// numbers mean nothing, so they are found by the file's name in their command line.
@@ -303,7 +303,7 @@ fn killed(name: &str, salt: u32) {
             // The zygote's child that is the parent of the command.
             "worker" => {
                 let bash = all.iter().find(|(_, comm)| comm == "bash").unwrap().0;
-                parent(bash)
+                parent_of(bash).unwrap()
             }
             comm => all.iter().filter(|(_, each)| each == comm).map(|(pid, _)| *pid).min().unwrap(),
         };
@@ -321,11 +321,6 @@ fn killed(name: &str, salt: u32) {
             _ => tree.assert_gone(),
         }
     });
-}
-
-fn parent(pid: u32) -> u32 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix, parent_of};
 use serde_json::{Value, json};
 
 fn callgate() -> String {
@@ -28,12 +28,6 @@ fn marked(mark: &str) -> Vec<String> {
         String::from_utf8_lossy(&line).contains(mark) && !line.windows(9).any(|part| part == b"callgate\0")
     };
     listing.filter(has).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-}
-
-/// The parent of a process, while it is there.
-fn parent(pid: &str) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit(')').next()?.split_whitespace().nth(1).map(str::to_owned)
 }
 
 /// `callgate run` of a script of bash's, and its envelope.
@@ -321,7 +315,11 @@ fn d11_a_bomb_is_bounded_while_nobody_watches() {
             eventually("the script waits", || {
                 // Not one that the shell has forked to start `sleep`, which has its arguments as well.
                 let waiting = marked(&mark);
-                init = waiting.iter().filter_map(|pid| parent(pid)).find(|parent| !waiting.contains(parent));
+                init = waiting
+                    .iter()
+                    .filter_map(|pid| parent_of(pid.parse().ok()?))
+                    .map(|pid| pid.to_string())
+                    .find(|parent| !waiting.contains(parent));
                 init.is_some()
             });
             let init = init.unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use callgate_tests::{Host, TestEnv, eventually, matrix};
+use callgate_tests::{Host, TestEnv, eventually, matrix, parent_of};
 
 /// The process that runs a script of this directory.
 fn running(env: &TestEnv, script: &str) -> Option<u32> {
@@ -14,11 +14,6 @@ fn running(env: &TestEnv, script: &str) -> Option<u32> {
         line.starts_with(b"/usr/bin/python3\0")
             && line.split(|byte| *byte == 0).any(|word| word == script.to_str().unwrap().as_bytes())
     })
-}
-
-fn parent(pid: u32) -> u32 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// Stops a process and lets it go on for three seconds, with moments between for it to do something; how often.
@@ -35,7 +30,7 @@ print('many' if stops > 300 else stops)
 
 /// Makes, renames and removes files, and starts programs, until told to stop.
 const BUSY: &str = r#"
-import os, subprocess, sys
+import os, subprocess
 done = 0
 print("begun", flush=True)
 while not os.path.exists("enough"):
@@ -67,7 +62,7 @@ fn c16_a_broker_that_is_stopped_and_goes_on_misleads_nobody() {
             let (ended, stops) = std::thread::scope(|scope| {
                 let run = scope.spawn(|| sandbox.run(&["/usr/bin/python3", path.to_str().unwrap()]));
                 eventually("the script runs", || running(&env, "busy.py").is_some());
-                let broker = parent(parent(running(&env, "busy.py").unwrap()));
+                let broker = parent_of(running(&env, "busy.py").unwrap()).and_then(parent_of).unwrap();
                 assert_eq!(fs::read_to_string(format!("/proc/{broker}/comm")).unwrap(), "cg-broker\n");
                 let stops = Command::new("python3").args(["-c", STOPS, &broker.to_string()]).output().unwrap();
                 fs::write(env.workspace().join("enough"), "").unwrap();
@@ -181,7 +176,7 @@ except OSError as error: print(errno.errorcode[error.errno])
 #[test]
 fn c14_an_exec_that_dies_half_way_is_forgotten() {
     let script = r#"
-import os, resource, subprocess, sys, threading
+import os, resource, threading
 def dies():
     pid = os.fork()
     if pid == 0:
