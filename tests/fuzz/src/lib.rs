@@ -4,6 +4,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 
 use callgate::{Launcher, Session, SessionSpec, StrengthChoice, Supervisor};
+use callgate_policy::plan::SessionPlan;
+use callgate_worker::launcher::remove_outputs;
 use callgate_worker::protocol::{
     Channel, FromWorker, FromZygote, OpenSession, Received, SessionReply, SessionSteps, notice,
 };
@@ -37,6 +39,7 @@ pub struct Processes {
     /// Of the two workers that the zygotes offer: the programs', and the readers'.
     pub workers: [Channel; 2],
     offered: Vec<OwnedFd>,
+    plan: SessionPlan,
 }
 
 impl Host {
@@ -69,6 +72,7 @@ impl Host {
             if let Ok(session) = session {
                 use_it(&session, &processes).await;
             }
+            processes.clean_up();
         });
     }
 
@@ -77,7 +81,7 @@ impl Host {
         let mut fds = [PollFd::new(&self.launcher, PollFlags::IN)];
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };
         assert_eq!(poll(&mut fds, Some(&second)), Ok(1), "the supervisor asked for no session");
-        let Ok(Received::Message(OpenSession { .. }, fds)) = self.launcher.receive() else { panic!("no wish") };
+        let Ok(Received::Message(OpenSession { plan }, fds)) = self.launcher.receive() else { panic!("no wish") };
         let broker = Channel::from(fds.into_iter().next().expect("the broker's end"));
         let pair = || {
             let (supervisors, ours) = Channel::pair().expect("a pair of sockets");
@@ -86,7 +90,7 @@ impl Host {
         };
         let [(a, programs), (b, readers), (c, first), (d, second)] = [pair(), pair(), pair(), pair()];
         let offered = [a, b, c, d].map(OwnedFd::from).into();
-        Processes { broker, programs, readers, workers: [first, second], offered }
+        Processes { broker, programs, readers, workers: [first, second], offered, plan }
     }
 }
 
@@ -116,6 +120,13 @@ impl Processes {
     pub fn confined(&self) {
         for worker in &self.workers {
             worker.send(&FromWorker::Confined { steps: Vec::new() }, &[]).expect("there is room");
+        }
+    }
+
+    /// As the launcher does when a session has ended. A supervisor that got none has removed it itself.
+    fn clean_up(&self) {
+        if let Some(outputs) = &self.plan.outputs {
+            let _gone = remove_outputs(outputs, self.plan.identity);
         }
     }
 
