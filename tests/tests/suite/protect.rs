@@ -557,6 +557,51 @@ fn a19_the_result_names_what_changed() {
     });
 }
 
+/// A4: a directory in which something was done a moment ago, and that was moved since, by the caller or by the host, is judged by
+/// where it is now.
+#[test]
+fn a4_a_directory_that_has_moved_is_judged_by_where_it_is() {
+    let script = r#"
+import errno, os, time
+def make(name):
+    try: return os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+    except OSError as error: return errno.errorcode[error.errno]
+os.mkdir("first")
+os.chdir("first")
+made = [make("a")]
+os.rename("../first", "../second")
+made.append(make("b"))
+while not os.path.exists("../moved") and not os.path.exists("../../moved"): make("c")
+time.sleep(0.02)
+print(*made, make("d"), sorted(os.listdir()))
+"#;
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for (to, says) in [("third", "None ['a', 'b', 'c', 'd']"), (".vscode/third", "EACCES ['a', 'b', 'c']")] {
+            for old in ["third", ".vscode", "moved", "second"] {
+                drop(fs::remove_dir_all(env.workspace().join(old)));
+                drop(fs::remove_file(env.workspace().join(old)));
+            }
+            fs::create_dir(env.workspace().join(".vscode")).unwrap();
+            env.give(&env.workspace());
+            let status = env.outside().join("status");
+            let sandbox = env.sandbox().flag(&["--status", status.to_str().unwrap()]);
+            let ended = std::thread::scope(|scope| {
+                let run = scope.spawn(|| sandbox.run(&["/usr/bin/python3", "-c", script]));
+                eventually("it makes files", || env.workspace().join("second/c").exists());
+                fs::rename(env.workspace().join("second"), env.workspace().join(to)).unwrap();
+                fs::write(env.workspace().join("moved"), "").unwrap();
+                run.join().unwrap()
+            });
+            assert_eq!(ended.stdout, format!("None None {says}\n"), "{to}: {ended:?}");
+            let envelope: serde_json::Value = serde_json::from_slice(&fs::read(&status).unwrap()).unwrap();
+            let created = envelope["metadata"]["changes"]["created"].as_array().unwrap();
+            let made = |name: &str| created.iter().any(|path| *path == *text(&env, name));
+            assert!(made("first/a") && made("second/b") && !made("first/b"), "{created:?}");
+        }
+    });
+}
+
 /// C16: where the broker performs an open and its descriptor cannot be put into the caller, the caller has an error, and the kernel
 /// does not go on with the call in its stead.
 #[test]

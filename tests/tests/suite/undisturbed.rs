@@ -155,6 +155,55 @@ os.remove("server")
     });
 }
 
+/// A caller is kept on the broker's processor while it is given a descriptor: until it goes on, and no longer.
+#[test]
+fn where_a_caller_may_run_is_as_it_was() {
+    let script = r#"
+import os, threading
+everywhere = os.sched_getaffinity(0)
+def opens(own):
+    if own: os.sched_setaffinity(0, own)
+    for n in range(1000):
+        os.close(os.open(f"file-{len(own)}", os.O_CREAT | os.O_RDWR, 0o600))
+        assert os.sched_getaffinity(0) == (own or everywhere), n
+    done.append(own)
+done = []
+threads = [threading.Thread(target=opens, args=[own]) for own in (set(), {min(everywhere)})]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(done))
+"#;
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let [bare, inside] = [env.bare(), env.sandbox()].map(|run| run.run(&["/usr/bin/python3", "-c", script]));
+        assert_eq!(bare.stdout, "2\n", "the control: {bare:?}");
+        assert_eq!(inside.stdout, bare.stdout, "{inside:?}");
+    });
+}
+
+/// The broker opens files for its callers, and has let go of them by the time that they can: a file that somebody has open for
+/// writing cannot be executed.
+#[test]
+fn what_was_just_written_can_be_started() {
+    let script = r#"
+import os
+program = open("/bin/true", "rb").read()
+for n in range(300):
+    fd = os.open("own", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o700)
+    os.write(fd, program)
+    os.close(fd)
+    pid = os.posix_spawn("./own", ["own"], {})
+    assert os.waitpid(pid, 0)[1] == 0
+    os.remove("own")
+print("all")
+"#;
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let [bare, inside] = [env.bare(), env.sandbox()].map(|run| run.run(&["/usr/bin/python3", "-c", script]));
+        assert_eq!((bare.stdout.as_str(), inside.stdout.as_str()), ("all\n", "all\n"), "{bare:?} {inside:?}");
+    });
+}
+
 /// A lease makes whoever opens its file wait, the broker and people outside too.
 #[test]
 fn no_lease_can_be_taken() {

@@ -9,6 +9,7 @@
 mod caller;
 mod calls;
 mod changes;
+mod directories;
 mod exec;
 mod files;
 mod ipc;
@@ -18,6 +19,7 @@ mod processes;
 mod shm;
 mod sockets;
 mod terminals;
+mod together;
 mod tracer;
 mod watches;
 
@@ -40,8 +42,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use self::caller::{Caller, Thread};
 use self::calls::{Call, Calls};
 use self::changes::Notices;
+use self::directories::Directories;
 use self::exec::Gate;
 use self::keeper::Keeper;
+use self::together::Together;
 use self::tracer::Tracer;
 use crate::apply::{done, failure, kernel, landlock, limit, namespace, session};
 use crate::family;
@@ -170,6 +174,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         shared_memory: plan.shared_memory,
         keeper: Keeper::new(plan),
         gate,
+        directories: Directories::default(),
         masks: Masks { first: umask.bits(), told: plan.writer() == Writer::Broker, changed: None, own: 0 },
         over: false,
     };
@@ -323,6 +328,7 @@ struct Broker {
     keeper: Keeper,
     /// Where only some programs may be started.
     gate: Option<Gate>,
+    directories: Directories,
     masks: Masks,
     /// The session is: whoever still asks is refused.
     over: bool,
@@ -508,7 +514,7 @@ impl Broker {
                 caller
             }
         };
-        let answer = match self.handlers.get(&i64::from(notification.nr)) {
+        let mut answer = match self.handlers.get(&i64::from(notification.nr)) {
             Some(handler) => handler(self, &caller, notification).unwrap_or_else(Answer::Fail),
             // The filter asks only about calls in the table; a gap between the two fails closed.
             None => Answer::Fail(libc::EPERM),
@@ -516,6 +522,13 @@ impl Broker {
         // Before the caller can go on, and its call come to its end.
         self.calls.notice(&caller, &self.notices)?;
         self.calls.keep(caller.thread);
+        if let Answer::Fd { fd, cloexec } = &answer {
+            // The caller is woken to take it, and only then to go on. By then this process has it no more: a program that was
+            // just written could not be executed (ETXTBSY).
+            let _together = Together::with(notification.tid);
+            let given = notify::give(listener.as_fd(), notification.id, fd, *cloexec);
+            answer = given.map_or_else(Answer::Fail, Answer::Return);
+        }
         notify::answer(listener.as_fd(), notification.id, &answer)
     }
 

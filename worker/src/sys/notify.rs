@@ -87,7 +87,10 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: &Answer) -> io::
         Answer::Fail(errno) => (0, -errno, 0),
         Answer::Later => return Ok(()),
         Answer::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
-        Answer::Fd { fd, cloexec } => return add_fd(listener, id, fd, *cloexec),
+        Answer::Fd { fd, cloexec } => match give(listener, id, fd, *cloexec) {
+            Ok(number) => (number, 0, 0),
+            Err(errno) => (0, -errno, 0),
+        },
     };
     let response = libc::seccomp_notif_resp { id, val, error, flags };
     // SAFETY: a live structure of the size encoded in the request, which the kernel reads.
@@ -95,10 +98,11 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: &Answer) -> io::
     gone_is_fine(uninterrupted(send).map(drop))
 }
 
-/// Installs a copy of `fd` in the caller, and makes its number the result. In two steps: in one (`SECCOMP_ADDFD_FLAG_SEND`, Linux
-/// 5.14) the call counts as answered before the descriptor is there, so that when this process is stopped or frozen in between,
-/// the caller is told of a descriptor 0 that nobody gave it. Between the two nothing but its death ends the caller's wait.
-fn add_fd(listener: BorrowedFd<'_>, id: u64, fd: &OwnedFd, cloexec: bool) -> io::Result<()> {
+/// Installs a copy of `fd` in the caller. Returns the number there, or the errno: the call must be answered with it, or it waits
+/// for ever (C16: the caller's table may be full). In two steps: in one (`SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14) the call counts as
+/// answered before the descriptor is there, so that when this process is stopped or frozen in between, the caller is told of a
+/// descriptor 0 that nobody gave it. Between the two nothing but its death ends the caller's wait.
+pub(crate) fn give(listener: BorrowedFd<'_>, id: u64, fd: &OwnedFd, cloexec: bool) -> Result<i64, i32> {
     let request = libc::seccomp_notif_addfd {
         id,
         flags: 0,
@@ -108,15 +112,7 @@ fn add_fd(listener: BorrowedFd<'_>, id: u64, fd: &OwnedFd, cloexec: bool) -> io:
     };
     // SAFETY: a live structure of the size encoded in the request, which the kernel reads; the descriptor stays ours.
     let add = || unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const request) };
-    answer(
-        listener,
-        id,
-        &match uninterrupted(add) {
-            Ok(number) => Answer::Return(number.into()),
-            // The caller's table is full (EMFILE): the call must still be answered, or it waits for ever (C16).
-            Err(e) => Answer::Fail(e.raw_os_error().unwrap_or(libc::EIO)),
-        },
-    )
+    uninterrupted(add).map(i64::from).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// Waiting for the listener's lock ends with EINTR when this process is stopped or frozen, and nothing has happened then

@@ -1,0 +1,40 @@
+//! Two threads that wait for one another, kept on one processor meanwhile.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+use crate::sys::process::Pid;
+
+/// While this lives, a caller and this thread stay on the processor that this one is on.
+///
+/// The kernel hands the processor over when a caller asks and when it is answered (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`), and
+/// at no other time: a thread that is woken by a descriptor's coming, or by a tracer, is sent to an idle processor if there is
+/// one, and to wake that takes longer than all the rest (Linux 6.18, `select_idle_sibling`).
+pub(super) struct Together {
+    /// With the processors that each may use.
+    threads: [(Option<rustix::process::Pid>, CpuSet); 2],
+}
+
+impl Together {
+    /// `None` where there is nothing to gain, or it may not be.
+    pub(super) fn with(caller: Pid) -> Option<Self> {
+        let caller = Some(rustix::process::Pid::from_raw(caller)?);
+        let own = sched_getaffinity(None).ok().filter(|set| set.count() > 1)?;
+        let theirs = sched_getaffinity(caller).ok().filter(|set| set.count() > 1)?;
+        let mut here = CpuSet::new();
+        here.set(sched_getcpu());
+        sched_setaffinity(None, &here).ok()?;
+        // Restores this thread's whatever comes.
+        let together = Self { threads: [(caller, theirs), (None, own)] };
+        sched_setaffinity(caller, &here).ok()?;
+        Some(together)
+    }
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        for (thread, processors) in &self.threads {
+            // One that is gone needs none.
+            let _restored = sched_setaffinity(*thread, processors);
+        }
+    }
+}
