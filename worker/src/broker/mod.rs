@@ -128,28 +128,18 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
     };
     let terminals = session::terminals(plan)?;
     let programs = Child::fork(one_thread, umask, |links| start_programs(plan, links, trade))?;
-    let mut steps = SessionSteps { common, programs: confined.steps, readers: Vec::new() };
-    let (more, listener) = programs.hear()?;
-    steps.programs.extend(more);
-    let mut zygotes = vec![programs.pidfd()?];
-    let mut channels = vec![programs.supervisors];
-    let mut readers_link = None;
-    if let Some(readers) = readers {
-        steps.readers = readers.hear()?.0;
-        zygotes.push(readers.pidfd()?);
-        channels.push(readers.supervisors);
-        readers_link = Some(readers.link);
-    }
+    // What takes time, while the zygotes confine themselves.
+    let mut judged = Vec::new();
     if plan.writer() == Writer::Broker {
         can_read_callers()?;
-        steps.programs.push(done("kept_names", "the broker is the one writer of trees with kept names"));
+        judged.push(done("kept_names", "the broker is the one writer of trees with kept names"));
     }
     let mut calls = Calls::new(plan);
     let mut gate = None;
     let mut watchdogs = None;
     if let Some(found) = confined.found {
         let made = Gate::make(plan, found, calls.writable(), one_thread)?;
-        steps.programs.push(made.step);
+        judged.push(made.step);
         (gate, watchdogs) = (Some(made.gate), made.watchdogs);
     }
     if plan.calls == CallCount::One {
@@ -159,7 +149,20 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
     // It holds some for each call, and what it forked before keeps the limit that it was given.
     limit::open_files_as_many();
     let notices = Notices::new().map_err(failure("channels", "make a file for notices"))?;
+    let keeper = Keeper::new(plan);
+    let mut steps = SessionSteps { common, programs: confined.steps, readers: Vec::new() };
+    let (more, listener) = programs.hear()?;
     let listener = listener.ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?;
+    steps.programs.extend(more.into_iter().chain(judged));
+    let mut zygotes = vec![programs.pidfd()?];
+    let mut channels = vec![programs.supervisors];
+    let mut readers_link = None;
+    if let Some(readers) = readers {
+        steps.readers = readers.hear()?.0;
+        zygotes.push(readers.pidfd()?);
+        channels.push(readers.supervisors);
+        readers_link = Some(readers.link);
+    }
     // Without it things take longer, and nothing else.
     let _quick = notify::answer_at_once(listener.as_fd());
     let broker = Broker {
@@ -172,7 +175,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         private: plan.private.inside.as_path().to_owned(),
         private_kind: plan.private.kind,
         shared_memory: plan.shared_memory,
-        keeper: Keeper::new(plan),
+        keeper,
         gate,
         directories: Directories::default(),
         masks: Masks { first: umask.bits(), told: plan.writer() == Writer::Broker, changed: None, own: 0 },
