@@ -9,6 +9,8 @@ use crate::sys::process::Pid;
 /// The kernel hands the processor over when a caller asks and when it is answered (`SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`), and
 /// at no other time: a thread that is woken by a descriptor's coming, or by a tracer, is sent to an idle processor if there is
 /// one, and to wake that takes longer than all the rest (Linux 6.18, `select_idle_sibling`).
+///
+/// What another thread sets for the caller in these microseconds is lost; what it sets for itself cannot be.
 pub(super) struct Together {
     /// With the processors that each may use.
     threads: [(Option<rustix::process::Pid>, CpuSet); 2],
@@ -17,13 +19,14 @@ pub(super) struct Together {
 impl Together {
     /// `None` where there is nothing to gain, or it may not be.
     pub(super) fn with(caller: Pid) -> Option<Self> {
-        let caller = Some(rustix::process::Pid::from_raw(caller)?);
-        let own = sched_getaffinity(None).ok().filter(|set| set.count() > 1)?;
-        let theirs = sched_getaffinity(caller).ok().filter(|set| set.count() > 1)?;
+        let (caller, cpu) = (Some(rustix::process::Pid::from_raw(caller)?), sched_getcpu());
+        let has_choice = |set: &CpuSet| set.count() > 1 && set.is_set(cpu);
+        let own = sched_getaffinity(None).ok().filter(has_choice)?;
+        let theirs = sched_getaffinity(caller).ok().filter(has_choice)?;
         let mut here = CpuSet::new();
-        here.set(sched_getcpu());
+        here.set(cpu);
         sched_setaffinity(None, &here).ok()?;
-        // Restores this thread's whatever comes.
+        // Restores both, whatever comes.
         let together = Self { threads: [(caller, theirs), (None, own)] };
         sched_setaffinity(caller, &here).ok()?;
         Some(together)
