@@ -130,3 +130,21 @@ fn a6_swapping_the_name_during_chmod_never_reaches_outside() {
         });
     });
 }
+
+/// A number that is no descriptor is said to be none, whichever it is; and the broker goes on answering.
+#[test]
+fn c16_no_descriptor_is_no_descriptor() {
+    let script = r#"
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+for fd in (-1, -5, -100, -(2**31), 999, 2**31 - 1):
+    for call in (lambda: libc.fchmod(fd, 0o600), lambda: libc.fchown(fd, 0, 0), lambda: libc.futimens(fd, None)):
+        print(call(), errno.errorcode[ctypes.get_errno()], end=" ")
+"#;
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let [bare, inside] = [env.bare(), env.sandbox()].map(|run| run.run(&["/usr/bin/python3", "-c", script]));
+        assert!(bare.stdout.contains("-1 EBADF"), "the control: {bare:?}");
+        assert_eq!(inside.stdout, bare.stdout, "{inside:?}");
+    });
+}

@@ -341,6 +341,9 @@ impl<'a> Caller<'a> {
 
     /// The same, by a copy of the descriptor itself, which takes less time. Some containers refuse that.
     pub(super) fn copy_fd(&self, number: i32) -> Result<Target, i32> {
+        if number < 0 {
+            return Err(libc::EBADF);
+        }
         let copy = |pidfd| rustix::process::pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty());
         match self.thread.pidfd().map(copy) {
             Some(Ok(fd)) => located(fd),
