@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -47,12 +48,12 @@ impl Call {
     pub(super) fn may_read(&mut self, path: &Path, session: &[HostPath]) -> bool {
         let named = self.read.named.as_deref().unwrap_or(session);
         let real = self.read.real.get_or_insert_with(|| named.iter().map(|path| real(path.as_path())).collect());
-        real.iter().any(|granted| path.starts_with(granted))
+        real.iter().any(|granted| lies_in(path, granted))
     }
 
     /// Whether a path, as the kernel gives it, lies where this call may write.
     pub(super) fn may_write(&self, path: &Path) -> bool {
-        self.write.iter().any(|granted| path.starts_with(granted))
+        self.write.iter().any(|granted| lies_in(path, granted))
     }
 }
 
@@ -73,6 +74,14 @@ pub(super) fn real(path: &Path) -> PathBuf {
         (Some(parent), Some(name)) => real(parent).join(name),
         _ => path.to_owned(),
     }
+}
+
+/// Whether a path lies in a tree, both as the kernel spells them. By their bytes, which takes a fraction of the time of
+/// [`Path::starts_with`].
+pub(super) fn lies_in(path: &Path, tree: &Path) -> bool {
+    let (path, tree) = (path.as_os_str().as_bytes(), tree.as_os_str().as_bytes());
+    let rest = path.strip_prefix(tree);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || tree.ends_with(b"/"))
 }
 
 /// All calls that run now or stand ready, by their workers' process ids.
@@ -299,5 +308,26 @@ impl Calls {
             all.extend(family::children(pid));
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_lies_in_a_tree_by_whole_names() {
+        for (path, tree, lies) in [
+            ("/a/b", "/a", true),
+            ("/a", "/a", true),
+            ("/a", "/", true),
+            ("/ab", "/a", false),
+            ("/", "/a", false),
+            ("/b/a", "/a", false),
+            ("pipe:[7]", "/", false),
+        ] {
+            assert_eq!(lies_in(Path::new(path), Path::new(tree)), lies, "{path} in {tree}");
+            assert_eq!(Path::new(path).starts_with(tree), lies, "the control: {path} in {tree}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! kernel's, of what was opened; never what a caller wrote.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,7 +16,7 @@ use callgate_policy::plan::protect::{self, Found, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-use super::calls::real;
+use super::calls::{lies_in, real};
 use crate::apply::landlock::reach;
 
 /// Most directories of which it is remembered that they were looked at.
@@ -63,8 +63,8 @@ pub(super) struct Keeper {
     seen: HashSet<PathBuf>,
     /// What repositories' settings lead to (A18).
     redirected: Vec<PathBuf>,
-    /// The state of directories in which something was judged.
-    states: HashMap<PathBuf, State>,
+    /// The state of directories in which something was judged, by their paths.
+    states: HashMap<OsString, State>,
 }
 
 impl Keeper {
@@ -122,7 +122,7 @@ impl Keeper {
     }
 
     fn root(&self, path: &Path) -> Option<&Root> {
-        self.roots.iter().find(|root| path.starts_with(&root.path))
+        self.roots.iter().find(|root| lies_in(path, &root.path))
     }
 
     /// What is to be said of a path. `None` where the broker is not the writer: Landlock judges there.
@@ -135,12 +135,13 @@ impl Keeper {
             return Some(judgement);
         }
         let parent = path.parent().unwrap_or(path);
-        if !start.is_free() && !self.states.contains_key(parent) {
-            let below = path.ancestors().skip(1).take_while(|directory| directory.starts_with(&top));
+        let known = self.states.get(parent.as_os_str()).copied();
+        if !start.is_free() && known.is_none() {
+            let below = path.ancestors().skip(1).take_while(|directory| lies_in(directory, &top));
             below.for_each(|directory| self.look_for_repository(directory));
         }
-        let found = match self.states.get(parent) {
-            Some(state) => match names().step(*state, name) {
+        let found = match known {
+            Some(state) => match names().step(state, name) {
                 Step::Kept(group) => Found::Kept { group, depth: 0, beneath: false },
                 Step::Open(state) => Found::Open(state),
             },
@@ -150,8 +151,10 @@ impl Keeper {
             Found::Open(state) => {
                 judgement.state = state;
                 judgement.pointer = !state.is_free() && protect::is_git(name);
-                judgement.above |= self.roots.iter().any(|root| root.path != path && root.path.starts_with(path));
-                self.remember(&top, start, parent);
+                judgement.above |= self.roots.iter().any(|root| root.path != path && lies_in(&root.path, path));
+                if known.is_none() {
+                    self.remember(&top, start, parent);
+                }
             }
             Found::Kept { group, depth, beneath } => {
                 let repository = if depth == 0 {
@@ -177,15 +180,12 @@ impl Keeper {
 
     /// The state of a directory, so that the next name in it is found in one step.
     fn remember(&mut self, top: &Path, start: State, directory: &Path) {
-        if self.states.contains_key(directory) {
-            return;
-        }
         let below = directory.strip_prefix(top).unwrap_or(directory).as_os_str().as_bytes();
         if let Found::Open(state) = names().find(start, below) {
             if self.states.len() >= SEEN {
                 self.states.clear();
             }
-            self.states.insert(directory.to_owned(), state);
+            self.states.insert(directory.as_os_str().to_owned(), state);
         }
     }
 
@@ -249,7 +249,7 @@ impl Keeper {
     /// Why a directory may not be moved away, if so: with it would go what is kept in it (A4).
     pub(super) fn holds(&mut self, path: &Path, judgement: &Judgement) -> Option<&'static str> {
         // A tree that is granted by itself: its rules are bound to where it is.
-        if judgement.above || self.roots.iter().any(|root| root.path.starts_with(path)) {
+        if judgement.above || self.roots.iter().any(|root| lies_in(&root.path, path)) {
             return Some("kept names lie below it");
         }
         if judgement.state.is_free() {
