@@ -1,6 +1,6 @@
 //! Who asks, and what its pointers name: copies, never looked at twice.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::Read as _;
@@ -10,9 +10,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use callgate_policy::plan::exec::FileId;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
-use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
 use crate::sys::memory;
 use crate::sys::notify::{self, Notification};
@@ -28,8 +26,6 @@ const PATH_MAX: usize = 4096;
 pub(super) struct Thread {
     pub(super) tid: Pid,
     proc: OwnedFd,
-    /// A pidfd of it, once it has been wanted; `None` where the kernel has none for it.
-    pidfd: OnceCell<Option<OwnedFd>>,
     /// The worker that it descends from, once that is known.
     pub(super) worker: Cell<Option<Pid>>,
     /// Its file mode creation mask, while that is known.
@@ -41,20 +37,7 @@ impl Thread {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc =
             rustix::fs::open(format!("/proc/{tid}"), flags, Mode::empty()).map_err(rustix::io::Errno::raw_os_error)?;
-        Ok(Self { tid, proc, pidfd: OnceCell::new(), worker: Cell::new(None), umask: Cell::new(None) })
-    }
-
-    /// Of a leader or, from Linux 6.9, of any thread (`PIDFD_THREAD`, which is `O_EXCL`).
-    fn pidfd(&self) -> Option<BorrowedFd<'_>> {
-        let pidfd = self.pidfd.get_or_init(|| {
-            let pid = rustix::process::Pid::from_raw(self.tid)?;
-            let thread = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
-            let pidfd =
-                [PidfdFlags::empty(), thread].into_iter().find_map(|of| rustix::process::pidfd_open(pid, of).ok());
-            // It had its number still, and so it was the one.
-            pidfd.filter(|_| self.is_listed())
-        });
-        pidfd.as_ref().map(OwnedFd::as_fd)
+        Ok(Self { tid, proc, worker: Cell::new(None), umask: Cell::new(None) })
     }
 
     /// The file that its process runs.
@@ -94,12 +77,6 @@ impl Thread {
 
     /// Whether it has its number still.
     pub(super) fn is_there(&self) -> bool {
-        let Some(Some(pidfd)) = self.pidfd.get() else { return self.is_listed() };
-        let mut fds = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::ZERO) == Ok(0)
-    }
-
-    fn is_listed(&self) -> bool {
         rustix::fs::statat(&self.proc, c"task", AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 }
@@ -168,7 +145,7 @@ impl<'a> Caller<'a> {
     }
 
     /// What was just read by thread id was this thread's, not that of one that got its number.
-    fn confirm(&self) -> Result<(), i32> {
+    pub(super) fn confirm(&self) -> Result<(), i32> {
         if notify::is_valid(self.listener.as_fd(), self.id) { Ok(()) } else { Err(libc::ESRCH) }
     }
 
@@ -294,17 +271,6 @@ impl<'a> Caller<'a> {
         Ok(file_of(&stat))
     }
 
-    /// Which directory a path leads to: with this process's eyes, if a magic link is on the way.
-    pub(super) fn identity_of_directory(&self, dirfd: i32, path: &CString) -> Option<FileId> {
-        let stat = if path.as_bytes().starts_with(b"/") {
-            rustix::fs::statat(CWD, path, AtFlags::empty())
-        } else {
-            let start = if dirfd == libc::AT_FDCWD { "cwd/".to_owned() } else { format!("fd/{dirfd}/") };
-            rustix::fs::statat(&self.thread.proc, [start.as_bytes(), path.as_bytes()].concat(), AtFlags::empty())
-        };
-        stat.ok().map(|stat| file_of(&stat))
-    }
-
     /// The directory that a path starts from; `None` for one that starts from the root.
     pub(super) fn base(&self, dirfd: i32, path: &CString) -> Result<Option<OwnedFd>, i32> {
         if path.as_bytes().starts_with(b"/") { Ok(None) } else { self.directory(dirfd).map(Some) }
@@ -337,19 +303,6 @@ impl<'a> Caller<'a> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.thread.proc, format!("fd/{number}"), flags, Mode::empty());
         located(fd.map_err(not_open)?)
-    }
-
-    /// The same, by a copy of the descriptor itself, which takes less time. Some containers refuse that.
-    pub(super) fn copy_fd(&self, number: i32) -> Result<Target, i32> {
-        if number < 0 {
-            return Err(libc::EBADF);
-        }
-        let copy = |pidfd| rustix::process::pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty());
-        match self.thread.pidfd().map(copy) {
-            Some(Ok(fd)) => located(fd),
-            Some(Err(rustix::io::Errno::BADF)) => Err(libc::EBADF),
-            _ => self.open_fd(number),
-        }
     }
 
     /// What the kernel says a descriptor of the caller is: a path, `socket:[7]`, `pipe:[8]`.

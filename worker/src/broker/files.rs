@@ -18,7 +18,6 @@ use callgate_policy::plan::protect::gitconfig;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
 
 use super::caller::{Caller, Links, Target};
-use super::directories::Directory;
 use super::keeper::{Judgement, What, settings};
 use super::metadata::int;
 use super::{Broker, Handler, shm};
@@ -115,7 +114,7 @@ fn split(path: &[u8]) -> Result<(CString, Last, bool), i32> {
 
 /// Where a name is: the directory, opened; the name in it; the whole, as the kernel has it.
 struct Place {
-    parent: Arc<OwnedFd>,
+    parent: OwnedFd,
     name: CString,
     path: PathBuf,
     /// Written with a slash behind it: it must be a directory.
@@ -164,33 +163,12 @@ impl Broker {
             return Ok(Looked::Elsewhere(None));
         }
         let (parent, last, slash) = split(path.as_bytes())?;
+        let base = caller.base(dirfd, &parent)?;
+        let base = base.as_ref().map_or(CWD, |fd| fd.as_fd());
         match last {
-            Last::Name(name) => self.place_of(caller, dirfd, &parent, name, slash),
-            Last::Special => {
-                let base = caller.base(dirfd, &parent)?;
-                let base = base.as_ref().map_or(CWD, |fd| fd.as_fd());
-                caller.open_from(base, &parent, OFlags::DIRECTORY).map(|_there| Looked::Special)
-            }
+            Last::Name(name) => self.place_in(base, &parent, name, slash, caller),
+            Last::Special => caller.open_from(base, &parent, OFlags::DIRECTORY).map(|_there| Looked::Special),
         }
-    }
-
-    /// The place of a name in the directory that a caller's path leads to.
-    fn place_of(
-        &mut self,
-        caller: &Caller<'_>,
-        dirfd: i32,
-        parent: &CString,
-        name: CString,
-        slash: bool,
-    ) -> Result<Looked, i32> {
-        if !self.directories.is_empty() {
-            let id = caller.identity_of_directory(dirfd, parent);
-            if let Some(directory) = id.and_then(|id| self.directories.find(id)) {
-                return Ok(self.look_in(directory, name, slash));
-            }
-        }
-        let base = caller.base(dirfd, parent)?;
-        self.place_in(base.as_ref().map_or(CWD, |fd| fd.as_fd()), parent, name, slash, caller)
     }
 
     fn place_in(
@@ -202,7 +180,7 @@ impl Broker {
         caller: &Caller<'_>,
     ) -> Result<Looked, i32> {
         let parent = match caller.open_from(base, parent, OFlags::DIRECTORY) {
-            Ok(parent) => self.directories.learn(parent),
+            Ok(parent) => parent,
             // Links in a circle, or one that is another for each process.
             Err(libc::ELOOP) => {
                 let with = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -211,15 +189,9 @@ impl Broker {
             }
             Err(e) => return Err(e),
         };
-        Ok(self.look_in(parent, name, slash))
-    }
-
-    fn look_in(&mut self, parent: Directory, name: CString, slash: bool) -> Looked {
         let path = parent.path.join(OsStr::from_bytes(name.as_bytes()));
-        match self.keeper.judge(&path) {
-            Some(judgement) => Looked::Here(Place { parent: parent.fd, name, path, slash }, judgement),
-            None => Looked::Elsewhere(Some(path)),
-        }
+        let Some(judgement) = self.keeper.judge(&path) else { return Ok(Looked::Elsewhere(Some(path))) };
+        Ok(Looked::Here(Place { parent: parent.fd, name, path, slash }, judgement))
     }
 
     /// The call may write there at all.
@@ -453,7 +425,9 @@ fn make(
     mode: u32,
 ) -> Result<Option<Answer>, i32> {
     let (parent, Last::Name(name), _) = split(path.as_bytes())? else { return Ok(None) };
-    let Looked::Here(place, judgement) = broker.place_of(caller, dirfd, &parent, name, false)? else { return Ok(None) };
+    let base = caller.base(dirfd, &parent)?;
+    let looked = broker.place_in(base.as_ref().map_or(CWD, |fd| fd.as_fd()), &parent, name, false, caller)?;
+    let Looked::Here(place, judgement) = looked else { return Ok(None) };
     // Of what is there already, something else is to be said.
     let refused = broker.keeper.closes_to_new(&judgement, What::File).is_some();
     if refused || broker.may(caller, &place.path).is_err() {
@@ -495,7 +469,7 @@ fn create(
     let follow = !asked.intersects(OFlags::EXCL | OFlags::NOFOLLOW);
     let (mut parent, last, _) = split(path.as_bytes())?;
     let Last::Name(mut name) = last else { return Err(libc::ENOENT) };
-    let mut base = caller.base(dirfd, &parent)?.map(Arc::new);
+    let mut base = caller.base(dirfd, &parent)?;
     for _ in 0..LINKS {
         let looked = broker.place_in(base.as_ref().map_or(CWD, |fd| fd.as_fd()), &parent, name, false, caller)?;
         let Looked::Here(place, judgement) = looked else { return Ok(Some(Answer::Continue)) };
@@ -747,9 +721,6 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
         }
     }
     rustix::fs::renameat_with(&source.parent, &source.name, &target.parent, &target.name, flags).map_err(errno)?;
-    if is_dir(&moved) || other.is_some_and(is_dir) {
-        broker.directories.forget();
-    }
     if will.is_pointer() && !is_dir(&moved) {
         broker.made(caller, &target.path, &will)?;
     }

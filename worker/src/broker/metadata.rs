@@ -97,7 +97,7 @@ impl Broker {
     /// What a descriptor stands for, if it lies where the call may write; or a file without a name that the call has
     /// opened for writing (a removed temporary file, a memfd).
     fn own_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<Target, i32> {
-        let target = caller.copy_fd(number)?;
+        let target = caller.open_fd(number)?;
         if self.call(caller)?.may_write(&target.path) {
             self.refuse_kept(caller, &target)?;
             return Ok(target);
@@ -126,20 +126,13 @@ fn chmod(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, mode: 
 
 fn set_mode(target: &Target, mode: u64) -> Result<Answer, i32> {
     let mode = (mode as u32) & 0o7777;
+    let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+    let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     // A set-user-ID program left in the workspace would lend the owner's identity, root's perhaps, to whoever runs it.
-    if mode & 0o6000 != 0 {
-        let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return Err(libc::EPERM);
-        }
+    if !is_dir && mode & 0o6000 != 0 {
+        return Err(libc::EPERM);
     }
-    let mode = Mode::from_raw_mode(mode);
-    match rustix::fs::fchmod(&target.fd, mode) {
-        // Without the right to read or write (`O_PATH`).
-        Err(rustix::io::Errno::BADF) => rustix::fs::chmod(by_proc(target), mode),
-        set => set,
-    }
-    .map_err(errno)?;
+    rustix::fs::chmod(by_proc(target), Mode::from_raw_mode(mode)).map_err(errno)?;
     Ok(DONE)
 }
 

@@ -9,7 +9,6 @@
 mod caller;
 mod calls;
 mod changes;
-mod directories;
 mod exec;
 mod files;
 mod ipc;
@@ -42,7 +41,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use self::caller::{Caller, Thread};
 use self::calls::{Call, Calls};
 use self::changes::Notices;
-use self::directories::Directories;
 use self::exec::Gate;
 use self::keeper::Keeper;
 use self::together::Together;
@@ -177,7 +175,6 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         shared_memory: plan.shared_memory,
         keeper,
         gate,
-        directories: Directories::default(),
         masks: Masks { first: umask.bits(), told: plan.writer() == Writer::Broker, changed: None, own: 0 },
         over: false,
     };
@@ -331,7 +328,6 @@ struct Broker {
     keeper: Keeper,
     /// Where only some programs may be started.
     gate: Option<Gate>,
-    directories: Directories,
     masks: Masks,
     /// The session is: whoever still asks is refused.
     over: bool,
@@ -524,14 +520,14 @@ impl Broker {
         };
         // Before the caller can go on, and its call come to its end.
         self.calls.notice(&caller, &self.notices)?;
-        self.calls.keep(caller.thread);
         if let Answer::Fd { fd, cloexec } = &answer {
             // The caller is woken to take it, and only then to go on. By then this process has it no more: a program that was
             // just written could not be executed (ETXTBSY).
-            let _together = Together::with(notification.tid);
+            let _together = Together::with(&caller);
             let given = notify::give(listener.as_fd(), notification.id, fd, *cloexec);
             answer = given.map_or_else(Answer::Fail, Answer::Return);
         }
+        self.calls.keep(caller.thread);
         notify::answer(listener.as_fd(), notification.id, &answer)
     }
 
