@@ -12,6 +12,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -39,6 +40,12 @@ const LONGEST: Duration = Duration::from_secs(1);
 const PAGE: u64 = 4096;
 /// linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// What a file says of a process, whose name may be any bytes (PR_SET_NAME): it is no way not to be counted.
+fn said_of(pid: Pid, file: &str) -> io::Result<String> {
+    let text = fs::read(format!("/proc/{pid}/{file}"))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
 
 /// How things stood before a program was started: taken while nobody waits.
 #[derive(Debug)]
@@ -140,7 +147,7 @@ impl Stat {
 
 /// Bytes to storage, and bytes written to anything.
 fn io_of(pid: Pid) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let text = said_of(pid, "io").ok()?;
     let number = |key| number_after(&text, key).unwrap_or(0);
     // Not less what was taken back: truncating another's unwritten file would make room for as much (proc_pid_io(5)).
     Some((number("write_bytes: "), number("wchar: ")))
@@ -322,7 +329,7 @@ impl<'a> Watch<'a> {
     fn survey(&self) -> Family {
         let mut family = Family::default();
         each_descendant(|pid, threads| {
-            let status = fs::read_to_string(format!("/proc/{pid}/status"));
+            let status = said_of(pid, "status");
             match (status, Account::of(pid)) {
                 (Ok(status), account) => {
                     family.tasks += threads;
@@ -393,7 +400,7 @@ impl<'a> Watch<'a> {
         let mut seen = HashSet::new();
         for member in &family.members {
             let pid = member.pid;
-            match fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) {
+            match said_of(pid, "smaps_rollup") {
                 Ok(text) => {
                     let kib = |key| kib_after(&text, key);
                     let huge = kib("Private_Hugetlb:") + kib("Shared_Hugetlb:");
@@ -418,7 +425,7 @@ impl<'a> Watch<'a> {
 }
 
 fn page_tables(pid: Pid) -> u64 {
-    fs::read_to_string(format!("/proc/{pid}/status")).map_or(0, |text| kib_after(&text, "VmPTE:"))
+    said_of(pid, "status").map_or(0, |text| kib_after(&text, "VmPTE:"))
 }
 
 /// Bytes in memfds that a process holds open, mapped or not, each counted once. A descriptor on its way through a socket
@@ -430,7 +437,7 @@ fn held_by_descriptors(pid: Pid, seen: &mut HashSet<u64>, hidden: &mut bool) -> 
         let Ok(about) = fs::metadata(&path) else { continue };
         if about.file_type().is_socket() {
             let number = path.file_name().unwrap_or_default().to_string_lossy();
-            let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).unwrap_or_default();
+            let info = said_of(pid, &format!("fdinfo/{number}")).unwrap_or_default();
             *hidden |= number_after(&info, "scm_fds:").is_some_and(|count| count > 0);
         } else if about.nlink() == 0 && is_memfd(&path) && seen.insert(about.ino()) {
             held += about.blocks() * 512;

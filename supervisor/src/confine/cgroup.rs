@@ -123,8 +123,12 @@ fn processes_in(path: &Path) -> Vec<u32> {
 /// Whether a process is this one or descends from it.
 fn is_ours(mut pid: u32) -> bool {
     while pid > 1 && pid != std::process::id() {
-        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().nth(1)?.parse().ok());
+        // The process's name is in it, which may be any bytes.
+        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { return true };
+        let parent = String::from_utf8_lossy(&stat)
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_ascii_whitespace().nth(1)?.parse().ok());
         pid = parent.unwrap_or(0);
     }
     pid == std::process::id()

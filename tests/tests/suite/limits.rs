@@ -132,6 +132,21 @@ while True:
     except ChildProcessError: break'",
     },
     Case {
+        limit: "memory",
+        low: "64MiB",
+        high: "1GiB",
+        by: "watcher",
+        // In a process whose name is not UTF-8, as /proc gives it.
+        script: "perl -e '$0 = qq(\\xff\\xfe); push @x, q(x) x 1_000_000 for 1..200; select(undef, undef, undef, 0.8)'",
+    },
+    Case {
+        limit: "cpu",
+        low: "200ms",
+        high: "30s",
+        by: "watcher",
+        script: "for i in 1 2; do perl -e '$0 = qq(\\xff\\xfe); 1 while (times)[0] < 0.8' & done; wait",
+    },
+    Case {
         limit: "processes",
         low: "20",
         high: "4096",

@@ -204,6 +204,33 @@ print("all")
     });
 }
 
+/// The name of a thread is any bytes, and stands in the files of /proc that the broker reads.
+#[test]
+fn a_caller_may_have_any_name() {
+    let script = r#"
+import ctypes, os, threading
+libc = ctypes.CDLL(None)
+def work():
+    libc.prctl(15, b"\xff\xfe", 0, 0, 0)
+    os.umask(0o027)
+    with open("own", "w") as own: print(oct(os.fstat(own.fileno()).st_mode), flush=True)
+    os.remove("own")
+    # By the thread itself, which Python's own functions for it do not do.
+    print(libc.execv(b"/bin/echo", (ctypes.c_char_p * 3)(b"echo", b"started", None)), flush=True)
+    os._exit(1)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"#;
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let judged = env.sandbox().flag(&["--exec", "/usr/bin/python3", "--exec", "/bin/echo"]);
+        let [bare, inside] = [env.bare(), judged].map(|run| run.run(&["/usr/bin/python3", "-c", script]));
+        assert_eq!(bare.stdout, "0o100640\nstarted\n", "the control: {bare:?}");
+        assert_eq!(inside.stdout, bare.stdout, "{inside:?}");
+    });
+}
+
 /// A lease makes whoever opens its file wait, the broker and people outside too.
 #[test]
 fn no_lease_can_be_taken() {

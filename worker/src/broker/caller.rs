@@ -341,9 +341,10 @@ impl<'a> Caller<'a> {
 
     fn proc_file(&self, name: &str) -> Result<String, i32> {
         let file = rustix::fs::openat(&self.thread.proc, name, READ, Mode::empty()).map_err(not_open)?;
-        let mut text = String::new();
-        fs::File::from(file).read_to_string(&mut text).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
-        Ok(text)
+        let mut text = Vec::new();
+        fs::File::from(file).read_to_end(&mut text).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+        // The caller's name is in it, which may be any bytes.
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     fn directory(&self, dirfd: i32) -> Result<OwnedFd, i32> {

@@ -309,8 +309,12 @@ fn process_of(tid: Pid) -> Option<Pid> {
     if process::is_leader(tid) {
         return Some(tid);
     }
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:")).and_then(|number| number.trim().parse().ok())
+    // The thread's name is in it, which may be any bytes.
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    String::from_utf8_lossy(&status)
+        .lines()
+        .find_map(|line| line.strip_prefix("Tgid:"))
+        .and_then(|number| number.trim().parse().ok())
 }
 
 fn gone_is_fine(done: io::Result<()>) -> io::Result<()> {
