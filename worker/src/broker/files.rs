@@ -382,7 +382,7 @@ fn open_later(
                     });
                     let answer = opened.map_or_else(|e| Answer::Fail(errno(e)), |fd| Answer::Fd { fd, cloexec });
                     // Whoever asked may be gone.
-                    let _answered: std::io::Result<()> = notify::answer(listener.as_fd(), id, &answer);
+                    let _answered: std::io::Result<()> = notify::answer(listener.as_fd(), id, answer);
                     break;
                 }
             }

@@ -498,7 +498,7 @@ impl Broker {
     fn answer(&mut self, notification: &Notification) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
         if self.over {
-            return notify::answer(listener.as_fd(), notification.id, &Answer::Fail(libc::EPERM));
+            return notify::answer(listener.as_fd(), notification.id, Answer::Fail(libc::EPERM));
         }
         let caller = match self.calls.known(notification.tid) {
             Some(thread) => Caller::again(&listener, notification, thread),
@@ -507,28 +507,30 @@ impl Broker {
                 self.register_all()?;
                 let thread = match Thread::open(notification.tid) {
                     Ok(thread) => thread,
-                    Err(_gone) => return notify::answer(listener.as_fd(), notification.id, &Answer::Fail(libc::EPERM)),
+                    Err(_gone) => return notify::answer(listener.as_fd(), notification.id, Answer::Fail(libc::EPERM)),
                 };
                 let Some(caller) = Caller::new(&listener, notification, thread) else { return Ok(()) };
                 caller
             }
         };
-        let mut answer = match self.handlers.get(&i64::from(notification.nr)) {
+        let answer = match self.handlers.get(&i64::from(notification.nr)) {
             Some(handler) => handler(self, &caller, notification).unwrap_or_else(Answer::Fail),
             // The filter asks only about calls in the table; a gap between the two fails closed.
             None => Answer::Fail(libc::EPERM),
         };
         // Before the caller can go on, and its call come to its end.
         self.calls.notice(&caller, &self.notices)?;
-        if let Answer::Fd { fd, cloexec } = &answer {
-            // The caller is woken to take it, and only then to go on. By then this process has it no more: a program that was
-            // just written could not be executed (ETXTBSY).
-            let _together = Together::with(&caller);
-            let given = notify::give(listener.as_fd(), notification.id, fd, *cloexec);
-            answer = given.map_or_else(Answer::Fail, Answer::Return);
-        }
+        let answer = match answer {
+            Answer::Fd { fd, cloexec } => {
+                // The caller is woken to take it, and only then to go on.
+                let _together = Together::with(&caller);
+                let given = notify::give(listener.as_fd(), notification.id, fd, cloexec);
+                given.map_or_else(Answer::Fail, Answer::Return)
+            }
+            answered @ (Answer::Return(_) | Answer::Fail(_) | Answer::Continue | Answer::Later) => answered,
+        };
         self.calls.keep(caller.thread);
-        notify::answer(listener.as_fd(), notification.id, &answer)
+        notify::answer(listener.as_fd(), notification.id, answer)
     }
 
     /// The mask of a caller, which is looked up once unless it may be about to change.

@@ -422,7 +422,7 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
         let answer = done.map_or_else(Answer::Fail, |()| Answer::Return(0));
         CONNECTING.fetch_sub(1, Ordering::Relaxed);
         // A caller that is gone needs no answer; a listener that is gone has none left.
-        drop(notify::answer(listener.as_fd(), id, &answer));
+        drop(notify::answer(listener.as_fd(), id, answer));
     };
     match std::thread::Builder::new().stack_size(64 * 1024).spawn(work) {
         Ok(_) => Ok(Answer::Later),

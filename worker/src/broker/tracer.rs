@@ -177,11 +177,11 @@ impl Tracer {
             Ok(()) | Err(_) => {}
         }
         // If it was no longer the one that asked, it stops, and is let go.
-        if there { notify::answer(self.listener.as_fd(), id, &Answer::Continue) } else { Ok(()) }
+        if there { notify::answer(self.listener.as_fd(), id, Answer::Continue) } else { Ok(()) }
     }
 
     fn refuse(&self, job: &Job) -> io::Result<()> {
-        notify::answer(self.listener.as_fd(), job.id, &Answer::Fail(libc::EACCES))
+        notify::answer(self.listener.as_fd(), job.id, Answer::Fail(libc::EACCES))
     }
 
     /// Handles what has become of a thread.

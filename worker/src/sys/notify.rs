@@ -80,14 +80,15 @@ pub(crate) enum Answer {
     Fd { fd: OwnedFd, cloexec: bool },
 }
 
-/// Answers. A call that is gone is no error: its thread was killed.
-pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: &Answer) -> io::Result<()> {
+/// Answers. A call that is gone is no error: its thread was killed. When the caller goes on, this process has let go of the file
+/// that it was given: a program that was just written could not be executed (ETXTBSY).
+pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<()> {
     let (val, error, flags) = match answer {
-        Answer::Return(value) => (*value, 0, 0),
+        Answer::Return(value) => (value, 0, 0),
         Answer::Fail(errno) => (0, -errno, 0),
         Answer::Later => return Ok(()),
         Answer::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
-        Answer::Fd { fd, cloexec } => match give(listener, id, fd, *cloexec) {
+        Answer::Fd { fd, cloexec } => match give(listener, id, fd, cloexec) {
             Ok(number) => (number, 0, 0),
             Err(errno) => (0, -errno, 0),
         },
@@ -98,11 +99,11 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: &Answer) -> io::
     gone_is_fine(uninterrupted(send).map(drop))
 }
 
-/// Installs a copy of `fd` in the caller. Returns the number there, or the errno: the call must be answered with it, or it waits
+/// Moves `fd` to the caller. Returns the number there, or the errno: the call must be answered with it, or it waits
 /// for ever (C16: the caller's table may be full). In two steps: in one (`SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14) the call counts as
 /// answered before the descriptor is there, so that when this process is stopped or frozen in between, the caller is told of a
 /// descriptor 0 that nobody gave it. Between the two nothing but its death ends the caller's wait.
-pub(crate) fn give(listener: BorrowedFd<'_>, id: u64, fd: &OwnedFd, cloexec: bool) -> Result<i64, i32> {
+pub(crate) fn give(listener: BorrowedFd<'_>, id: u64, fd: OwnedFd, cloexec: bool) -> Result<i64, i32> {
     let request = libc::seccomp_notif_addfd {
         id,
         flags: 0,
