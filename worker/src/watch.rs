@@ -11,9 +11,9 @@
 //! anyway. Later the time between two looks follows from how far away the nearest limit is.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,36 @@ const PAGE: u64 = 4096;
 /// linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
+/// Files of this process and of the host that are read again and again, kept open: opening one costs more than reading it.
+/// `None` for one that is not there.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    stat: Option<File>,
+    io: Option<File>,
+    loadavg: Option<File>,
+    meminfo: Option<File>,
+}
+
+impl Meters {
+    pub(crate) fn open() -> Self {
+        let open = |path: &str| File::open(path).ok();
+        Self {
+            stat: open("/proc/self/stat"),
+            io: open("/proc/self/io"),
+            loadavg: open("/proc/loadavg"),
+            meminfo: open("/proc/meminfo"),
+        }
+    }
+}
+
+/// What such a file says now: its first page, which is all of it.
+fn said(meter: Option<&File>) -> Option<String> {
+    let mut text = vec![0; 4096];
+    let read = meter?.read_at(&mut text, 0).ok()?;
+    text.truncate(read);
+    String::from_utf8(text).ok()
+}
+
 /// What a file says of a process, whose name may be any bytes (PR_SET_NAME): it is no way not to be counted.
 fn said_of(pid: Pid, file: &str) -> io::Result<String> {
     let text = fs::read(format!("/proc/{pid}/{file}"))?;
@@ -62,16 +92,16 @@ pub(crate) struct Base {
 
 impl Base {
     /// `writable`: the trees that programs may write.
-    pub(crate) fn now(writable: &[PathBuf]) -> Self {
+    pub(crate) fn now(meters: &Meters, writable: &[PathBuf]) -> Self {
         let mut devices = HashSet::new();
         let mut new = |path: &&PathBuf| fs::metadata(path).is_ok_and(|about| devices.insert(about.dev()));
         let filesystems =
             writable.iter().filter(&mut new).filter_map(|path| Some((path.clone(), held_by_tmpfs(path)?)));
         Self {
             taken: Instant::now(),
-            forks: Forks::now(),
-            own: Account::of_reaped(),
-            shared: host_shared(),
+            forks: Forks::now(meters),
+            own: Account::of_reaped(meters),
+            shared: host_shared(meters),
             filesystems: filesystems.collect(),
         }
     }
@@ -97,18 +127,18 @@ impl Account {
     /// A process with those that it has reaped (proc_pid_stat(5), proc_pid_io(5)). None of a process that cannot be looked
     /// into.
     fn of(pid: Pid) -> Option<Self> {
-        let stat = Stat::of(pid)?;
+        let stat = Stat::of(&said_of(pid, "stat").ok()?)?;
         let cpu = stat.field(14) + stat.field(15) + stat.field(16) + stat.field(17);
-        let (stored, written) = io_of(pid)?;
+        let (stored, written) = io_of(&said_of(pid, "io").ok()?);
         let faults = stat.field(10) + stat.field(11);
         Some(Self { cpu, stored, touched: written.saturating_add(faults.saturating_mul(PAGE)) })
     }
 
     /// Those that this process has reaped. The kernel adds what they wrote to this process's own, which writes nothing.
-    fn of_reaped() -> Self {
-        let me = process::id();
-        let Some(stat) = Stat::of(me) else { return Self::default() };
-        let (stored, written) = io_of(me).unwrap_or_default();
+    fn of_reaped(meters: &Meters) -> Self {
+        let stat = said(meters.stat.as_ref()).and_then(|text| Stat::of(&text));
+        let Some(stat) = stat else { return Self::default() };
+        let (stored, written) = said(meters.io.as_ref()).map(|text| io_of(&text)).unwrap_or_default();
         let touched = written.saturating_add(stat.field(11).saturating_mul(PAGE));
         Self { cpu: stat.field(16) + stat.field(17), stored, touched }
     }
@@ -132,10 +162,8 @@ impl Account {
 struct Stat(Vec<u64>);
 
 impl Stat {
-    fn of(pid: Pid) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        let close = stat.iter().rposition(|b| *b == b')')?;
-        let rest = std::str::from_utf8(&stat[close + 1..]).ok()?;
+    fn of(text: &str) -> Option<Self> {
+        let (_, rest) = text.rsplit_once(')')?;
         Some(Self(rest.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect()))
     }
 
@@ -145,12 +173,11 @@ impl Stat {
     }
 }
 
-/// Bytes to storage, and bytes written to anything.
-fn io_of(pid: Pid) -> Option<(u64, u64)> {
-    let text = said_of(pid, "io").ok()?;
-    let number = |key| number_after(&text, key).unwrap_or(0);
+/// Bytes to storage, and bytes written to anything, by `/proc/PID/io`.
+fn io_of(text: &str) -> (u64, u64) {
+    let number = |key| number_after(text, key).unwrap_or(0);
     // Not less what was taken back: truncating another's unwritten file would make room for as much (proc_pid_io(5)).
-    Some((number("write_bytes: "), number("wchar: ")))
+    (number("write_bytes: "), number("wchar: "))
 }
 
 /// The number behind a key at the start of a line.
@@ -174,16 +201,16 @@ struct Forks {
 }
 
 impl Forks {
-    fn now() -> Option<Self> {
-        let text = fs::read_to_string("/proc/loadavg").ok()?;
+    fn now(meters: &Meters) -> Option<Self> {
+        let text = said(meters.loadavg.as_ref())?;
         let mut fields = text.split_ascii_whitespace().skip(3);
         let alive = fields.next()?.split_once('/')?.1.parse().ok()?;
         Some(Self { newest: fields.next()?.parse().ok()?, alive })
     }
 }
 
-fn host_shared() -> u64 {
-    fs::read_to_string("/proc/meminfo").map_or(0, |text| kib_after(&text, "Shmem:"))
+fn host_shared(meters: &Meters) -> u64 {
+    said(meters.meminfo.as_ref()).map_or(0, |text| kib_after(&text, "Shmem:"))
 }
 
 /// `None` for another kind of file system.
@@ -222,6 +249,7 @@ struct Family {
 /// Watches one program.
 pub(crate) struct Watch<'a> {
     bounds: &'a Bounds,
+    meters: &'a Meters,
     base: &'a Base,
     /// A cgroup holds memory and processes.
     grouped: bool,
@@ -236,9 +264,15 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(crate) fn new(bounds: &'a Bounds, base: &'a Base, scope: Option<SignalsStayBelow>, grouped: bool) -> Self {
+    pub(crate) fn new(
+        bounds: &'a Bounds,
+        (meters, base): (&'a Meters, &'a Base),
+        scope: Option<SignalsStayBelow>,
+        grouped: bool,
+    ) -> Self {
         let next = Instant::now() + TICK;
-        Self { bounds, base, grouped, next, walk: next, forks: base.forks, scope, tasks: 1, used: Used::default() }
+        let (forks, used) = (base.forks, Used::default());
+        Self { bounds, meters, base, grouped, next, walk: next, forks, scope, tasks: 1, used }
     }
 
     /// How long until there is something to do.
@@ -259,7 +293,7 @@ impl<'a> Watch<'a> {
         }
         self.next = began + TICK;
         // Before the walk: who is forked meanwhile is counted twice, not missed.
-        let forks = Forks::now();
+        let forks = Forks::now(self.meters);
         let due = began >= self.walk;
         if !self.grouped && self.could_be_too_many(forks) {
             let tasks = self.count(forks);
@@ -350,7 +384,7 @@ impl<'a> Watch<'a> {
             }
             true
         });
-        family.account.add(Account::of_reaped().since(self.base.own));
+        family.account.add(Account::of_reaped(self.meters).since(self.base.own));
         family
     }
 
@@ -390,7 +424,7 @@ impl<'a> Watch<'a> {
     fn memory(&self, family: &Family) -> u64 {
         let own: u64 = family.members.iter().map(|member| member.memory.own).sum();
         let mapped: u64 = family.members.iter().map(|member| member.memory.mapped).sum();
-        let grown = host_shared().saturating_sub(self.base.shared);
+        let grown = host_shared(self.meters).saturating_sub(self.base.shared);
         let quick = own.saturating_add(mapped).saturating_add(grown);
         if quick <= self.bounds.memory {
             return quick;

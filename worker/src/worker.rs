@@ -29,7 +29,7 @@ use crate::protocol::{
 use crate::sys::fd;
 use crate::sys::process::{self, Ended, Exec, Fork, OneThread, Pid};
 use crate::tools;
-use crate::watch::{Base, Watch};
+use crate::watch::{Base, Meters, Watch};
 use crate::zygote::{Trade, drain};
 
 /// How long a worker that has spoken its last frame waits for the supervisor, milliseconds.
@@ -196,7 +196,8 @@ impl Programs {
                 return receive_call(channel)?.map_or(Ok(()), |_| channel.send(&FromWorker::Failed(failed), &[]));
             }
         };
-        let mut base = Base::now(&self.writable);
+        let meters = Meters::open();
+        let mut base = Base::now(&meters, &self.writable);
         while let Some((plan, fds)) = receive_call(channel)? {
             if let CallRules::Own(rules) = &plan.rules {
                 narrow(rules, broker)?;
@@ -206,7 +207,7 @@ impl Programs {
                     return channel.send(&FromWorker::Failed(no_tools()), &[]);
                 }
                 Work::Tool { name, .. } => {
-                    drop(init);
+                    drop((init, meters));
                     let threads = tools::threads_of(name);
                     let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, threads, channel);
                     return tool(channel, &plan, threads, confined);
@@ -223,14 +224,18 @@ impl Programs {
                 Err(failed) => return channel.send(&FromWorker::Failed(failed.clone()), &[]),
             };
             if base.is_stale() {
-                base = Base::now(&self.writable);
+                base = Base::now(&meters, &self.writable);
             }
             let start = Start { inherited: self, plan: &plan, argv, working_dir, group };
-            let Some(end) = program(channel, &start, (signals, scope), streams, &base)? else { return Ok(()) };
+            let Some(end) = program(channel, &start, (signals, scope), streams, (&meters, &base))? else {
+                return Ok(());
+            };
             channel.send(&FromWorker::Ended(end), &[])?;
+            // Whoever waits for that was woken on this processor, most of the time, and goes first.
+            std::thread::yield_now();
             // Before it takes another.
             broker.send(&Register::Again { pid: process::id() }, &[])?;
-            base = Base::now(&self.writable);
+            base = Base::now(&meters, &self.writable);
         }
         Ok(())
     }
@@ -373,7 +378,7 @@ fn program(
     wanted: &Start<'_>,
     (signals, scope): (&OwnedFd, Option<SignalsStayBelow>),
     streams: Streams,
-    base: &Base,
+    measured: (&Meters, &Base),
 ) -> io::Result<Option<ProgramEnd>> {
     let started = match wanted.inherited.attempts {
         None => start(wanted, &streams),
@@ -387,7 +392,7 @@ fn program(
     channel.send(&FromWorker::Confined { steps }, &[])?;
     let deadline = Instant::now().checked_add(wanted.plan.timeout);
     let group = wanted.group.as_ref();
-    let watch = Watch::new(&wanted.plan.bounds, base, scope, group.is_some());
+    let watch = Watch::new(&wanted.plan.bounds, measured, scope, group.is_some());
     Init { channel, group, signals, main: pid, deadline, scope, bounds: &wanted.plan.bounds, watch, hit: None }
         .run()
         .map(Some)

@@ -16,25 +16,28 @@ impl AsyncChannel {
     pub(super) fn new(channel: Channel) -> io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(channel.as_fd())?;
         rustix::fs::fcntl_setfl(channel.as_fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
+        // For reading alone: else each message that the other side takes, which makes room, wakes this side.
         #[allow(
             deprecated,
             reason = "its replacement is unsafe; a Channel owns its descriptor and never gives another"
         )]
-        Ok(Self(AsyncFd::new(channel)?))
+        Ok(Self(AsyncFd::with_interest(channel, Interest::READABLE)?))
     }
 
     /// Sends if there is room now; `WouldBlock` otherwise.
-    pub(super) fn try_send<T: Serialize>(&self, message: &T) -> io::Result<()> {
-        self.0.get_ref().send(message, &[])
+    pub(super) fn try_send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.0.get_ref().send(message, fds)
     }
 
     pub(crate) async fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         // Most of the time there is room, and nothing to wait for.
-        match self.0.get_ref().send(message, fds) {
+        match self.try_send(message, fds) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             done => return done,
         }
-        self.0.async_io(Interest::WRITABLE, |channel| channel.send(message, fds)).await
+        #[allow(deprecated, reason = "as above; an OwnedFd is one descriptor as long as it lives")]
+        let room = AsyncFd::with_interest(self.0.get_ref().as_fd().try_clone_to_owned()?, Interest::WRITABLE)?;
+        room.async_io(Interest::WRITABLE, |_| self.try_send(message, fds)).await
     }
 
     pub(crate) async fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {

@@ -77,8 +77,8 @@ impl Stdio {
     /// # Errors
     /// If it cannot be opened.
     pub fn null() -> io::Result<Self> {
-        let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
-        Ok(Self::new(null()?, null()?, null()?))
+        let null = OwnedFd::from(File::options().read(true).write(true).open("/dev/null")?);
+        Ok(Self::new(null.try_clone()?, null.try_clone()?, null))
     }
 
     /// Copies of this process's own.

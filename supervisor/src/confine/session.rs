@@ -418,7 +418,7 @@ impl Drop for Busy {
         if kind.ready.len() + idle < kind.peak.min(READY_MAX) {
             let worker = stock.ask(self.threads);
             // One that cannot be asked for now is asked for by the next call.
-            if self.zygote.channel.try_send(&ToZygote::Prepare { worker, threads: self.threads }).is_err() {
+            if self.zygote.channel.try_send(&ToZygote::Prepare { worker, threads: self.threads }, &[]).is_err() {
                 stock.kind(self.threads).ready.pop_back();
             }
         }
