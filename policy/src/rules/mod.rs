@@ -114,10 +114,18 @@ pub enum RuleError {
 #[derive(Debug, Clone)]
 struct Compiled {
     rank: Rank,
-    permission: Permission,
     matcher: Matcher,
     action: Action,
     told: Box<Told>,
+}
+
+/// By what most rules are passed over, without a look at them.
+#[derive(Debug, Clone, Copy)]
+struct Key {
+    /// Which of the set's permissions.
+    permission: usize,
+    /// What all that it matches has.
+    pairs: Pairs,
 }
 
 /// A rule in a decision.
@@ -180,6 +188,10 @@ pub struct RuledCall<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: Vec<Compiled>,
+    /// Of each of them, in the same order.
+    keys: Vec<Key>,
+    /// What they are about, each once.
+    permissions: Vec<Permission>,
     added: u64,
     /// What decides if no rule does.
     pub mode: Mode,
@@ -204,7 +216,7 @@ impl RuleSet {
         for matcher in matchers {
             let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
             let told = Box::new(Told { rule: rule.clone(), source: source.clone() });
-            self.insert(Compiled { rank, permission: permission.clone(), matcher, action: rule.action, told });
+            self.insert(&permission, Compiled { rank, matcher, action: rule.action, told });
         }
         Ok(())
     }
@@ -216,12 +228,30 @@ impl RuleSet {
         self.added += 1;
         let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
         let told = Box::new(Told { rule, source: source.clone() });
-        self.insert(Compiled { rank, permission, matcher, action: Action::Ask, told });
+        self.insert(&permission, Compiled { rank, matcher, action: Action::Ask, told });
     }
 
-    fn insert(&mut self, compiled: Compiled) {
+    fn insert(&mut self, permission: &Permission, compiled: Compiled) {
+        let known = self.permissions.iter().position(|known| known == permission);
+        let permission = known.unwrap_or_else(|| {
+            self.permissions.push(permission.clone());
+            self.permissions.len() - 1
+        });
         let at = self.rules.partition_point(|other| other.rank <= compiled.rank);
+        self.keys.insert(at, Key { permission, pairs: compiled.matcher.pairs() });
         self.rules.insert(at, compiled);
+    }
+
+    fn with_keys(&self) -> impl Iterator<Item = (&Key, &Compiled)> {
+        self.keys.iter().zip(&self.rules)
+    }
+
+    /// The rules that are about something and may match a value.
+    fn about(&self, is_about: impl Fn(&Permission) -> bool, value: &Value<'_>) -> impl Iterator<Item = &Compiled> {
+        let about: Vec<bool> = self.permissions.iter().map(is_about).collect();
+        let pairs = Pairs::of(value);
+        let possible = move |key: &Key| about[key.permission] && pairs.have(key.pairs);
+        self.with_keys().filter(move |(key, _)| possible(key)).map(|(_, rule)| rule)
     }
 
     /// Whether a line holds such a text that is in none of its parts, as a fork bomb is: it is then one more part.
@@ -236,13 +266,13 @@ impl RuleSet {
     /// that the parent was given by anybody cannot be lifted by the child's own rules.
     #[must_use]
     pub fn inherited(&self) -> Self {
-        let kept = |rule: &&Compiled| rule.action != Action::Allow || rule.told.source.scope == RuleScope::Manifest;
-        let mut rules: Vec<Compiled> = self.rules.iter().filter(kept).cloned().collect();
-        for rule in &mut rules {
-            rule.rank = rule.rank.clone().pinned(rule.action);
+        let kept = |rule: &Compiled| rule.action != Action::Allow || rule.told.source.scope == RuleScope::Manifest;
+        let mut left = Self { rules: Vec::new(), keys: Vec::new(), ..self.clone() };
+        for (key, rule) in self.with_keys().filter(|(_, rule)| kept(rule)) {
+            let rank = rule.rank.clone().pinned(rule.action);
+            left.insert(&self.permissions[key.permission], Compiled { rank, ..rule.clone() });
         }
-        rules.sort_by(|one, other| one.rank.cmp(&other.rank));
-        Self { rules, ..self.clone() }
+        left
     }
 
     /// How many rules there are, one with a variable counted for each of its values.
@@ -259,16 +289,16 @@ impl RuleSet {
 
     /// The names of tools that rules are about, for finding misspelt ones.
     pub fn tools(&self) -> impl Iterator<Item = (&str, &RuleSource)> {
-        self.rules.iter().filter_map(|rule| Some((rule.permission.tool()?, &rule.told.source)))
+        self.with_keys().filter_map(|(key, rule)| Some((self.permissions[key.permission].tool()?, &rule.told.source)))
     }
 
     /// Whether commands of a call must be known to judge it: else nobody need parse them.
     #[must_use]
     pub fn looks_at_commands(&self, tool: &str) -> bool {
-        let about = |rule: &&Compiled| rule.permission.covers(tool, Capability::ShellRun);
+        let is_about = |permission: &Permission| permission.covers(tool, Capability::ShellRun);
         let listed =
             self.mode == Mode::Allowlist && self.allowlist.iter().any(|entry| entry.tool() == tool && entry.has_keys());
-        listed || self.rules.iter().filter(about).any(|rule| rule.matcher.looks_at_commands())
+        listed || self.about(is_about, &Value::Anything).any(|rule| rule.matcher.looks_at_commands())
     }
 
     /// Judges a call: the strictest of what its parts get, deny over ask over allow. Of parts that are equally strict, the
@@ -280,22 +310,7 @@ impl RuleSet {
     pub fn judge(&self, call: &RuledCall<'_>) -> Decision {
         let nothing = [(Capability::None, Value::Nothing)];
         let named = if call.named.is_empty() { &nothing[..] } else { &call.named };
-        let about = |kind| self.rules.iter().filter(move |rule| rule.permission.covers(call.tool, kind));
-        // The commands of a line are all of one kind, which many rules are not about.
-        let kind = named[0].0;
-        let mut of_kind = Vec::new();
-        if named.len() > 1 {
-            of_kind.reserve(self.rules.len());
-            of_kind.extend(about(kind).map(|rule| (rule.matcher.pairs(), rule)));
-        }
-        let mut decided = named.iter().map(|(capability, value)| {
-            if named.len() == 1 || *capability != kind {
-                return self.judge_part(call, about(*capability), value);
-            }
-            let pairs = Pairs::of(value);
-            let possible = of_kind.iter().filter(|(needed, _)| pairs.have(*needed));
-            self.judge_part(call, possible.map(|(_, rule)| *rule), value)
-        });
+        let mut decided = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
         let first = decided.next().unwrap_or_else(|| self.unruled(call, &Value::Nothing));
         let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
         decided.chain(reach).fold(
@@ -307,14 +322,9 @@ impl RuleSet {
     }
 
     /// By the first of the rules about it that matches.
-    fn judge_part<'a>(
-        &self,
-        call: &RuledCall<'_>,
-        about: impl Iterator<Item = &'a Compiled>,
-        value: &Value<'_>,
-    ) -> Decision {
-        let mut applying = about.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?)));
-        let found = applying.next();
+    fn judge_part(&self, call: &RuledCall<'_>, capability: Capability, value: &Value<'_>) -> Decision {
+        let about = self.about(|permission| permission.covers(call.tool, capability), value);
+        let found = about.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?))).next();
         let Some((rule, action)) = found else { return Decision { about: value.told(), ..self.unruled(call, value) } };
         // S1-16: nobody is asked. Denials hold (C-7).
         let by_mode = self.mode == Mode::Yolo && action == Action::Ask;
@@ -326,8 +336,8 @@ impl RuleSet {
 
     /// By what a rule about a capability says of what a call could do besides, if that tightens.
     fn tightened(&self, capability: Capability, value: &Value<'_>) -> Option<Decision> {
-        let rules = self.rules.iter().filter(|rule| rule.permission == Permission::Capability(capability));
-        let (rule, action) = rules.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?))).next()?;
+        let about = self.about(|permission| *permission == Permission::Capability(capability), value);
+        let (rule, action) = about.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?))).next()?;
         let tightens = action == Action::Deny || (action == Action::Ask && self.mode != Mode::Yolo);
         let by = DecidedBy::Rule(Told::clone(&rule.told));
         tightens.then(|| Decision { action, by, about: value.told() })
