@@ -634,3 +634,31 @@ fn c16_a_descriptor_that_finds_no_room_is_an_error() {
         assert!(!env.workspace().join("kept/.env").exists() && env.workspace().join("free").exists());
     });
 }
+
+/// A18: the settings of a repository are the first of its content that is read, by the broker, which nothing bounds: they cannot
+/// keep it busy, fill its memory or end it. What they lead to is kept all the same.
+#[test]
+fn a18_hostile_settings_take_nothing_from_the_broker() {
+    let hostile = [
+        "[include]\n\tpath = config\n".repeat(60),
+        "[include]\n\tpath = /proc/self/pagemap\n\tpath = /dev/zero\n".to_owned(),
+        format!("[core]\n\thooksPath = {}\n", "a/".repeat(400_000)),
+        format!("[include]\n\tpath = {}\n", "../".repeat(300_000)),
+    ];
+    matrix(Host::STRENGTHS, |target| {
+        for settings in &hostile {
+            let env = TestEnv::new(target);
+            for directory in [".git", "hooks"].map(|name| env.workspace().join(name)) {
+                fs::create_dir(&directory).unwrap();
+                env.give(&directory);
+            }
+            env.workspace_file(".git/config", &format!("[core]\n\thooksPath = hooks\n{settings}"));
+            env.workspace_file("hooks/pre-commit", "kept");
+            let script = "echo made > own; echo changed > hooks/pre-commit";
+            let ended = env.sandbox().run(&["/bin/bash", "-c", script]);
+            let read = |name: &str| fs::read_to_string(env.workspace().join(name)).unwrap_or_default();
+            assert_eq!((read("own").as_str(), read("hooks/pre-commit").as_str()), ("made\n", "kept"), "{ended:?}");
+            assert!(ended.stderr.contains("Permission denied"), "{ended:?}");
+        }
+    });
+}

@@ -4,9 +4,10 @@
 //! was judged is still so when it is acted on. (Only the host may come in between, which is trusted.) Paths are the
 //! kernel's, of what was opened; never what a caller wrote.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -14,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use callgate_policy::plan::protect::gitconfig::{self, Redirect};
 use callgate_policy::plan::protect::{self, Found, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
-use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 
 use super::calls::{lies_in, real};
 use crate::apply::landlock::reach;
@@ -25,6 +26,8 @@ const SEEN: usize = 100_000;
 const SETTINGS: u64 = 1024 * 1024;
 /// Includes that include others are followed this far.
 const INCLUDES: usize = 5;
+/// Most paths that the settings of one repository lead to.
+const REDIRECTS: usize = 1000;
 
 /// A file or directory that was made here. Numbers are given out again once a file is gone, but not within one instant.
 type Identity = (u64, u64, (i64, u32));
@@ -319,34 +322,51 @@ impl Keeper {
         }
         let git = if stat.is_file() { pointed_to(directory, &git) } else { git };
         let common = settings(&git.join("commondir")).map(|text| git.join(OsStr::from_bytes(text.trim_ascii())));
-        for directory_of_settings in [Some(git.clone()), common].into_iter().flatten() {
-            for name in ["config", "config.worktree"] {
-                self.follow(&directory_of_settings.join(name), directory, INCLUDES);
+        let places = [Some(git.clone()), common].into_iter().flatten();
+        self.follow(places.flat_map(|place| ["config", "config.worktree"].map(|name| place.join(name))), directory);
+    }
+
+    /// Keeps what files of settings lead to, the nearest first and each file once: they may include each other. No call can write
+    /// what is followed here, so whoever has made more than is followed has made settings that run programs.
+    fn follow(&mut self, files: impl Iterator<Item = PathBuf>, worktree: &Path) {
+        let mut pending: VecDeque<(PathBuf, usize)> = files.map(|file| (file, INCLUDES)).collect();
+        let mut seen = HashSet::new();
+        let mut left = REDIRECTS;
+        while let Some((file, depth)) = pending.pop_front() {
+            if !seen.insert(file.clone()) {
+                continue;
+            }
+            for (kind, value) in settings(&file).iter().flat_map(|text| gitconfig::redirects(text)) {
+                let base = match kind {
+                    Redirect::FromWorktree => worktree,
+                    Redirect::FromFile => file.parent().unwrap_or(worktree),
+                };
+                let target = normal(&base.join(OsStr::from_bytes(&value)));
+                // Nobody can open a longer one.
+                if target.as_os_str().len() >= libc::PATH_MAX as usize {
+                    continue;
+                }
+                if left == 0 {
+                    return;
+                }
+                left -= 1;
+                self.redirect(&target);
+                if kind == Redirect::FromFile && depth > 0 {
+                    pending.push_back((target, depth - 1));
+                }
             }
         }
     }
 
-    /// Keeps what a file of settings leads to.
-    fn follow(&mut self, file: &Path, worktree: &Path, depth: usize) {
-        let Some(text) = settings(file) else { return };
-        for (kind, value) in gitconfig::redirects(&text) {
-            let value = Path::new(OsStr::from_bytes(&value));
-            let base = match kind {
-                Redirect::FromWorktree => worktree,
-                Redirect::FromFile => file.parent().unwrap_or(worktree),
-            };
-            let target = normal(&base.join(value));
-            let mut on_the_way = vec![target.clone(), real(&target)];
-            on_the_way.extend(target.ancestors().filter(|part| part.is_symlink()).map(Path::to_owned));
-            for path in on_the_way {
-                // What lies outside is not the broker's to write; a whole tree is not a hook.
-                let inside = self.root(&path).is_some_and(|root| root.path != path);
-                if inside && !self.redirected.contains(&path) {
-                    self.redirected.push(path);
-                }
-            }
-            if kind == Redirect::FromFile && depth > 0 {
-                self.follow(&target, worktree, depth - 1);
+    /// Keeps a path, and the links on the way to it.
+    fn redirect(&mut self, target: &Path) {
+        let mut on_the_way = vec![target.to_owned(), real(target)];
+        on_the_way.extend(target.ancestors().filter(|part| part.is_symlink()).map(Path::to_owned));
+        for path in on_the_way {
+            // What lies outside is not the broker's to write; a whole tree is not a hook.
+            let inside = self.root(&path).is_some_and(|root| root.path != path);
+            if inside && !self.redirected.contains(&path) {
+                self.redirected.push(path);
             }
         }
     }
@@ -395,8 +415,15 @@ fn pointed_to(directory: &Path, pointer: &Path) -> PathBuf {
 
 /// A small file that is one.
 pub(super) fn settings(path: &Path) -> Option<Vec<u8>> {
-    let stat = fs::metadata(path).ok()?;
-    if stat.is_file() && stat.len() <= SETTINGS { fs::read(path).ok() } else { None }
+    // What it is may change until it is open; and a file of /proc has more in it than its size says.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    let read = file.take(SETTINGS + 1).read_to_end(&mut text).ok()?;
+    (read as u64 <= SETTINGS).then_some(text)
 }
 
 /// Without `.` and `..`, as written.
