@@ -101,10 +101,10 @@ pub(crate) fn program_steps(plan: &CallPlan, domain: String, landlocked: bool, g
     if grouped {
         steps.push(done("cgroup", "memory and processes"));
     }
-    steps.push(done("limits", format!("{} set", plan.limits.len())));
     if landlocked {
         steps.push(done("landlock", domain));
     }
     steps.push(done("close_fds", "0, 1 and 2 only"));
+    steps.push(done("limits", format!("{} set", plan.limits.len())));
     steps
 }

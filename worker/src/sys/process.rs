@@ -294,13 +294,6 @@ fn child_steps(shared: &mut Shared<'_>) -> (SpawnStep, i32) {
     if let Err(errno) = place_stdio(exec.stdio) {
         return (SpawnStep::Stdio, errno);
     }
-    for (resource, limit) in exec.limits {
-        // SAFETY: a null old limit and a live new one; prlimit64(2) reads the latter.
-        let done = unsafe { libc::prlimit(0, *resource, limit, std::ptr::null_mut()) };
-        if done < 0 {
-            return (SpawnStep::Limit, last_errno());
-        }
-    }
     // SAFETY: a NUL-terminated string that outlives the call.
     if unsafe { libc::chdir(exec.working_dir.as_ptr()) } < 0 {
         return (SpawnStep::WorkingDir, last_errno());
@@ -320,6 +313,14 @@ fn child_steps(shared: &mut Shared<'_>) -> (SpawnStep, i32) {
     // SAFETY: takes integers only; what is closed belongs to this process's own copy of the table (no CLONE_FILES).
     if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } < 0 {
         return (SpawnStep::CloseFds, last_errno());
+    }
+    // Now that only the program's own is left: a bound on open files is not to meet what this process had open.
+    for (resource, limit) in exec.limits {
+        // SAFETY: a null old limit and a live new one; prlimit64(2) reads the latter.
+        let done = unsafe { libc::prlimit(0, *resource, limit, std::ptr::null_mut()) };
+        if done < 0 {
+            return (SpawnStep::Limit, last_errno());
+        }
     }
     // Dispositions are the defaults since the launcher reset them; only the mask is this moment's.
     unblock_signals();
