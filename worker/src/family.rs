@@ -4,72 +4,17 @@
 //! puts into a session of its own comes back to it as a child, and has nowhere else to go.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
-
 use crate::apply::landlock::SignalsStayBelow;
+use crate::procfs::Procfs;
 use crate::sys::process::{self, Ended, Pid};
 
 /// Becomes the one to whom orphans below this process return.
 pub(crate) fn become_subreaper() -> io::Result<()> {
     // The argument is only "not zero": the setting is the caller's.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(io::Error::from)
-}
-
-/// The children of a process, of all its threads.
-pub(crate) fn children(pid: Pid) -> Vec<Pid> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for task in tasks.flatten() {
-        match fs::read_to_string(task.path().join("children")) {
-            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|p| p.parse::<Pid>().ok())),
-            // A kernel without CONFIG_PROC_CHILDREN: ask every process for its parent.
-            Err(e) if e.kind() == io::ErrorKind::NotFound && rustix::fs::stat(task.path()).is_ok() => {
-                return by_parent(pid);
-            }
-            Err(_gone) => {}
-        }
-    }
-    found
-}
-
-/// The same of a process with one thread: a third of the calls.
-pub(crate) fn children_of_one_thread(pid: Pid) -> Vec<Pid> {
-    match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
-        Ok(list) => list.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect(),
-        Err(_gone_or_not_offered) => children(pid),
-    }
-}
-
-fn by_parent(parent: Pid) -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<Pid>().ok())
-        .filter(|pid| parent_of(*pid) == Some(parent))
-        .collect()
-}
-
-/// The parent of a process or thread.
-pub(crate) fn parent_of(pid: Pid) -> Option<Pid> {
-    stat_field(pid, 4)
-}
-
-/// A field of `/proc/PID/stat`, numbered as in proc_pid_stat(5), from 3. The name before may hold anything, `)` too.
-fn stat_field<T: std::str::FromStr>(pid: Pid, number: usize) -> Option<T> {
-    let file = format!("/proc/{pid}/stat");
-    let file = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // The kernel gives all of it at once to who has room for it: 52 numbers and a name.
-    let mut room = [0; 2048];
-    let length = rustix::io::read(file, &mut room).ok()?;
-    let stat = room.get(..length)?;
-    let close = stat.iter().rposition(|b| *b == b')')?;
-    std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().nth(number - 3)?.parse().ok()
 }
 
 /// Kills all descendants of this process that are to be found now, each before its children are looked for: who has been
@@ -80,7 +25,7 @@ fn stat_field<T: std::str::FromStr>(pid: Pid, number: usize) -> Option<T> {
 /// a group as one, against which no fork helps. Groups below this process began with it, but for its own.
 fn kill_descendants(keep: &dyn Fn(Pid) -> bool) -> io::Result<Vec<Pid>> {
     let own = process::group_of(process::id());
-    let mut all: Vec<Pid> = children(process::id()).into_iter().filter(|pid| !keep(*pid)).collect();
+    let mut all: Vec<Pid> = Procfs::USUAL.children(process::id()).into_iter().filter(|pid| !keep(*pid)).collect();
     let mut groups = HashSet::new();
     let mut next = 0;
     while let Some(pid) = all.get(next).copied() {
@@ -98,7 +43,7 @@ fn kill_descendants(keep: &dyn Fn(Pid) -> bool) -> io::Result<Vec<Pid>> {
             Err(e) if matches!(e.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) => {}
             Err(e) => return Err(e),
         }
-        all.extend(children(pid));
+        all.extend(Procfs::USUAL.children(pid));
     }
     Ok(all)
 }

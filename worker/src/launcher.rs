@@ -17,6 +17,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::apply::{failure, kernel, namespace, privilege};
 use crate::broker;
 use crate::family;
+use crate::procfs::Procfs;
 use crate::protocol::{Channel, OpenSession, Received, SessionReply, StepFailure};
 use crate::sys::fd;
 use crate::sys::process::{self, Fork, OneThread, Pid};
@@ -407,7 +408,7 @@ fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailur
     // Become the other user in a process between, so that the user namespace is that user's. Looked at before it is there:
     // it may have ended, and left its child to this process, before this one does anything else.
     let one_thread = OneThread::confirm().map_err(failure("fork", "count threads"))?;
-    let before = family::children(process::id());
+    let before = Procfs::USUAL.children(process::id());
     match process::fork(one_thread, 0).map_err(failure("fork", "fork"))? {
         Fork::Parent(between) => orphan_of(between, &before).map(Side::Launcher),
         Fork::Child => match privilege::become_owner(plan.identity)
@@ -436,7 +437,7 @@ fn become_dumpable() -> Result<(), StepFailure> {
 /// was not there before.
 fn orphan_of(between: Pid, before: &[Pid]) -> Result<Pid, StepFailure> {
     process::wait_for(between).map_err(failure("fork", "wait for the process between"))?;
-    let new = family::children(process::id()).into_iter().find(|pid| !before.contains(pid));
+    let new = Procfs::USUAL.children(process::id()).into_iter().find(|pid| !before.contains(pid));
     // None: it has told the supervisor why.
     Ok(new.unwrap_or(between))
 }

@@ -8,6 +8,7 @@ mod family;
 mod filters;
 pub mod launcher;
 pub mod probe;
+mod procfs;
 mod programs;
 pub mod protocol;
 pub mod seccomp;

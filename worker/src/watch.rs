@@ -10,10 +10,10 @@
 //! A program that ends within [`TICK`] costs nothing: no thread, no timer, only a shorter timeout of a poll that is there
 //! anyway. Later the time between two looks follows from how far away the nearest limit is.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use callgate_policy::limit::{Bounds, LimitName};
 
 use crate::apply::landlock::SignalsStayBelow;
 use crate::family;
+use crate::procfs::Procfs;
 use crate::protocol::{LimitHit, Used};
 use crate::sys::process::{self, Pid};
 
@@ -36,6 +37,8 @@ const SHARE: u32 = 50;
 const USER_HZ: u64 = 100;
 /// But no look is put off for longer.
 const LONGEST: Duration = Duration::from_secs(1);
+/// What a look may take until it is content with what is never too small.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// What a minor fault adds at least, bytes.
 const PAGE: u64 = 4096;
 /// linux/magic.h.
@@ -49,12 +52,15 @@ pub(crate) struct Meters {
     io: Option<File>,
     loadavg: Option<File>,
     meminfo: Option<File>,
+    /// Where all processes are to be seen.
+    procfs: Procfs,
 }
 
 impl Meters {
-    pub(crate) fn open() -> Self {
+    pub(crate) fn open(procfs: Procfs) -> Self {
         let open = |path: &str| File::open(path).ok();
         Self {
+            procfs,
             stat: open("/proc/self/stat"),
             io: open("/proc/self/io"),
             loadavg: open("/proc/loadavg"),
@@ -69,12 +75,6 @@ fn said(meter: Option<&File>) -> Option<String> {
     let read = meter?.read_at(&mut text, 0).ok()?;
     text.truncate(read);
     String::from_utf8(text).ok()
-}
-
-/// What a file says of a process, whose name may be any bytes (PR_SET_NAME): it is no way not to be counted.
-fn said_of(pid: Pid, file: &str) -> io::Result<String> {
-    let text = fs::read(format!("/proc/{pid}/{file}"))?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// How things stood before a program was started: taken while nobody waits.
@@ -113,7 +113,7 @@ impl Base {
 }
 
 /// What processes have used up, over all their life.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Account {
     /// Clock ticks.
     cpu: u64,
@@ -124,14 +124,16 @@ struct Account {
 }
 
 impl Account {
-    /// A process with those that it has reaped (proc_pid_stat(5), proc_pid_io(5)). None of a process that cannot be looked
-    /// into.
-    fn of(pid: Pid) -> Option<Self> {
-        let stat = Stat::of(&said_of(pid, "stat").ok()?)?;
+    /// A process with those that it has reaped (proc_pid_stat(5), proc_pid_io(5)), and whether that is all of it: what one
+    /// has written that cannot be looked into is not told.
+    fn of(procfs: &Procfs, pid: Pid) -> Option<(Life, Self, bool)> {
+        let stat = Stat::of(&procfs.text(pid, "stat").ok()?)?;
         let cpu = stat.field(14) + stat.field(15) + stat.field(16) + stat.field(17);
-        let (stored, written) = io_of(&said_of(pid, "io").ok()?);
+        let io = procfs.text(pid, "io").ok();
+        let (stored, written) = io.as_deref().map(io_of).unwrap_or_default();
         let faults = stat.field(10) + stat.field(11);
-        Some(Self { cpu, stored, touched: written.saturating_add(faults.saturating_mul(PAGE)) })
+        let touched = written.saturating_add(faults.saturating_mul(PAGE));
+        Some((Life { pid, began: stat.field(22) }, Self { cpu, stored, touched }, io.is_some()))
     }
 
     /// Those that this process has reaped. The kernel adds what they wrote to this process's own, which writes nothing.
@@ -155,6 +157,49 @@ impl Account {
             stored: self.stored.saturating_sub(base.stored),
             touched: self.touched.saturating_sub(base.touched),
         }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.max(other.cpu),
+            stored: self.stored.max(other.stored),
+            touched: self.touched.max(other.touched),
+        }
+    }
+}
+
+/// One process: its number may be another's later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Life {
+    pid: Pid,
+    /// Clock ticks since the host was started.
+    began: u64,
+}
+
+/// The accounts of all processes that were there at one look, and this one's own.
+#[derive(Debug, Clone, Default)]
+struct Accounts {
+    own: Account,
+    of: HashMap<Life, Account>,
+}
+
+impl Accounts {
+    /// What was used up since `before`, and what of it may not have been seen to change hands. A process that is reaped has
+    /// its account added to its parent's. One that nobody waits for (SIGCHLD is ignored) takes its own with it, so that what
+    /// has vanished is taken off only what the others have gained.
+    fn since(&self, before: &Self) -> (Account, Account) {
+        let (mut new, mut gained, mut vanished) = (Account::default(), self.own.since(before.own), Account::default());
+        for (life, account) in &self.of {
+            match before.of.get(life) {
+                Some(then) => gained.add(account.since(*then)),
+                None => new.add(*account),
+            }
+        }
+        for (_, account) in before.of.iter().filter(|(life, _)| !self.of.contains_key(life)) {
+            vanished.add(*account);
+        }
+        new.add(gained.since(vanished));
+        (new, vanished.since(gained))
     }
 }
 
@@ -233,7 +278,33 @@ struct Memory {
 /// One process of the family.
 struct Member {
     pid: Pid,
+    parent: Pid,
+    /// Whom to ask for its memory and descriptors: a thread that lives.
+    thread: Pid,
     memory: Memory,
+}
+
+impl Member {
+    fn of(procfs: &Procfs, pid: Pid, threads: u64) -> io::Result<Self> {
+        let (thread, status) = living_thread(procfs, pid, threads)?;
+        let kib = |key| kib_after(&status, key);
+        let own = kib("RssAnon:") + kib("VmSwap:") + kib("HugetlbPages:") + kib("VmPTE:");
+        let memory = Memory { own, mapped: kib("RssShmem:") };
+        let parent = number_after(&status, "PPid:").and_then(|pid| Pid::try_from(pid).ok()).unwrap_or(0);
+        Ok(Self { pid, parent, thread, memory })
+    }
+}
+
+/// A thread of a process that has its memory still, and what it says of it. The first has lost it when it ends before the
+/// others (pthread_exit(3) in main): it is a zombie then, and the process is not.
+fn living_thread(procfs: &Procfs, pid: Pid, threads: u64) -> io::Result<(Pid, String)> {
+    let status = procfs.text(pid, "status")?;
+    let has_memory = |status: &String| number_after(status, "VmRSS:").is_some();
+    if threads < 2 || has_memory(&status) {
+        return Ok((pid, status));
+    }
+    let mut others = procfs.threads(pid).filter_map(|thread| Some((thread, procfs.text(thread, "status").ok()?)));
+    Ok(others.find(|(_, status)| has_memory(status)).unwrap_or((pid, status)))
 }
 
 /// What a walk through the family found.
@@ -241,6 +312,8 @@ struct Member {
 struct Family {
     members: Vec<Member>,
     tasks: u64,
+    accounts: Accounts,
+    /// What all of them have used up so far.
     account: Account,
     /// A process is there and cannot be looked into: it runs a program that its user may not read.
     hidden: bool,
@@ -260,6 +333,10 @@ pub(crate) struct Watch<'a> {
     forks: Option<Forks>,
     scope: Option<SignalsStayBelow>,
     tasks: u64,
+    /// Of the last look.
+    accounts: Accounts,
+    /// By all of them.
+    spent: Account,
     used: Used,
 }
 
@@ -272,7 +349,9 @@ impl<'a> Watch<'a> {
     ) -> Self {
         let next = Instant::now() + TICK;
         let (forks, used) = (base.forks, Used::default());
-        Self { bounds, meters, base, grouped, next, walk: next, forks, scope, tasks: 1, used }
+        let accounts = Accounts { own: base.own, of: HashMap::new() };
+        let spent = Account::default();
+        Self { bounds, meters, base, grouped, next, walk: next, forks, scope, tasks: 1, accounts, spent, used }
     }
 
     /// How long until there is something to do.
@@ -285,8 +364,8 @@ impl<'a> Watch<'a> {
         self.used
     }
 
-    /// Looks, if it is time to; says which limit was passed.
-    pub(crate) fn look(&mut self) -> Option<LimitHit> {
+    /// Looks, if it is time to, and hardly longer than until `deadline`; says which limit was passed.
+    pub(crate) fn look(&mut self, deadline: Option<Instant>) -> Option<LimitHit> {
         let began = Instant::now();
         if began < self.next {
             return None;
@@ -307,7 +386,8 @@ impl<'a> Watch<'a> {
         }
         let family = self.survey();
         self.forks = forks;
-        let hit = self.judge(&family);
+        let until = began + PATIENCE;
+        let hit = self.judge(&family, deadline.map_or(until, |deadline| deadline.min(until)));
         let took = began.elapsed();
         self.walk = Instant::now() + self.rest().max((took * SHARE).min(LONGEST));
         hit
@@ -337,7 +417,7 @@ impl<'a> Watch<'a> {
             sent.is_some_and(|sent| sent.unwrap_or(false))
         };
         let stopped = suspected && signal(libc::SIGSTOP);
-        let tasks = count(self.bounds.processes);
+        let tasks = count(&self.meters.procfs, self.bounds.processes);
         // Who is too many stays as it is until it is killed.
         if stopped && tasks <= self.bounds.processes {
             signal(libc::SIGCONT);
@@ -360,20 +440,34 @@ impl<'a> Watch<'a> {
     }
 
     /// Everything of every process.
-    fn survey(&self) -> Family {
+    fn survey(&mut self) -> Family {
+        let mut family = self.walk();
+        let (mut spent, lost) = family.accounts.since(&self.accounts);
+        // Or reaped after its parent was looked at: then it is with the parent by now.
+        if lost != Account::default() {
+            family = self.walk();
+            (spent, _) = family.accounts.since(&self.accounts);
+        }
+        self.spent.add(spent);
+        self.accounts = std::mem::take(&mut family.accounts);
+        family.account = self.spent;
+        family
+    }
+
+    fn walk(&self) -> Family {
         let mut family = Family::default();
-        each_descendant(|pid, threads| {
-            let status = said_of(pid, "status");
-            match (status, Account::of(pid)) {
-                (Ok(status), account) => {
+        let procfs = &self.meters.procfs;
+        each_descendant(procfs, |pid, threads| {
+            match (Member::of(procfs, pid, threads), Account::of(procfs, pid)) {
+                (Ok(member), account) => {
                     family.tasks += threads;
-                    let kib = |key| kib_after(&status, key);
-                    let own = kib("RssAnon:") + kib("VmSwap:") + kib("HugetlbPages:") + kib("VmPTE:");
-                    family.members.push(Member { pid, memory: Memory { own, mapped: kib("RssShmem:") } });
-                    match account {
-                        Some(account) => family.account.add(account),
-                        None => family.hidden |= process::kill(pid, 0).is_ok(),
+                    family.members.push(member);
+                    if let Some((life, account, _)) = account {
+                        let before = self.accounts.of.get(&life).copied().unwrap_or_default();
+                        family.accounts.of.insert(life, account.max(before));
                     }
+                    let is_all = account.is_some_and(|(.., is_all)| is_all);
+                    family.hidden |= !is_all && process::kill(pid, 0).is_ok();
                 }
                 // Gone since it was listed, or out of sight: under hidepid nothing is told of who cannot be looked into.
                 (Err(_), _) => {
@@ -384,11 +478,11 @@ impl<'a> Watch<'a> {
             }
             true
         });
-        family.account.add(Account::of_reaped(self.meters).since(self.base.own));
+        family.accounts.own = Account::of_reaped(self.meters);
         family
     }
 
-    fn judge(&mut self, family: &Family) -> Option<LimitHit> {
+    fn judge(&mut self, family: &Family, until: Instant) -> Option<LimitHit> {
         if let Some(hit) = self.counted(family.tasks) {
             return Some(hit);
         }
@@ -406,7 +500,7 @@ impl<'a> Watch<'a> {
         if self.grouped {
             return None;
         }
-        let memory = self.memory(family);
+        let memory = self.memory(family, until);
         self.used.memory = self.used.memory.max(memory);
         (memory > self.bounds.memory).then_some(LimitHit { limit: LimitName::Memory, used: memory })
     }
@@ -420,8 +514,9 @@ impl<'a> Watch<'a> {
         family.account.stored.saturating_add(grown.min(caused))
     }
 
-    /// Memory of all of them. What is never too small comes first and is quick; only if that is too much, what is right.
-    fn memory(&self, family: &Family) -> u64 {
+    /// Memory of all of them. What is never too small comes first and is quick; only if that is too much, what is right,
+    /// as far as there is time for it.
+    fn memory(&self, family: &Family, until: Instant) -> u64 {
         let own: u64 = family.members.iter().map(|member| member.memory.own).sum();
         let mapped: u64 = family.members.iter().map(|member| member.memory.mapped).sum();
         let grown = host_shared(self.meters).saturating_sub(self.base.shared);
@@ -429,77 +524,92 @@ impl<'a> Watch<'a> {
         if quick <= self.bounds.memory {
             return quick;
         }
+        let procfs = &self.meters.procfs;
         let mut hidden = family.hidden;
         let (mut own, mut mapped, mut unmapped) = (0, 0, 0);
         let mut seen = HashSet::new();
-        for member in &family.members {
-            let pid = member.pid;
-            match said_of(pid, "smaps_rollup") {
-                Ok(text) => {
+        let parents: HashMap<Pid, Pid> = family.members.iter().map(|member| (member.pid, member.thread)).collect();
+        for Member { pid, parent, thread, memory } in &family.members {
+            // After the parent was asked: what is one memory now was that then, or was empty.
+            let is_counted = parents.get(parent).is_some_and(|parent| process::share_memory(*parent, *thread));
+            let in_time = Instant::now() < until;
+            let text = if in_time && !is_counted { procfs.text(*thread, "smaps_rollup").ok() } else { None };
+            match text {
+                _ if is_counted => {}
+                Some(text) => {
                     let kib = |key| kib_after(&text, key);
                     let huge = kib("Private_Hugetlb:") + kib("Shared_Hugetlb:");
-                    own += kib("Pss_Anon:") + kib("SwapPss:") + huge + page_tables(pid);
+                    own += kib("Pss_Anon:") + kib("SwapPss:") + huge + page_tables(procfs, *thread);
                     mapped += kib("Pss_Shmem:");
                 }
-                Err(_) => {
-                    own += member.memory.own;
-                    mapped += member.memory.mapped;
-                    hidden |= member.memory.own > 0 && process::kill(pid, 0).is_ok();
+                None => {
+                    own += memory.own;
+                    mapped += memory.mapped;
+                    hidden |= memory.own > 0 && process::kill(*pid, 0).is_ok();
                 }
             }
-            unmapped += held_by_descriptors(pid, &mut seen, &mut hidden);
+            unmapped += held_by_descriptors(procfs, *thread, &mut seen, &mut hidden, until);
         }
-        for member in &family.members {
-            hidden |= maps_what_no_descriptor_holds(member.pid, &seen);
-        }
+        hidden = hidden
+            || family
+                .members
+                .iter()
+                .any(|member| Instant::now() >= until || maps_what_may_be_hidden(procfs, member.thread, &seen));
         // What is both mapped and held by a descriptor was counted twice, unless the host's count says that it is there.
         let shared = (mapped + unmapped).min(grown.max(mapped).max(unmapped));
         own.saturating_add(if hidden { shared.max(grown) } else { shared })
     }
 }
 
-fn page_tables(pid: Pid) -> u64 {
-    said_of(pid, "status").map_or(0, |text| kib_after(&text, "VmPTE:"))
+fn page_tables(procfs: &Procfs, pid: Pid) -> u64 {
+    procfs.text(pid, "status").map_or(0, |text| kib_after(&text, "VmPTE:"))
 }
 
 /// Bytes in memfds that a process holds open, mapped or not, each counted once. A descriptor on its way through a socket
-/// belongs to no process (unix(7)): `hidden` says that there is one.
-fn held_by_descriptors(pid: Pid, seen: &mut HashSet<u64>, hidden: &mut bool) -> u64 {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
+/// belongs to no process (unix(7)): `hidden` says that there is one, or that there was no time to look.
+fn held_by_descriptors(procfs: &Procfs, pid: Pid, seen: &mut HashSet<u64>, hidden: &mut bool, until: Instant) -> u64 {
+    let Ok(entries) = fs::read_dir(procfs.path(pid, "fd")) else { return 0 };
     let mut held = 0;
     for path in entries.flatten().map(|entry| entry.path()) {
-        let Ok(about) = fs::metadata(&path) else { continue };
-        if about.file_type().is_socket() {
+        if Instant::now() >= until {
+            *hidden = true;
+            break;
+        }
+        // No more than its name of a file elsewhere: that may be on a host that does not answer.
+        let Ok(target) = fs::read_link(&path) else { continue };
+        let target = target.as_os_str().as_encoded_bytes();
+        if target.starts_with(b"socket:") {
             let number = path.file_name().unwrap_or_default().to_string_lossy();
-            let info = said_of(pid, &format!("fdinfo/{number}")).unwrap_or_default();
+            let info = procfs.text(pid, &format!("fdinfo/{number}")).unwrap_or_default();
             *hidden |= number_after(&info, "scm_fds:").is_some_and(|count| count > 0);
-        } else if about.nlink() == 0 && is_memfd(&path) && seen.insert(about.ino()) {
+        } else if target.starts_with(b"/memfd:")
+            && let Ok(about) = fs::metadata(&path)
+            && about.nlink() == 0
+            && seen.insert(about.ino())
+        {
             held += about.blocks() * 512;
         }
     }
     held
 }
 
-fn is_memfd(path: &Path) -> bool {
-    fs::read_link(path).is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"))
-}
-
-/// Whether a process maps a memfd that no descriptor holds any more: pages of it that nobody has touched through the
-/// mapping are in nobody's count.
-fn maps_what_no_descriptor_holds(pid: Pid, seen: &HashSet<u64>) -> bool {
-    let Ok(maps) = fs::read(format!("/proc/{pid}/maps")) else { return false };
+/// Whether a process maps shared memory of which pages may be that are in nobody's count, because nobody maps and has
+/// touched them any more: a memfd that no descriptor holds, a System V segment, an anonymous mapping that is shared.
+fn maps_what_may_be_hidden(procfs: &Procfs, pid: Pid, seen: &HashSet<u64>) -> bool {
+    let Ok(maps) = fs::read(procfs.path(pid, "maps")) else { return false };
     // address, permissions, offset, device, inode, name (proc_pid_maps(5)).
     maps.split(|byte| *byte == b'\n').any(|line| {
         let line = String::from_utf8_lossy(line);
         let inode = line.split_ascii_whitespace().nth(4).and_then(|inode| inode.parse::<u64>().ok());
-        line.contains(" /memfd:") && inode.is_some_and(|inode| !seen.contains(&inode))
+        let is_held = inode.is_none_or(|inode| seen.contains(&inode));
+        line.contains(" /SYSV") || line.contains(" /dev/zero (deleted)") || (line.contains(" /memfd:") && !is_held)
     })
 }
 
 /// How many processes and threads there are, counted until there are more than `limit`.
-fn count(limit: u64) -> u64 {
+fn count(procfs: &Procfs, limit: u64) -> u64 {
     let mut tasks = 0;
-    each_descendant(|_, threads| {
+    each_descendant(procfs, |_, threads| {
         tasks += threads;
         tasks <= limit
     });
@@ -507,20 +617,49 @@ fn count(limit: u64) -> u64 {
 }
 
 /// Visits every descendant of this process with the number of its threads, parents first, until told to stop.
-fn each_descendant(mut visit: impl FnMut(Pid, u64) -> bool) {
-    let mut all = family::children(process::id());
+fn each_descendant(procfs: &Procfs, mut visit: impl FnMut(Pid, u64) -> bool) {
+    let mut all = procfs.children(process::id());
     let mut next = 0;
     while let Some(pid) = all.get(next).copied() {
         next += 1;
         // A link for each thread, and two more. One that is gone or out of sight has none.
-        let links = fs::metadata(format!("/proc/{pid}/task")).map_or(2, |about| about.nlink());
+        let links = fs::metadata(procfs.path(pid, "task")).map_or(2, |about| about.nlink());
         if !visit(pid, links.saturating_sub(2)) {
             return;
         }
         match links {
             ..=2 => {}
-            3 => all.extend(family::children_of_one_thread(pid)),
-            _ => all.extend(family::children(pid)),
+            3 => all.extend(procfs.children_of_one_thread(pid)),
+            _ => all.extend(procfs.children(pid)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(cpu: u64) -> Account {
+        Account { cpu, ..Account::default() }
+    }
+
+    fn accounts(own: u64, of: &[(Pid, u64)]) -> Accounts {
+        let of = of.iter().map(|(pid, cpu)| (Life { pid: *pid, began: 0 }, account(*cpu)));
+        Accounts { own: account(own), of: of.collect() }
+    }
+
+    fn since(now: &Accounts, before: &Accounts) -> (u64, u64) {
+        let (spent, lost) = now.since(before);
+        (spent.cpu, lost.cpu)
+    }
+
+    #[test]
+    fn d11_what_is_reaped_counts_once_and_what_is_lost_counts() {
+        let before = accounts(3, &[(10, 5), (11, 7)]);
+        assert_eq!(since(&accounts(3, &[(10, 6), (11, 9), (12, 4)]), &before), (7, 0), "growth, and one more");
+        assert_eq!(since(&accounts(3, &[(10, 5 + 7 + 2)]), &before), (2, 0), "reaped by its parent");
+        assert_eq!(since(&accounts(3 + 7 + 1, &[(10, 5)]), &before), (1, 0), "reaped here");
+        assert_eq!(since(&accounts(3, &[(10, 5)]), &before), (0, 7), "waited for by nobody");
+        assert_eq!(since(&accounts(3, &[(10, 5), (12, 7)]), &before), (7, 7), "and another in its place");
     }
 }

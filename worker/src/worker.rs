@@ -23,6 +23,7 @@ use crate::apply::landlock::{self, SignalsStayBelow};
 use crate::apply::{call, done, failure, kernel};
 use crate::family;
 use crate::probe;
+use crate::procfs::Procfs;
 use crate::protocol::{
     Channel, FromWorker, LimitHit, ProgramEnd, Received, Register, StepFailure, Threads, ToWorker, ToolEnd,
 };
@@ -54,6 +55,8 @@ pub(crate) struct Programs {
     pub(crate) path: Vec<PathBuf>,
     /// What they may write.
     pub(crate) writable: Vec<PathBuf>,
+    /// A procfs that hides nobody from who watches programs, which theirs does; `None` where theirs is the host's.
+    pub(crate) procfs: Option<OwnedFd>,
     /// Keeps a worker's signals to what it started; `None` before Landlock's ABI 6.
     pub(crate) signal_scope: Option<OwnedFd>,
     /// What runs in their stead, in a session that is for that.
@@ -196,7 +199,8 @@ impl Programs {
                 return receive_call(channel)?.map_or(Ok(()), |_| channel.send(&FromWorker::Failed(failed), &[]));
             }
         };
-        let meters = Meters::open();
+        let procfs = self.procfs.as_ref().map_or(Procfs::USUAL, |root| Procfs::at(root.as_fd()));
+        let meters = Meters::open(procfs);
         let mut base = Base::now(&meters, &self.writable);
         while let Some((plan, fds)) = receive_call(channel)? {
             if let CallRules::Own(rules) = &plan.rules {
@@ -547,7 +551,7 @@ impl Init<'_> {
             if let Some(end) = self.reap()? {
                 return self.finish(end, timed_out);
             }
-            if !timed_out && let Some(hit) = self.watch.look() {
+            if !timed_out && let Some(hit) = self.watch.look(self.deadline) {
                 return self.end_for(hit);
             }
         }

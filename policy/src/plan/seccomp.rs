@@ -252,7 +252,7 @@ pub fn base(variant: Variant) -> Filter {
         watching(strength),
     ]);
     groups.extend(other_processes(landlock_abi));
-    groups.extend([memory_of_others(), namespaces(), mounts(), kernel_surface(), host_state()]);
+    groups.extend([memory_of_others(), uncounted_memory(), namespaces(), mounts(), kernel_surface(), host_state()]);
     groups.extend([execution_domains(), clones(), process_controls(), unreadable(), newer(), obsolete()]);
     Filter {
         title: format!("base filter, {strength_name}, Landlock ABI {landlock_abi}{writer_name}{starter_name}"),
@@ -501,9 +501,8 @@ fn ordinary() -> Vec<Group> {
             "open descriptors",
             "Landlock judged the opening, and the session starts without inherited descriptors",
             "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close \
-             close_range dup dup2 dup3 pipe pipe2 flock fsync fdatasync sync syncfs \
-             sync_file_range fadvise64 readahead fallocate ftruncate sendfile splice tee vmsplice \
-             copy_file_range cachestat",
+             dup dup2 dup3 pipe pipe2 flock fsync fdatasync sync syncfs sync_file_range fadvise64 \
+             readahead fallocate ftruncate sendfile splice tee copy_file_range cachestat",
         ),
         allow(
             "waiting and events",
@@ -527,7 +526,7 @@ fn ordinary() -> Vec<Group> {
             "a process may do with its own memory what it likes; compilers of every kind need executable pages",
             "brk mmap munmap mprotect mremap msync mincore madvise mlock mlock2 munlock mlockall \
              munlockall remap_file_pages pkey_mprotect pkey_alloc pkey_free \
-             memfd_secret membarrier mseal map_shadow_stack mbind set_mempolicy get_mempolicy \
+             membarrier mseal map_shadow_stack mbind set_mempolicy get_mempolicy \
              set_mempolicy_home_node",
         ),
         allow(
@@ -890,9 +889,36 @@ fn memory_of_others() -> Group {
         attacks: &["D1", "C14"],
         calls: vec![(
             "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease \
-             pidfd_getfd kcmp",
+             pidfd_getfd",
             DENY,
         )],
+    }
+}
+
+fn uncounted_memory() -> Group {
+    Group {
+        title: "memory that nobody's count has",
+        why: "what the init counts is what processes map and what their descriptors hold. Pages that a pipe or a secret file keeps are \
+              in neither, and a thread's own table of descriptors is told apart from its process's by nobody. The init has to \
+              know which processes share their memory, and is under this filter: that alone may be asked",
+        attacks: &["D11"],
+        calls: vec![
+            ("vmsplice memfd_secret", ABSENT),
+            (
+                "close_range",
+                Action::Args {
+                    rules: vec![ArgRule { when: vec![has_all(2, CLOSE_RANGE_UNSHARE)], then: EPERM }],
+                    otherwise: Verdict::Allow,
+                },
+            ),
+            (
+                "kcmp",
+                Action::Args {
+                    rules: vec![ArgRule { when: vec![equal(2, KCMP_VM)], then: Verdict::Allow }],
+                    otherwise: EPERM,
+                },
+            ),
+        ],
     }
 }
 
@@ -968,13 +994,15 @@ fn clones() -> Group {
     Group {
         title: "threads and children by clone",
         why: "no new namespaces; no child that shares its working directory with its parent, who could move it \
-              after the child's exec was judged; no child that escapes tracing. The kernel takes the low 32 bits",
-        attacks: &["D3", "C14"],
+              after the child's exec was judged; no child that escapes tracing; no thread with descriptors of its own, which \
+              nobody would count. The kernel takes the low 32 bits",
+        attacks: &["D3", "C14", "D11"],
         calls: vec![(
             "clone",
             Action::Args {
                 rules: vec![
                     ArgRule { when: vec![masked(0, CLONE_FS_CLONE_THREAD, CLONE_FS)], then: EPERM },
+                    ArgRule { when: vec![masked(0, CLONE_FILES_CLONE_THREAD, CLONE_THREAD)], then: EPERM },
                     ArgRule { when: vec![masked(0, CLONE_REFUSED, NONE)], then: Verdict::Allow },
                 ],
                 otherwise: EPERM,
@@ -1142,6 +1170,10 @@ const UNAME26_LINUX32: Operand = Operand::new("(UNAME26|PER_LINUX32)", 0x2_0008)
 const CLONE_THREAD_FLAGS: Operand = Operand::new("(a thread of this process)", 0x3d_0f00);
 /// musl adds CLONE_DETACHED, which the kernel ignores.
 const NOT_CLONE_DETACHED: Operand = Operand::new("~CLONE_DETACHED", !0x40_0000);
+const CLONE_THREAD: Operand = Operand::new("CLONE_THREAD", 0x1_0000);
+const CLONE_FILES_CLONE_THREAD: Operand = Operand::new("(CLONE_FILES|CLONE_THREAD)", 0x1_0400);
+const CLOSE_RANGE_UNSHARE: Operand = Operand::new("CLOSE_RANGE_UNSHARE", 2);
+const KCMP_VM: Operand = Operand::new("KCMP_VM", 1);
 const CLONE_FS: Operand = Operand::new("CLONE_FS", 0x200);
 const CLONE_FS_CLONE_THREAD: Operand = Operand::new("(CLONE_FS|CLONE_THREAD)", 0x1_0200);
 /// NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; CLONE_UNTRACED; and NEWTIME, whose bit clone(2) reads as

@@ -147,6 +147,98 @@ while True:
         script: "for i in 1 2; do perl -e '$0 = qq(\\xff\\xfe); 1 while (times)[0] < 0.8' & done; wait",
     },
     Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // Of a process whose first thread has ended.
+        script: "python3 -c '
+import ctypes, mmap, os, threading, time
+def hold():
+    time.sleep(0.2)
+    held = mmap.mmap(-1, 200_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for at in range(0, 200_000_000, 4096): held[at] = 1
+    time.sleep(0.8)
+    os._exit(0)
+threading.Thread(target=hold).start()
+ctypes.CDLL(None).syscall(60 if os.uname().machine == \"x86_64\" else 93, 0)'",
+    },
+    Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // Shared, touched, and mapped by nobody any more.
+        script: "python3 -c '
+import mmap, time
+held = mmap.mmap(-1, 200_000_000)
+for part in range(0, 200_000_000, 1 << 20):
+    for at in range(part, min(part + (1 << 20), 200_000_000), 4096): held[at] = 1
+    held.madvise(mmap.MADV_DONTNEED)
+time.sleep(0.8)'",
+    },
+    Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // The same of segments that were removed, so that there is room for more.
+        script: "python3 -c '
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+for _ in range(4):
+    segment = libc.shmget(0, 50_000_000, 0o600)
+    at = libc.shmat(segment, None, 0)
+    libc.shmctl(segment, 0, None)
+    ctypes.memset(at, 1, 50_000_000)
+    libc.madvise(ctypes.c_void_p(at), 50_000_000, 4)
+time.sleep(0.8)'",
+    },
+    Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // Of a program that may be executed and not read.
+        script: "cp $(command -v perl) p; chmod 111 p
+./p -e '$x = q(x) x 200_000_000; select undef, undef, undef, 0.8'; s=$?; rm -f p; exit $s",
+    },
+    Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // Of one that such a program has started.
+        script: "cp $(command -v bash) b; chmod 111 b
+./b -c 'perl -e \"\\$x = q(x) x 200_000_000; select undef, undef, undef, 0.8\" & wait $!'; s=$?; rm -f b; exit $s",
+    },
+    Case {
+        limit: "cpu",
+        low: "400ms",
+        high: "1m",
+        by: "watcher",
+        // The same, while it lives.
+        script: "cp $(command -v perl) p; chmod 111 p
+read -n 1 < <(./p -e '$| = 1; 1 while (times)[0] < 0.8; print 1; sleep 60'); sleep 0.5; rm p",
+    },
+    Case {
+        limit: "cpu",
+        low: "1300ms",
+        high: "1m",
+        by: "watcher",
+        // Each of them below the limit, and waited for by nobody.
+        script: "python3 -c '
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in range(3):
+    if os.fork() == 0:
+        while time.process_time() < 1.2: pass
+        os._exit(0)
+    try: os.wait()
+    except ChildProcessError: pass'",
+    },
+    Case {
         limit: "processes",
         low: "20",
         high: "4096",
@@ -176,6 +268,23 @@ for _ in range(30): threading.Thread(target=time.sleep, args=(0.6,)).start()'",
         high: "1GiB",
         by: "watcher",
         script: "for i in $(seq 60); do head -c 1000000 /dev/zero > f$i; done; sleep 0.5",
+    },
+    Case {
+        limit: "disk",
+        low: "20MiB",
+        high: "1GiB",
+        by: "watcher",
+        // By processes that nobody waits for.
+        script: "python3 -c '
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in range(4):
+    if os.fork() == 0:
+        with open(\"f\", \"wb\") as file: file.write(b\"x\" * 8_000_000)
+        time.sleep(1.2)
+        os._exit(0)
+    try: os.wait()
+    except ChildProcessError: pass'",
     },
     Case {
         limit: "disk",
@@ -230,6 +339,37 @@ fn d11_processes_are_bounded_together() {
 #[test]
 fn d11_disk_is_bounded_together() {
     bounded_together("disk");
+}
+
+/// D11: a process in vfork(2) and its child have one memory, and are not charged with it twice. The child waits here before
+/// its exec; twice as much of their own, by one process or by two, is too much.
+#[test]
+fn d11_memory_that_two_processes_have_together_counts_once() {
+    let script = |held: u32, start: &str| {
+        format!(
+            "rm -f fifo ready; mkfifo fifo; (until [ -e ready ]; do sleep 0.05; done; sleep 1; echo > fifo) & python3 -c '
+import os
+held = b\"x\" * {held}
+open(\"ready\", \"w\")
+{start}
+os.wait()'"
+        )
+    };
+    let spawn = "os.posix_spawn(\"/bin/cat\", [\"cat\"], os.environ, \
+                 file_actions=[(os.POSIX_SPAWN_OPEN, 0, \"fifo\", os.O_RDONLY, 0)])";
+    let fork = "if os.fork() == 0: held = b\"y\" * 60_000_000; os._exit(len(open(\"fifo\").read()) - 1)";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let limit = ["memory=96MiB"];
+        let (once, envelope) = run(&env, &limit, &script(60_000_000, spawn));
+        assert!(once.status.success(), "{once:?}");
+        assert_eq!(report(&envelope, "memory")["hit"], false, "{envelope}");
+        for twice in [script(120_000_000, spawn), script(60_000_000, fork)] {
+            let (ended, envelope) = run(&env, &limit, &twice);
+            assert_eq!(ended.status.code(), Some(137), "{twice}: {ended:?}");
+            assert_eq!(report(&envelope, "memory")["hit"], true, "{envelope}");
+        }
+    });
 }
 
 /// D11: what the kernel bounds for each process, and the clock.
@@ -357,6 +497,41 @@ fn d11_a_bomb_is_bounded_while_nobody_watches() {
         assert!((2 * LIMIT..=4 * LIMIT + 1024 + 200).contains(&most), "{most}");
     });
     assert_eq!(fs::read_to_string(PID_MAX).unwrap(), host);
+}
+
+/// D11: what the kernel keeps for a program in nobody's count is refused: sets of semaphores and queues beyond a bound, pages
+/// in a pipe, a thread's own descriptors.
+#[test]
+fn d11_memory_that_nobody_counts_is_refused() {
+    let objects = "python3 -c '
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+for make in (lambda: libc.semget(0, 32_000, 0o600), lambda: libc.msgget(0, 0o600)):
+    made = 0
+    ctypes.set_errno(0)
+    while made < 100 and make() >= 0: made += 1
+    print(made, errno.errorcode.get(ctypes.get_errno(), \"\"))'";
+    let pages = "
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+class Part(ctypes.Structure): _fields_ = [(\"at\", ctypes.c_void_p), (\"length\", ctypes.c_size_t)]
+page = ctypes.create_string_buffer(4096)
+_, pipe = os.pipe()
+print(libc.vmsplice(pipe, ctypes.byref(Part(ctypes.addressof(page), 4096)), 1, 0), errno.errorcode.get(ctypes.get_errno(), \"\"))
+ctypes.set_errno(0)
+for flags in (0, 2): print(libc.close_range(500, 600, flags), errno.errorcode.get(ctypes.get_errno(), \"\"))";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (made, _) = run(&env, &["memory=2GiB"], objects);
+        assert_eq!(made.stdout, "100 \n100 \n", "the control: {made:?}");
+        // Half of the memory: 2 MB for each set, and 1 MiB for each queue.
+        let (made, _) = run(&env, &["memory=100MiB"], objects);
+        assert_eq!(made.stdout, "25 ENOSPC\n1 ENOSPC\n", "{made:?}");
+        let bare = env.weakened().run(&["python3", "-c", pages]);
+        assert_eq!(bare.stdout, "4096 \n0 \n0 \n", "the control: {bare:?}");
+        let confined = env.sandbox().run(&["python3", "-c", pages]);
+        assert_eq!(confined.stdout, "-1 ENOSYS\n0 \n-1 EPERM\n", "{confined:?}");
+    });
 }
 
 /// D11: what is refused to the program itself: descriptors, System V segments, and a tmpfs.

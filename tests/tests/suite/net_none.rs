@@ -153,6 +153,32 @@ fn b5_one_s_own_loopback_works() {
     });
 }
 
+/// B5: a server whose first thread has ended is there still, for who connects.
+#[test]
+fn b5_a_server_is_its_call_s_own_without_its_first_thread() {
+    let script = "
+import ctypes, os, socket, threading, time
+server = socket.create_server((\"127.0.0.1\", 0))
+address = server.getsockname()
+if os.fork() == 0:
+    def serve():
+        time.sleep(0.3)
+        server.accept()[0].sendall(b\"served\")
+        os._exit(0)
+    threading.Thread(target=serve).start()
+    ctypes.CDLL(None).syscall(60 if os.uname().machine == \"x86_64\" else 93, 0)
+server.close()
+time.sleep(0.1)
+print(socket.create_connection(address).recv(10).decode())";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for run in [env.weakened(), env.sandbox()] {
+            let ended = run.run(&["python3", "-c", script]);
+            assert_eq!(ended.stdout, "served\n", "{ended:?}");
+        }
+    });
+}
+
 /// B5: a call that listens on every address listens on loopback. With a network namespace that is the session's own. Without
 /// one, the host's own processes reach it there, which Linux has no means to prevent (`docs/threat-model.md`); nobody from
 /// another machine does.

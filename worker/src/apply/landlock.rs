@@ -76,6 +76,12 @@ pub(crate) fn whole(path: &Path) -> Result<Option<Place>, Failure> {
     }
 }
 
+/// A directory that may be read.
+pub(crate) fn readable(fd: &OwnedFd) -> Result<Place, Failure> {
+    let fd = fd.try_clone().map_err(|e| kernel("landlock", "copy a directory's descriptor", e))?;
+    Ok(Place { fd, is_dir: true, right: Right::Rule(FsAccess::Read) })
+}
+
 /// A file that may be executed.
 pub(crate) fn program(fd: OwnedFd) -> Place {
     Place { fd, is_dir: false, right: Right::Program }

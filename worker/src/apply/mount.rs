@@ -64,6 +64,12 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     Ok(format!("{} mounts in a root of their own", trees.len()))
 }
 
+/// A procfs for who watches programs: mounted nowhere, so that it is reached by this descriptor alone, and hiding nobody.
+/// What runs a program that it may execute and not read is not to be seen in the session's own, with all that it starts.
+pub(crate) fn procfs() -> Result<OwnedFd, StepFailure> {
+    new_filesystem("proc", &[])
+}
+
 /// Fills the session's own directory, and puts its `tmp` and `shm` where programs look for them.
 fn share_private(inside: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
     let relative = inside.strip_prefix("/").unwrap_or(inside);

@@ -28,12 +28,15 @@ pub(crate) struct Programs {
 }
 
 /// What every process of the session has in common. Namespaces were entered, as the owner, and settled before.
-pub(crate) fn enter(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> {
-    let mut steps = Vec::new();
+///
+/// What is returned besides is a procfs that is mounted nowhere, for the inits of programs: see [`mount::procfs`].
+pub(crate) fn enter(plan: &SessionPlan) -> Result<(Vec<StepReport>, Option<OwnedFd>), StepFailure> {
+    let (mut steps, mut procfs) = (Vec::new(), None);
     if plan.strength == Strength::Namespaces {
         steps.push(done("namespaces", "user, mount, pid, network, ipc, uts"));
         // Before the capabilities are gone. An older kernel has one number for all of the host, which stays as it is.
         steps.extend(namespace::bound_processes(plan.processes).map(|most| done("processes", most)));
+        procfs = Some(mount::procfs()?); // before the host's is gone, without which there may be no other
         steps.push(done("mounts", mount::build_root(plan)?)); // before landlock: its domains deny mount(2)
     }
     if plan.keeps(Mechanism::Capabilities) {
@@ -41,11 +44,11 @@ pub(crate) fn enter(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> 
     }
     privilege::set_no_new_privs()?; // before landlock and seccomp: both demand it
     steps.push(done("no_new_privs", "set"));
-    Ok(steps)
+    Ok((steps, procfs))
 }
 
 /// Confines the broker, and with it the programs' zygote and every worker below it.
-pub(crate) fn confine(plan: &SessionPlan, path: &[PathBuf]) -> Result<Programs, StepFailure> {
+pub(crate) fn confine(plan: &SessionPlan, path: &[PathBuf], procfs: Option<&OwnedFd>) -> Result<Programs, StepFailure> {
     // Once for all three: what stands at a path must not change in between.
     let (surroundings, granted) = (landlock::locate(&plan.surroundings)?, landlock::locate(&plan.grants)?);
     let mut found = plan.exec.is_judged().then(|| programs::find(plan, path));
@@ -53,7 +56,8 @@ pub(crate) fn confine(plan: &SessionPlan, path: &[PathBuf]) -> Result<Programs, 
     let executing = if plan.exec.names_all() { Executing::Files } else { Executing::Trees };
     let (calls, brokers) = ((Whose::Calls, executing), (Whose::Brokers, executing));
     let places = || surroundings.iter().chain(&granted).chain(&files);
-    let own = landlock::locate(&brokers_own(plan))?;
+    let mut own = landlock::locate(&brokers_own(plan))?;
+    own.extend(procfs.map(landlock::readable).transpose()?);
     let (call_ruleset, call_domain) = match plan.strength {
         Strength::Namespaces => {
             let trees = all_but_the_brokers(plan)?;

@@ -17,7 +17,7 @@ use super::ipc::Objects;
 use super::sockets::Sockets;
 use super::watches::Watches;
 use crate::apply::landlock::reach;
-use crate::family;
+use crate::procfs::Procfs;
 use crate::sys::process::Pid;
 
 /// Most ended calls whose changes wait for being asked about. Those that are killed are not.
@@ -255,7 +255,7 @@ impl Calls {
 
     /// The same from its parent, if that is known. It is the one that is known if that one is there still.
     fn worker_of_child(&mut self, thread: &Thread) -> Option<Pid> {
-        let parent = family::parent_of(thread.tid)?;
+        let parent = Procfs::USUAL.parent_of(thread.tid)?;
         let parent = self.known(parent)?;
         let worker = parent.worker.get();
         self.keep(parent);
@@ -282,9 +282,9 @@ impl Calls {
             if last <= 1 || !seen.insert(last) {
                 return None;
             }
-            chain.push(family::parent_of(last)?);
+            chain.push(Procfs::USUAL.parent_of(last)?);
         }
-        let confirmed = chain.windows(2).all(|pair| family::parent_of(pair[0]) == Some(pair[1]));
+        let confirmed = chain.windows(2).all(|pair| Procfs::USUAL.parent_of(pair[0]) == Some(pair[1]));
         if confirmed { chain.last().copied() } else { None }
     }
 
@@ -301,11 +301,11 @@ impl Calls {
     /// All processes of the caller's call, without its worker, whose process group is not the call's.
     pub(super) fn family_of(&mut self, caller: &Caller<'_>) -> Vec<Pid> {
         let Some(worker) = self.worker_of_caller(caller) else { return Vec::new() };
-        let mut all = family::children(worker);
+        let mut all = Procfs::USUAL.children(worker);
         let mut next = 0;
         while let Some(pid) = all.get(next).copied() {
             next += 1;
-            all.extend(family::children(pid));
+            all.extend(Procfs::USUAL.children(pid));
         }
         all
     }

@@ -19,7 +19,7 @@ use super::caller::{Caller, Links, Thread};
 use super::metadata::int;
 use super::{Broker, Handler};
 use crate::apply::{done, failure};
-use crate::family;
+use crate::procfs::Procfs;
 use crate::programs::Found;
 use crate::protocol::{Channel, StepFailure};
 use crate::sys::notify::{Answer, Notification};
@@ -130,7 +130,8 @@ impl Gate {
             Second::Tracer(_) => !started.load(Ordering::Acquire),
             Second::Landlock { own } => {
                 let image = caller.thread.image().ok();
-                image.is_some_and(|image| Some(image.file) == *own) && family::parent_of(caller.tid()) == Some(worker)
+                image.is_some_and(|image| Some(image.file) == *own)
+                    && Procfs::USUAL.parent_of(caller.tid()) == Some(worker)
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Keys are the call's: the broker makes a private object for each. Ids are numbers, not pointers, so once one
 //! is known to be the call's own the kernel may be left to carry on.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::caller::Caller;
 use super::metadata::int;
@@ -45,15 +45,14 @@ impl Kind {
 /// A call's objects. Dropped with the call, and with it everything in it.
 #[derive(Default)]
 pub(super) struct Objects {
-    ids: HashSet<(Kind, i32)>,
-    /// Bytes of each segment: they are memory that belongs to no process.
-    sizes: HashMap<i32, u64>,
+    /// Each with the bytes that it can come to: memory that belongs to no process.
+    ids: HashMap<(Kind, i32), u64>,
     keys: HashMap<(Kind, i32), i32>,
 }
 
 impl Drop for Objects {
     fn drop(&mut self) {
-        for (kind, id) in &self.ids {
+        for (kind, id) in self.ids.keys() {
             // Removed by the call itself in the meantime: as well.
             drop(kind.remove(*id));
         }
@@ -62,6 +61,19 @@ impl Drop for Objects {
 
 fn errno(e: std::io::Error) -> i32 {
     e.raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// Bytes that an object of so many, or with so many semaphores, can come to. The kernel keeps a cache line for each
+/// semaphore (`struct sem`), and 64 bytes at least for each message, of which a queue takes 16,384 (MSGMNB in linux/msg.h).
+fn bytes(kind: Kind, asked: u64) -> u64 {
+    const EACH: u64 = 64;
+    const MESSAGES: u64 = 16_384;
+    match kind {
+        Kind::Memory => asked,
+        // An int, whatever the upper half of the register holds.
+        Kind::Semaphores => (asked & u64::from(u32::MAX)).saturating_mul(EACH),
+        Kind::Messages => MESSAGES * EACH,
+    }
 }
 
 /// shmget(key, size, flags), semget(key, count, flags), msgget(key, flags).
@@ -79,8 +91,9 @@ fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
         return Err(libc::ENOENT);
     }
     let flags = flags & !libc::IPC_EXCL;
-    if kind == Kind::Memory && objects.sizes.values().fold(n.args[1], |sum, size| sum.saturating_add(*size)) > most {
-        // As shmget(2) says it of the system's own bound.
+    let bytes = bytes(kind, n.args[1]);
+    if objects.ids.values().fold(bytes, |sum, size| sum.saturating_add(*size)) > most {
+        // As shmget(2), semget(2) and msgget(2) say it of the system's own bounds.
         return Err(libc::ENOSPC);
     }
     let id = match kind {
@@ -89,10 +102,7 @@ fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
         Kind::Messages => ipc::msg_create(flags),
     }
     .map_err(errno)?;
-    objects.ids.insert((kind, id));
-    if kind == Kind::Memory {
-        objects.sizes.insert(id, n.args[1]);
-    }
+    objects.ids.insert((kind, id), bytes);
     if !private {
         objects.keys.insert((kind, key), id);
     }
@@ -102,7 +112,7 @@ fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
 /// A call on an id: the kernel's business if it is the call's own.
 fn own(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -> Result<Answer, i32> {
     let id = int(n.args[0]);
-    if broker.call(caller)?.objects.ids.contains(&(kind, id)) { Ok(Answer::Continue) } else { Err(libc::EACCES) }
+    if broker.call(caller)?.objects.ids.contains_key(&(kind, id)) { Ok(Answer::Continue) } else { Err(libc::EACCES) }
 }
 
 fn control(
@@ -117,11 +127,8 @@ fn control(
     match command & !0x100 {
         libc::IPC_RMID => {
             let objects = &mut broker.call(caller)?.objects;
-            if !objects.ids.remove(&(kind, id)) {
-                return Err(libc::EACCES);
-            }
-            // Whoever is still attached has it among its own memory.
-            objects.sizes.remove(&id);
+            // Whoever is still attached to a segment has it among its own memory.
+            objects.ids.remove(&(kind, id)).ok_or(libc::EACCES)?;
             objects.keys.retain(|(k, _), known| !(*k == kind && *known == id));
             kind.remove(id).map_err(errno)?;
             Ok(Answer::Return(0))

@@ -101,14 +101,14 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
     let one_thread = OneThread::confirm().map_err(failure("family", "count the broker's threads"))?;
     // Modes are worked out from each caller's own mask.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    let common = session::enter(plan)?;
+    let (common, procfs) = session::enter(plan)?;
     // Before the broker is confined: it stands beside the broker, and needs less.
     let readers = match plan.calls {
         CallCount::Many => Some(Child::fork(one_thread, umask, |links| start_readers(plan, links))?),
         CallCount::One => None,
     };
     let path = search_path(plan);
-    let confined = session::confine(plan, &path)?;
+    let confined = session::confine(plan, &path, procfs.as_ref())?;
     let trade = Programs {
         ruleset: confined.call_ruleset,
         grants: confined.grants,
@@ -118,6 +118,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         env: environment(plan)?,
         path,
         writable: writable(plan),
+        procfs,
         signal_scope: match plan.keeps(Mechanism::Landlock) {
             true => landlock::signal_scope(plan.landlock_abi)?,
             false => None,
@@ -280,7 +281,7 @@ fn writable(plan: &SessionPlan) -> Vec<PathBuf> {
 /// The life of the programs' zygote, or of the session's only worker.
 fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Result<()> {
     let mut keep = vec![links.supervisor.as_fd(), links.broker.as_fd(), trade.ruleset.as_fd(), trade.grants.as_fd()];
-    keep.extend(trade.signal_scope.iter().map(OwnedFd::as_fd));
+    keep.extend(trade.procfs.iter().chain(&trade.signal_scope).map(OwnedFd::as_fd));
     let variant = Variant {
         strength: plan.strength,
         landlock_abi: plan.landlock_abi,

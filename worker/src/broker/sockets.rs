@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr};
 use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -21,6 +22,7 @@ use rustix::net::{AddressFamily, Protocol, SocketAddrAny, SocketFlags, SocketTyp
 use super::caller::{Caller, Links, Target};
 use super::metadata::int;
 use super::{Broker, Handler};
+use crate::procfs::Procfs;
 use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::process::Pid;
 use crate::sys::socket as raw;
@@ -101,7 +103,7 @@ fn errno(e: rustix::io::Errno) -> i32 {
     e.raw_os_error()
 }
 
-fn io_errno(e: std::io::Error) -> i32 {
+fn io_errno(e: io::Error) -> i32 {
     e.raw_os_error().unwrap_or(libc::EIO)
 }
 
@@ -330,7 +332,7 @@ fn bind_name(broker: &mut Broker, caller: &Caller<'_>, inode: u64, name: Vec<u8>
 fn release_name(broker: &mut Broker, caller: &Caller<'_>, name: &[u8]) -> Result<(), i32> {
     let Some(Name { inode, .. }) = broker.call(caller)?.sockets.names.get(name) else { return Ok(()) };
     let inode = *inode;
-    if held_sockets(&broker.calls.family_of(caller)).contains(&inode) {
+    if held_sockets(&broker.calls.family_of(caller)).is_none_or(|held| held.contains(&inode)) {
         return Err(libc::EADDRINUSE);
     }
     let sockets = &mut broker.call(caller)?.sockets;
@@ -492,7 +494,7 @@ fn release_stale(broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
     if !broker.call(caller)?.sockets.kept.values().any(lasts) {
         return Ok(());
     }
-    let held = held_sockets(&broker.calls.family_of(caller));
+    let Some(held) = held_sockets(&broker.calls.family_of(caller)) else { return Ok(()) };
     let sockets = &mut broker.call(caller)?.sockets;
     let stale: Vec<u64> =
         sockets.kept.iter().filter(|(inode, kept)| lasts(kept) && !held.contains(inode)).map(|(i, _)| *i).collect();
@@ -500,16 +502,28 @@ fn release_stale(broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
     Ok(())
 }
 
-/// The inodes of all sockets that these processes hold.
-fn held_sockets(pids: &[Pid]) -> HashSet<u64> {
+/// The inodes of all sockets that these processes hold. `None` if that cannot be told: then it may be any.
+fn held_sockets(pids: &[Pid]) -> Option<HashSet<u64>> {
     let mut inodes = HashSet::new();
     for pid in pids {
-        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
-        for entry in entries.flatten() {
-            let Ok(link) = fs::read_link(entry.path()) else { continue };
-            let digits = link.as_os_str().as_bytes().strip_prefix(b"socket:[").and_then(|t| t.strip_suffix(b"]"));
-            inodes.extend(digits.and_then(|d| std::str::from_utf8(d).ok()).and_then(|d| d.parse::<u64>().ok()));
+        // Of any thread that lives, for there is one table: that of the first is gone if it has ended before the others.
+        for thread in Procfs::USUAL.threads(*pid).filter(|thread| !Procfs::USUAL.is_zombie(*thread)) {
+            match fs::read_dir(format!("/proc/{thread}/fd")) {
+                Ok(entries) => {
+                    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+                    inodes.extend(links.filter_map(|link| socket_inode(link.as_os_str().as_bytes())));
+                    break;
+                }
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return None,
+                Err(_gone) => {}
+            }
         }
     }
-    inodes
+    Some(inodes)
+}
+
+/// As `/proc/PID/fd` names a socket: `socket:[INODE]` (proc_pid_fd(5)).
+fn socket_inode(link: &[u8]) -> Option<u64> {
+    let digits = link.strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }

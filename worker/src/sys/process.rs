@@ -208,6 +208,14 @@ impl SpawnStep {
     }
 }
 
+/// Whether two processes have one memory (kcmp(2), `KCMP_VM`): one is in vfork(2), most likely. False if that cannot be told.
+pub(crate) fn share_memory(one: Pid, other: Pid) -> bool {
+    const KCMP_VM: i32 = 1;
+    // SAFETY: takes integers only.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) };
+    order == 0
+}
+
 /// The stack of a child until its exec, in units of 16 bytes.
 const CHILD_STACK: usize = 1024;
 

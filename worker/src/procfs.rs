@@ -1,0 +1,97 @@
+//! What procfs tells of processes (proc(5)).
+
+use std::borrow::Cow;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::sys::process::Pid;
+
+/// A procfs, by a path that leads to its root.
+#[derive(Debug)]
+pub(crate) struct Procfs(Cow<'static, str>);
+
+impl Procfs {
+    /// The one that is mounted where it belongs.
+    pub(crate) const USUAL: Self = Self(Cow::Borrowed("/proc"));
+
+    /// One that this process has as an open directory, for as long as it has.
+    pub(crate) fn at(root: BorrowedFd<'_>) -> Self {
+        Self(Cow::Owned(format!("/proc/self/fd/{}", root.as_raw_fd())))
+    }
+
+    /// The path of a file about a process or thread.
+    pub(crate) fn path(&self, pid: Pid, file: &str) -> String {
+        format!("{}/{pid}/{file}", self.0)
+    }
+
+    /// What a file says of a process, whose name may be any bytes (PR_SET_NAME): it is no way not to be counted.
+    pub(crate) fn text(&self, pid: Pid, file: &str) -> io::Result<String> {
+        let text = fs::read(self.path(pid, file))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// The threads of a process, as they are listed.
+    pub(crate) fn threads(&self, pid: Pid) -> impl Iterator<Item = Pid> + use<> {
+        let listing = fs::read_dir(self.path(pid, "task")).into_iter().flatten().flatten();
+        listing.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    }
+
+    /// The children of a process, of all its threads.
+    pub(crate) fn children(&self, pid: Pid) -> Vec<Pid> {
+        let mut found = Vec::new();
+        for thread in self.threads(pid) {
+            let directory = self.path(pid, &format!("task/{thread}"));
+            match fs::read_to_string(format!("{directory}/children")) {
+                Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|p| p.parse::<Pid>().ok())),
+                // A kernel without CONFIG_PROC_CHILDREN: ask every process for its parent.
+                Err(e) if e.kind() == io::ErrorKind::NotFound && rustix::fs::stat(directory).is_ok() => {
+                    return self.by_parent(pid);
+                }
+                Err(_gone) => {}
+            }
+        }
+        found
+    }
+
+    /// The same of a process with one thread: a third of the calls.
+    pub(crate) fn children_of_one_thread(&self, pid: Pid) -> Vec<Pid> {
+        match fs::read_to_string(self.path(pid, &format!("task/{pid}/children"))) {
+            Ok(list) => list.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect(),
+            Err(_gone_or_not_offered) => self.children(pid),
+        }
+    }
+
+    fn by_parent(&self, parent: Pid) -> Vec<Pid> {
+        let Ok(entries) = fs::read_dir(&*self.0) else { return Vec::new() };
+        entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<Pid>().ok())
+            .filter(|pid| self.parent_of(*pid) == Some(parent))
+            .collect()
+    }
+
+    /// The parent of a process or thread.
+    pub(crate) fn parent_of(&self, pid: Pid) -> Option<Pid> {
+        self.stat_field(pid, 4)
+    }
+
+    /// Whether a process or thread has ended and is only waited for.
+    pub(crate) fn is_zombie(&self, pid: Pid) -> bool {
+        self.stat_field(pid, 3).is_some_and(|state| matches!(state, 'Z' | 'X'))
+    }
+
+    /// A field of `/proc/PID/stat`, numbered as in proc_pid_stat(5), from 3. The name before may hold anything, `)` too.
+    fn stat_field<T: std::str::FromStr>(&self, pid: Pid, number: usize) -> Option<T> {
+        let file = self.path(pid, "stat");
+        let file = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        // The kernel gives all of it at once to who has room for it: 52 numbers and a name.
+        let mut room = [0; 2048];
+        let length = rustix::io::read(file, &mut room).ok()?;
+        let stat = room.get(..length)?;
+        let close = stat.iter().rposition(|b| *b == b')')?;
+        std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().nth(number - 3)?.parse().ok()
+    }
+}
