@@ -54,7 +54,7 @@ pub enum Errno {
     Eacces,
     /// No such system call.
     Enosys,
-    /// Not supported on this socket.
+    /// Not supported on this socket, or by this file system.
     Eopnotsupp,
     /// No such address family.
     Eafnosupport,
@@ -252,7 +252,15 @@ pub fn base(variant: Variant) -> Filter {
         watching(strength),
     ]);
     groups.extend(other_processes(landlock_abi));
-    groups.extend([memory_of_others(), uncounted_memory(), namespaces(), mounts(), kernel_surface(), host_state()]);
+    groups.extend([
+        memory_of_others(),
+        reserved_space(),
+        uncounted_memory(),
+        namespaces(),
+        mounts(),
+        kernel_surface(),
+        host_state(),
+    ]);
     groups.extend([execution_domains(), clones(), process_controls(), unreadable(), newer(), obsolete()]);
     Filter {
         title: format!("base filter, {strength_name}, Landlock ABI {landlock_abi}{writer_name}{starter_name}"),
@@ -502,7 +510,7 @@ fn ordinary() -> Vec<Group> {
             "Landlock judged the opening, and the session starts without inherited descriptors",
             "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close \
              dup dup2 dup3 pipe pipe2 flock fsync fdatasync sync syncfs sync_file_range fadvise64 \
-             readahead fallocate ftruncate sendfile splice tee copy_file_range cachestat",
+             readahead ftruncate sendfile splice tee copy_file_range cachestat",
         ),
         allow(
             "waiting and events",
@@ -895,6 +903,23 @@ fn memory_of_others() -> Group {
     }
 }
 
+fn reserved_space() -> Group {
+    let gives_back = |bit| ArgRule { when: vec![has_all(1, bit)], then: Verdict::Allow };
+    Group {
+        title: "space that is taken without writing",
+        why: "what is reserved is in no process's count of bytes written. As on a file system that cannot, C libraries write \
+              zeros instead (posix_fallocate), which are counted, and programs do without; giving space back is another matter",
+        attacks: &["D11"],
+        calls: vec![(
+            "fallocate",
+            Action::Args {
+                rules: vec![gives_back(FALLOC_FL_PUNCH_HOLE), gives_back(FALLOC_FL_COLLAPSE_RANGE)],
+                otherwise: Verdict::Errno(Errno::Eopnotsupp),
+            },
+        )],
+    }
+}
+
 fn uncounted_memory() -> Group {
     Group {
         title: "memory that nobody's count has",
@@ -1172,6 +1197,8 @@ const CLONE_THREAD_FLAGS: Operand = Operand::new("(a thread of this process)", 0
 const NOT_CLONE_DETACHED: Operand = Operand::new("~CLONE_DETACHED", !0x40_0000);
 const CLONE_THREAD: Operand = Operand::new("CLONE_THREAD", 0x1_0000);
 const CLONE_FILES_CLONE_THREAD: Operand = Operand::new("(CLONE_FILES|CLONE_THREAD)", 0x1_0400);
+const FALLOC_FL_PUNCH_HOLE: Operand = Operand::new("FALLOC_FL_PUNCH_HOLE", 2);
+const FALLOC_FL_COLLAPSE_RANGE: Operand = Operand::new("FALLOC_FL_COLLAPSE_RANGE", 8);
 const CLOSE_RANGE_UNSHARE: Operand = Operand::new("CLOSE_RANGE_UNSHARE", 2);
 const KCMP_VM: Operand = Operand::new("KCMP_VM", 1);
 const CLONE_FS: Operand = Operand::new("CLONE_FS", 0x200);

@@ -534,6 +534,40 @@ for flags in (0, 2): print(libc.close_range(500, 600, flags), errno.errorcode.ge
     });
 }
 
+/// D11: space is not to be had without writing, which is counted; nor is it lost by giving back.
+#[test]
+fn d11_space_that_is_reserved_is_written() {
+    let reserve = "
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+file = os.open(\"direct\", os.O_RDWR | os.O_CREAT)
+os.write(file, b\"x\" * 8192)
+for mode in (0, 1, 0x10, 3):
+    ctypes.set_errno(0)
+    print(libc.fallocate(file, mode, 0, 8192), errno.errorcode.get(ctypes.get_errno(), \"\"))
+print(os.fstat(file).st_blocks)";
+    let written = "import os, time
+os.posix_fallocate(os.open(\"big\", os.O_RDWR | os.O_CREAT), 0, 60_000_000)
+print(os.stat(\"big\").st_blocks * 512 >= 60_000_000, flush=True)
+time.sleep(0.8)
+os.remove(\"big\")";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let bare = env.weakened().run(&["python3", "-c", reserve]);
+        assert_eq!(bare.stdout, "0 \n0 \n0 \n0 \n0\n", "the control: {bare:?}");
+        let confined = env.sandbox().run(&["python3", "-c", reserve]);
+        let refused = "-1 ENOTSUP\n".repeat(3);
+        assert_eq!(confined.stdout, format!("{refused}0 \n0\n"), "{confined:?}");
+        let line = format!("exec python3 -c '{written}'");
+        let (ended, _) = run(&env, &["disk=1GiB"], &line);
+        assert_eq!(ended.stdout, "True\n", "the control: {ended:?}");
+        let (ended, envelope) = run(&env, &["disk=20MiB"], &line);
+        assert_eq!(ended.status.code(), Some(137), "{ended:?}");
+        assert_eq!(report(&envelope, "disk")["hit"], true, "{envelope}");
+    });
+}
+
 /// D11: what is refused to the program itself: descriptors, System V segments, and a tmpfs.
 #[test]
 fn d11_what_has_a_bound_of_its_own_is_refused() {

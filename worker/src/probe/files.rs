@@ -53,7 +53,7 @@ pub(crate) const ACTS: &[Act] = &[
     act("removexattrat", "A12", "PATH", "removexattrat(2), number 466", removexattrat),
     act("file-setattr", "A12", "PATH", "file_setattr(2), number 469: nodump", file_setattr),
     act("fs-ioctl", "A12", "PATH", "FS_IOC_SETFLAGS nodump, read-only descriptor", fs_ioctl),
-    act("fallocate", "A12", "PATH", "allocate 8192 bytes", fallocate),
+    act("fallocate", "A12", "PATH", "give back the first 8192 bytes", fallocate),
     act("readdir", "A2", "PATH", "list a directory", readdir),
     act("stat", "A2", "PATH", "stat", stat),
     act("inotify", "A2", "PATH", "watch a path", inotify),
@@ -404,7 +404,8 @@ fn fs_ioctl(args: &Args<'_>) -> Outcome {
 
 fn fallocate(args: &Args<'_>) -> Outcome {
     let file = sys::open("open", &args.path(0)?, libc::O_WRONLY)?;
-    call("fallocate", libc::SYS_fallocate, &[fd(&file), int(0), int(0), int(8192)])?;
+    let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    call("fallocate", libc::SYS_fallocate, &[fd(&file), int(punch), int(0), int(8192)])?;
     nothing()
 }
 

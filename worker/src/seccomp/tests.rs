@@ -302,7 +302,7 @@ fn second_action_for_a_name_is_refused() {
 #[test]
 fn paths_are_short() {
     for (filter, bound) in
-        variants().map(|variant| (base(variant), if variant.writer == Writer::Broker { 470 } else { 440 })).chain([
+        variants().map(|variant| (base(variant), if variant.writer == Writer::Broker { 480 } else { 450 })).chain([
             (tool_delta(), 100),
             (readers(), 200),
             (reader_delta(), 20),
