@@ -87,8 +87,8 @@ impl Trade for Programs {
     const BROKERED: bool = true;
     const LEAVES: bool = true;
 
-    fn work(&self, supervisor: &Channel, broker: &Channel, _: Threads) -> i32 {
-        exit_code(self.serve(supervisor, broker))
+    fn work(&self, supervisor: &Channel, broker: &Channel, _: Threads, asked: Option<OwnedFd>) -> i32 {
+        exit_code(self.serve(supervisor, broker, asked))
     }
 }
 
@@ -96,7 +96,7 @@ impl Trade for Readers {
     const BROKERED: bool = false;
     const LEAVES: bool = false;
 
-    fn work(&self, supervisor: &Channel, _: &Channel, threads: Threads) -> i32 {
+    fn work(&self, supervisor: &Channel, _: &Channel, threads: Threads, _: Option<OwnedFd>) -> i32 {
         exit_code(self.serve(supervisor, threads))
     }
 }
@@ -187,7 +187,7 @@ impl Readers {
 impl Programs {
     /// One tool, or one program after the other: a program runs in a process of its own, and when it has ended with all
     /// that it started, nothing of it is left here.
-    fn serve(&self, channel: &Channel, broker: &Channel) -> io::Result<()> {
+    fn serve(&self, channel: &Channel, broker: &Channel, asked: Option<OwnedFd>) -> io::Result<()> {
         // All that a program needs and that does not depend on it, while nobody waits.
         let init = family::become_subreaper()
             .map_err(failure("family", "become a subreaper"))
@@ -211,7 +211,7 @@ impl Programs {
                     return channel.send(&FromWorker::Failed(no_tools()), &[]);
                 }
                 Work::Tool { name, .. } => {
-                    drop((init, meters));
+                    drop((init, meters, asked));
                     let threads = tools::threads_of(name);
                     let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, threads, channel);
                     return tool(channel, &plan, threads, confined);
@@ -237,12 +237,20 @@ impl Programs {
             channel.send(&FromWorker::Ended(end), &[])?;
             // Whoever waits for that was woken on this processor, most of the time, and goes first.
             std::thread::yield_now();
-            // Before it takes another.
-            broker.send(&Register::Again { pid: process::id() }, &[])?;
+            // Before it takes another. A broker that knows nothing of this call is not woken.
+            let is_narrow = matches!(plan.rules, CallRules::Own(_));
+            if is_narrow || asked.as_ref().is_none_or(was_asked) {
+                broker.send(&Register::Again { pid: process::id() }, &[])?;
+            }
             base = Base::now(&meters, &self.writable);
         }
         Ok(())
     }
+}
+
+/// Whether the broker was asked since this was last looked at. All who could have asked have ended.
+fn was_asked(asked: &OwnedFd) -> bool {
+    rustix::io::read(asked, &mut [0; 8]) != Err(rustix::io::Errno::AGAIN)
 }
 
 /// Tells the broker that this call may do less than the session, before anything that it starts can ask for something.

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::family;
 use crate::protocol::{Channel, FromZygote, Received, Register, Threads, ToZygote};
@@ -19,8 +20,8 @@ const SWEEP: Duration = Duration::from_secs(10);
 
 /// What a zygote's workers do.
 pub(crate) trait Trade {
-    /// Serves one call for the supervisor; the exit code for the worker's process.
-    fn work(&self, supervisor: &Channel, broker: &Channel, threads: Threads) -> i32;
+    /// Serves calls for the supervisor; the exit code for the worker's process. `asked` counts whether the broker was asked.
+    fn work(&self, supervisor: &Channel, broker: &Channel, threads: Threads, asked: Option<OwnedFd>) -> i32;
     /// Whether the broker serves its workers, and hears of each.
     const BROKERED: bool;
     /// Whether a worker may leave processes behind when it ends.
@@ -123,16 +124,17 @@ impl<T: Trade> Zygote<T> {
 
     fn prepare(&mut self, worker: u64, threads: Threads) -> io::Result<()> {
         let (ours, theirs) = Channel::pair()?;
+        let asked = T::BROKERED.then(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)).transpose()?;
         match process::fork(self.one_thread, 0) {
             Ok(Fork::Child) => {
                 drop(ours);
-                process::exit_now(self.trade.work(&theirs, &self.links.broker, threads))
+                process::exit_now(self.trade.work(&theirs, &self.links.broker, threads, asked))
             }
             Ok(Fork::Parent(pid)) => {
                 self.workers.insert(pid, Forked { worker, killed: false });
-                if T::BROKERED {
+                if let Some(asked) = asked {
                     // Before the supervisor can give it anything to do.
-                    self.links.broker.send(&Register::Worker { pid, worker }, &[])?;
+                    self.links.broker.send(&Register::Worker { pid, worker }, &[asked.as_fd()])?;
                 }
                 self.tell(&FromZygote::Prepared { worker }, Some(&ours))
             }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,6 +42,10 @@ pub(super) struct Call {
     pub(super) started: Arc<AtomicBool>,
     /// The supervisor can see that there are some.
     noticed: bool,
+    /// Tells the worker that the broker was asked.
+    asked: Option<OwnedFd>,
+    /// It was told.
+    told: bool,
 }
 
 impl Call {
@@ -120,7 +125,7 @@ impl Calls {
     }
 
     /// A worker stands ready.
-    pub(super) fn add(&mut self, pid: Pid, worker: u64) {
+    pub(super) fn add(&mut self, pid: Pid, worker: u64, asked: Option<OwnedFd>) {
         self.next += 1;
         let call = Call {
             number: self.next,
@@ -133,13 +138,15 @@ impl Calls {
             changes: Collected::default(),
             started: Arc::default(),
             noticed: false,
+            asked,
+            told: false,
         };
         self.calls.insert(pid, call);
     }
 
     /// A worker stands ready, and there will be no other.
     pub(super) fn add_only(&mut self, pid: Pid) {
-        self.add(pid, 0);
+        self.add(pid, 0, None);
         self.only = Some(pid);
     }
 
@@ -151,8 +158,15 @@ impl Calls {
         }
     }
 
-    /// Its call is over. Returns the worker's number.
-    pub(super) fn remove(&mut self, pid: Pid) -> Option<u64> {
+    /// Its call is over, and it stands ready again.
+    pub(super) fn renew(&mut self, pid: Pid) {
+        if let Some((worker, asked)) = self.remove(pid) {
+            self.add(pid, worker, asked);
+        }
+    }
+
+    /// Its call is over. Returns the worker's number, and what tells it that the broker was asked.
+    pub(super) fn remove(&mut self, pid: Pid) -> Option<(u64, Option<OwnedFd>)> {
         self.threads.retain(|thread| thread.worker.get() != Some(pid));
         let call = self.calls.remove(&pid)?;
         if !call.changes.is_empty() {
@@ -161,7 +175,7 @@ impl Calls {
             }
             self.over.insert(call.worker, call.changes);
         }
-        Some(call.worker)
+        Some((call.worker, call.asked))
     }
 
     /// What a call has changed that has ended, whether or not its worker has said so here.
@@ -248,9 +262,19 @@ impl Calls {
         let thread = &caller.thread;
         if thread.worker.get().is_none() {
             // In a session for one call nobody else can have its filter.
-            thread.worker.set(self.only.or_else(|| self.worker_of_child(thread)).or_else(|| self.worker_of(thread)));
+            let worker = self.only.or_else(|| self.worker_of_child(thread)).or_else(|| self.worker_of(thread));
+            thread.worker.set(worker.filter(|worker| self.tell(*worker, thread)));
         }
         thread.worker.get()
+    }
+
+    /// Tells a worker that one of its call has asked, before anything is kept of that call: the worker looks when all of them
+    /// have ended, and says so if it is told. False if the one who asked has ended by then.
+    fn tell(&mut self, worker: Pid, thread: &Thread) -> bool {
+        let Some(call) = self.calls.get_mut(&worker).filter(|call| !call.told) else { return true };
+        let told = call.asked.as_ref().map(|asked| rustix::io::write(asked, &1_u64.to_ne_bytes()));
+        call.told = told.is_none_or(|told| told.is_ok());
+        call.told && thread.is_there()
     }
 
     /// The same from its parent, if that is known. It is the one that is known if that one is there still.

@@ -306,7 +306,7 @@ fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Resu
     }
     match plan.calls {
         CallCount::Many => Zygote::new(links, trade)?.run(),
-        CallCount::One => process::exit_now(trade.work(&links.supervisor, &links.broker, Threads::Never)),
+        CallCount::One => process::exit_now(trade.work(&links.supervisor, &links.broker, Threads::Never, None)),
     }
 }
 
@@ -481,13 +481,11 @@ impl Broker {
                 Err(e) => return Err(e.into()),
             }
             match channel.receive::<Register>()? {
-                Received::Message(Register::Worker { pid, worker }, _) => self.calls.add(pid, worker),
-                Received::Message(Register::Call { pid, write, read }, _) => self.calls.narrow(pid, &write, read),
-                Received::Message(Register::Again { pid }, _) => {
-                    if let Some(worker) = self.calls.remove(pid) {
-                        self.calls.add(pid, worker);
-                    }
+                Received::Message(Register::Worker { pid, worker }, fds) => {
+                    self.calls.add(pid, worker, fds.into_iter().next());
                 }
+                Received::Message(Register::Call { pid, write, read }, _) => self.calls.narrow(pid, &write, read),
+                Received::Message(Register::Again { pid }, _) => self.calls.renew(pid),
                 Received::Message(Register::Gone { pid }, _) => drop(self.calls.remove(pid)),
                 Received::Data(_) => {}
                 Received::Closed => self.registrations = None,

@@ -257,7 +257,8 @@ pub enum ToolEnd {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Register {
-    /// This worker and all that it will start belong together, and may do what the session may.
+    /// This worker and all that it will start belong together, and may do what the session may. With an eventfd, which tells
+    /// the worker that the broker was asked by one of its call.
     Worker {
         /// In the session's PID namespace.
         pid: i32,
@@ -273,7 +274,8 @@ pub enum Register {
         /// Trees and files that may be read.
         read: Vec<HostPath>,
     },
-    /// The worker's program is gone with all that it started: from the worker, which may be given another.
+    /// The worker's program is gone with all that it started: from the worker, which may be given another. Only of a call
+    /// that had asked, or might do less than the session.
     Again {
         /// As above.
         pid: i32,
