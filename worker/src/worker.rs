@@ -559,7 +559,11 @@ impl Init<'_> {
             if let Some(end) = self.reap()? {
                 return self.finish(end, timed_out);
             }
-            if !timed_out && let Some(hit) = self.watch.look(self.deadline) {
+            if !timed_out
+                && let Some(hit) = self.watch.look(self.deadline)
+                // A look that was cut short by the end of the call's time errs towards too much.
+                && self.deadline.is_none_or(|deadline| Instant::now() < deadline)
+            {
                 return self.end_for(hit);
             }
         }
