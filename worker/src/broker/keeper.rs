@@ -20,8 +20,8 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use super::calls::{lies_in, real};
 use crate::apply::landlock::reach;
 
-/// Most directories of which it is remembered that they were looked at.
-const SEEN: usize = 100_000;
+/// Most bytes that what is remembered of directories takes, about: a hundred thousand of them with common paths.
+const REMEMBERED: usize = 16 << 20;
 /// A file of settings that is longer is not read.
 const SETTINGS: u64 = 1024 * 1024;
 /// Includes that include others are followed this far.
@@ -63,11 +63,35 @@ pub(super) struct Keeper {
     /// then no call can have made one.
     linked: Option<HashSet<(u64, u64)>>,
     /// Directories whose repository, if they have one, is known.
-    seen: HashSet<PathBuf>,
+    seen: Remembered<()>,
     /// What repositories' settings lead to (A18).
     redirected: Vec<PathBuf>,
     /// The state of directories in which something was judged, by their paths.
-    states: HashMap<OsString, State>,
+    states: Remembered<State>,
+}
+
+/// What is remembered of directories, by their paths; it begins anew when it becomes too much. Paths are a call's to make,
+/// each up to 4,096 bytes long.
+#[derive(Default)]
+struct Remembered<T> {
+    of: HashMap<OsString, T>,
+    bytes: usize,
+}
+
+impl<T: Copy> Remembered<T> {
+    fn get(&self, directory: &Path) -> Option<T> {
+        self.of.get(directory.as_os_str()).copied()
+    }
+
+    fn insert(&mut self, directory: &Path, what: T) {
+        let bytes = directory.as_os_str().len() + 2 * size_of::<(OsString, T)>();
+        if self.bytes + bytes > REMEMBERED {
+            *self = Self { of: HashMap::new(), bytes: 0 };
+        }
+        if self.of.insert(directory.as_os_str().to_owned(), what).is_none() {
+            self.bytes += bytes;
+        }
+    }
 }
 
 impl Keeper {
@@ -106,9 +130,9 @@ impl Keeper {
             roots,
             made: HashSet::new(),
             linked: None,
-            seen: HashSet::new(),
+            seen: Remembered::default(),
             redirected: Vec::new(),
-            states: HashMap::new(),
+            states: Remembered::default(),
         };
         // The repository that a tree lies in counts for it too.
         let above: Vec<PathBuf> =
@@ -138,7 +162,7 @@ impl Keeper {
             return Some(judgement);
         }
         let parent = path.parent().unwrap_or(path);
-        let known = self.states.get(parent.as_os_str()).copied();
+        let known = self.states.get(parent);
         if !start.is_free() && known.is_none() {
             let below = path.ancestors().skip(1).take_while(|directory| lies_in(directory, &top));
             below.for_each(|directory| self.look_for_repository(directory));
@@ -185,10 +209,7 @@ impl Keeper {
     fn remember(&mut self, top: &Path, start: State, directory: &Path) {
         let below = directory.strip_prefix(top).unwrap_or(directory).as_os_str().as_bytes();
         if let Found::Open(state) = names().find(start, below) {
-            if self.states.len() >= SEEN {
-                self.states.clear();
-            }
-            self.states.insert(directory.as_os_str().to_owned(), state);
+            self.states.insert(directory, state);
         }
     }
 
@@ -308,13 +329,10 @@ impl Keeper {
 
     /// Reads where the settings of the repository in a directory lead, if there is one that no call has made.
     fn look_for_repository(&mut self, directory: &Path) {
-        if self.seen.contains(directory) {
+        if self.seen.get(directory).is_some() {
             return;
         }
-        if self.seen.len() >= SEEN {
-            self.seen.clear();
-        }
-        self.seen.insert(directory.to_owned());
+        self.seen.insert(directory, ());
         let git = directory.join(".git");
         let Ok(stat) = fs::symlink_metadata(&git) else { return };
         if self.has_made(&git) {
@@ -437,4 +455,32 @@ fn normal(path: &Path) -> PathBuf {
         }
     }
     normal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a18_what_is_remembered_of_directories_is_bounded_by_their_bytes() {
+        let mut remembered = Remembered::default();
+        let (mut last, mut most, mut begun) = (0, 0, 0);
+        for number in 0_u32..20_000 {
+            let path = PathBuf::from(format!("/{}/{number}", "long/".repeat(800)));
+            remembered.insert(&path, number);
+            assert_eq!(remembered.get(&path), Some(number));
+            begun += u32::from(remembered.bytes < last);
+            last = remembered.bytes;
+            most = most.max(last);
+        }
+        assert!((REMEMBERED / 2..=REMEMBERED).contains(&most), "{most}");
+        assert!(begun > 0, "the control: it was too much");
+        let before = remembered.bytes;
+        remembered.insert(Path::new("/a"), 1);
+        remembered.insert(Path::new("/a"), 2);
+        assert_eq!(
+            (remembered.get(Path::new("/a")), remembered.bytes),
+            (Some(2), before + 2 + 2 * size_of::<(OsString, u32)>())
+        );
+    }
 }
