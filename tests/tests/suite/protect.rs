@@ -205,6 +205,27 @@ fn a2_links_and_descriptors_lead_to_the_name() {
     });
 }
 
+/// A2: links that dangle, one after another, from where the broker is not the writer to where it is. A file is made where
+/// they lead, if one may be made there.
+#[test]
+fn a2_a_link_from_elsewhere_leads_to_a_name_that_is_not_there() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        // Beside a workspace in /tmp, the broker is TMPDIR's writer too; a /dev/shm of the session's own is the kernel's.
+        let shm = (target.host == Host::Namespaces).then_some("/dev/shm");
+        for place in ["$TMPDIR"].into_iter().chain(shm) {
+            for (name, made) in [("new", true), (".bashrc", false)] {
+                let lead = format!("d=$(mktemp -d -p {place}) && ln -s l $d/k && ln -s \"$1/{name}\" $d/l");
+                let script = format!("{lead} && echo text > $d/k; cat \"$1/{name}\"; rm -f \"$1/new\"");
+                let ran = env.sandbox().run(&["/bin/sh", "-c", &script, "sh", &text(&env, "")]);
+                assert_eq!(ran.stdout == "text\n", made, "{place}, {name}: {ran:?}");
+                assert!(made || ran.stderr.contains("/k: Permission denied"), "{ran:?}");
+                assert!(!fs::exists(text(&env, name)).unwrap(), "{name}");
+            }
+        }
+    });
+}
+
 /// A6, A7: what the broker leaves to the kernel (a path that means another thing to each process), Landlock refuses. The
 /// control is the broker's own act on the same file.
 #[test]

@@ -300,9 +300,12 @@ impl<'a> Caller<'a> {
 
     /// Opens what a descriptor of the caller stands for.
     pub(super) fn open_fd(&self, number: i32) -> Result<Target, i32> {
+        located(self.pin_fd(number)?)
+    }
+
+    fn pin_fd(&self, number: i32) -> Result<OwnedFd, i32> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.thread.proc, format!("fd/{number}"), flags, Mode::empty());
-        located(fd.map_err(not_open)?)
+        rustix::fs::openat(&self.thread.proc, format!("fd/{number}"), flags, Mode::empty()).map_err(not_open)
     }
 
     /// What the kernel says a descriptor of the caller is: a path, `socket:[7]`, `pipe:[8]`.
@@ -349,7 +352,7 @@ impl<'a> Caller<'a> {
 
     fn directory(&self, dirfd: i32) -> Result<OwnedFd, i32> {
         if dirfd != libc::AT_FDCWD {
-            return self.open_fd(dirfd).map(|target| target.fd);
+            return self.pin_fd(dirfd);
         }
         rustix::fs::openat(&self.thread.proc, c"cwd", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
             .map_err(rustix::io::Errno::raw_os_error)

@@ -125,6 +125,11 @@ impl Place {
     fn stat(&self) -> Result<Stat, rustix::io::Errno> {
         rustix::fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW)
     }
+
+    /// Where it leads, if it is a link.
+    fn link(&self) -> Result<CString, rustix::io::Errno> {
+        rustix::fs::readlinkat(&self.parent, &self.name, Vec::new())
+    }
 }
 
 fn kind(stat: &Stat) -> FileType {
@@ -139,8 +144,8 @@ fn is_magic(path: &CString) -> bool {
 /// What cannot be read or found here, the kernel refuses as well.
 enum Looked {
     Here(Place, Judgement),
-    /// With its path, if that is known.
-    Elsewhere(Option<PathBuf>),
+    /// If that is known, where.
+    Elsewhere(Option<Place>),
     /// `/`, `.` or `..`, of a directory that is there.
     Special,
 }
@@ -190,8 +195,12 @@ impl Broker {
             Err(e) => return Err(e),
         };
         let path = parent.path.join(OsStr::from_bytes(name.as_bytes()));
-        let Some(judgement) = self.keeper.judge(&path) else { return Ok(Looked::Elsewhere(Some(path))) };
-        Ok(Looked::Here(Place { parent: parent.fd, name, path, slash }, judgement))
+        let judgement = self.keeper.judge(&path);
+        let place = Place { parent: parent.fd, name, path, slash };
+        Ok(match judgement {
+            Some(judgement) => Looked::Here(place, judgement),
+            None => Looked::Elsewhere(Some(place)),
+        })
     }
 
     /// The call may write there at all.
@@ -271,11 +280,11 @@ fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, m
     let exclusive = asked.contains(OFlags::CREATE | OFlags::EXCL);
     let links = if exclusive || asked.contains(OFlags::NOFOLLOW) { Links::Keep } else { Links::Follow };
     // What is to be made is mostly not there.
-    if asked.contains(OFlags::CREATE) && !path.as_bytes().ends_with(b"/") {
-        let made = make(broker, caller, at.0, &path, asked, mode)?;
-        if let Some(answer) = made {
-            return Ok(answer);
-        }
+    if asked.contains(OFlags::CREATE)
+        && !path.as_bytes().ends_with(b"/")
+        && let Some(answer) = make(broker, caller, at.0, &path, asked, mode)?
+    {
+        return Ok(answer);
     }
     // Again, if a name came or went meanwhile.
     for _ in 0..LINKS {
@@ -414,8 +423,8 @@ fn open_unnamed(
     Ok(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
 }
 
-/// Creates the file that an opening asks for, without looking first whether there is one. `None` if it may be there, or somewhere
-/// else.
+/// Creates the file that an opening asks for, without looking first whether there is one. `None` if it may be there, or where a
+/// link leads.
 fn make(
     broker: &mut Broker,
     caller: &Caller<'_>,
@@ -426,8 +435,17 @@ fn make(
 ) -> Result<Option<Answer>, i32> {
     let (parent, Last::Name(name), _) = split(path.as_bytes())? else { return Ok(None) };
     let base = caller.base(dirfd, &parent)?;
-    let looked = broker.place_in(base.as_ref().map_or(CWD, |fd| fd.as_fd()), &parent, name, false, caller)?;
-    let Looked::Here(place, judgement) = looked else { return Ok(None) };
+    let (place, judgement) =
+        match broker.place_in(base.as_ref().map_or(CWD, |fd| fd.as_fd()), &parent, name, false, caller)? {
+            Looked::Here(place, judgement) => (place, judgement),
+            Looked::Elsewhere(place) => {
+                let stays = asked.contains(OFlags::EXCL) || asked.contains(OFlags::NOFOLLOW);
+                // No link is there. (Should one come by now, Landlock judges where it leads.)
+                let stays = stays || place.is_some_and(|place| place.link().is_err());
+                return Ok(stays.then_some(Answer::Continue));
+            }
+            Looked::Special => return Ok(None),
+        };
     // Of what is there already, something else is to be said.
     let refused = broker.keeper.closes_to_new(&judgement, What::File).is_some();
     if refused || broker.may(caller, &place.path).is_err() {
@@ -472,8 +490,12 @@ fn create(
     let mut base = caller.base(dirfd, &parent)?;
     for _ in 0..LINKS {
         let looked = broker.place_in(base.as_ref().map_or(CWD, |fd| fd.as_fd()), &parent, name, false, caller)?;
-        let Looked::Here(place, judgement) = looked else { return Ok(Some(Answer::Continue)) };
-        match rustix::fs::readlinkat(&place.parent, &place.name, Vec::new()) {
+        let (place, judgement) = match looked {
+            Looked::Here(place, judgement) => (place, Some(judgement)),
+            Looked::Elsewhere(Some(place)) => (place, None),
+            Looked::Elsewhere(None) | Looked::Special => return Ok(Some(Answer::Continue)),
+        };
+        match place.link() {
             Ok(_) if !follow => return Ok(None),
             // It dangles: the file is made where it leads.
             Ok(link) if is_magic(&link) => return Ok(Some(Answer::Continue)),
@@ -483,6 +505,7 @@ fn create(
                 (parent, name) = (directory, next);
             }
             Err(rustix::io::Errno::NOENT) => {
+                let Some(judgement) = judgement else { return Ok(Some(Answer::Continue)) };
                 broker.may(caller, &place.path)?;
                 let closed = broker.keeper.closes_to_new(&judgement, What::File);
                 broker.refuse(caller, &place.path, closed)?;
@@ -661,7 +684,7 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
         (Looked::Elsewhere(_), Looked::Elsewhere(_)) => return Ok(Answer::Continue),
         (Looked::Here(source, was), Looked::Here(target, will)) => ((source, was), (target, will)),
         (Looked::Here(..), Looked::Elsewhere(other)) | (Looked::Elsewhere(other), Looked::Here(..)) => {
-            return Err(broker.apart(caller, other.as_deref()));
+            return Err(broker.apart(caller, other.as_ref().map(|place| place.path.as_path())));
         }
     };
     let moved = source.stat().map_err(errno)?;

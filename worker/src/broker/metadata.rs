@@ -126,11 +126,12 @@ fn chmod(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, mode: 
 
 fn set_mode(target: &Target, mode: u64) -> Result<Answer, i32> {
     let mode = (mode as u32) & 0o7777;
-    let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
-    let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     // A set-user-ID program left in the workspace would lend the owner's identity, root's perhaps, to whoever runs it.
-    if !is_dir && mode & 0o6000 != 0 {
-        return Err(libc::EPERM);
+    if mode & 0o6000 != 0 {
+        let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Err(libc::EPERM);
+        }
     }
     rustix::fs::chmod(by_proc(target), Mode::from_raw_mode(mode)).map_err(errno)?;
     Ok(DONE)
