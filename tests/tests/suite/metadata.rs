@@ -131,20 +131,28 @@ fn a6_swapping_the_name_during_chmod_never_reaches_outside() {
     });
 }
 
-/// A number that is no descriptor is said to be none, whichever it is; and the broker goes on answering.
+/// A number that is no descriptor is said to be none, whichever it is, and so is one that only names a file (O_PATH), but where
+/// an empty path stands for it; and the broker goes on answering.
 #[test]
 fn c16_no_descriptor_is_no_descriptor() {
     let script = r#"
-import ctypes, errno
+import ctypes, errno, os
 libc = ctypes.CDLL(None, use_errno=True)
-for fd in (-1, -5, -100, -(2**31), 999, 2**31 - 1):
-    for call in (lambda: libc.fchmod(fd, 0o600), lambda: libc.fchown(fd, 0, 0), lambda: libc.futimens(fd, None)):
-        print(call(), errno.errorcode[ctypes.get_errno()], end=" ")
+own = [os.open("file", flags) for flags in (os.O_CREAT | os.O_WRONLY, os.O_RDONLY, os.O_PATH)]
+for fd in (-1, -5, -100, -(2**31), 999, 2**31 - 1, *own):
+    for call in (
+        lambda: libc.fchmod(fd, 0o600), lambda: libc.fchown(fd, os.getuid(), -1), lambda: libc.futimens(fd, None),
+        # Linux 6.13 takes -100 for the working directory here.
+        lambda: fd == -100 or libc.fsetxattr(fd, b"user.x", b"x", 1, 0), lambda: libc.fremovexattr(fd, b"user.x"),
+        lambda: libc.fchownat(fd, b"", os.getuid(), -1, 0x1000), lambda: libc.utimensat(fd, b"", None, 0x1000),
+    ):
+        ctypes.set_errno(0)
+        print(call(), errno.errorcode.get(ctypes.get_errno(), ""), end=" ")
 "#;
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let [bare, inside] = [env.bare(), env.sandbox()].map(|run| run.run(&["/usr/bin/python3", "-c", script]));
-        assert!(bare.stdout.contains("-1 EBADF"), "the control: {bare:?}");
+        assert!(bare.stdout.contains("-1 EBADF") && bare.stdout.contains("0  0 "), "the control: {bare:?}");
         assert_eq!(inside.stdout, bare.stdout, "{inside:?}");
     });
 }

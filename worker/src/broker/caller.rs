@@ -249,7 +249,8 @@ impl<'a> Caller<'a> {
             return Err(libc::ENOENT);
         }
         if let Some(number) = self.own_descriptor(bytes) {
-            return self.open_fd(number);
+            // A link all the same, and the broker has none like it.
+            return if links == Links::Follow { self.open_fd(number) } else { Err(libc::ELOOP) };
         }
         let base = self.base(dirfd, path)?;
         self.open_from(base.as_ref().map_or(CWD, |fd| fd.as_fd()), path, links.flags())
@@ -298,6 +299,11 @@ impl<'a> Caller<'a> {
         Ok((self.open(dirfd, &parent, Links::Follow)?, name))
     }
 
+    /// Opens what an empty path stands for (AT_EMPTY_PATH).
+    pub(super) fn open_start(&self, dirfd: i32) -> Result<Target, i32> {
+        located(self.directory(dirfd)?)
+    }
+
     /// Opens what a descriptor of the caller stands for.
     pub(super) fn open_fd(&self, number: i32) -> Result<Target, i32> {
         located(self.pin_fd(number)?)
@@ -314,12 +320,19 @@ impl<'a> Caller<'a> {
         Ok(text.map_err(not_open)?.into_bytes())
     }
 
-    /// Whether the caller may write through this descriptor (its open flags, proc_pid_fdinfo(5)).
+    /// Whether the caller may write through this descriptor. The mode of its link tells (proc_pid_fd(5)).
     pub(super) fn is_writable_fd(&self, number: i32) -> Result<bool, i32> {
-        let text = self.fdinfo(number)?;
-        let flags = text.lines().find_map(|line| line.strip_prefix("flags:")).map(str::trim).unwrap_or("0");
-        let flags = i32::from_str_radix(flags, 8).map_err(|_not_octal| libc::EIO)?;
-        Ok(flags & libc::O_ACCMODE != libc::O_RDONLY)
+        Ok(self.mode_of_fd(number)? & libc::S_IWUSR != 0)
+    }
+
+    /// Whether it was opened with O_PATH: it neither reads nor writes.
+    pub(super) fn is_path_fd(&self, number: i32) -> Result<bool, i32> {
+        Ok(self.mode_of_fd(number)? & (libc::S_IRUSR | libc::S_IWUSR) == 0)
+    }
+
+    fn mode_of_fd(&self, number: i32) -> Result<u32, i32> {
+        let stat = rustix::fs::statat(&self.thread.proc, format!("fd/{number}"), AtFlags::SYMLINK_NOFOLLOW);
+        Ok(stat.map_err(not_open)?.st_mode)
     }
 
     /// The process that a pidfd of the caller stands for (`Pid:` in proc_pid_fdinfo(5)).

@@ -141,7 +141,16 @@ fn is_magic(path: &CString) -> bool {
     path.as_bytes().starts_with(b"/proc/")
 }
 
-/// What cannot be read or found here, the kernel refuses as well.
+/// A path that a call takes. `None` if it cannot be read for another reason than one of the caller's: the kernel is to judge.
+fn named(caller: &Caller<'_>, pointer: u64) -> Result<Option<CString>, i32> {
+    match caller.path(pointer) {
+        Ok(path) if path.is_empty() => Err(libc::ENOENT),
+        Err(e @ (libc::EFAULT | libc::ENAMETOOLONG)) => Err(e),
+        path => Ok(path.ok()),
+    }
+}
+
+/// What cannot be found here, the kernel refuses as well.
 enum Looked {
     Here(Place, Judgement),
     /// If that is known, where.
@@ -163,10 +172,8 @@ impl Broker {
         if self.keeper.is_idle() {
             return Ok(Looked::Elsewhere(None));
         }
-        let Ok(path) = caller.path(pointer) else { return Ok(Looked::Elsewhere(None)) };
-        if is_magic(&path) {
-            return Ok(Looked::Elsewhere(None));
-        }
+        let path = named(caller, pointer)?.filter(|path| !is_magic(path));
+        let Some(path) = path else { return Ok(Looked::Elsewhere(None)) };
         let (parent, last, slash) = split(path.as_bytes())?;
         let base = caller.base(dirfd, &parent)?;
         let base = base.as_ref().map_or(CWD, |fd| fd.as_fd());
@@ -257,31 +264,40 @@ impl Broker {
 fn open(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, mode: u32) -> Result<Answer, i32> {
     let asked = OFlags::from_bits_retain(flags as u32);
     // Landlock sees a descriptor that only reads, and lets a kept file be truncated by it.
-    let truncates = asked.contains(OFlags::TRUNC) && !asked.intersects(OFlags::WRONLY | OFlags::RDWR);
+    let truncates = asked.contains(OFlags::TRUNC) && !asked.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::PATH);
     let answer = judge_opening(broker, caller, at, flags, mode)?;
     let left = matches!(answer, Answer::Continue) && !broker.keeper.is_idle();
     if left && truncates { Err(libc::EACCES) } else { Ok(answer) }
 }
 
 fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, mode: u32) -> Result<Answer, i32> {
-    // A path that cannot be read is the kernel's to refuse.
-    let Ok(path) = caller.path(at.1) else { return Ok(Answer::Continue) };
+    let asked = OFlags::from_bits_retain(flags as u32);
+    // What does not go together is said before the path is looked at. The kernel knows.
+    let odd = asked.intersects(OFlags::TMPFILE) && !broker.keeper.is_idle();
+    if odd && rustix::fs::openat(CWD, "", asked, Mode::empty()).err() == Some(rustix::io::Errno::INVAL) {
+        return Err(libc::EINVAL);
+    }
+    let Some(path) = named(caller, at.1)? else { return Ok(Answer::Continue) };
     if broker.names_shm()
         && let Some(name) = shm::object(&path)
     {
         return shm::open(broker, caller, name, flags, mode);
     }
-    let asked = OFlags::from_bits_retain(flags as u32);
     let changes = OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
-    let magic = is_magic(&path) && caller.own_descriptor(path.as_bytes()).is_none();
+    let own = caller.own_descriptor(path.as_bytes()).is_some();
+    let magic = is_magic(&path) && !own;
     if broker.keeper.is_idle() || asked.contains(OFlags::PATH) || !asked.intersects(changes) || magic {
         return Ok(Answer::Continue);
+    }
+    let (parent, last, slash) = split(path.as_bytes())?;
+    if asked.contains(OFlags::CREATE) && slash && matches!(last, Last::Name(_)) {
+        return Err(caller.open(at.0, &parent, Links::Follow).err().unwrap_or(libc::EISDIR));
     }
     let exclusive = asked.contains(OFlags::CREATE | OFlags::EXCL);
     let links = if exclusive || asked.contains(OFlags::NOFOLLOW) { Links::Keep } else { Links::Follow };
     // What is to be made is mostly not there.
     if asked.contains(OFlags::CREATE)
-        && !path.as_bytes().ends_with(b"/")
+        && !own
         && let Some(answer) = make(broker, caller, at.0, &path, asked, mode)?
     {
         return Ok(answer);
@@ -293,9 +309,6 @@ fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, m
             Err(libc::ENOENT) if asked.contains(OFlags::CREATE) => {}
             Err(libc::ELOOP) => return Ok(Answer::Continue),
             Err(e) => return Err(e),
-        }
-        if path.as_bytes().ends_with(b"/") {
-            return Err(libc::EISDIR);
         }
         match create(broker, caller, at.0, &path, asked, mode)? {
             Some(answer) => return Ok(answer),
@@ -335,7 +348,7 @@ fn open_existing(
         | FileType::Unknown => {}
     }
     if path.as_bytes().ends_with(b"/") {
-        return Err(if asked.contains(OFlags::CREATE) { libc::EISDIR } else { libc::ENOTDIR });
+        return Err(libc::ENOTDIR);
     }
     let writes = asked.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC);
     if !writes || matches!(kind(&stat), FileType::CharacterDevice | FileType::BlockDevice) {
@@ -463,7 +476,8 @@ fn make_at(
     asked: OFlags,
     mode: u32,
 ) -> Result<Option<Answer>, i32> {
-    let with = asked | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+    // With O_EXCL no link is followed.
+    let with = asked | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOCTTY;
     let mode = Mode::from_raw_mode(mode & 0o7777);
     match broker.masked(caller, || rustix::fs::openat(&place.parent, &place.name, with, mode)) {
         Ok(fd) => {
@@ -554,6 +568,9 @@ fn mknod(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32, device: u6
     // No type is a regular file (mknod(2)).
     let mode = if mode & libc::S_IFMT == 0 { mode | libc::S_IFREG } else { mode };
     let kind = FileType::from_raw_mode(mode);
+    if matches!(kind, FileType::Unknown | FileType::Symlink) {
+        return Err(libc::EINVAL);
+    }
     let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
     check_new(broker, caller, &place, &judgement, What::File)?;
     let mode = Mode::from_raw_mode(mode & 0o7777);
@@ -563,11 +580,8 @@ fn mknod(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32, device: u6
 }
 
 fn symlink(broker: &mut Broker, caller: &Caller<'_>, target: u64, at: At) -> Result<Answer, i32> {
+    let Some(target) = named(caller, target)? else { return Ok(Answer::Continue) };
     let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
-    let target = caller.path(target)?;
-    if target.is_empty() {
-        return Err(libc::ENOENT);
-    }
     check_new(broker, caller, &place, &judgement, What::Link)?;
     rustix::fs::symlinkat(&target, &place.parent, &place.name).map_err(errno)?;
     broker.made(caller, &place.path, &judgement)?;
@@ -589,7 +603,7 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
     let Ok(old) = caller.path(from.1) else { return Ok(Answer::Continue) };
     let links = if flags & libc::AT_SYMLINK_FOLLOW != 0 { Links::Follow } else { Links::Keep };
     let source = if old.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
-        caller.open_fd(from.0)
+        caller.open_start(from.0)
     } else if links == Links::Keep && caller.own_descriptor(old.as_bytes()).is_some() {
         // The link in /proc itself, which is in another file system.
         return Err(libc::EXDEV);
@@ -696,7 +710,9 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
         Err(e) => return Err(errno(e)),
     };
     let is_dir = |stat: &Stat| kind(stat) == FileType::Directory;
-    if (source.slash || target.slash) && !is_dir(&moved) {
+    let exchanged = flags.contains(RenameFlags::EXCHANGE);
+    let comes = if exchanged { replaced.as_ref().unwrap_or(&moved) } else { &moved };
+    if (source.slash && !is_dir(&moved)) || (target.slash && !is_dir(comes)) {
         return Err(libc::ENOTDIR);
     }
     // Two names of one file stay as they are (rename(2)).
@@ -707,7 +723,6 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     broker.may(caller, &target.path)?;
     let closed = broker.keeper.closes(&source.path, &was, is_dir(&moved));
     broker.refuse(caller, &source.path, closed)?;
-    let exchanged = flags.contains(RenameFlags::EXCHANGE);
     if will.is_settings() && !exchanged && kind(&moved) == FileType::RegularFile {
         return replace_settings(broker, caller, &source, &target, &moved);
     }

@@ -15,7 +15,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_chmod, |b, c, n| chmod(b, c, libc::AT_FDCWD, n.args[0], n.args[1])),
     (libc::SYS_fchmodat, |b, c, n| chmod(b, c, int(n.args[0]), n.args[1], n.args[2])),
     (libc::SYS_fchmod, |b, c, n| {
-        let target = b.own_fd(c, int(n.args[0]))?;
+        let target = b.own_open_fd(c, int(n.args[0]))?;
         set_mode(&target, n.args[1])
     }),
     #[cfg(target_arch = "x86_64")]
@@ -24,7 +24,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_lchown, |b, c, n| chown(b, c, (libc::AT_FDCWD, n.args[0], Links::Keep), n.args[1], n.args[2])),
     (libc::SYS_fchownat, fchownat),
     (libc::SYS_fchown, |b, c, n| {
-        let target = b.own_fd(c, int(n.args[0]))?;
+        let target = b.own_open_fd(c, int(n.args[0]))?;
         set_owner(&target, n.args[1], n.args[2])
     }),
     #[cfg(target_arch = "x86_64")]
@@ -39,20 +39,23 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_futimesat, |b, c, n| utimes(b, c, int(n.args[0]), n.args[1], n.args[2])),
     (libc::SYS_utimensat, utimensat),
     (libc::SYS_truncate, |b, c, n| {
+        if n.args[1].cast_signed() < 0 {
+            return Err(libc::EINVAL);
+        }
         let target = b.own_path(c, libc::AT_FDCWD, n.args[0], Links::Follow)?;
         truncate(&target, n.args[1])
     }),
     (libc::SYS_setxattr, |b, c, n| setxattr(b, c, n, Links::Follow)),
     (libc::SYS_lsetxattr, |b, c, n| setxattr(b, c, n, Links::Keep)),
     (libc::SYS_fsetxattr, |b, c, n| {
-        let target = b.own_fd(c, int(n.args[0]))?;
-        set_attribute(c, &target, n)
+        let attribute = Attribute::of(c, n)?;
+        attribute.set(&b.own_open_fd(c, int(n.args[0]))?)
     }),
     (libc::SYS_removexattr, |b, c, n| removexattr(b, c, n, Links::Follow)),
     (libc::SYS_lremovexattr, |b, c, n| removexattr(b, c, n, Links::Keep)),
     (libc::SYS_fremovexattr, |b, c, n| {
-        let target = b.own_fd(c, int(n.args[0]))?;
-        remove_attribute(c, &target, n.args[1])
+        let name = attribute_name(c, n.args[1])?;
+        remove_attribute(&b.own_open_fd(c, int(n.args[0]))?, &name)
     }),
 ];
 
@@ -86,12 +89,30 @@ impl Broker {
     /// What a name stands for, if it lies where the call may write.
     fn own_path(&mut self, caller: &Caller<'_>, dirfd: i32, path: u64, links: Links) -> Result<Target, i32> {
         let path = caller.path(path)?;
-        let target = caller.open(dirfd, &path, links)?;
+        if links == Links::Keep && caller.own_descriptor(path.as_bytes()).is_some() {
+            // The link in /proc itself.
+            return Err(libc::EPERM);
+        }
+        self.own(caller, caller.open(dirfd, &path, links)?)
+    }
+
+    fn own(&mut self, caller: &Caller<'_>, target: Target) -> Result<Target, i32> {
         if !self.call(caller)?.may_write(&target.path) {
             return Err(libc::EACCES);
         }
         self.refuse_kept(caller, &target)?;
         Ok(target)
+    }
+
+    /// What an empty path stands for.
+    fn own_start(&mut self, caller: &Caller<'_>, dirfd: i32) -> Result<Target, i32> {
+        if dirfd == libc::AT_FDCWD { self.own(caller, caller.open_start(dirfd)?) } else { self.own_fd(caller, dirfd) }
+    }
+
+    /// The same of a call that takes no descriptor that was opened with O_PATH.
+    fn own_open_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<Target, i32> {
+        let target = self.own_fd(caller, number)?;
+        if caller.is_path_fd(number)? { Err(libc::EBADF) } else { Ok(target) }
     }
 
     /// What a descriptor stands for, if it lies where the call may write; or a file without a name that the call has
@@ -139,9 +160,12 @@ fn set_mode(target: &Target, mode: u64) -> Result<Answer, i32> {
 
 fn fchownat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     let (dirfd, flags) = (int(n.args[0]), int(n.args[4]));
+    if flags & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
+        return Err(libc::EINVAL);
+    }
     let path = caller.path(n.args[1])?;
     if flags & libc::AT_EMPTY_PATH != 0 && path.is_empty() {
-        let target = broker.own_fd(caller, dirfd)?;
+        let target = broker.own_start(caller, dirfd)?;
         return set_owner(&target, n.args[2], n.args[3]);
     }
     let links = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { Links::Keep } else { Links::Follow };
@@ -175,9 +199,9 @@ fn set_owner(target: &Target, uid: u64, gid: u64) -> Result<Answer, i32> {
 
 fn utimes(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, times: u64) -> Result<Answer, i32> {
     let times = timestamps(caller, times, 1_000)?;
-    if path == 0 {
+    if path == 0 && dirfd != libc::AT_FDCWD {
         // futimesat(fd, NULL, times) means the descriptor itself.
-        let target = broker.own_fd(caller, dirfd)?;
+        let target = broker.own_open_fd(caller, dirfd)?;
         return set_times(&target, &times);
     }
     let target = broker.own_path(caller, dirfd, path, Links::Follow)?;
@@ -187,9 +211,19 @@ fn utimes(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, times
 fn utimensat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     let (dirfd, path, flags) = (int(n.args[0]), n.args[1], int(n.args[3]));
     let times = timestamps(caller, n.args[2], 1)?;
-    let by_fd = path == 0 || (flags & libc::AT_EMPTY_PATH != 0 && caller.path(path)?.is_empty());
+    let omitted = |time: &Timespec| time.tv_nsec == libc::UTIME_OMIT;
+    if omitted(&times.last_access) && omitted(&times.last_modification) {
+        return Ok(DONE);
+    }
+    let by_fd = path == 0 && dirfd != libc::AT_FDCWD;
+    let known = if by_fd { 0 } else { libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH };
+    if flags & !known != 0 {
+        return Err(libc::EINVAL);
+    }
     let target = if by_fd {
-        broker.own_fd(caller, dirfd)?
+        broker.own_open_fd(caller, dirfd)?
+    } else if flags & libc::AT_EMPTY_PATH != 0 && caller.path(path)?.is_empty() {
+        broker.own_start(caller, dirfd)?
     } else {
         let links = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { Links::Keep } else { Links::Follow };
         broker.own_path(caller, dirfd, path, links)?
@@ -240,40 +274,56 @@ fn utime_times(caller: &Caller<'_>, address: u64) -> Result<Timestamps, i32> {
 }
 
 fn setxattr(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, links: Links) -> Result<Answer, i32> {
+    let attribute = Attribute::of(caller, n)?;
     let target = broker.own_path(caller, libc::AT_FDCWD, n.args[0], links)?;
     refuse_link(&target)?;
-    set_attribute(caller, &target, n)
+    attribute.set(&target)
 }
 
-/// setxattr's arguments 1 to 4: name, value, size, flags.
-fn set_attribute(caller: &Caller<'_>, target: &Target, n: &Notification) -> Result<Answer, i32> {
-    let name = attribute_name(caller, n.args[1])?;
-    let size = usize::try_from(n.args[3]).unwrap_or(usize::MAX);
-    // XATTR_SIZE_MAX (linux/limits.h).
-    if size > 65_536 {
-        return Err(libc::E2BIG);
+/// setxattr's arguments 1 to 4: name, value, size, flags. The kernel looks at them before the file.
+struct Attribute {
+    name: CString,
+    value: Vec<u8>,
+    flags: XattrFlags,
+}
+
+impl Attribute {
+    fn of(caller: &Caller<'_>, n: &Notification) -> Result<Self, i32> {
+        let flags = XattrFlags::from_bits_retain(n.args[4] as u32);
+        if !(XattrFlags::CREATE | XattrFlags::REPLACE).contains(flags) {
+            return Err(libc::EINVAL);
+        }
+        let name = attribute_name(caller, n.args[1])?;
+        let size = usize::try_from(n.args[3]).unwrap_or(usize::MAX);
+        // XATTR_SIZE_MAX (linux/limits.h).
+        if size > 65_536 {
+            return Err(libc::E2BIG);
+        }
+        Ok(Self { name, value: caller.bytes(n.args[2], size)?, flags })
     }
-    let value = caller.bytes(n.args[2], size)?;
-    let flags = XattrFlags::from_bits_retain(n.args[4] as u32);
-    rustix::fs::setxattr(by_proc(target), &name, &value, flags).map_err(errno)?;
-    Ok(DONE)
+
+    fn set(&self, target: &Target) -> Result<Answer, i32> {
+        rustix::fs::setxattr(by_proc(target), &self.name, &self.value, self.flags).map_err(errno)?;
+        Ok(DONE)
+    }
 }
 
 fn removexattr(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, links: Links) -> Result<Answer, i32> {
+    let name = attribute_name(caller, n.args[1])?;
     let target = broker.own_path(caller, libc::AT_FDCWD, n.args[0], links)?;
     refuse_link(&target)?;
-    remove_attribute(caller, &target, n.args[1])
+    remove_attribute(&target, &name)
 }
 
-fn remove_attribute(caller: &Caller<'_>, target: &Target, name: u64) -> Result<Answer, i32> {
-    let name = attribute_name(caller, name)?;
-    rustix::fs::removexattr(by_proc(target), &name).map_err(errno)?;
+fn remove_attribute(target: &Target, name: &CString) -> Result<Answer, i32> {
+    rustix::fs::removexattr(by_proc(target), name).map_err(errno)?;
     Ok(DONE)
 }
 
 fn attribute_name(caller: &Caller<'_>, address: u64) -> Result<CString, i32> {
     // XATTR_NAME_MAX and the NUL (linux/limits.h).
-    caller.string(address, 256).map_err(|e| if e == libc::ENAMETOOLONG { libc::ERANGE } else { e })
+    let name = caller.string(address, 256).map_err(|e| if e == libc::ENAMETOOLONG { libc::ERANGE } else { e })?;
+    if name.is_empty() { Err(libc::ERANGE) } else { Ok(name) }
 }
 
 /// A link's own attributes cannot be reached through a descriptor of it; user attributes it cannot have (xattr(7)).

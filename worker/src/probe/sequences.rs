@@ -33,17 +33,21 @@ fn sequences(args: &Args<'_>) -> Outcome {
         for _ in 0..steps {
             let one = |random: &mut Dice| {
                 let name = names.get(random.below(names.len())).map_or("", String::as_str);
-                // Now and then something below it.
-                match random.below(3) {
-                    0 => sys::c(&format!(
+                // Now and then something below it, or it as a directory.
+                match random.below(12) {
+                    0..4 => sys::c(&format!(
                         "{directory}/{name}/{}",
                         names.get(random.below(names.len())).map_or("", String::as_str)
                     )),
+                    4 => sys::c(&format!("{directory}/{name}/")),
+                    5 => sys::c(&format!("{directory}/{name}/.")),
                     _ => sys::c(&format!("{directory}/{name}")),
                 }
             };
             let (a, b) = (one(&mut random), one(&mut random));
-            results.push(step(random.below(17), &a, &b, &mut held));
+            // Now and then one that is seldom meant.
+            let kind = if random.below(5) == 0 { 17 + random.below(17) } else { random.below(17) };
+            results.push((kind, step(kind, &a, &b, &mut held)));
         }
         drop(held);
         let mut hasher = DefaultHasher::new();
@@ -88,7 +92,29 @@ fn step(kind: usize, a: &CString, b: &CString, held: &mut Vec<std::os::fd::Owned
             call("symlinkat", libc::SYS_symlinkat, &[text(&name), cwd(), text(b)])
         }
         15 => call("fchmodat", libc::SYS_fchmodat, &[cwd(), text(a), bits(0o700 | kind_bits(b))]),
-        _ => call("truncate", libc::SYS_truncate, &[text(a), bits(2)]),
+        16 => call("truncate", libc::SYS_truncate, &[text(a), bits(2)]),
+        // What is seldom meant, and mostly refused.
+        17 => return open(a, libc::O_PATH | libc::O_TRUNC),
+        18 => return open(a, libc::O_WRONLY | libc::O_CREAT | libc::O_DIRECTORY),
+        19 => return open(a, libc::O_RDWR | libc::O_TMPFILE),
+        20 => return open(a, libc::O_RDONLY | libc::O_CREAT | libc::O_NOFOLLOW),
+        21 => call("truncate", libc::SYS_truncate, &[text(a), int(-1)]),
+        22 => call("mknodat", libc::SYS_mknodat, &[cwd(), text(a), bits(0o170_644), int(0)]),
+        23 => call("symlinkat", libc::SYS_symlinkat, &[text(c""), cwd(), text(a)]),
+        24 => call("symlinkat", libc::SYS_symlinkat, &[bits(0), int(-1), text(a)]),
+        25 => call("renameat", libc::SYS_renameat, &[cwd(), text(a), cwd(), bits(0)]),
+        26 => call("linkat", libc::SYS_linkat, &[cwd(), text(c""), cwd(), text(a), int(libc::AT_EMPTY_PATH)]),
+        27 => call("unlinkat", libc::SYS_unlinkat, &[cwd(), text(a), int(1)]),
+        28 => call("utimensat", libc::SYS_utimensat, &[cwd(), text(a), bits(0), int(libc::AT_SYMLINK_NOFOLLOW)]),
+        29 => call("utimensat", libc::SYS_utimensat, &[cwd(), text(a), bits(0), int(1)]),
+        30 => call("utimensat", libc::SYS_utimensat, &[cwd(), bits(0), bits(0), int(0)]),
+        31 => call("setxattr", libc::SYS_setxattr, &[text(a), text(c"user.x"), text(c""), bits(0), bits(4)]),
+        32 => {
+            let id = [int(-1), int(-1), int(libc::AT_SYMLINK_NOFOLLOW)];
+            call("fchownat", libc::SYS_fchownat, &[&[cwd(), text(a)], &id[..]].concat())
+        }
+        _ => sys::open("open", a, libc::O_PATH)
+            .and_then(|file| call("fchmod", libc::SYS_fchmod, &[sys::fd(&file), bits(0o700)])),
     };
     done.map_or_else(|failure| failure.errno_number(), |_| 0)
 }
