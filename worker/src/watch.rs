@@ -117,54 +117,43 @@ impl Base {
 struct Account {
     /// Clock ticks.
     cpu: u64,
+    /// Times that a page was touched anew.
+    faults: u64,
     /// Bytes caused to be sent to storage.
     stored: u64,
-    /// Most bytes that can have come to be in a tmpfs: what was written anywhere, and pages touched.
-    touched: u64,
+    /// Bytes written to anything.
+    written: u64,
 }
 
 impl Account {
-    /// A process with those that it has reaped (proc_pid_stat(5), proc_pid_io(5)), and whether that is all of it: what one
-    /// has written that cannot be looked into is not told.
-    fn of(procfs: &Procfs, pid: Pid) -> Option<(Life, Self, bool)> {
-        let stat = Stat::of(&procfs.text(pid, "stat").ok()?)?;
-        let cpu = stat.field(14) + stat.field(15) + stat.field(16) + stat.field(17);
-        let io = procfs.text(pid, "io").ok();
-        let (stored, written) = io.as_deref().map(io_of).unwrap_or_default();
-        let faults = stat.field(10) + stat.field(11);
-        let touched = written.saturating_add(faults.saturating_mul(PAGE));
-        Some((Life { pid, began: stat.field(22) }, Self { cpu, stored, touched }, io.is_some()))
-    }
-
-    /// Those that this process has reaped. The kernel adds what they wrote to this process's own, which writes nothing.
+    /// What this process has reaped. The kernel adds what those wrote to its own, which writes nothing.
     fn of_reaped(meters: &Meters) -> Self {
         let stat = said(meters.stat.as_ref()).and_then(|text| Stat::of(&text));
         let Some(stat) = stat else { return Self::default() };
         let (stored, written) = said(meters.io.as_ref()).map(|text| io_of(&text)).unwrap_or_default();
-        let touched = written.saturating_add(stat.field(11).saturating_mul(PAGE));
-        Self { cpu: stat.field(16) + stat.field(17), stored, touched }
+        Self { stored, written, ..stat.reaped() }
     }
 
-    fn add(&mut self, other: Self) {
-        self.cpu += other.cpu;
-        self.stored += other.stored;
-        self.touched = self.touched.saturating_add(other.touched);
+    /// Most bytes that can have come to be in a tmpfs.
+    fn touched(&self) -> u64 {
+        self.written.saturating_add(self.faults.saturating_mul(PAGE))
+    }
+
+    fn each(self, other: Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            cpu: of(self.cpu, other.cpu),
+            faults: of(self.faults, other.faults),
+            stored: of(self.stored, other.stored),
+            written: of(self.written, other.written),
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        self.each(other, u64::saturating_add)
     }
 
     fn since(self, base: Self) -> Self {
-        Self {
-            cpu: self.cpu.saturating_sub(base.cpu),
-            stored: self.stored.saturating_sub(base.stored),
-            touched: self.touched.saturating_sub(base.touched),
-        }
-    }
-
-    fn max(self, other: Self) -> Self {
-        Self {
-            cpu: self.cpu.max(other.cpu),
-            stored: self.stored.max(other.stored),
-            touched: self.touched.max(other.touched),
-        }
+        self.each(base, u64::saturating_sub)
     }
 }
 
@@ -176,30 +165,89 @@ struct Life {
     began: u64,
 }
 
-/// The accounts of all processes that were there at one look, and this one's own.
+/// The account of one process.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    parent: Pid,
+    /// With what it has reaped.
+    all: Account,
+    /// What it has reaped. Of bytes the kernel does not tell that apart: here they are all of them.
+    reaped: Account,
+}
+
+impl Entry {
+    /// A process with those that it has reaped (proc_pid_stat(5), proc_pid_io(5)), and whether that is all of it: what one
+    /// has written that cannot be looked into is not told.
+    fn of(procfs: &Procfs, pid: Pid) -> Option<(Life, Self, bool)> {
+        let stat = Stat::of(&procfs.text(pid, "stat").ok()?)?;
+        let io = procfs.text(pid, "io").ok();
+        let (stored, written) = io.as_deref().map(io_of).unwrap_or_default();
+        let io_of_it = Account { stored, written, ..Account::default() };
+        let reaped = stat.reaped().and(io_of_it);
+        let parent = Pid::try_from(stat.field(4)).unwrap_or(0);
+        let life = Life { pid, began: stat.field(22) };
+        Some((life, Self { parent, all: reaped.and(stat.own()), reaped }, io.is_some()))
+    }
+
+    /// Never less than it was.
+    fn after(self, before: Option<&Self>) -> Self {
+        let before = before.copied().unwrap_or_default();
+        let (all, reaped) = (self.all.each(before.all, u64::max), self.reaped.each(before.reaped, u64::max));
+        Self { all, reaped, ..self }
+    }
+}
+
+/// The accounts of all processes that were there at one look, and what this one has reaped.
 #[derive(Debug, Clone, Default)]
 struct Accounts {
     own: Account,
-    of: HashMap<Life, Account>,
+    of: HashMap<Life, Entry>,
 }
 
 impl Accounts {
-    /// What was used up since `before`, and what of it may not have been seen to change hands. A process that is reaped has
-    /// its account added to its parent's. One that nobody waits for (SIGCHLD is ignored) takes its own with it, so that what
-    /// has vanished is taken off only what the others have gained.
-    fn since(&self, before: &Self) -> (Account, Account) {
-        let (mut new, mut gained, mut vanished) = (Account::default(), self.own.since(before.own), Account::default());
-        for (life, account) in &self.of {
-            match before.of.get(life) {
-                Some(then) => gained.add(account.since(*then)),
-                None => new.add(*account),
+    /// What was used up since `before`, and whether the account of some process that has ended was not found with another.
+    ///
+    /// Who is reaped has its account added to that of its reaper, where it has been counted before. One that nobody waits for
+    /// (SIGCHLD is ignored) takes its own with it. So what has ended is taken off what one that can have reaped it has gained
+    /// *by reaping*: the nearest first of those above it, and this process last. Processor time and faults tell that it was
+    /// reaped; what it has written is taken off only then.
+    fn since(&self, before: &Self) -> (Account, bool) {
+        // What each has gained by reaping, as far as nothing was taken off it.
+        let mut gained: HashMap<Pid, Account> = HashMap::new();
+        let mut spent = self.own.since(before.own);
+        let mut own = spent;
+        for (life, entry) in &self.of {
+            let then = before.of.get(life).copied().unwrap_or_default();
+            spent = spent.and(entry.all.since(then.all));
+            gained.insert(life.pid, entry.reaped.since(then.reaped));
+        }
+        let above: HashMap<Pid, Pid> = before.of.iter().map(|(life, entry)| (life.pid, entry.parent)).collect();
+        let mut ended: Vec<_> = before.of.iter().filter(|(life, _)| !self.of.contains_key(life)).collect();
+        // Who stands lower first: those above it may have got more than its own.
+        let chain =
+            |pid: Pid| std::iter::successors(Some(pid), |pid| above.get(pid).copied()).skip(1).take(above.len());
+        ended.sort_by_cached_key(|(life, _)| std::cmp::Reverse(chain(life.pid).count()));
+        let mut lost = false;
+        for (life, entry) in ended {
+            let mut due = entry.all;
+            let mut taken = Vec::new();
+            for pid in chain(life.pid).map(Some).chain([None]) {
+                let Some(from) = pid.map_or(Some(&mut own), |pid| gained.get_mut(&pid)) else { continue };
+                let part = due.each(*from, u64::min);
+                (*from, due) = (from.since(part), due.since(part));
+                taken.push((pid, part));
             }
+            let was_reaped = due.cpu == 0 && due.faults == 0;
+            for (pid, part) in taken {
+                if was_reaped {
+                    spent = spent.since(part);
+                } else if let Some(from) = pid.map_or(Some(&mut own), |pid| gained.get_mut(&pid)) {
+                    *from = from.and(part);
+                }
+            }
+            lost |= !was_reaped;
         }
-        for (_, account) in before.of.iter().filter(|(life, _)| !self.of.contains_key(life)) {
-            vanished.add(*account);
-        }
-        new.add(gained.since(vanished));
-        (new, vanished.since(gained))
+        (spent, lost)
     }
 }
 
@@ -210,6 +258,18 @@ impl Stat {
     fn of(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         Some(Self(rest.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect()))
+    }
+
+    /// Of the process itself.
+    fn own(&self) -> Account {
+        let (cpu, faults) = (self.field(14) + self.field(15), self.field(10) + self.field(12));
+        Account { cpu, faults, ..Account::default() }
+    }
+
+    /// Of those that it has reaped.
+    fn reaped(&self) -> Account {
+        let (cpu, faults) = (self.field(16) + self.field(17), self.field(11) + self.field(13));
+        Account { cpu, faults, ..Account::default() }
     }
 
     /// Numbered as in proc_pid_stat(5), from 3.
@@ -299,12 +359,15 @@ impl Member {
 /// others (pthread_exit(3) in main): it is a zombie then, and the process is not.
 fn living_thread(procfs: &Procfs, pid: Pid, threads: u64) -> io::Result<(Pid, String)> {
     let status = procfs.text(pid, "status")?;
-    let has_memory = |status: &String| number_after(status, "VmRSS:").is_some();
     if threads < 2 || has_memory(&status) {
         return Ok((pid, status));
     }
     let mut others = procfs.threads(pid).filter_map(|thread| Some((thread, procfs.text(thread, "status").ok()?)));
     Ok(others.find(|(_, status)| has_memory(status)).unwrap_or((pid, status)))
+}
+
+fn has_memory(status: &str) -> bool {
+    number_after(status, "VmRSS:").is_some()
 }
 
 /// What a walk through the family found.
@@ -443,12 +506,12 @@ impl<'a> Watch<'a> {
     fn survey(&mut self) -> Family {
         let mut family = self.walk();
         let (mut spent, lost) = family.accounts.since(&self.accounts);
-        // Or reaped after its parent was looked at: then it is with the parent by now.
-        if lost != Account::default() {
+        // Or reaped after its parent was looked at: then it is with the parent by now. Once: a bomb makes each walk longer.
+        if lost {
             family = self.walk();
             (spent, _) = family.accounts.since(&self.accounts);
         }
-        self.spent.add(spent);
+        self.spent = self.spent.and(spent);
         self.accounts = std::mem::take(&mut family.accounts);
         family.account = self.spent;
         family
@@ -458,20 +521,19 @@ impl<'a> Watch<'a> {
         let mut family = Family::default();
         let procfs = &self.meters.procfs;
         each_descendant(procfs, |pid, threads| {
-            match (Member::of(procfs, pid, threads), Account::of(procfs, pid)) {
-                (Ok(member), account) => {
+            match (Member::of(procfs, pid, threads), Entry::of(procfs, pid)) {
+                (Ok(member), entry) => {
                     family.tasks += threads;
                     family.members.push(member);
-                    if let Some((life, account, _)) = account {
-                        let before = self.accounts.of.get(&life).copied().unwrap_or_default();
-                        family.accounts.of.insert(life, account.max(before));
+                    if let Some((life, entry, _)) = entry {
+                        family.accounts.of.insert(life, entry.after(self.accounts.of.get(&life)));
                     }
-                    let is_all = account.is_some_and(|(.., is_all)| is_all);
-                    family.hidden |= !is_all && process::kill(pid, 0).is_ok();
+                    let is_all = entry.is_some_and(|(.., is_all)| is_all);
+                    family.hidden |= !is_all && is_alive(procfs, pid);
                 }
                 // Gone since it was listed, or out of sight: under hidepid nothing is told of who cannot be looked into.
                 (Err(_), _) => {
-                    let hidden = process::kill(pid, 0).is_ok();
+                    let hidden = is_alive(procfs, pid);
                     family.tasks += u64::from(hidden);
                     family.hidden |= hidden;
                 }
@@ -500,7 +562,10 @@ impl<'a> Watch<'a> {
         if self.grouped {
             return None;
         }
-        let memory = self.memory(family, until);
+        let (mut memory, sure) = self.memory(family, until);
+        if !sure && memory > self.bounds.memory {
+            memory = memory.min(self.memory(&self.walk(), until).0);
+        }
         self.used.memory = self.used.memory.max(memory);
         (memory > self.bounds.memory).then_some(LimitHit { limit: LimitName::Memory, used: memory })
     }
@@ -510,22 +575,23 @@ impl<'a> Watch<'a> {
     fn stored(&self, family: &Family) -> u64 {
         let growth = |(path, before): &(PathBuf, u64)| held_by_tmpfs(path).map(|now| now.saturating_sub(*before));
         let grown: u64 = self.base.filesystems.iter().filter_map(growth).sum();
-        let caused = if family.hidden { u64::MAX } else { family.account.touched };
+        let caused = if family.hidden { u64::MAX } else { family.account.touched() };
         family.account.stored.saturating_add(grown.min(caused))
     }
 
     /// Memory of all of them. What is never too small comes first and is quick; only if that is too much, what is right,
-    /// as far as there is time for it.
-    fn memory(&self, family: &Family, until: Instant) -> u64 {
+    /// as far as there is time for it. And whether all of it was still there: of one that has ended meanwhile only what is never
+    /// too small is known.
+    fn memory(&self, family: &Family, until: Instant) -> (u64, bool) {
         let own: u64 = family.members.iter().map(|member| member.memory.own).sum();
         let mapped: u64 = family.members.iter().map(|member| member.memory.mapped).sum();
         let grown = host_shared(self.meters).saturating_sub(self.base.shared);
         let quick = own.saturating_add(mapped).saturating_add(grown);
         if quick <= self.bounds.memory {
-            return quick;
+            return (quick, true);
         }
         let procfs = &self.meters.procfs;
-        let mut hidden = family.hidden;
+        let (mut hidden, mut sure) = (family.hidden, true);
         let (mut own, mut mapped, mut unmapped) = (0, 0, 0);
         let mut seen = HashSet::new();
         let parents: HashMap<Pid, Pid> = family.members.iter().map(|member| (member.pid, member.thread)).collect();
@@ -545,19 +611,22 @@ impl<'a> Watch<'a> {
                 None => {
                     own += memory.own;
                     mapped += memory.mapped;
-                    hidden |= memory.own > 0 && process::kill(*pid, 0).is_ok();
+                    let alive = is_alive(procfs, *pid);
+                    sure &= alive;
+                    hidden |= memory.own > 0 && alive;
                 }
             }
             unmapped += held_by_descriptors(procfs, *thread, &mut seen, &mut hidden, until);
         }
         hidden = hidden
-            || family
-                .members
-                .iter()
-                .any(|member| Instant::now() >= until || maps_what_may_be_hidden(procfs, member.thread, &seen));
+            || family.members.iter().any(|member| {
+                Instant::now() >= until
+                    || maps_what_may_be_hidden(procfs, member.thread, &seen)
+                    || procfs.threads(member.pid).any(|thread| is_in_what_may_hold(procfs, thread))
+            });
         // What is both mapped and held by a descriptor was counted twice, unless the host's count says that it is there.
         let shared = (mapped + unmapped).min(grown.max(mapped).max(unmapped));
-        own.saturating_add(if hidden { shared.max(grown) } else { shared })
+        (own.saturating_add(if hidden { shared.max(grown) } else { shared }), sure)
     }
 }
 
@@ -606,6 +675,28 @@ fn maps_what_may_be_hidden(procfs: &Procfs, pid: Pid, seen: &HashSet<u64>) -> bo
     })
 }
 
+/// Calls that wait, and hold what a descriptor stood for meanwhile, though another thread has closed it: a memfd, or a message that
+/// a memfd is in.
+const HOLDING: &[libc::c_long] = &[
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_copy_file_range,
+    libc::SYS_flock,
+    libc::SYS_fcntl,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+];
+
+/// Whether a thread is in such a call (`/proc/PID/syscall`), or does not tell.
+fn is_in_what_may_hold(procfs: &Procfs, thread: Pid) -> bool {
+    match procfs.text(thread, "syscall") {
+        Ok(text) => {
+            text.split_ascii_whitespace().next().and_then(|nr| nr.parse().ok()).is_some_and(|nr| HOLDING.contains(&nr))
+        }
+        Err(_untold) => is_alive(procfs, thread),
+    }
+}
+
 /// How many processes and threads there are, counted until there are more than `limit`.
 fn count(procfs: &Procfs, limit: u64) -> u64 {
     let mut tasks = 0;
@@ -614,6 +705,12 @@ fn count(procfs: &Procfs, limit: u64) -> u64 {
         tasks <= limit
     });
     tasks
+}
+
+/// Whether there is such a process, and it has memory still: it is ending from when it gives that back.
+fn is_alive(procfs: &Procfs, pid: Pid) -> bool {
+    let ends = || living_thread(procfs, pid, u64::MAX).is_ok_and(|(_, status)| !has_memory(&status));
+    process::kill(pid, 0).is_ok() && !ends()
 }
 
 /// Visits every descendant of this process with the number of its threads, parents first, until told to stop.
@@ -640,26 +737,35 @@ mod tests {
     use super::*;
 
     fn account(cpu: u64) -> Account {
-        Account { cpu, ..Account::default() }
+        Account { cpu, stored: cpu, ..Account::default() }
     }
 
-    fn accounts(own: u64, of: &[(Pid, u64)]) -> Accounts {
-        let of = of.iter().map(|(pid, cpu)| (Life { pid: *pid, began: 0 }, account(*cpu)));
+    /// Of each: its number, its parent's, and what it has used and reaped.
+    fn accounts(own: u64, of: &[(Pid, Pid, u64, u64)]) -> Accounts {
+        let entry = |parent, own, reaped| {
+            let all = account(own + reaped);
+            Entry { parent, all, reaped: Account { stored: all.stored, ..account(reaped) } }
+        };
+        let of = of.iter().map(|&(pid, parent, own, reaped)| (Life { pid, began: 0 }, entry(parent, own, reaped)));
         Accounts { own: account(own), of: of.collect() }
     }
 
-    fn since(now: &Accounts, before: &Accounts) -> (u64, u64) {
-        let (spent, lost) = now.since(before);
-        (spent.cpu, lost.cpu)
+    fn since(own: u64, of: &[(Pid, Pid, u64, u64)]) -> (u64, u64, bool) {
+        let before = accounts(3, &[(10, 1, 5, 0), (11, 10, 7, 0)]);
+        let (spent, lost) = accounts(own, of).since(&before);
+        (spent.cpu, spent.stored, lost)
     }
 
     #[test]
     fn d11_what_is_reaped_counts_once_and_what_is_lost_counts() {
-        let before = accounts(3, &[(10, 5), (11, 7)]);
-        assert_eq!(since(&accounts(3, &[(10, 6), (11, 9), (12, 4)]), &before), (7, 0), "growth, and one more");
-        assert_eq!(since(&accounts(3, &[(10, 5 + 7 + 2)]), &before), (2, 0), "reaped by its parent");
-        assert_eq!(since(&accounts(3 + 7 + 1, &[(10, 5)]), &before), (1, 0), "reaped here");
-        assert_eq!(since(&accounts(3, &[(10, 5)]), &before), (0, 7), "waited for by nobody");
-        assert_eq!(since(&accounts(3, &[(10, 5), (12, 7)]), &before), (7, 7), "and another in its place");
+        assert_eq!(since(3, &[(10, 1, 6, 0), (11, 10, 9, 0), (12, 10, 4, 0)]), (7, 7, false), "growth, and one more");
+        assert_eq!(since(3, &[(10, 1, 5 + 2, 7)]), (2, 2, false), "reaped by its parent");
+        assert_eq!(since(3 + 7 + 1, &[(10, 1, 5, 0)]), (1, 1, false), "reaped here");
+        assert_eq!(since(3 + 5 + 7, &[]), (0, 0, false), "reaped by its parent, which was reaped here");
+        assert_eq!(since(3, &[(10, 1, 5, 0)]), (0, 0, true), "waited for by nobody");
+        assert_eq!(since(3, &[(10, 1, 5, 0), (12, 10, 7, 0)]), (7, 7, true), "and another in its place");
+        assert_eq!(since(3, &[(10, 1, 5 + 7, 0)]), (7, 7, true), "and its parent does as much itself");
+        assert_eq!(since(3, &[(11, 1, 7 + 5, 0)]), (5, 5, true), "and its child does");
+        assert_eq!(since(3, &[(10, 1, 5, 0), (12, 10, 1, 7)]), (8, 8, true), "and another reaps as much");
     }
 }

@@ -635,7 +635,10 @@ impl Init<'_> {
             Err(e) if e.raw_os_error() == Some(libc::ECHILD) => 0,
             _ => self.end_all()?.killed,
         };
-        let (code, signal) = if libc::WIFSIGNALED(end.status) {
+        let (code, signal) = if self.hit.is_some() {
+            // Should it have ended by itself in this moment, it was over the limit then.
+            (None, Some(libc::SIGKILL))
+        } else if libc::WIFSIGNALED(end.status) {
             (None, Some(libc::WTERMSIG(end.status)))
         } else {
             (Some(libc::WEXITSTATUS(end.status)), None)

@@ -2,6 +2,7 @@
 //! clear error, leaving nothing behind (D11).
 
 use std::fs;
+use std::io::Write as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -66,6 +67,66 @@ const WATCHED: &[Case] = &[
         by: "watcher",
         // Each of them below the limit.
         script: "for i in 1 2 3; do perl -e 'do { $i++ for 1..100_000 } while (times)[0] < 0.7' & done; wait",
+    },
+    Case {
+        limit: "cpu",
+        low: "1s",
+        high: "1m",
+        by: "watcher",
+        // One after another, each waiting until others work, and then ending unheard: its account ends with it.
+        script: "python3 -c '
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+start = time.monotonic() + 0.3
+def rest(until): time.sleep(max(0, until - time.monotonic()))
+for k in range(16):
+    if os.fork() == 0:
+        rest(start + k * 0.2)
+        while time.monotonic() < start + (k + 1) * 0.2: pass
+        time.sleep(0.4)
+        os._exit(0)
+rest(start + 16 * 0.2 + 0.6)'",
+    },
+    Case {
+        limit: "disk",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // The same.
+        script: "python3 -c '
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+start = time.monotonic() + 0.5
+def rest(until): time.sleep(max(0, until - time.monotonic()))
+for k in range(16):
+    if os.fork() == 0:
+        rest(start + k * 0.3)
+        open(str(k), \"wb\").write(b\"x\" * 20_000_000)
+        time.sleep(0.5)
+        os._exit(0)
+rest(start + 16 * 0.3 + 1)'; rm -f [0-9]*",
+    },
+    Case {
+        limit: "memory",
+        low: "96MiB",
+        high: "2GiB",
+        by: "watcher",
+        // In no process's table: a thread waits in a call that was made with it.
+        script: "python3 -c '
+import os, threading, time
+end, pipe = os.pipe()
+os.set_blocking(pipe, False)
+try:
+    while True: os.write(pipe, b\"x\" * 4096)
+except BlockingIOError: os.set_blocking(pipe, True)
+for _ in range(20):
+    fd = os.memfd_create(\"x\")
+    os.write(fd, b\"x\" * 10_000_000)
+    threading.Thread(target=os.sendfile, args=(pipe, fd, 0, 1 << 20), daemon=True).start()
+    time.sleep(0.02)
+    os.close(fd)
+time.sleep(0.8)
+os._exit(0)'",
     },
     Case {
         limit: "memory",
@@ -339,6 +400,31 @@ fn d11_processes_are_bounded_together() {
 #[test]
 fn d11_disk_is_bounded_together() {
     bounded_together("disk");
+}
+
+/// D11: what others hold of shared memory is not charged to a call whose processes end while they are looked at.
+#[test]
+fn d11_what_others_hold_is_not_charged_to_who_ends() {
+    let script = "python3 -c '
+import os, time
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    for _ in range(2):
+        if os.fork() == 0: held = bytearray(20_000_000); os._exit(0)
+    for _ in range(2): os.wait()'";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let filler = std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_secs(1));
+            let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+            file.as_file().write_all(&vec![1; 300_000_000]).unwrap();
+            std::thread::sleep(Duration::from_secs(3));
+        });
+        let (ended, envelope) = run(&env, &["memory=128MiB"], script);
+        filler.join().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        assert_eq!(report(&envelope, "memory")["hit"], false, "{envelope}");
+    });
 }
 
 /// D11: a process in vfork(2) and its child have one memory, and are not charged with it twice. The child waits here before
