@@ -282,8 +282,16 @@ impl Serving {
                 Err(e) => return Err(e),
             }
         }
-        let brokers = &self.brokers;
-        family::end_all(&|pid| brokers.contains_key(&pid), SWEEP)?;
+        loop {
+            let brokers = &self.brokers;
+            let swept = family::end_all(&|pid| brokers.contains_key(&pid), SWEEP)?;
+            // One that has ended meanwhile was taken there. What it has left is ended in its turn.
+            let before = left.len();
+            left.extend(swept.reaped.iter().filter_map(|ended| self.brokers.remove(&ended.pid)));
+            if left.len() == before {
+                break;
+            }
+        }
         left.iter().for_each(Left::remove);
         Ok(())
     }
