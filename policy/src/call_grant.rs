@@ -109,28 +109,28 @@ impl EffectiveSet {
         for path in &needs.write {
             let pattern = self.checked(Kind::Write, path, self.allows_write(path))?;
             let origins = self.origins(&self.rights().write, path);
-            grant.read.insert(pattern.clone().into(), origins.clone());
-            grant.write.insert(pattern.into(), origins);
+            grant.read.add(pattern.clone().into(), origins.clone());
+            grant.write.add(pattern.into(), origins);
         }
         for path in &needs.read {
             let pattern = self.checked(Kind::Read, path, self.allows_read(path))?;
-            grant.read.insert(pattern.into(), self.origins(&self.rights().read, path));
+            grant.read.add(pattern.into(), self.origins(&self.rights().read, path));
         }
         for path in &needs.read_below {
             for (region, origins) in self.readable_below(path)?.iter() {
-                grant.read.insert(region.clone(), origins.iter().cloned());
+                grant.read.add(region.clone(), origins.iter().cloned());
             }
         }
         for path in needs.read_if_granted.iter().filter(|path| self.allows_read(path)) {
             let pattern = self.checked(Kind::Read, path, true)?;
-            grant.read.insert(pattern.into(), self.origins(&self.rights().read, path));
+            grant.read.add(pattern.into(), self.origins(&self.rights().read, path));
         }
         for need in &needs.hosts {
             grant.hosts.push(self.checked_host(need)?);
         }
         match needs.capabilities.iter().find(|name| !self.rights().allows_capability(name)) {
             Some(name) => Err(self.denial(Kind::Capabilities, name, name, None)),
-            None => Ok(CallGrant { read: grant.read.reduced(), write: grant.write.reduced(), ..grant }),
+            None => Ok(grant),
         }
     }
 
@@ -149,7 +149,7 @@ impl EffectiveSet {
             return Err(self.shell_denial(needs.shell.as_ref()));
         }
         Ok(CallGrant {
-            read: self.readable(),
+            read: self.readable().clone(),
             write: self.rights().write.clone(),
             hosts: vec![],
             shell: needs.shell.clone(),

@@ -126,6 +126,21 @@ proptest! {
         prop_assert_eq!(answers(&united.rights.reduced()), answers(declared(&[left, right]).rights()));
     }
 
+    /// One region at a time, in any order, is the same as all of them and then reduced; and leaves nothing to reduce.
+    #[test]
+    fn what_is_added_stays_reduced(regions in some(&PATTERNS), others in some(&PATTERNS)) {
+        let regions = declared(&[serde_json::from_value(serde_json::json!({ "fs": { "read": regions } })).unwrap()]);
+        let others = declared(&[serde_json::from_value(serde_json::json!({ "fs": { "read": others } })).unwrap()]);
+        let mut added = regions.rights.read.reduced();
+        let mut inserted = added.clone();
+        for (region, origins) in others.rights.read.iter() {
+            added.add(region.clone(), origins.iter().cloned());
+            inserted.insert(region.clone(), origins.iter().cloned());
+        }
+        prop_assert_eq!(&added, &added.reduced());
+        prop_assert_eq!(added, inserted.reduced());
+    }
+
     /// X0-1: exactly what is declared and what each bound allows.
     #[test]
     fn narrow_is_the_intersection(asked in requirements(), ceiling in requirements(), parent in requirements()) {

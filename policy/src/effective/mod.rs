@@ -27,6 +27,7 @@ pub struct EffectiveSet {
     exact: bool,
     narrowings: Narrowings,
     session_dir: Option<HostPath>,
+    readable: Scope<PathRegion>,
 }
 
 /// A right that was asked for and is not in force, or only in part.
@@ -104,7 +105,7 @@ impl fmt::Display for Narrowing {
 /// - every right lost appears in the [`Narrowings`], with the bound that took it.
 #[must_use]
 pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
-    let mut rights = declared.rights.clone().reduced();
+    let mut rights = declared.rights.reduced();
     let mut narrowings = Narrowings::default();
     for bound in bounds {
         let Some(most) = bound.rights() else { continue };
@@ -118,7 +119,8 @@ pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
     }
     narrowings.0.sort();
     narrowings.0.dedup();
-    EffectiveSet { rights, exact: declared.exact, narrowings, session_dir: None }
+    let readable = rights.read.clone();
+    EffectiveSet { rights, exact: declared.exact, narrowings, session_dir: None, readable }
 }
 
 impl EffectiveSet {
@@ -163,6 +165,10 @@ impl EffectiveSet {
     /// [`EffectiveSet::as_parent`] leaves it out.
     #[must_use]
     pub fn with_session_dir(mut self, dir: HostPath) -> Self {
+        self.readable = self.rights.read.clone();
+        if let Some(tree) = PathPattern::subtree(&dir) {
+            self.readable.add(tree.into(), []);
+        }
         self.session_dir = Some(dir);
         self
     }
@@ -174,12 +180,8 @@ impl EffectiveSet {
     }
 
     /// All that may be read, the session's own directory included; that has no origin, since nobody asked for it.
-    pub(crate) fn readable(&self) -> Scope<PathRegion> {
-        let mut readable = self.rights.read.clone();
-        if let Some(tree) = self.session_dir.as_ref().and_then(PathPattern::subtree) {
-            readable.insert(tree.into(), []);
-        }
-        readable
+    pub(crate) fn readable(&self) -> &Scope<PathRegion> {
+        &self.readable
     }
 
     /// Whether a path may be read, the session's own directory included.

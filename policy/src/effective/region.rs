@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,10 @@ pub(crate) trait Region: Clone + Ord + fmt::Display {
     /// Whether it says more than what it lies within.
     fn adds_to(&self, _wider: &Self) -> bool {
         false
+    }
+    /// Whether another says all that it does.
+    fn is_spared_by(&self, other: &Self) -> bool {
+        other != self && self.within(other) && !self.adds_to(other)
     }
 }
 
@@ -192,13 +197,14 @@ impl Region for String {
     }
 }
 
-/// A union of regions, each with where it came from.
+/// A union of regions, each with where it came from. A copy shares them until it is changed: every call of a shell is granted all
+/// that its session may reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scope<T>(BTreeMap<T, BTreeSet<Origin>>);
+pub struct Scope<T>(Arc<BTreeMap<T, BTreeSet<Origin>>>);
 
 impl<T> Default for Scope<T> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self(Arc::default())
     }
 }
 
@@ -219,22 +225,29 @@ impl<T> Scope<T> {
 impl<T: Region> Scope<T> {
     /// Adds a region; one that is there already gains the origins.
     pub(crate) fn insert(&mut self, region: T, origins: impl IntoIterator<Item = Origin>) {
-        self.0.entry(region).or_default().extend(origins);
+        Arc::make_mut(&mut self.0).entry(region).or_default().extend(origins);
+    }
+
+    /// Adds a region to a scope that is reduced, and leaves it so.
+    pub(crate) fn add(&mut self, region: T, origins: impl IntoIterator<Item = Origin>) {
+        if !self.0.keys().any(|other| region.is_spared_by(other)) {
+            Arc::make_mut(&mut self.0).retain(|other, _| !other.is_spared_by(&region));
+            self.insert(region, origins);
+        }
     }
 
     /// Without the regions that lie within another and add nothing: the same set, in the one form that order does not change.
-    pub(crate) fn reduced(self) -> Self {
-        let regions: Vec<T> = self.0.keys().cloned().collect();
-        let needed =
-            |region: &T| !regions.iter().any(|other| other != region && region.within(other) && !region.adds_to(other));
-        Self(self.0.into_iter().filter(|(region, _)| needed(region)).collect())
+    pub(crate) fn reduced(&self) -> Self {
+        let is_needed = |(region, _): &(&T, _)| !self.0.keys().any(|other| region.is_spared_by(other));
+        let needed = self.iter().filter(is_needed).map(|(region, origins)| (region.clone(), origins.clone()));
+        Self(Arc::new(needed.collect()))
     }
 
     /// What both hold, reduced.
     pub(crate) fn meet(&self, other: &Self) -> Self {
         let mut met = Self::default();
-        for (mine, my_origins) in &self.0 {
-            for (theirs, their_origins) in &other.0 {
+        for (mine, my_origins) in self.iter() {
+            for (theirs, their_origins) in other.iter() {
                 if let Some(region) = mine.meet(theirs) {
                     met.insert(region, my_origins.iter().chain(their_origins).cloned());
                 }

@@ -79,7 +79,7 @@ impl Rights {
         self.capabilities.iter().any(|(capability, _)| capability == name)
     }
 
-    pub(super) fn reduced(self) -> Self {
+    pub(super) fn reduced(&self) -> Self {
         Self {
             read: self.read.reduced(),
             write: self.write.reduced(),

@@ -102,7 +102,7 @@ pub fn session(
         Exec::Any | Exec::Only(_) => Execute::System,
     };
     let write = effective.rights().write();
-    let mut grants = granted((&effective.readable(), write), write, execute, effective.is_exact(), facts)?;
+    let mut grants = granted((effective.readable(), write), write, execute, effective.is_exact(), facts)?;
     let mut surroundings = surroundings(facts, execute)?;
     keep_below(&mut surroundings, &mut grants, &facts.private.inside);
     Ok(SessionPlan {

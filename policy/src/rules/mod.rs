@@ -192,6 +192,8 @@ pub struct RuleSet {
     keys: Vec<Key>,
     /// What they are about, each once.
     permissions: Vec<Permission>,
+    /// Whether one of them is about a text, wherever it stands.
+    has_phrases: bool,
     added: u64,
     /// What decides if no rule does.
     pub mode: Mode,
@@ -228,6 +230,7 @@ impl RuleSet {
         self.added += 1;
         let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
         let told = Box::new(Told { rule, source: source.clone() });
+        self.has_phrases = true;
         self.insert(&permission, Compiled { rank, matcher, action: Action::Ask, told });
     }
 
@@ -249,14 +252,18 @@ impl RuleSet {
     /// The rules that are about something and may match a value.
     fn about(&self, is_about: impl Fn(&Permission) -> bool, value: &Value<'_>) -> impl Iterator<Item = &Compiled> {
         let about: Vec<bool> = self.permissions.iter().map(is_about).collect();
+        let looked_at = if about.contains(&true) { self.rules.len() } else { 0 };
         let pairs = Pairs::of(value);
         let possible = move |key: &Key| about[key.permission] && pairs.have(key.pairs);
-        self.with_keys().filter(move |(key, _)| possible(key)).map(|(_, rule)| rule)
+        self.with_keys().take(looked_at).filter(move |(key, _)| possible(key)).map(|(_, rule)| rule)
     }
 
     /// Whether a line holds such a text that is in none of its parts, as a fork bomb is: it is then one more part.
     #[must_use]
     pub fn has_phrase_across(&self, line: &str, parts: &[String]) -> bool {
+        if !self.has_phrases {
+            return false;
+        }
         let holds = |rule: &Compiled, text: &str| rule.matcher.applies(rule.action, &Value::Command(text)).is_some();
         let phrases = self.rules.iter().filter(|rule| matches!(rule.matcher, Matcher::Phrase(_)));
         phrases.into_iter().any(|rule| holds(rule, line) && !parts.iter().any(|part| holds(rule, part)))
@@ -307,43 +314,38 @@ impl RuleSet {
     /// Laws (tested against a brute-force oracle): the order in which rules were added matters for ties alone; no rule
     /// that is added makes a call pass which a manifest denies.
     #[must_use]
-    pub fn judge(&self, call: &RuledCall<'_>) -> Decision {
-        let nothing = [(Capability::None, Value::Nothing)];
-        let named = if call.named.is_empty() { &nothing[..] } else { &call.named };
-        let mut decided = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
-        let first = decided.next().unwrap_or_else(|| self.unruled(call, &Value::Nothing));
+    pub fn judge<'a>(&'a self, call: &'a RuledCall<'a>) -> Decision {
+        const NOTHING: &[(Capability, Value<'_>)] = &[(Capability::None, Value::Nothing)];
+        let named = if call.named.is_empty() { NOTHING } else { &call.named };
+        let mut judged = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
+        let first = judged.next().unwrap_or_else(|| self.unruled(call, &Value::Nothing));
         let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
-        decided.chain(reach).fold(
-            first,
-            |strictest, other| {
-                if other.action > strictest.action { other } else { strictest }
-            },
-        )
+        let stricter = |one: Judged<'a>, other: Judged<'a>| if other.action > one.action { other } else { one };
+        judged.chain(reach).fold(first, stricter).decision()
     }
 
     /// By the first of the rules about it that matches.
-    fn judge_part(&self, call: &RuledCall<'_>, capability: Capability, value: &Value<'_>) -> Decision {
+    fn judge_part<'a>(&'a self, call: &RuledCall<'_>, capability: Capability, value: &'a Value<'a>) -> Judged<'a> {
         let about = self.about(|permission| permission.covers(call.tool, capability), value);
         let found = about.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?))).next();
-        let Some((rule, action)) = found else { return Decision { about: value.told(), ..self.unruled(call, value) } };
+        let Some((rule, action)) = found else { return self.unruled(call, value) };
         // S1-16: nobody is asked. Denials hold (C-7).
         let by_mode = self.mode == Mode::Yolo && action == Action::Ask;
-        let by = if by_mode { DecidedBy::Mode { mode: self.mode } } else { DecidedBy::Rule(Told::clone(&rule.told)) };
+        let by = if by_mode { By::Other(DecidedBy::Mode { mode: self.mode }) } else { By::Rule(&rule.told) };
         // A rule without a pattern is about the call, whatever it names.
-        let about = value.told().filter(|_| rule.told.rule.pattern.is_some());
-        Decision { action: if by_mode { Action::Allow } else { action }, by, about }
+        let about = rule.told.rule.pattern.is_some().then_some(value);
+        Judged { action: if by_mode { Action::Allow } else { action }, by, about }
     }
 
     /// By what a rule about a capability says of what a call could do besides, if that tightens.
-    fn tightened(&self, capability: Capability, value: &Value<'_>) -> Option<Decision> {
+    fn tightened<'a>(&'a self, capability: Capability, value: &'a Value<'a>) -> Option<Judged<'a>> {
         let about = self.about(|permission| *permission == Permission::Capability(capability), value);
         let (rule, action) = about.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?))).next()?;
         let tightens = action == Action::Deny || (action == Action::Ask && self.mode != Mode::Yolo);
-        let by = DecidedBy::Rule(Told::clone(&rule.told));
-        tightens.then(|| Decision { action, by, about: value.told() })
+        tightens.then_some(Judged { action, by: By::Rule(&rule.told), about: Some(value) })
     }
 
-    fn unruled(&self, call: &RuledCall<'_>, value: &Value<'_>) -> Decision {
+    fn unruled<'a>(&self, call: &RuledCall<'_>, value: &'a Value<'a>) -> Judged<'a> {
         // Of a command line each command must be listed: `git *` lists `git x`, and not `git x; rm y` (X1-7).
         let listed = || {
             self.allowlist.iter().any(|entry| match value {
@@ -363,7 +365,29 @@ impl RuleSet {
             }
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit => (Action::Ask, DecidedBy::Default),
         };
-        Decision { action, by, about: None }
+        Judged { action, by: By::Other(by), about: Some(value) }
+    }
+}
+
+/// What is made of one part of a call. Of all but one nothing more is told.
+struct Judged<'a> {
+    action: Action,
+    by: By<'a>,
+    about: Option<&'a Value<'a>>,
+}
+
+enum By<'a> {
+    Rule(&'a Told),
+    Other(DecidedBy),
+}
+
+impl Judged<'_> {
+    fn decision(self) -> Decision {
+        let by = match self.by {
+            By::Rule(told) => DecidedBy::Rule(told.clone()),
+            By::Other(by) => by,
+        };
+        Decision { action: self.action, by, about: self.about.and_then(Value::told) }
     }
 }
 

@@ -47,10 +47,10 @@ impl Value<'_> {
     }
 }
 
-/// Which pairs of neighbouring bytes a text has, told apart as far as 128 bits do: a text that lacks one that a pattern has does
+/// Which pairs of neighbouring bytes a text has, told apart as far as 64 bits do: a text that lacks one that a pattern has does
 /// not match it, which is so for most patterns and found out without a look at either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pairs(u128);
+pub(super) struct Pairs(u64);
 
 impl Pairs {
     const NONE: Self = Self(0);
@@ -58,20 +58,20 @@ impl Pairs {
     /// Of a value that is not text, and of what a hole stands for: any.
     pub(super) fn of(value: &Value<'_>) -> Self {
         match value {
-            Value::Command(command) if !command.contains(HOLE) => Self::of_text(command),
+            Value::Command(command) if !command.contains(HOLE) => Self::of_bytes(command.as_bytes()),
+            Value::File(path) => Self::of_bytes(path.as_bytes()),
             Value::Command(_)
             | Value::Nothing
-            | Value::File(_)
             | Value::Tree(_)
             | Value::UnknownCommand
             | Value::Host(..)
-            | Value::Anything => Self(u128::MAX),
+            | Value::Anything => Self(u64::MAX),
         }
     }
 
-    fn of_text(text: &str) -> Self {
-        let bit = |pair: &[u8]| u128::from(pair[0].wrapping_mul(37).wrapping_add(pair[1].wrapping_mul(11)) % 128);
-        Self(text.as_bytes().windows(2).fold(0, |pairs, pair| pairs | 1 << bit(pair)))
+    fn of_bytes(text: &[u8]) -> Self {
+        let bit = |pair: &[u8]| u64::from(pair[0].wrapping_mul(37).wrapping_add(pair[1].wrapping_mul(11)) % 64);
+        Self(text.windows(2).fold(0, |pairs, pair| pairs | 1 << bit(pair)))
     }
 
     pub(super) fn have(self, those: Self) -> bool {
@@ -152,7 +152,8 @@ impl Matcher {
     pub(super) fn pairs(&self) -> Pairs {
         match self {
             Self::Command(pattern) => pattern.pairs,
-            Self::All | Self::Phrase(_) | Self::Path(..) | Self::Host(..) => Pairs::NONE,
+            Self::Path(_, prefix) => Pairs::of_bytes(prefix),
+            Self::All | Self::Phrase(_) | Self::Host(..) => Pairs::NONE,
         }
     }
 
@@ -254,7 +255,7 @@ impl Wildcard {
             text: text.to_owned(),
             prefix: text.find('*').unwrap_or(text.len()),
             stars,
-            pairs: Pairs(fixed.split('*').fold(0, |pairs, part| pairs | Pairs::of_text(part).0)),
+            pairs: Pairs(fixed.split('*').fold(0, |pairs, part| pairs | Pairs::of_bytes(part.as_bytes()).0)),
         }
     }
 

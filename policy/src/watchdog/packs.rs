@@ -130,8 +130,9 @@ impl Watchdog for Builtin {
         if call.tool == "bash" {
             // What quoting and nesting hide from the quick cut the grammar shows. It says nothing of a line that was not
             // understood; that is for whoever asked for it.
-            let parsed = call.line.map_or(Verdict::Allow, |line| verdict(&words::of_line(line)));
-            return text("command").map_or(Verdict::Allow, |line| verdict(&words::commands(line))).stricter(parsed);
+            let cut = text("command").map(words::commands).unwrap_or_default();
+            let parsed = call.line.map(words::of_line).filter(|parsed| *parsed != cut).unwrap_or_default();
+            return verdict(&cut).stricter(verdict(&parsed));
         }
         let Some(path) = text("path") else { return Verdict::Allow };
         let denies = |guard: &&Guard| matches!(guard.on, On::Path(tools, applies) if tools.contains(&call.tool) && applies(path));

@@ -16,8 +16,8 @@ pub(super) struct Command {
     pub(super) piped: bool,
     /// A part of it is what other commands print, which stand beside it in the list.
     pub(super) substitutes: bool,
-    /// Which word names the program: worked out once, for every rule asks.
-    program: OnceCell<Option<usize>>,
+    /// Which word names the program, and where in it the name begins: worked out once, for every rule asks.
+    program: OnceCell<Option<(usize, usize)>>,
 }
 
 /// Cuts a command line.
@@ -118,8 +118,12 @@ impl Cutter {
         self.current.substitutes |= substituted;
     }
 
-    /// A redirection is kept as a word of its own, so that rules can see where it leads.
+    /// A redirection is kept as a word of its own, so that rules can see where it leads. The descriptor before it is not.
     fn redirect(&mut self) {
+        if !self.word.is_empty() && self.word.bytes().all(|byte| byte.is_ascii_digit()) {
+            self.in_word = false;
+            self.word.clear();
+        }
         self.end_word();
         self.push('>');
         self.end_word();
@@ -190,12 +194,12 @@ impl Command {
 
     /// The program's name without directories, and its arguments; wrappers and assignments are seen through.
     pub(super) fn program(&self) -> Option<(&str, &[String])> {
-        let at = (*self.program.get_or_init(|| self.find_program()))?;
+        let (at, base) = (*self.program.get_or_init(|| self.find_program()))?;
         let (first, args) = self.words.get(at..)?.split_first()?;
-        Some((base(first), args))
+        Some((first.get(base..)?, args))
     }
 
-    fn find_program(&self) -> Option<usize> {
+    fn find_program(&self) -> Option<(usize, usize)> {
         let mut rest = self.words.as_slice();
         // Each turn takes a word at least, so it ends.
         loop {
@@ -206,7 +210,7 @@ impl Command {
                 continue;
             }
             let Some((_, valued)) = WRAPPERS.iter().find(|(wrapper, _)| *wrapper == name) else {
-                return Some(self.words.len() - rest.len());
+                return Some((self.words.len() - rest.len(), first.len() - name.len()));
             };
             rest = skip_flags(args, valued);
             // timeout's first argument is its duration.
