@@ -540,6 +540,15 @@ impl<'a> Watch<'a> {
             }
             true
         });
+        // One whose parent ended meanwhile was not come across. It would be taken for new by the next look, and count again.
+        for (life, before) in &self.accounts.of {
+            let missed = !family.accounts.of.contains_key(life);
+            if let Some((found, entry, _)) = missed.then(|| Entry::of(procfs, life.pid)).flatten()
+                && found == *life
+            {
+                family.accounts.of.insert(found, entry.after(Some(before)));
+            }
+        }
         family.accounts.own = Account::of_reaped(self.meters);
         family
     }
