@@ -263,4 +263,24 @@ mod tests {
             assert_eq!(found, programs, "{line}");
         }
     }
+
+    fn strings(words: &[&str]) -> Vec<String> {
+        words.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_redirected_is_no_argument() {
+        for (line, words) in [
+            ("make 2>log x", vec!["make", ">", "log", "x"]),
+            ("make 2 >log", vec!["make", "2", ">", "log"]),
+            ("make x2>&1", vec!["make", "x2", ">", "1"]),
+            ("make ''>log", vec!["make", "", ">", "log"]),
+        ] {
+            assert_eq!(
+                commands(line).first().map(|command| command.words.as_slice()),
+                Some(&strings(&words)[..]),
+                "{line}"
+            );
+        }
+    }
 }
