@@ -542,8 +542,10 @@ impl<'a> Watch<'a> {
         });
         // One whose parent ended meanwhile was not come across. It would be taken for new by the next look, and count again.
         for (life, before) in &self.accounts.of {
-            let missed = !family.accounts.of.contains_key(life);
-            if let Some((found, entry, _)) = missed.then(|| Entry::of(procfs, life.pid)).flatten()
+            if family.accounts.of.contains_key(life) {
+                continue;
+            }
+            if let Some((found, entry, _)) = Entry::of(procfs, life.pid)
                 && found == *life
             {
                 family.accounts.of.insert(found, entry.after(Some(before)));

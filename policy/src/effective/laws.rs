@@ -126,7 +126,7 @@ proptest! {
         prop_assert_eq!(answers(&united.rights.reduced()), answers(declared(&[left, right]).rights()));
     }
 
-    /// One region at a time, in any order, is the same as all of them and then reduced; and leaves nothing to reduce.
+    /// One region at a time is the same as all of them and then reduced; and leaves nothing to reduce.
     #[test]
     fn what_is_added_stays_reduced(regions in some(&PATTERNS), others in some(&PATTERNS)) {
         let regions = declared(&[serde_json::from_value(serde_json::json!({ "fs": { "read": regions } })).unwrap()]);

@@ -258,6 +258,11 @@ impl RuleSet {
         self.with_keys().take(looked_at).filter(move |(key, _)| possible(key)).map(|(_, rule)| rule)
     }
 
+    /// The first of them that does match it, and what it says of it.
+    fn first(&self, is_about: impl Fn(&Permission) -> bool, value: &Value<'_>) -> Option<(&Compiled, Action)> {
+        self.about(is_about, value).find_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?)))
+    }
+
     /// Whether a line holds such a text that is in none of its parts, as a fork bomb is: it is then one more part.
     #[must_use]
     pub fn has_phrase_across(&self, line: &str, parts: &[String]) -> bool {
@@ -326,8 +331,7 @@ impl RuleSet {
 
     /// By the first of the rules about it that matches.
     fn judge_part<'a>(&'a self, call: &RuledCall<'_>, capability: Capability, value: &'a Value<'a>) -> Judged<'a> {
-        let about = self.about(|permission| permission.covers(call.tool, capability), value);
-        let found = about.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?))).next();
+        let found = self.first(|permission| permission.covers(call.tool, capability), value);
         let Some((rule, action)) = found else { return self.unruled(call, value) };
         // S1-16: nobody is asked. Denials hold (C-7).
         let by_mode = self.mode == Mode::Yolo && action == Action::Ask;
@@ -339,8 +343,7 @@ impl RuleSet {
 
     /// By what a rule about a capability says of what a call could do besides, if that tightens.
     fn tightened<'a>(&'a self, capability: Capability, value: &'a Value<'a>) -> Option<Judged<'a>> {
-        let about = self.about(|permission| *permission == Permission::Capability(capability), value);
-        let (rule, action) = about.filter_map(|rule| Some((rule, rule.matcher.applies(rule.action, value)?))).next()?;
+        let (rule, action) = self.first(|permission| *permission == Permission::Capability(capability), value)?;
         let tightens = action == Action::Deny || (action == Action::Ask && self.mode != Mode::Yolo);
         tightens.then_some(Judged { action, by: By::Rule(&rule.told), about: Some(value) })
     }

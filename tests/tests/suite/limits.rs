@@ -59,6 +59,33 @@ struct Case {
     script: &'static str,
 }
 
+/// A command of 16 processes that nobody waits for: they work in turns of so many seconds, and each stays for `rest` more.
+macro_rules! relay {
+    ($rest:literal, $work:literal, $turn:literal) => {
+        concat!(
+            "python3 -c '
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+rest, turn = ",
+            $rest,
+            ", ",
+            $turn,
+            "
+start = time.monotonic() + rest
+def until(then): time.sleep(max(0, then - time.monotonic()))
+for k in range(16):
+    if os.fork() == 0:
+        until(start + k * turn)
+        ",
+            $work,
+            "
+        time.sleep(rest)
+        os._exit(0)
+until(start + 16 * turn + 2 * rest)'"
+        )
+    };
+}
+
 const WATCHED: &[Case] = &[
     Case {
         limit: "cpu",
@@ -74,18 +101,7 @@ const WATCHED: &[Case] = &[
         high: "1m",
         by: "watcher",
         // One after another, each waiting until others work, and then ending unheard: its account ends with it.
-        script: "python3 -c '
-import os, signal, time
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-start = time.monotonic() + 0.3
-def rest(until): time.sleep(max(0, until - time.monotonic()))
-for k in range(16):
-    if os.fork() == 0:
-        rest(start + k * 0.2)
-        while time.monotonic() < start + (k + 1) * 0.2: pass
-        time.sleep(0.4)
-        os._exit(0)
-rest(start + 16 * 0.2 + 0.6)'",
+        script: relay!("0.4", "while time.monotonic() < start + (k + 1) * turn: pass", "0.2"),
     },
     Case {
         limit: "disk",
@@ -93,18 +109,7 @@ rest(start + 16 * 0.2 + 0.6)'",
         high: "2GiB",
         by: "watcher",
         // The same.
-        script: "python3 -c '
-import os, signal, time
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-start = time.monotonic() + 0.5
-def rest(until): time.sleep(max(0, until - time.monotonic()))
-for k in range(16):
-    if os.fork() == 0:
-        rest(start + k * 0.3)
-        open(str(k), \"wb\").write(b\"x\" * 20_000_000)
-        time.sleep(0.5)
-        os._exit(0)
-rest(start + 16 * 0.3 + 1)'; rm -f [0-9]*",
+        script: concat!(relay!("0.5", r#"open(str(k), "wb").write(b"x" * 20_000_000)"#, "0.3"), "; rm -f [0-9]*"),
     },
     Case {
         limit: "memory",
