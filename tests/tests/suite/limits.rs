@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use callgate_tests::{Binaries, Ended, Host, TestEnv, eventually, matrix, parent_of};
 use serde_json::{Value, json};
@@ -560,25 +560,27 @@ fn d11_a_bomb_is_bounded_while_nobody_watches() {
             let mut init = None;
             eventually("the script waits", || {
                 // Not one that the shell has forked to start `sleep`, which has its arguments as well.
-                let waiting = marked(&mark);
-                init = waiting
+                init = marked(&mark)
                     .iter()
                     .filter_map(|pid| parent_of(pid.parse().ok()?))
                     .map(|pid| pid.to_string())
-                    .find(|parent| !waiting.contains(parent));
+                    .find(|parent| !marked(&mark).contains(parent));
                 init.is_some()
             });
-            let init = init.unwrap();
-            let signal =
-                |name: &str| assert!(Command::new("kill").args([name, init.as_str()]).status().unwrap().success());
-            signal("-STOP");
-            fs::write(env.workspace().join("go"), "").unwrap();
-            let looks = (0..100).map(|_| {
+            // One shell for both signals, and no program in between: against a thousand processes that fork, which lock what
+            // they have mapped, an execve(2) can take minutes.
+            let script = "kill -STOP $0 && : > go && read line && kill -CONT $0";
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script, &init.unwrap()]).current_dir(env.workspace()).stdin(Stdio::piped());
+            let mut shell = shell.spawn().unwrap();
+            // A second's looks, however few those are.
+            let (began, mut most) = (Instant::now(), 0);
+            while began.elapsed() < Duration::from_secs(1) {
                 std::thread::sleep(Duration::from_millis(10));
-                tasks()
-            });
-            let most = looks.max().unwrap();
-            signal("-CONT");
+                most = most.max(tasks());
+            }
+            shell.stdin.take().unwrap().write_all(b"\n").unwrap();
+            assert!(shell.wait().unwrap().success());
             let (ended, envelope) = run.join().unwrap();
             assert_eq!(ended.status.code(), Some(137), "{ended:?}");
             assert_eq!(report(&envelope, "processes")["hit"], true, "{envelope}");
