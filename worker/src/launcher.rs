@@ -19,8 +19,8 @@ use crate::broker;
 use crate::family;
 use crate::procfs::Procfs;
 use crate::protocol::{Channel, OpenSession, Received, SessionReply, StepFailure};
-use crate::sys::fd;
 use crate::sys::process::{self, Fork, OneThread, Pid};
+use crate::sys::{fd, memory};
 use crate::zygote::drain;
 
 /// How long what a killed broker has left may resist, and how long brokers may take to end.
@@ -85,6 +85,7 @@ impl Ahead {
         let identity = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
         let one_thread = OneThread::confirm()?;
         let (channel, theirs) = Channel::pair()?;
+        memory::have_forks_copy_page_tables();
         match process::fork(one_thread, 0)? {
             Fork::Parent(between) => Ok(Self { channel: Some(channel), between, identity }),
             Fork::Child => {
@@ -157,6 +158,7 @@ fn become_nobodys_child(keep: &Channel) -> Result<(), StepFailure> {
 
 /// Serves sessions until the other side is gone. Never returns: this process has no other purpose.
 pub fn run(channel: Channel) -> ! {
+    memory::have_forks_copy_page_tables();
     let code = match serve(channel) {
         Ok(()) => 0,
         Err(_) => 70,
