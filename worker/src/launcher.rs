@@ -13,6 +13,7 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Identity, PROTOCOL_VERSION, PrivateDir, PrivateKind, SessionPlan, Strength};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::WaitOptions;
 
 use crate::apply::{failure, kernel, namespace, privilege};
 use crate::broker;
@@ -69,11 +70,19 @@ pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
 /// read its arguments and to work out its plan.
 #[derive(Debug)]
 pub struct Ahead {
-    /// To the process in them, which will be a broker. `None` while this is dropped.
+    /// To the process in them, which will be a broker, or to the one between. `None` while this is dropped.
     channel: Option<Channel>,
-    /// The one between, which made it.
+    /// The one between, which makes them and ends. If it cannot, it becomes a launcher.
     between: Pid,
     identity: Identity,
+}
+
+/// Who was asked for a session by [`Ahead::open`].
+#[derive(Debug)]
+pub struct Asked {
+    /// To a launcher, if namespaces could not be made: it refuses that session, and opens others. Else to nobody.
+    pub channel: Channel,
+    between: Pid,
 }
 
 impl Ahead {
@@ -90,15 +99,16 @@ impl Ahead {
             Fork::Parent(between) => Ok(Self { channel: Some(channel), between, identity }),
             Fork::Child => {
                 drop(channel);
-                let made = become_nobodys_child(&theirs)
+                let ready = become_nobodys_child(&theirs)
                     .and_then(|()| privilege::become_owner(identity))
-                    .and_then(|_| become_dumpable())
-                    // Not this process's child, which ends, but the one's that waits for it.
-                    .and_then(|()| fork_into(one_thread, namespace::ALL | libc::CLONE_PARENT));
+                    .and_then(|_| become_dumpable());
+                // Not this process's child, which ends, but the one's that waits for it.
+                let made = ready.map(|()| fork_into(one_thread, namespace::ALL | libc::CLONE_PARENT));
                 process::exit_now(match made {
-                    Ok(Side::Launcher(_)) => 0,
-                    Ok(Side::Broker) => serve_one(&theirs, namespace::settle(identity)),
-                    Err(failed) => serve_one(&theirs, Err(failed)),
+                    Ok(Ok(Side::Launcher(_))) => 0,
+                    Ok(Ok(Side::Broker)) => serve_one(theirs, namespace::settle(identity)),
+                    Ok(Err(_refused)) => code_of(serve(theirs)),
+                    Err(failed) => code_of(refuse_all(&theirs, &failed)),
                 })
             }
         }
@@ -114,23 +124,33 @@ impl Ahead {
     ///
     /// # Errors
     /// `EPIPE` if the process in them was killed.
-    pub fn open(self, plan: SessionPlan, session: &Channel) -> io::Result<()> {
-        self.channel.as_ref().map_or(Ok(()), |channel| channel.send(&OpenSession { plan }, &[session.as_fd()]))
+    pub fn open(mut self, plan: SessionPlan, session: &Channel) -> io::Result<Asked> {
+        let channel = self.channel.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        channel.send(&OpenSession { plan }, &[session.as_fd()])?;
+        Ok(Asked { channel, between: self.between })
     }
 }
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        // Nothing more will come: whoever waits for a plan ends.
-        self.channel = None;
-        // It has made them by now, or is about to. Its end tells nothing.
-        drop(process::wait_for(self.between));
+        // Nothing more will come: whoever waits for a plan ends. Unless it was asked: then whoever asked reaps it.
+        if self.channel.take().is_some() {
+            drop(process::wait_for(self.between));
+        }
+    }
+}
+
+impl Asked {
+    /// Takes the one between from the table of processes if it has ended; its end tells nothing.
+    pub fn reap(&self) {
+        let _ended = rustix::process::waitpid(rustix::process::Pid::from_raw(self.between), WaitOptions::NOHANG);
     }
 }
 
 /// Waits for the plan, and becomes its broker, or says why not.
-fn serve_one(channel: &Channel, settled: Result<(), StepFailure>) -> i32 {
+fn serve_one(channel: Channel, settled: Result<(), StepFailure>) -> i32 {
     let Ok(Received::Message(OpenSession { plan }, fds)) = channel.receive() else { return 0 };
+    drop(channel);
     let Some(session) = fds.into_iter().next().map(Channel::from) else { return 70 };
     match settled {
         Ok(()) => broker::run_settled(&plan, &session),
@@ -159,17 +179,18 @@ fn become_nobodys_child(keep: &Channel) -> Result<(), StepFailure> {
 /// Serves sessions until the other side is gone. Never returns: this process has no other purpose.
 pub fn run(channel: Channel) -> ! {
     memory::have_forks_copy_page_tables();
-    let code = match serve(channel) {
-        Ok(()) => 0,
-        Err(_) => 70,
+    let served = match become_nobodys_child(&channel).and_then(|()| become_dumpable()) {
+        Ok(()) => serve(channel),
+        Err(failed) => refuse_all(&channel, &failed),
     };
-    process::exit_now(code)
+    process::exit_now(code_of(served))
+}
+
+fn code_of(served: io::Result<()>) -> i32 {
+    if served.is_ok() { 0 } else { 70 }
 }
 
 fn serve(channel: Channel) -> io::Result<()> {
-    if let Err(failed) = become_nobodys_child(&channel).and_then(|()| become_dumpable()) {
-        return refuse_all(&channel, &failed);
-    }
     rustix::thread::set_name(c"cg-launcher")?;
     family::become_subreaper()?;
     let signals = process::children_as_fd()?;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use callgate_policy::plan::{PrivateKind, SessionPlan};
-use callgate_worker::launcher::{self, Ahead};
+use callgate_worker::launcher::{self, Ahead, Asked};
 use callgate_worker::protocol::{Channel, OpenSession, StepFailure};
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -59,8 +59,26 @@ impl Drop for Process {
 struct Here {
     /// For its first session, if that runs as this user.
     ahead: Mutex<Option<Ahead>>,
+    /// Who was asked for that.
+    asked: OnceLock<Asked>,
     /// A process of its own, once a session needs one.
     process: OnceLock<Channel>,
+}
+
+impl Here {
+    /// To a launcher that is a process, which is started if there is none.
+    fn send(&self, message: &OpenSession, session: &Channel) -> io::Result<()> {
+        let ask = |channel: &Channel| channel.send(message, &[session.as_fd()]);
+        match self.asked.get().map(|asked| ask(&asked.channel)) {
+            Some(Err(e)) if e.kind() == io::ErrorKind::BrokenPipe => {}
+            Some(other) => return other,
+            None => {}
+        }
+        match self.process.get() {
+            Some(channel) => ask(channel),
+            None => launcher::start().and_then(|started| ask(self.process.get_or_init(|| started.channel))),
+        }
+    }
 }
 
 /// A launcher could not be started.
@@ -135,7 +153,16 @@ impl Launcher {
     /// No process of its own: brokers are forked from this one, for commands that open one session. It becomes a
     /// process when a session needs one that outlives this.
     pub(crate) fn here(ahead: Option<Ahead>) -> Self {
-        Self(Kind::Here(Arc::new(Here { ahead: Mutex::new(ahead), process: OnceLock::new() })))
+        Self(Kind::Here(Arc::new(Here { ahead: Mutex::new(ahead), ..Here::default() })))
+    }
+
+    /// To be called when a session that was asked for has answered.
+    pub(super) fn answered(&self) {
+        if let Kind::Here(here) = &self.0
+            && let Some(asked) = here.asked.get()
+        {
+            asked.reap();
+        }
     }
 
     pub(super) fn open(&self, plan: SessionPlan, session: &Channel) -> Result<(), ConfineError> {
@@ -144,18 +171,12 @@ impl Launcher {
             (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() => {
                 let ahead = here.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match ahead.filter(|ahead| ahead.is_for(plan.identity)) {
-                    Some(ahead) => ahead.open(plan, session),
+                    Some(ahead) => ahead.open(plan, session).map(|asked| drop(here.asked.set(asked))),
                     None => launcher::open_here(&plan, session),
                 }
             }
             // Somebody must be left to remove the directory, even if this process is killed.
-            (Kind::Here(here), _) => {
-                let started = match here.process.get() {
-                    Some(channel) => Ok(channel),
-                    None => launcher::start().map(|started| here.process.get_or_init(|| started.channel)),
-                };
-                started.and_then(|channel| channel.send(&OpenSession { plan }, &[session.as_fd()]))
-            }
+            (Kind::Here(here), _) => here.send(&OpenSession { plan }, session),
         };
         // A launcher that is not there has met a step that it could not do, or was killed.
         asked.map_err(|source| {

@@ -189,6 +189,7 @@ impl Opened {
             .await
             .map_err(|_elapsed| ConfineError::TimedOut(PATIENCE))?
             .map_err(channel("hear from the broker"))?;
+        launcher.answered();
         let (steps, mut fds) = match reply {
             Received::Message(SessionReply::Ready(steps), fds) => (steps, fds.into_iter()),
             Received::Message(SessionReply::Failed(failed), _) => return Err(ConfineError::Refused(failed)),
