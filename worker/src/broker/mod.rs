@@ -43,7 +43,7 @@ use self::calls::{Call, Calls};
 use self::changes::Notices;
 use self::exec::Gate;
 use self::keeper::Keeper;
-use self::together::Together;
+use self::together::{HandOver, Together};
 use self::tracer::Tracer;
 use crate::apply::{done, failure, kernel, landlock, limit, namespace, session};
 use crate::family;
@@ -162,10 +162,10 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         channels.push(readers.supervisors);
         readers_link = Some(readers.link);
     }
-    // Without it things take longer, and nothing else.
-    let _quick = notify::answer_at_once(listener.as_fd());
+    let hand_over = HandOver::of(listener.as_fd());
     let broker = Broker {
         handlers: handlers(),
+        hand_over,
         listener: Arc::new(listener),
         registrations: Some(Arc::new(programs.link)),
         calls,
@@ -330,6 +330,7 @@ struct Broker {
     /// Where only some programs may be started.
     gate: Option<Gate>,
     masks: Masks,
+    hand_over: HandOver,
     /// The session is: whoever still asks is refused.
     over: bool,
 }
@@ -499,6 +500,9 @@ impl Broker {
         if self.over {
             return notify::answer(listener.as_fd(), notification.id, Answer::Fail(libc::EPERM));
         }
+        // A program that starts is another process each time, and its starter waits for it.
+        let traces = self.gate.as_ref().is_some_and(Gate::traces);
+        let together = traces || self.hand_over.heard(listener.as_fd(), notification.tid);
         let caller = match self.calls.known(notification.tid) {
             Some(thread) => Caller::again(&listener, notification, thread),
             None => {
@@ -522,7 +526,7 @@ impl Broker {
         let answer = match answer {
             Answer::Fd { fd, cloexec } => {
                 // The caller is woken to take it, and only then to go on.
-                let _together = Together::with(&caller);
+                let _together = together.then(|| Together::with(&caller));
                 let given = notify::give(listener.as_fd(), notification.id, fd, cloexec);
                 given.map_or_else(Answer::Fail, Answer::Return)
             }

@@ -22,11 +22,12 @@ const SET_FLAGS: libc::c_ulong = 0x4008_2104;
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP` (linux/seccomp.h).
 const SYNC_WAKE_UP: u64 = 1;
 
-/// Has the kernel hand the processor from the caller to the answerer and back, as one waits for the other: a hint, which
+/// Whether the kernel hands the processor from the caller to the answerer and back, as one waits for the other: a hint, which
 /// kernels before 6.6 do not know.
-pub(crate) fn answer_at_once(listener: BorrowedFd<'_>) -> bool {
+pub(crate) fn hand_over(listener: BorrowedFd<'_>, hands_over: bool) -> bool {
+    let flags = if hands_over { SYNC_WAKE_UP } else { 0 };
     // SAFETY: the flags are passed by value; nothing is dereferenced.
-    unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) == 0 }
+    unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, flags) == 0 }
 }
 
 /// Takes the next notification. `None` if it was gone before it could be taken (its thread was killed).

@@ -132,8 +132,13 @@ pub fn kill(pid: Pid, signal: i32) -> io::Result<()> {
 /// Whether a thread is the first of its process, whose number it has: only then is there a thread of that number in a process of
 /// that number (tgkill(2)). A fiftieth of what its status costs.
 pub(crate) fn is_leader(tid: Pid) -> bool {
+    is_thread_of(tid, tid)
+}
+
+/// Whether a thread is one of a process (tgkill(2)).
+pub(crate) fn is_thread_of(process: Pid, tid: Pid) -> bool {
     // SAFETY: takes integers only; the signal 0 is none.
-    let there = errno_if_negative(unsafe { libc::syscall(libc::SYS_tgkill, tid, tid, 0) } as i32);
+    let there = errno_if_negative(unsafe { libc::syscall(libc::SYS_tgkill, process, tid, 0) } as i32);
     // One that may not be sent a signal is one that is there.
     there.map_or_else(|e| e.raw_os_error() == Some(libc::EPERM), |_| true)
 }
