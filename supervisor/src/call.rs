@@ -235,10 +235,10 @@ impl Session {
         match self.gate.judge(&facts).await {
             Verdict::Allow => Ok(None),
             Verdict::Ask(reason) => Ok(Some(reason)),
-            Verdict::Deny(Reason { rule, text }) => Err(denied(Denial {
+            Verdict::Deny(reason) => Err(denied(Denial {
                 layer: Layer::Watchdog,
                 asked: tool.to_owned(),
-                reason: format!("{text} (watchdog rule `{rule}`)"),
+                reason: reason.told(),
                 remedy: None,
             })),
         }

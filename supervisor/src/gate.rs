@@ -2,12 +2,15 @@
 
 mod program;
 
-use callgate_policy::watchdog::{self, CallFacts, ExecFacts, Verdict, Wants, Watchdog};
+use callgate_policy::plan::Watched;
+use callgate_policy::watchdog::{Builtin, CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 pub use program::{WatchdogProgram, WatchdogProgramError};
 
 /// The watchdogs of a session. There is no gate without the built-in pack.
+#[derive(Default)]
 pub struct Gate {
+    /// The host's own, beside the built-in rules.
     watchdogs: Vec<Box<dyn Watchdog + Send + Sync>>,
     programs: Vec<WatchdogProgram>,
 }
@@ -15,12 +18,6 @@ pub struct Gate {
 impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Gate({} watchdogs, {} programs)", self.watchdogs.len(), self.programs.len())
-    }
-}
-
-impl Default for Gate {
-    fn default() -> Self {
-        Self { watchdogs: vec![Box::new(watchdog::Builtin)], programs: Vec::new() }
     }
 }
 
@@ -41,10 +38,17 @@ impl Gate {
         wants.chain(self.programs.iter().map(WatchdogProgram::wants)).fold(Wants::default(), Wants::or)
     }
 
+    /// Who judges the programs that a session starts, if it wants them judged or one of these does.
+    pub(crate) fn watched(&self, wanted: bool) -> Option<Watched> {
+        let asked = !self.watchdogs.is_empty() || self.programs.iter().any(|program| program.wants().execs);
+        let by = if asked { Watched::Watchdogs } else { Watched::Rules };
+        (wanted || self.wants().execs).then_some(by)
+    }
+
     /// Asks every watchdog; the strictest verdict counts.
     pub(crate) async fn judge(&self, call: &CallFacts<'_>) -> Verdict {
         let each = self.watchdogs.iter().map(|watchdog| watchdog.judge(call));
-        let mut verdict = each.fold(Verdict::Allow, Verdict::stricter);
+        let mut verdict = each.fold(Builtin.judge(call), Verdict::stricter);
         for program in &self.programs {
             // What is denied already needs no process to say so.
             if matches!(verdict, Verdict::Deny(_)) {
@@ -58,7 +62,7 @@ impl Gate {
     /// The same about a program that is about to run.
     pub(crate) async fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
         let each = self.watchdogs.iter().map(|watchdog| watchdog.judge_exec(exec));
-        let mut verdict = each.fold(Verdict::Allow, Verdict::stricter);
+        let mut verdict = each.fold(Builtin.judge_exec(exec), Verdict::stricter);
         for program in self.programs.iter().filter(|program| program.wants().execs) {
             if matches!(verdict, Verdict::Deny(_)) {
                 break;

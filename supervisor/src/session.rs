@@ -13,7 +13,7 @@ use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::mode::{Headless, Mode};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan, PlanError};
-use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength};
+use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
 use callgate_policy::profile::{Clause, NOT_YET, Placed, Profile};
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::rules::{Action, Rule, RuleError, RuleScope, RuleSet, RuleSource};
@@ -372,7 +372,7 @@ impl Supervisor {
             env: &env,
             bounds: &bounds,
             ablation: ablation.as_ref(),
-            watched: spec.watch_execs || in_manifest || gate.wants().execs,
+            watched: gate.watched(spec.watch_execs || in_manifest),
         };
         let first = match (spec.strength, self.without_namespaces.get()) {
             (StrengthChoice::Landlock, _) | (StrengthChoice::Best, Some(_)) => Strength::Landlock,
@@ -462,7 +462,10 @@ impl Supervisor {
             &effective,
         );
         let plan = SessionPlan { ablation: ablation.cloned(), ..compile::session(&effective, &facts, env, bounds)? };
-        let plan = if watched { plan.watched() } else { plan };
+        let plan = match watched {
+            Some(by) => plan.watched(by),
+            None => plan,
+        };
         let opened = Opened::open(&self.launcher, plan.clone(), self.groups.clone()).await?;
         outputs.iter_mut().for_each(Outputs::hand_over);
         Ok(Attempt { effective, facts, plan, opened, outputs })
@@ -477,8 +480,8 @@ struct Asked<'a> {
     env: &'a Env,
     bounds: &'a Bounds,
     ablation: Option<&'a Ablation>,
-    /// Whether watchdogs see every program that is about to run.
-    watched: bool,
+    /// Who judges every program that is about to run, if anybody does.
+    watched: Option<Watched>,
 }
 
 /// A session that could be confined.

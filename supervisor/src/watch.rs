@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use callgate_policy::approval::ApprovalKey;
 use callgate_policy::path::HostPath;
-use callgate_policy::watchdog::{ExecFacts, Reason, Verdict};
+use callgate_policy::watchdog::{ExecFacts, Verdict};
 use callgate_worker::protocol::{AboutToRun, MayRun, Received};
 use serde_json::json;
 use tokio::task::{JoinHandle, JoinSet};
@@ -57,12 +57,11 @@ impl Watch {
     async fn refuses(&self, AboutToRun { program, argv, .. }: AboutToRun) -> Option<String> {
         let facts =
             ExecFacts { program: &program, argv: &argv, manifest: self.manifest.as_deref(), session: &self.session };
-        let told = |Reason { rule, text }: Reason| format!("{text} (watchdog rule `{rule}`)");
         match self.gate.judge_exec(&facts).await {
             Verdict::Allow => None,
-            Verdict::Deny(reason) => Some(told(reason)),
+            Verdict::Deny(reason) => Some(reason.told()),
             Verdict::Ask(reason) => {
-                let why = told(reason);
+                let why = reason.told();
                 let asked = self.people.ask(self.question(&program, &argv, why.clone())).await;
                 asked.err().map(|none| none.text(&why))
             }

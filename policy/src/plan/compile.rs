@@ -114,7 +114,7 @@ pub fn session(
         surroundings,
         grants,
         exec,
-        watched: false,
+        watched: None,
         workspace: facts.workspace.clone(),
         private: facts.private.clone(),
         shared_memory: bounds.memory / 2,

@@ -241,6 +241,16 @@ impl Ablation {
     }
 }
 
+/// Who judges every program that is about to run (layer 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Watched {
+    /// The built-in rules and nobody else: the tracer knows them, and asks nobody.
+    Rules,
+    /// The supervisor's watchdogs, the built-in rules among them. It is asked each time.
+    Watchdogs,
+}
+
 /// What holds for a whole session: the outer bound that the broker, the zygote and every worker live in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPlan {
@@ -260,8 +270,8 @@ pub struct SessionPlan {
     pub grants: Vec<FsRule>,
     /// What may be started.
     pub exec: Exec,
-    /// Whether the supervisor's watchdogs are asked about every program that is about to run.
-    pub watched: bool,
+    /// Who judges every program that is about to run, if anybody does.
+    pub watched: Option<Watched>,
     /// The workspace's roots. Fixed for the session (X0-55): if one is replaced, calls are refused.
     pub workspace: Vec<HostPath>,
     /// The session's private directory.
@@ -289,10 +299,10 @@ impl SessionPlan {
         self.ablation.as_ref().is_none_or(|ablation| !ablation.0.contains(&mechanism))
     }
 
-    /// The same, with the watchdogs asked about every program that is about to run.
+    /// The same, with every program judged that is about to run.
     #[must_use]
-    pub fn watched(mut self) -> Self {
-        self.watched = true;
+    pub fn watched(mut self, by: Watched) -> Self {
+        self.watched = Some(by);
         if self.exec == Exec::Any {
             let source = "a watchdog that sees every exec".to_owned();
             self.exec = Exec::Only(vec![ProgramRule { program: None, args: ArgPatterns::any(), source }]);

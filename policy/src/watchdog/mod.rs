@@ -81,6 +81,14 @@ pub struct Reason {
     pub text: String,
 }
 
+impl Reason {
+    /// For a model that meets it among other errors: with what refused.
+    #[must_use]
+    pub fn told(&self) -> String {
+        format!("{} (watchdog rule `{}`)", self.text, self.rule)
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.text, self.rule)

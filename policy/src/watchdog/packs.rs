@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use super::words::{self, Command};
 use super::{CallFacts, ExecFacts, Reason, Verdict, Watchdog};
+use crate::path::HostPath;
 
 /// What a rule is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,15 +140,22 @@ impl Watchdog for Builtin {
         deny(PACKS.iter().copied().flatten().find(denies))
     }
 
-    /// By the name of its file, and by the one that it is called: a program of many trades goes by the latter.
     fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
+        self.judge_start(exec.program.as_bytes(), exec.argv.iter().map(HostPath::as_bytes))
+    }
+}
+
+impl Builtin {
+    /// Judges a program that is about to run, by the name of its file, and by the one that it is called: a program of many
+    /// trades goes by the latter.
+    #[must_use]
+    pub fn judge_start<'a>(self, program: &[u8], argv: impl IntoIterator<Item = &'a [u8]>) -> Verdict {
         if let Some(faulty) = faulty() {
             return Verdict::Deny(Reason { rule: faulty.rule.to_owned(), text: faulty.to_string() });
         }
-        let words: Vec<String> =
-            exec.argv.iter().map(|word| String::from_utf8_lossy(word.as_bytes()).into_owned()).collect();
+        let words: Vec<String> = argv.into_iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         let (called, args) = words.split_first().map_or(("", &[][..]), |(called, args)| (called.as_str(), args));
-        let program = String::from_utf8_lossy(exec.program.as_bytes());
+        let program = String::from_utf8_lossy(program);
         let as_named = |name: &str| {
             let words = std::iter::once(name.to_owned()).chain(args.iter().cloned()).collect();
             verdict(&[Command::of(words)])
@@ -216,7 +224,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::path::HostPath;
 
     fn judge(tool: &str, args: Value) -> Option<String> {
         match Builtin.judge(&CallFacts { tool, args: &args, manifest: None, session: "s", line: None }) {

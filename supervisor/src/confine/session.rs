@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use callgate_policy::envelope::{Changes, StepReport};
-use callgate_policy::plan::{CallPlan, Calls, FsAccess, Identity, SessionPlan, Starter, Work, Writer};
+use callgate_policy::plan::{CallPlan, Calls, FsAccess, Identity, SessionPlan, Starter, Watched, Work, Writer};
 use callgate_worker::protocol::{
     Channel, FromWorker, FromZygote, Received, SessionReply, SessionSteps, StepFailure, Threads, ToBroker, ToWorker,
     ToZygote, ToolEnd, notice,
@@ -78,7 +78,7 @@ pub(crate) struct Opened {
     groups: Option<Arc<Delegated>>,
     /// The session's own `/dev/pts`, if it has one.
     terminals: Option<OwnedFd>,
-    /// The tracer's questions, if programs are watched.
+    /// The tracer's questions, if watchdogs are asked about programs.
     tracer: Option<AsyncChannel>,
 }
 
@@ -216,17 +216,17 @@ impl Opened {
         let notices = fds.next().ok_or(ConfineError::Ended)?;
         let notices = notice::accept(notices).map_err(channel("take the file of notices"))?;
         let tracer = match watched {
-            true => {
+            Some(Watched::Watchdogs) => {
                 let tracer = Channel::from(fds.next().ok_or(ConfineError::Ended)?);
                 Some(AsyncChannel::new(tracer).map_err(channel("wait on the tracer's channel"))?)
             }
-            false => None,
+            Some(Watched::Rules) | None => None,
         };
         let broker = Arc::new(Broker::new(ours, notices));
         Ok(Self { steps, broker, writer, starter, workers, groups, terminals: fds.next(), tracer })
     }
 
-    /// The tracer's channel, if programs are watched: whoever takes it must answer, or nothing is started.
+    /// The tracer's channel, if watchdogs are asked about programs: whoever takes it must answer, or nothing is started.
     pub(crate) fn tracer(&mut self) -> Option<AsyncChannel> {
         self.tracer.take()
     }

@@ -273,28 +273,66 @@ fn a_call_that_waits_for_an_answer_has_its_time() {
     );
 }
 
-/// The built-in rules see what starts where the session wants that, and only there: what hides from them in a line.
+/// Denies a word to every program, where it is asked about programs: it does not want that itself.
+#[derive(Debug)]
+struct WhereAsked(&'static str);
+
+impl Watchdog for WhereAsked {
+    fn judge(&self, _call: &CallFacts<'_>) -> Verdict {
+        Verdict::Allow
+    }
+
+    fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
+        match exec.argv.iter().any(|word| word.as_bytes() == self.0.as_bytes()) {
+            true => Verdict::Deny(Reason { rule: "word".to_owned(), text: "that word is not to be said".to_owned() }),
+            false => Verdict::Allow,
+        }
+    }
+}
+
+/// The built-in rules see what starts where the session wants that, and only there: what hides from them in a line. A host's
+/// watchdog sees it there too, whether it asked for that or not.
 #[test]
 fn the_built_in_rules_see_what_starts() {
     let hidden = "$(printf d)d if=/dev/null of=/dev/sda count=0; echo $?";
+    let step = |session: &Session, of: &str| session.steps().any(|step| step.detail.contains(of));
+    let rules_hold = async |session: &Session| {
+        let result = bash(session, hidden).await;
+        assert!(result.data.as_ref().unwrap()["output"].as_str().unwrap().ends_with("137\n"), "{result:?}");
+        let told = &result.metadata.changes.as_ref().unwrap().not_started;
+        assert!(told[0].why.contains("watchdog rule `write-to-device`"), "{told:?}");
+        let result = bash(session, "dd if=/dev/zero of=file bs=1 count=1 2>/dev/null; echo $?").await;
+        assert_eq!(result.data.unwrap()["output"], "0\n", "the control");
+    };
     with_sessions(
         |spec| spec.watch_execs = true,
-        async |session, _| {
-            let result = bash(session, hidden).await;
-            assert!(result.data.as_ref().unwrap()["output"].as_str().unwrap().ends_with("137\n"), "{result:?}");
-            let told = &result.metadata.changes.as_ref().unwrap().not_started;
-            assert!(told[0].why.contains("write-to-device"), "{told:?}");
-            let result = bash(session, "dd if=/dev/zero of=file bs=1 count=1 2>/dev/null; echo $?").await;
-            assert_eq!(result.data.unwrap()["output"], "0\n", "the control");
+        async |session, workspace| {
+            rules_hold(session).await;
+            bash(session, "touch WORD").await;
+            assert!(workspace.join("WORD").exists(), "nobody has anything against it");
+            assert!(step(session, "each shown to the watchdog's rules"));
         },
     );
     with_sessions(
-        |_| {},
-        async |session, _| {
+        |spec| {
+            spec.watch_execs = true;
+            spec.watchdogs.push(Box::new(WhereAsked("WORD")));
+        },
+        async |session, workspace| {
+            rules_hold(session).await;
+            bash(session, "touch WORD; touch word").await;
+            assert!(!workspace.join("WORD").exists() && workspace.join("word").exists());
+            assert!(step(session, "each shown to the watchdogs"));
+        },
+    );
+    with_sessions(
+        |spec| spec.watchdogs.push(Box::new(WhereAsked("WORD"))),
+        async |session, workspace| {
             let result = bash(session, hidden).await;
             let output = result.data.unwrap()["output"].as_str().unwrap().to_owned();
             assert!(output.ends_with("1\n"), "it starts, and the sandbox holds: {output}");
-            assert!(!session.steps().any(|step| step.detail.contains("watchdogs")), "nobody is asked");
+            bash(session, "touch WORD").await;
+            assert!(workspace.join("WORD").exists() && !step(session, "watchdog"), "nobody is asked");
         },
     );
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::SessionPlan;
 use callgate_policy::plan::exec::{FileId, Starts};
+use callgate_policy::plan::{SessionPlan, Watched};
 use rustix::fs::MemfdFlags;
 
 use super::caller::{Caller, Links, Thread};
@@ -81,6 +81,8 @@ pub(super) struct Gate {
     pub(super) starts: Arc<Starts>,
     /// Where the session writes.
     pub(super) writable: Arc<[PathBuf]>,
+    /// Layer 2 judges too, at the second look.
+    pub(super) watched: bool,
     second: Second,
 }
 
@@ -106,18 +108,25 @@ impl Gate {
         let missing = if missing.is_empty() { String::new() } else { format!(", not found: {}", missing.join(" ")) };
         match can_trace(one_thread) {
             Ok(()) => {
-                let watchdogs = plan.watched.then(Channel::pair).transpose();
-                let watchdogs = watchdogs.map_err(failure("channels", "socketpair"))?;
-                let watched = if plan.watched { ", each shown to the watchdogs" } else { "" };
+                let (watchdogs, watched) = match plan.watched {
+                    Some(Watched::Watchdogs) => {
+                        let pair = Channel::pair().map_err(failure("channels", "socketpair"))?;
+                        (Some(pair), ", each shown to the watchdogs")
+                    }
+                    Some(Watched::Rules) => (None, ", each shown to the watchdog's rules"),
+                    None => (None, ""),
+                };
                 let step = done("programs", format!("argv verified, {programs} granted{missing}{watched}"));
-                let gate = Self { starts, writable, second: Second::Tracer(None) };
+                let gate = Self { starts, writable, watched: plan.watched.is_some(), second: Second::Tracer(None) };
                 Ok(Made { gate, watchdogs, step })
             }
-            Err(_barred) if plan.watched || plan.exec.judges_arguments() => Err(StepFailure::new("programs", BARRED)),
+            Err(_barred) if plan.watched.is_some() || plan.exec.judges_arguments() => {
+                Err(StepFailure::new("programs", BARRED))
+            }
             Err(barred) => {
                 let own = Thread::open(process::id()).and_then(|this| this.image()).ok().map(|image| image.file);
                 let step = done("programs", format!("program only (ptrace: {barred}), {programs} granted{missing}"));
-                let gate = Self { starts, writable, second: Second::Landlock { own } };
+                let gate = Self { starts, writable, watched: false, second: Second::Landlock { own } };
                 Ok(Made { gate, watchdogs: None, step })
             }
         }

@@ -10,7 +10,8 @@
 //! Invariant: one exec at a time for each process. Seizing a thread waits for an exec of its process to be over, and that exec
 //! waits for all threads of its process to be gone, a traced one by its tracer's hand: seizing two would wait for ever.
 //!
-//! Where watchdogs see every exec, the supervisor is asked while the thread stands there; the others go on meanwhile.
+//! Where the watchdog's rules are to see every exec they are applied here. Where a host's own watchdogs are, the supervisor is
+//! asked while the thread stands there, and the others go on meanwhile.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use std::sync::{Arc, Mutex};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::exec::Starts;
+use callgate_policy::watchdog::{self, Builtin};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::caller::Thread;
@@ -49,7 +51,9 @@ pub(super) struct Tracer {
     starts: Arc<Starts>,
     writable: Arc<[PathBuf]>,
     broker: Arc<Mutex<Broker>>,
-    /// To the supervisor's, if they are asked.
+    /// Layer 2 judges too.
+    watched: bool,
+    /// To the supervisor's watchdogs, if they are to be asked. Otherwise the built-in rules alone are.
     watchdogs: Option<Channel>,
     /// Tells that a traced thread has come to something.
     stops: OwnedFd,
@@ -94,6 +98,7 @@ impl Tracer {
             starts: Arc::clone(&gate.starts),
             writable: Arc::clone(&gate.writable),
             broker: Arc::clone(shared),
+            watched: gate.watched,
             watchdogs,
             stops: ptrace::stops_as_fd()?,
             flights: HashMap::new(),
@@ -220,8 +225,19 @@ impl Tracer {
             Verdict::Runs(thread, argv) => (thread, argv),
             Verdict::Ends(why, argv) => return self.ends(pid, call, &argv, why.into()),
         };
-        let Some(watchdogs) = &self.watchdogs else { return self.runs(pid) };
+        if !self.watched {
+            return self.runs(pid);
+        }
         let Ok(program) = thread.image_path() else { return self.ends(pid, call, &argv, NO_FILE.into()) };
+        let Some(watchdogs) = &self.watchdogs else {
+            return match Builtin.judge_start(&program, argv.iter().map(Vec::as_slice)) {
+                watchdog::Verdict::Allow => self.runs(pid),
+                // There is nobody here who could be asked.
+                watchdog::Verdict::Ask(why) | watchdog::Verdict::Deny(why) => {
+                    self.ends(pid, call, &argv, why.told().into())
+                }
+            };
+        };
         self.questions += 1;
         let question = self.questions;
         let path = |bytes: &[u8]| HostPath::from(PathBuf::from(OsStr::from_bytes(bytes)));

@@ -19,7 +19,7 @@ pub struct OpenSession {
 #[serde(rename_all = "kebab-case")]
 pub enum SessionReply {
     /// The session stands. Carries the supervisor's end of each zygote's channel: the programs', and the readers' if the
-    /// session is for many calls; the file of notices; the tracer's channel, if programs are watched; and, with namespaces,
+    /// session is for many calls; the file of notices; the tracer's channel, if watchdogs are asked about programs; and, with namespaces,
     /// the session's own `/dev/pts` (`O_PATH`).
     Ready(SessionSteps),
     /// A step failed; nothing runs.
