@@ -13,6 +13,7 @@ use callgate_policy::rules::Decision;
 use callgate_policy::shell::Line;
 use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
 use callgate_worker::protocol::{LimitHit, ProgramEnd};
+use callgate_worker::tools::is_refusal;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
@@ -132,7 +133,7 @@ impl Session {
         let turn = place.turn().await;
         // A call before it may have been one that nobody answered.
         self.goes_on(name)?;
-        let done = self.perform((tool, turn), plan, args, &root, is_tool, on_output).await?;
+        let done = self.perform((tool, turn), plan, args, is_tool, on_output).await?;
         Ok(Done { passed, ..done })
     }
 
@@ -184,7 +185,6 @@ impl Session {
         (tool, turn): (&Tool, Turn),
         plan: CallPlan,
         args: Value,
-        root: &HostPath,
         is_tool: bool,
         on_output: OnOutput<'_>,
     ) -> Result<Done, CallError> {
@@ -206,7 +206,7 @@ impl Session {
             });
         }
         if is_tool {
-            return self.shape_tool(tool.id, self.opened.tool(plan, args, turn).await?, root, timeout);
+            return self.shape_tool(tool.id, self.opened.tool(plan, args, turn).await?, timeout);
         }
         self.run_shell(tool, plan, turn, on_output).await
     }
@@ -258,7 +258,7 @@ impl Session {
         }
     }
 
-    fn shape_tool(&self, tool: &'static str, run: ToolRun, root: &HostPath, timeout: u64) -> Result<Done, CallError> {
+    fn shape_tool(&self, tool: &'static str, run: ToolRun, timeout: u64) -> Result<Done, CallError> {
         match run.end {
             Ok(ToolOutput { data, truncated, rest, lost }) => {
                 let mut kept = Rest { tool, outputs: self.outputs.as_ref(), file: None, lost };
@@ -275,7 +275,8 @@ impl Session {
                 Err(denied(crate::limits::denial(&self.bounds, hit)))
             }
             Err(ToolError { text, errno: Some(libc_errno) })
-                if is_denial(libc_errno) && run.changes.as_ref().is_some_and(|changes| !changes.refused.is_empty()) =>
+                if is_refusal(libc_errno)
+                    && run.changes.as_ref().is_some_and(|changes| !changes.refused.is_empty()) =>
             {
                 let kept = run.changes.unwrap_or_default().refused.swap_remove(0);
                 Err(denied(Denial {
@@ -285,11 +286,15 @@ impl Session {
                     remedy: Some("grant it by its name (requires.fs.write, or --write)".to_owned()),
                 }))
             }
-            Err(ToolError { text, errno: Some(libc_errno) }) if is_denial(libc_errno) => Err(denied(Denial {
+            Err(ToolError { text, errno: Some(libc_errno) }) if is_refusal(libc_errno) => Err(denied(Denial {
                 layer: Layer::Sandbox,
                 asked: text,
                 reason: format!("the kernel refused it ({})", std::io::Error::from_raw_os_error(libc_errno)),
-                remedy: Some(format!("grant the path it leads to, or choose one below {root}")),
+                remedy: Some(
+                    "grant where its links lead and the directories that it needs made, if it is not the file's own \
+                     permissions"
+                        .to_owned(),
+                ),
             })),
             Err(ToolError { text, .. }) => Err(CallError::Tool(text)),
         }
@@ -421,11 +426,6 @@ fn denied(denial: Denial) -> CallError {
 
 fn timed_out(error: &CallError) -> Option<bool> {
     matches!(error, CallError::Confine(ConfineError::TimedOut(_))).then_some(true)
-}
-
-fn is_denial(errno: i32) -> bool {
-    // EACCES, EPERM, EROFS.
-    matches!(errno, 13 | 1 | 30)
 }
 
 /// Most characters of a program's output in the error that has no place for a result.

@@ -102,6 +102,8 @@ fn a2_a_tool_follows_no_link_into_the_base_system() {
         let denial = outer.metadata.denial.unwrap();
         assert_eq!(denial.layer, callgate::Layer::Sandbox);
         assert!(denial.reason.contains("os error 13"), "{denial:?}");
+        let text = outer.error_text.unwrap();
+        assert_eq!(text.matches("os error 13").count(), 1, "said once: {text}");
     });
 }
 

@@ -384,10 +384,14 @@ impl ToolError {
         }
     }
 
-    /// The failure in one line: the operation and its object, the cause, the next step. The envelope's `error_text`.
+    /// The failure in one line: the operation and its object, the cause, the next step. Of a refusal the operation alone: what
+    /// to do about that depends on what was granted, which the supervisor knows. The envelope's `error_text`.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.to_string();
+        if self.errno().is_some_and(is_refusal) {
+            return text;
+        }
         if let Some(cause) = self.cause() {
             text.push_str(&format!(": {cause}"));
         }
@@ -427,14 +431,18 @@ impl ToolError {
     }
 }
 
+/// Whether an error number is what the layers refuse with.
+#[must_use]
+pub fn is_refusal(errno: i32) -> bool {
+    matches!(errno, libc::EACCES | libc::EPERM | libc::EROFS)
+}
+
 fn next_step_for(errno: i32) -> Option<&'static str> {
     Some(match errno {
         libc::ENOENT => "check the spelling; glob lists what there is",
         libc::ENOTDIR => "a name before the last is no directory",
         libc::ELOOP => "the symbolic links go in a circle; name the file itself",
         libc::ENAMETOOLONG => "a name has at most 255 bytes and a path 4095",
-        libc::EACCES | libc::EPERM => "both the grant and the file's own permissions have to allow it",
-        libc::EROFS => "this file system is read-only; use a writable directory",
         libc::ENOSPC => "the file system is full; free some space or write less",
         libc::EDQUOT => "the disk quota is used up; free some space or write less",
         libc::EFBIG => "the limit on the size of a file is reached; write less",
@@ -621,5 +629,7 @@ mod tests {
             error.text(),
             "open /no\\nwhere: No such file or directory (os error 2); check the spelling; glob lists what there is"
         );
+        let refused = ToolError::Open { path: HostPath::from("/x"), source: io::Error::from_raw_os_error(libc::EROFS) };
+        assert_eq!((refused.errno(), refused.text().as_str()), (Some(libc::EROFS), "open /x"));
     }
 }
