@@ -19,6 +19,8 @@ pub enum KeyScope {
     Exact,
     /// A directory, and every key beneath it.
     Path,
+    /// The same arguments alone. A kind of its own, for a text may be somebody's command line too.
+    Digest,
 }
 
 /// Derived from a call's arguments alone: the same arguments have the same key, in any session and at any time (S1-19).
@@ -28,19 +30,24 @@ pub struct ApprovalKey {
     pub text: String,
     /// How far an answer for it reaches.
     pub scope: KeyScope,
+    /// Where a command runs, if that is not the root: relative to it, or absolute. A field, since a command line may say anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
 }
 
 impl ApprovalKey {
-    /// The key of a command line: the line itself. Not its first word, as elsewhere: `git` would cover `git x; rm y`
-    /// (X1-7). `None` for one that makes no well-formed key; then the digest of the arguments has to do.
+    /// The key of a command line: the line itself, byte for byte, since what looks like a blank may be a part of a word. Not its
+    /// first word, as elsewhere: `git` would cover `git x; rm y` (X1-7). `None` for one that makes no well-formed key; then the
+    /// digest of the arguments has to do.
     #[must_use]
     pub fn of_command(line: &str, working_dir: &HostPath, root: &HostPath) -> Option<Self> {
-        let line = line.trim();
-        let text = match relative(working_dir.as_path(), root) {
-            None => line.to_owned(),
-            Some(dir) => format!("{line} (in {dir})"),
-        };
-        Self::well_formed(text, KeyScope::Exact)
+        Self::well_formed(line.to_owned(), KeyScope::Exact).map(|key| key.in_directory(working_dir, root))
+    }
+
+    /// The same, for what runs in a directory.
+    #[must_use]
+    pub fn in_directory(self, working_dir: &HostPath, root: &HostPath) -> Self {
+        Self { directory: relative(working_dir.as_path(), root), ..self }
     }
 
     /// The key of a call that names files: the directory that holds them all, relative to the root; `.` for the root. `None`
@@ -54,6 +61,8 @@ impl ApprovalKey {
         if all.any(|dir| dir != first) {
             return None;
         }
+        // A name that is not UTF-8 has no text that could not be another's.
+        first.to_str()?;
         let text = relative(&first, root).unwrap_or_else(|| ".".to_owned());
         Self::well_formed(text, KeyScope::Path)
     }
@@ -61,23 +70,25 @@ impl ApprovalKey {
     /// The key of any other call: the digest of its canonical arguments, in hexadecimal.
     #[must_use]
     pub fn of_digest(digest: &str) -> Self {
-        Self { text: format!("sha256:{digest}"), scope: KeyScope::Exact }
+        Self { text: format!("sha256:{digest}"), scope: KeyScope::Digest, directory: None }
     }
 
     fn well_formed(text: String, scope: KeyScope) -> Option<Self> {
         let fits = !text.is_empty() && text.len() <= LONGEST && !text.chars().any(char::is_control);
-        fits.then_some(Self { text, scope })
+        fits.then_some(Self { text, scope, directory: None })
     }
 
     /// Whether an answer for this key is one for another.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
-        if self.text == other.text {
-            return self.scope == other.scope;
+        if self == other {
+            return true;
         }
         let both = self.scope == KeyScope::Path && other.scope == KeyScope::Path;
         let (absolute, other_absolute) = (self.text.starts_with('/'), other.text.starts_with('/'));
-        both && absolute == other_absolute && (self.text == "." || Path::new(&other.text).starts_with(&self.text))
+        both && self.directory == other.directory
+            && absolute == other_absolute
+            && (self.text == "." || Path::new(&other.text).starts_with(&self.text))
     }
 }
 
@@ -90,10 +101,10 @@ fn relative(path: &Path, root: &HostPath) -> Option<String> {
     }
 }
 
-/// Every byte of a name that is not UTF-8, so that two names never have the same key.
+/// A name that is not UTF-8, so that two names never have the same: no path has a NUL.
 fn escaped(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt as _;
-    path.as_os_str().as_bytes().escape_ascii().to_string()
+    format!("\0{}", path.as_os_str().as_bytes().escape_ascii())
 }
 
 /// Who said yes (X1-5).
@@ -191,7 +202,10 @@ impl Approvals {
 impl fmt::Display for ApprovalKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.scope {
-            KeyScope::Exact => f.write_str(&self.text),
+            KeyScope::Exact | KeyScope::Digest => match &self.directory {
+                None => f.write_str(&self.text),
+                Some(directory) => write!(f, "{} (in {})", self.text, directory.replace('\0', "")),
+            },
             KeyScope::Path if self.text == "." => f.write_str("anything in the workspace"),
             KeyScope::Path => write!(f, "anything in {}", self.text),
         }
@@ -223,7 +237,7 @@ mod tests {
     /// X1-6, X1-7: a directory covers what lies beneath it, and nothing beside; a line covers itself.
     #[test]
     fn keys_cover_what_they_name() {
-        let key = |text: &str| ApprovalKey { text: text.to_owned(), scope: KeyScope::Path };
+        let key = |text: &str| ApprovalKey { text: text.to_owned(), scope: KeyScope::Path, directory: None };
         for (wide, narrow) in [(".", "src"), ("src", "src/a"), ("src", "src"), ("/etc", "/etc/ssl")] {
             assert!(key(wide).covers(&key(narrow)), "{wide} {narrow}");
         }
@@ -231,11 +245,17 @@ mod tests {
             assert!(!key(one).covers(&key(other)), "{one} {other}");
         }
         let line = |text: &str| ApprovalKey::of_command(text, &"/w".into(), &"/w".into());
-        assert!(line("git x").unwrap().covers(&line(" git x ").unwrap()));
+        assert!(line("git x").unwrap().covers(&line("git x").unwrap()));
+        for other in ["git x\u{a0}", "\u{2003}git x", "git x ", "git x\u{200b}", "git x # (in sub)"] {
+            assert!(!line("git x").unwrap().covers(&line(other).unwrap()), "{other:?}");
+        }
         assert!(!line("git x").unwrap().covers(&line("git x; rm y").unwrap()), "X1-7: no first word");
         assert_eq!(line("a\nb"), None);
         let sub = ApprovalKey::of_command("make", &"/w/sub".into(), &"/w".into()).unwrap();
         assert!(!line("make").unwrap().covers(&sub), "another directory is another call");
+        assert!(!line("make (in sub)").unwrap().covers(&sub), "and a line that says so is not it");
+        let digest = ApprovalKey::of_digest("ab");
+        assert!(!line("sha256:ab").unwrap().covers(&digest) && !digest.covers(&line("sha256:ab").unwrap()));
     }
 
     proptest! {
@@ -250,12 +270,25 @@ mod tests {
             prop_assert_eq!(command(), command());
         }
 
+        /// Two calls that differ never have the same key: neither by odd blanks, quotes and comments, nor by where they run.
+        #[test]
+        fn no_two_commands_have_one_key(
+            one in r#"( |\u{a0}|\u{2003}|\u{200b}|\u{3000}|x|'|"|\\|#|\(in a\)|sha256:){1,6}"#,
+            other in r#"( |\u{a0}|\u{2003}|\u{200b}|\u{3000}|x|'|"|\\|#|\(in a\)|sha256:){1,6}"#,
+            dirs in prop::collection::vec(prop::sample::select(&["/w", "/w/a", "/w/a)", "/a", "/w/a/b", "/w/ a", "/w/\u{a0}a"][..]), 2),
+        ) {
+            let key = |line: &str, dir: &str| ApprovalKey::of_command(line, &dir.into(), &"/w".into()).unwrap();
+            let (first, second) = (key(&one, dirs[0]), key(&other, dirs[1]));
+            prop_assert_eq!(first.covers(&second), one == other && dirs[0] == dirs[1]);
+            prop_assert!(!ApprovalKey::of_digest(one.trim_start_matches("sha256:")).covers(&first));
+        }
+
         /// Covering is a partial order: what covers what covers, covers.
         #[test]
         fn covering_is_a_partial_order(
             paths in prop::collection::vec(prop::sample::select(&["a", "a/b", "a/b/c", "ab", ".", "/a", "/a/b"][..]), 3),
         ) {
-            let key = |text: &str| ApprovalKey { text: text.to_owned(), scope: KeyScope::Path };
+            let key = |text: &str| ApprovalKey { text: text.to_owned(), scope: KeyScope::Path, directory: None };
             let [a, b, c] = [key(paths[0]), key(paths[1]), key(paths[2])];
             prop_assert!(a.covers(&a));
             prop_assert!(!(a.covers(&b) && b.covers(&c)) || a.covers(&c));

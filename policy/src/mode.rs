@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::Wildcard;
+use crate::rules::{Part, Wildcard};
 
 /// `mode`. Fixed when a session is opened (X1-10).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +114,12 @@ impl AllowEntry {
     #[must_use]
     pub fn matches(&self, tool: &str, key: &str) -> bool {
         self.tool == tool && self.keys.as_ref().is_none_or(|keys| keys.matches(key))
+    }
+
+    /// Whether it allows a command, as a rule would.
+    #[must_use]
+    pub fn covers(&self, tool: &str, command: &Part) -> bool {
+        self.tool == tool && self.keys.as_ref().is_none_or(|keys| keys.covers(command))
     }
 }
 

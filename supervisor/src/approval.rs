@@ -288,7 +288,7 @@ mod tests {
             argv: vec![],
             commands: None,
             reach: vec![],
-            key: ApprovalKey { text: key.to_owned(), scope: KeyScope::Exact },
+            key: ApprovalKey { text: key.to_owned(), scope: KeyScope::Exact, directory: None },
             kept_for: ApprovalScope::Session,
             digest: String::new(),
         }

@@ -128,7 +128,8 @@ impl Session {
         let (decided, watchdog) = self.judged(&presented, &work).await?;
         let is_tool = matches!(work, Work::Tool { .. });
         let timeout = timeout.or(self.profile.shell_timeout.filter(|_| !is_tool)).unwrap_or(TIMEOUT);
-        let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
+        let mut plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
+        plan.as_spelt = self.passes_by_path(tool.id, &decided.1);
         let passed = self.approve(&presented, &plan, decided, watchdog, asking).await?;
         let turn = place.turn().await;
         // A call before it may have been one that nobody answered.

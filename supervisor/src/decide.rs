@@ -2,14 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use callgate_policy::approval::ApprovalKey;
+use callgate_policy::approval::{ApprovalKey, KeyScope};
 use callgate_policy::call_grant::{CallNeeds, ShellNeed};
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::mode::Headless;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::rules::commands;
-use callgate_policy::rules::{Action, Capability, DecidedBy, Decision, Rule, RuleScope, RuleSource, RuledCall, Value};
+use callgate_policy::rules::{
+    Action, Capability, DecidedBy, Decision, Part, Rule, RuleScope, RuleSource, RuledCall, Value,
+};
 use callgate_policy::shell::{Line, restricted};
 use callgate_policy::watchdog::Reason;
 use serde_json::json;
@@ -41,16 +43,16 @@ pub(crate) struct Presented<'a> {
 impl Presented<'_> {
     /// The key under which an answer is kept.
     fn key(&self, work: &Work) -> ApprovalKey {
-        let key = match (&self.needs.shell, work) {
-            (Some(_), Work::Program { working_dir, .. }) => self
-                .args
-                .get("command")
-                .and_then(serde_json::Value::as_str)
-                .and_then(|line| ApprovalKey::of_command(line, working_dir, self.root)),
-            (Some(_), _) => None,
-            (None, _) => ApprovalKey::of_files(self.needs, self.root),
-        };
-        key.unwrap_or_else(|| ApprovalKey::of_digest(&approval::digest_of(self.args)))
+        let of_digest = || ApprovalKey::of_digest(&approval::digest_of(self.args));
+        match (&self.needs.shell, work) {
+            (Some(_), Work::Program { working_dir, .. }) => {
+                let line = self.args.get("command").and_then(serde_json::Value::as_str);
+                let key = line.and_then(|line| ApprovalKey::of_command(line, working_dir, self.root));
+                key.unwrap_or_else(|| of_digest().in_directory(working_dir, self.root))
+            }
+            (Some(_), _) => of_digest(),
+            (None, _) => ApprovalKey::of_files(self.needs, self.root).unwrap_or_else(of_digest),
+        }
     }
 }
 
@@ -113,19 +115,20 @@ impl Session {
     }
 
     /// A text that a rule looks for and that is in none of the commands, but in the line that they make.
-    fn with_phrases(&self, mut parts: Vec<String>, args: &serde_json::Value) -> Vec<String> {
+    fn with_phrases(&self, mut parts: Vec<Part>, args: &serde_json::Value) -> Vec<Part> {
         let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let line = args.get("command").and_then(serde_json::Value::as_str);
-        parts.extend(line.filter(|line| rules.has_phrase_across(line, &parts)).map(str::to_owned));
+        let line = args.get("command").and_then(serde_json::Value::as_str).map(Part::of_text);
+        parts.extend(line.filter(|line| rules.has_phrase_across(line, &parts)));
         parts
     }
 
     /// Rules about a program that is started past the tools. Nobody is asked about it.
     pub(crate) fn refuse_by_rule(&self, needs: &CallNeeds) -> Result<(), CallError> {
         let Some(ShellNeed::Program { argv }) = &needs.shell else { return Ok(()) };
-        let command = argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let (named, reach) = parts(needs, Some(std::slice::from_ref(&command)), &self.effective);
-        self.judge(&RuledCall { tool: "run", key: &command, named, reach }).map(drop)
+        let words: Vec<String> = argv.iter().map(ToString::to_string).collect();
+        let commands = Part::of_argv(&words);
+        let (named, reach) = parts(needs, Some(&commands), &self.effective);
+        self.judge(&RuledCall { tool: "run", key: &words.join(" "), named, reach }).map(drop)
     }
 
     fn judge(&self, call: &RuledCall<'_>) -> Result<Decision, CallError> {
@@ -139,6 +142,12 @@ impl Session {
             reason: decision.to_string(),
             remedy: Some(decision.remedy(call)),
         })))
+    }
+
+    /// Whether what lets a call pass looked at its path: then no symbolic link may lead it elsewhere.
+    pub(crate) fn passes_by_path(&self, tool: &str, key: &ApprovalKey) -> bool {
+        let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        rules.looks_at_paths(tool) || (key.scope == KeyScope::Path && self.people.has_said_yes(tool, key).is_some())
     }
 
     /// Whether a person would have had to be asked, and there was none (`headless = "halt"`): nothing else will run.
@@ -248,7 +257,7 @@ impl Session {
 #[allow(clippy::type_complexity, reason = "two lists of the same")]
 fn parts<'a>(
     needs: &'a CallNeeds,
-    commands: Option<&'a [String]>,
+    commands: Option<&'a [Part]>,
     effective: &callgate_policy::effective::EffectiveSet,
 ) -> (Vec<(Capability, Value<'a>)>, Vec<(Capability, Value<'a>)>) {
     let files = |paths: &'a [HostPath], capability| paths.iter().map(move |path| (capability, Value::File(path)));

@@ -140,6 +140,7 @@ fn get_ready() -> io::Result<()> {
         version: PROTOCOL_VERSION,
         rules: CallRules::Own(vec![rule]),
         within: Vec::new(),
+        as_spelt: false,
         work: Work::Program { argv: vec!["true".into()], working_dir: "/".into() },
         limits: vec![Limit { resource: Resource::Core, max: 0 }],
         bounds: Bounds::of(&Limits::default(), 0),

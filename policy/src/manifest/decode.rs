@@ -123,12 +123,17 @@ fn argument(node: Node) -> Result<ArgPattern, Fault> {
     if let Value::Text(text) = node.value {
         return Ok(ArgPattern::Exact(text));
     }
-    let mut table = Table::of(node, "an argument pattern", &["wildcard", "prefix", "rest"])?;
+    let mut table = Table::of(node, "an argument pattern", &["wildcard", "dash", "prefix", "rest"])?;
     let truth = |node: Node| match (&node.value, node.span.clone()) {
         (Value::Bool(false), span) => Err(Fault::new(span, "it can only be true; leave it out instead")),
         (_, _) => boolean(node),
     };
-    let wildcard = table.optional("wildcard", truth)?.map(|_true| ArgPattern::Wildcard);
+    let dash = table.optional("dash", truth)?.is_some();
+    let any = if dash { ArgPattern::AnyOne } else { ArgPattern::Wildcard };
+    let wildcard = table.optional("wildcard", truth)?.map(|_true| any);
+    if dash && wildcard.is_none() {
+        return Err(Fault::new(span, "`dash` goes with `wildcard`"));
+    }
     let rest = table.optional("rest", truth)?.map(|_true| ArgPattern::Rest);
     let prefix = table.optional("prefix", name)?.map(ArgPattern::Prefix);
     let mut given = [wildcard, prefix, rest].into_iter().flatten();

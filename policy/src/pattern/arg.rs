@@ -13,8 +13,11 @@ use super::PatternError;
 pub enum ArgPattern {
     /// This string.
     Exact(String),
-    /// `{wildcard = true}`: any one argument.
+    /// `{wildcard = true}`: any one argument that does not begin with `-`. Where a value is meant, an option could make the
+    /// program do something else (F15).
     Wildcard,
+    /// `{wildcard = true, dash = true}`: any one argument, an option too.
+    AnyOne,
     /// `{prefix = "…"}`: an argument that starts so.
     Prefix(String),
     /// `{rest = true}`: all that remain, none included. Our extension, in the last place only.
@@ -26,13 +29,18 @@ impl ArgPattern {
         match self {
             Self::Exact(text) => arg == text.as_bytes(),
             Self::Prefix(prefix) => arg.starts_with(prefix.as_bytes()),
-            Self::Wildcard | Self::Rest => true,
+            Self::Wildcard => !arg.starts_with(b"-"),
+            Self::AnyOne | Self::Rest => true,
         }
     }
 
     fn within(&self, other: &Self) -> bool {
         match (self, other) {
-            (_, Self::Wildcard) | (Self::Rest, Self::Rest) => true,
+            (_, Self::AnyOne) | (Self::Rest, Self::Rest) => true,
+            (Self::Exact(text), Self::Wildcard) => !text.starts_with('-'),
+            // An empty prefix is one of options too.
+            (Self::Prefix(text), Self::Wildcard) => !text.is_empty() && !text.starts_with('-'),
+            (Self::Wildcard | Self::AnyOne, Self::Prefix(prefix)) => prefix.is_empty(),
             (Self::Exact(text) | Self::Prefix(text), Self::Prefix(prefix)) => text.starts_with(prefix.as_str()),
             (mine, other) => mine == other,
         }
@@ -139,6 +147,7 @@ impl fmt::Display for ArgPattern {
         match self {
             Self::Exact(text) => write!(f, "{text:?}"),
             Self::Wildcard => f.write_str("<one>"),
+            Self::AnyOne => f.write_str("<one or an option>"),
             Self::Prefix(prefix) => write!(f, "{prefix:?}…"),
             Self::Rest => f.write_str("<rest>"),
         }
@@ -159,10 +168,15 @@ impl Serialize for ArgPattern {
         let mut map = match self {
             Self::Exact(text) => return serializer.serialize_str(text),
             Self::Wildcard | Self::Prefix(_) | Self::Rest => serializer.serialize_map(Some(1))?,
+            Self::AnyOne => serializer.serialize_map(Some(2))?,
         };
         match self {
             Self::Prefix(prefix) => map.serialize_entry("prefix", prefix)?,
             Self::Wildcard => map.serialize_entry("wildcard", &true)?,
+            Self::AnyOne => {
+                map.serialize_entry("wildcard", &true)?;
+                map.serialize_entry("dash", &true)?;
+            }
             Self::Exact(_) | Self::Rest => map.serialize_entry("rest", &true)?,
         }
         map.end()
@@ -182,7 +196,7 @@ impl<'de> Visitor<'de> for ArgVisitor {
     type Value = ArgPattern;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string, {wildcard: true}, {prefix: \"…\"} or {rest: true}")
+        f.write_str("a string, {wildcard: true}, {wildcard: true, dash: true}, {prefix: \"…\"} or {rest: true}")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<ArgPattern, E> {
@@ -194,11 +208,29 @@ impl<'de> Visitor<'de> for ArgVisitor {
             Some("prefix") => ArgPattern::Prefix(map.next_value()?),
             Some("wildcard") if map.next_value::<bool>()? => ArgPattern::Wildcard,
             Some("rest") if map.next_value::<bool>()? => ArgPattern::Rest,
-            Some("wildcard" | "rest") => return Err(de::Error::custom("it can only be true; leave it out instead")),
-            Some(other) => return Err(de::Error::unknown_field(other, &["wildcard", "prefix", "rest"])),
+            Some("dash") if map.next_value::<bool>()? => {
+                // In JSON the order of keys says nothing.
+                return match map.next_key::<String>()?.as_deref() {
+                    Some("wildcard") if map.next_value::<bool>()? => match map.next_key::<String>()? {
+                        None => Ok(ArgPattern::AnyOne),
+                        Some(_) => Err(de::Error::custom("`dash` goes with `wildcard` alone")),
+                    },
+                    Some(_) | None => Err(de::Error::custom("`dash` goes with `wildcard` alone")),
+                };
+            }
+            Some("wildcard" | "rest" | "dash") => {
+                return Err(de::Error::custom("it can only be true; leave it out instead"));
+            }
+            Some(other) => return Err(de::Error::unknown_field(other, &["wildcard", "dash", "prefix", "rest"])),
             None => return Err(de::Error::custom("an argument pattern has one of wildcard, prefix and rest")),
         };
-        match map.next_key::<String>()? {
+        match map.next_key::<String>()?.as_deref() {
+            Some("dash") if pattern == ArgPattern::Wildcard && map.next_value::<bool>()? => {
+                match map.next_key::<String>()? {
+                    None => Ok(ArgPattern::AnyOne),
+                    Some(_) => Err(de::Error::custom("`dash` goes with `wildcard` alone")),
+                }
+            }
             Some(_) => Err(de::Error::custom("an argument pattern has only one of wildcard, prefix and rest")),
             None => Ok(pattern),
         }
@@ -231,6 +263,24 @@ mod tests {
         assert!(patterns("[]").matches::<&str>(&[]) && !patterns("[]").matches(&["a"]));
     }
 
+    /// F15: where a value is meant, no option passes, unless the pattern says so.
+    #[test]
+    fn f15_a_wildcard_is_no_option() {
+        let one = patterns(r#"["show", {"wildcard": true}]"#);
+        for value in ["main", "", "a-b"] {
+            assert!(one.matches(&["show", value]), "{value}");
+        }
+        for option in ["-", "--", "-x", "--output=x"] {
+            assert!(!one.matches(&["show", option]), "{option}");
+        }
+        for json in [r#"[{"wildcard": true, "dash": true}]"#, r#"[{"dash": true, "wildcard": true}]"#] {
+            let any = patterns(json);
+            assert!(any.matches(&["--output=x"]) && any.matches(&["main"]) && !any.matches(&["a", "b"]));
+            assert_eq!(serde_json::from_str::<ArgPatterns>(&serde_json::to_string(&any).unwrap()).unwrap(), any);
+        }
+        assert!(patterns(r#"[{"rest": true}]"#).matches(&["--output=x"]), "the rest is all there is");
+    }
+
     #[test]
     fn mistakes_are_refused() {
         for json in [
@@ -238,6 +288,10 @@ mod tests {
             r#"[{"wildcard": false}]"#,
             r#"[{"wildcard": true, "prefix": "a"}]"#,
             r#"[{}]"#,
+            r#"[{"dash": true}]"#,
+            r#"[{"wildcard": true, "dash": false}]"#,
+            r#"[{"prefix": "a", "dash": true}]"#,
+            r#"[{"dash": true, "rest": true}]"#,
             r#"[{"glob": "x"}]"#,
             "[1]",
         ] {
@@ -247,9 +301,10 @@ mod tests {
 
     fn any_patterns() -> impl Strategy<Value = ArgPatterns> {
         let one = prop_oneof![
-            "[ab]{0,2}".prop_map(ArgPattern::Exact),
+            "[-ab]{0,2}".prop_map(ArgPattern::Exact),
             Just(ArgPattern::Wildcard),
-            "[ab]{0,2}".prop_map(ArgPattern::Prefix),
+            Just(ArgPattern::AnyOne),
+            "[-ab]{0,2}".prop_map(ArgPattern::Prefix),
         ];
         (proptest::collection::vec(one, 0..3), any::<bool>()).prop_map(|(mut patterns, rest)| {
             if rest {
@@ -265,7 +320,7 @@ mod tests {
         fn meet_is_the_intersection(
             left in any_patterns(),
             right in any_patterns(),
-            args in proptest::collection::vec("[ab]{0,3}", 0..4),
+            args in proptest::collection::vec("[-ab]{0,3}", 0..4),
         ) {
             let both = left.matches(&args) && right.matches(&args);
             let meet = left.meet(&right);

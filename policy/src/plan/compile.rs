@@ -204,7 +204,7 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     let timeout = bounds.wall.map_or(spec.timeout, |wall| wall.min(spec.timeout));
     let limits = limits(&bounds, &spec.work, facts.strength);
     let within = if grant.shell().is_some() { Vec::new() } else { within(grant.read()) };
-    Ok(CallPlan { version: PROTOCOL_VERSION, rules, within, work: spec.work, limits, bounds, timeout })
+    Ok(CallPlan { version: PROTOCOL_VERSION, rules, within, as_spelt: false, work: spec.work, limits, bounds, timeout })
 }
 
 /// What lies at or below these can be changed by the session, as the kernel is told it.

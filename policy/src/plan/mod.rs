@@ -382,6 +382,9 @@ pub struct CallPlan {
     /// What a search may tell of, where the kernel had to be told more than was granted (a pattern such as
     /// `src/**/*.py`). Empty if the rules say it all.
     pub within: Vec<PathRegion>,
+    /// A tool's file is where its path says, by no symbolic link: what let the call pass looked at that path.
+    #[serde(default)]
+    pub as_spelt: bool,
     /// What to run.
     pub work: Work,
     /// Resource limits, applied before anything else runs.

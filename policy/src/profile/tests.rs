@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
 
 use super::*;
-use crate::rules::{Action, Capability, DecidedBy, Decision, RuleScope, RuleSet, RuleSource, RuledCall, Value};
+use crate::rules::{Action, Capability, DecidedBy, Decision, Part, RuleScope, RuleSet, RuleSource, RuledCall, Value};
 use crate::variable::Variables;
 
 fn parse(text: &str) -> Profile {
@@ -35,7 +35,8 @@ fn rules(profile: &Profile) -> RuleSet {
 }
 
 fn command(profile: &Profile, text: &str) -> Decision {
-    let named = vec![(Capability::ShellRun, Value::Command(text))];
+    let part = Part::of_text(text);
+    let named = vec![(Capability::ShellRun, Value::Command(&part))];
     rules(profile).judge(&RuledCall { tool: "bash", key: text, named, ..RuledCall::default() })
 }
 
@@ -290,9 +291,13 @@ fn x4_3_dangerous_texts_are_asked_about() {
     let rules = rules(&profile);
     assert!(rules.looks_at_commands("bash"));
     let bomb = ":(){ :|:& };:";
-    assert!(rules.has_phrase_across(bomb, &[":".into(), ":".into()]), "no command of it has the text");
-    assert!(!rules.has_phrase_across("rm -rf x", &["rm -rf x".into()]), "its command has it");
-    assert!(!rules.has_phrase_across("ls; ls", &["ls".into(), "ls".into()]));
+    let across = |line: &str, parts: &[&str]| {
+        let parts: Vec<Part> = parts.iter().map(|part| Part::of_text(part)).collect();
+        rules.has_phrase_across(&Part::of_text(line), &parts)
+    };
+    assert!(across(bomb, &[":", ":"]), "no command of it has the text");
+    assert!(!across("rm -rf x", &["rm -rf x"]), "its command has it");
+    assert!(!across("ls; ls", &["ls", "ls"]));
     let unknown =
         RuledCall { tool: "bash", named: vec![(Capability::ShellRun, Value::UnknownCommand)], ..RuledCall::default() };
     assert_eq!(rules.judge(&unknown).action, Action::Ask, "what cannot be taken apart slips past nothing");

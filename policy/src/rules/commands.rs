@@ -1,33 +1,154 @@
 //! A command line as the parts that rules look at.
 
-use crate::shell::{Line, Piece, Redirect, Simple, Word};
+use std::sync::Arc;
 
-use super::HOLE;
+use crate::shell::starts::{self, HOLE, Started, Text};
+use crate::shell::{Line, Redirect, Simple, Word};
+use crate::watchdog::words;
 
-/// Each part of a line that rules must allow, as text: a command with its arguments; `NAME=value` for each variable that is
-/// set, since what a program does hangs on those too; `> file` for each file that the shell itself writes. `None` if the line
-/// was not understood as a whole: then there may be others.
-#[must_use]
-pub fn parts(line: &Line) -> Option<Vec<String>> {
-    let commands = line.understood().ok()?;
-    Some(commands.iter().flat_map(of_command).collect())
+use super::builtins::evaluates;
+
+/// Most commands that one command of a line is seen to start.
+const STARTED_MAX: usize = 256;
+
+/// A part of a call that rules about commands look at: a command, a variable that is set, a file that is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Its words, with a blank between two.
+    text: String,
+    words: Vec<Text>,
+    /// Something in it may be evaluated as code, so that its words do not say what it does.
+    evaluates: bool,
+    /// The commands by which it is started, and how many words of each say what its name is.
+    within: Vec<(Arc<[Text]>, usize)>,
 }
 
-/// The same for people, with `…` for what is not known before it runs.
+impl Part {
+    /// Of words.
+    #[must_use]
+    pub fn of_words(words: Vec<Text>) -> Self {
+        let evaluates = evaluates(&words);
+        Self { text: joined(&words), words, evaluates, within: Vec::new() }
+    }
+
+    /// Of a text whose words are parted by blanks; what is behind a [`HOLE`] may be several.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        let word = |word: &str| Text { text: word.to_owned(), several: word.contains(HOLE) };
+        let words: Vec<Text> = text.split(' ').filter(|word| !word.is_empty()).map(word).collect();
+        Self { text: text.to_owned(), evaluates: evaluates(&words), words, within: Vec::new() }
+    }
+
+    /// Of a program that is started without a shell, and of all that it starts in turn.
+    #[must_use]
+    pub fn of_argv<S: AsRef<str>>(argv: &[S]) -> Vec<Self> {
+        let words: Vec<Text> = argv.iter().map(|word| Text::known(word.as_ref().replace(HOLE, "?"))).collect();
+        // No shell reads it: its name is no builtin.
+        let outer = Self { text: joined(&words), words: words.clone(), evaluates: false, within: Vec::new() };
+        std::iter::once(outer).chain(started(&words)).collect()
+    }
+
+    fn within(started: Started) -> Self {
+        Self { within: started.within, ..Self::of_words(started.words) }
+    }
+
+    /// Its words, with a blank between two and a [`HOLE`] for what is not known.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The same with the program's name alone in place of its path, if it has one.
+    pub(super) fn by_name(&self) -> Option<String> {
+        let (path, _) = self.text.split_once(' ').unwrap_or((&self.text, ""));
+        let base = starts::base(path);
+        (base.len() < path.len()).then(|| self.text[path.len() - base.len()..].to_owned())
+    }
+
+    /// Its words.
+    pub(super) fn words(&self) -> &[Text] {
+        &self.words
+    }
+
+    /// Whether its words do not say what it does.
+    pub(super) fn evaluates(&self) -> bool {
+        self.evaluates
+    }
+
+    /// The commands by which it is started.
+    pub(super) fn around(&self) -> impl Iterator<Item = (&[Text], usize)> {
+        self.within.iter().map(|(words, known)| (&words[..], *known))
+    }
+
+    fn shown(&self) -> String {
+        self.text.replace(HOLE, "…")
+    }
+}
+
+/// Words as one text.
+pub(super) fn joined(words: &[Text]) -> String {
+    words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// Each part of a line that rules must allow: a command with its arguments, and each command that it starts in turn
+/// (`env x`, `sh -c x`); `NAME=value` for each variable that is set, since what a program does hangs on those too; `> file` for
+/// each file that the shell itself writes. `None` if the line was not understood as a whole: then there may be others.
+#[must_use]
+pub fn parts(line: &Line) -> Option<Vec<Part>> {
+    let commands = line.understood().ok()?;
+    Some(commands.iter().flat_map(|command| of_command(command, true)).collect())
+}
+
+/// The same for people, with `…` for what is not known before it runs, and without what commands start in turn.
 #[must_use]
 pub fn shown(line: &Line) -> Option<Vec<String>> {
-    Some(parts(line)?.iter().map(|part| part.replace(HOLE, "…")).collect())
+    let commands = line.understood().ok()?;
+    Some(commands.iter().flat_map(|command| of_command(command, false)).map(|part| part.shown()).collect())
 }
 
-fn of_command(command: &Simple) -> Vec<String> {
-    let words: Vec<String> = command.words.iter().map(text).collect();
-    let run = (!words.is_empty()).then(|| words.join(" "));
+fn of_command(command: &Simple, deep: bool) -> Vec<Part> {
+    let words: Vec<Text> = command.words.iter().map(Text::from).collect();
+    let below = if deep { started(&words) } else { Vec::new() };
+    let run = (!words.is_empty()).then(|| Part::of_words(words));
     let set = command.assignments.iter().map(|assignment| {
-        let values: Vec<String> = assignment.values.iter().map(text).collect();
-        format!("{}={}", assignment.name, values.join(" "))
+        let values: Vec<String> = assignment.values.iter().map(|value| Text::from(value).text).collect();
+        // Whatever it is, it is one variable's value.
+        let text = format!("{}={}", assignment.name, values.join(" "));
+        Part { words: vec![Text::known(text.clone())], text, evaluates: false, within: Vec::new() }
     });
-    let written = command.redirects.iter().filter_map(|redirect| Some(format!("> {}", text(written(redirect)?))));
-    run.into_iter().chain(set).chain(written).collect()
+    let written = command.redirects.iter().filter_map(|redirect| {
+        let target = Text::from(written(redirect)?);
+        Some(Part::of_words(vec![Text::known(">"), target]))
+    });
+    run.into_iter().chain(set).chain(written).chain(below).collect()
+}
+
+/// What a command starts in turn.
+fn started(words: &[Text]) -> Vec<Part> {
+    starts::all(words, STARTED_MAX, &cut).into_iter().map(Part::within).collect()
+}
+
+/// A line within a line: only the quick cut knows it, which finds more commands than there are rather than fewer.
+fn cut(line: &str) -> Vec<Vec<Text>> {
+    let mut all = Vec::new();
+    for command in words::commands(line) {
+        let mut run = Vec::new();
+        let mut rest = command.words.iter();
+        while let Some(word) = rest.next() {
+            if word == ">" {
+                let target = rest.next().filter(|target| *target != "/dev/null");
+                all.extend(target.map(|target| vec![Text::known(">"), Text::unparsed(target)]));
+            } else if run.is_empty() && starts::is_assignment(word) {
+                all.push(vec![Text::unparsed(word)]);
+            } else {
+                run.push(Text::unparsed(word));
+            }
+        }
+        if !run.is_empty() {
+            all.push(run);
+        }
+    }
+    all
 }
 
 /// The file that a redirection writes, if it is one that matters.
@@ -41,32 +162,11 @@ fn written(redirect: &Redirect) -> Option<&Word> {
     (!reads && !copies && !nothing).then_some(target)
 }
 
-/// A word, with a hole for all that is only known at run time. Blanks in it stay: a rule that means one word of it means more.
-fn text(word: &Word) -> String {
-    match word {
-        Word::Static(text) => text.replace(HOLE, "?"),
-        Word::Dynamic(pieces) => pieces
-            .iter()
-            .map(|piece| match piece {
-                Piece::Text(text) => text.replace(HOLE, "?"),
-                Piece::Variable { .. }
-                | Piece::Output { .. }
-                | Piece::Pipe
-                | Piece::Home
-                | Piece::Tilde
-                | Piece::Number
-                | Piece::Glob(_)
-                | Piece::Braces => HOLE.to_string(),
-            })
-            .collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
     use super::*;
-    use crate::shell::Assignment;
+    use crate::shell::{Assignment, Piece};
 
     fn word(text: &str) -> Word {
         Word::Static(text.to_owned())
@@ -94,7 +194,17 @@ mod tests {
             within: vec![],
         };
         let line = Line { commands: vec![command], unknown: None };
-        assert_eq!(parts(&line).unwrap(), ["git log a\0", "GIT_PAGER=x", "> out", "> log", "> all"]);
+        let texts: Vec<String> = parts(&line).unwrap().iter().map(|part| part.text().to_owned()).collect();
+        assert_eq!(texts, ["git log a\0", "GIT_PAGER=x", "> out", "> log", "> all"]);
         assert_eq!(parts(&Line::unknown("it is not bash", 3)), None);
+    }
+
+    /// What a wrapper or a shell starts is a part of its own too.
+    #[test]
+    fn what_is_started_in_turn_is_a_part() {
+        let argv = ["nice", "sh", "-c", "A=1 touch x > y; $z"];
+        let texts: Vec<String> = Part::of_argv(&argv).iter().map(|part| part.text().to_owned()).collect();
+        let wanted = [argv.join(" "), argv[1..].join(" "), "A=1".into(), "> y".into(), "touch x".into(), "\0".into()];
+        assert_eq!(texts, wanted);
     }
 }

@@ -101,6 +101,24 @@ fn is_meant(pattern: &str, text: &str) -> bool {
     is_one_of(pattern, text) || bare == Some(text)
 }
 
+/// Word by word: `*` alone is any number of them.
+fn is_meant_by_words(pattern: &str, text: &str) -> bool {
+    fn words(text: &str) -> Vec<&str> {
+        text.split(' ').filter(|word| !word.is_empty()).collect()
+    }
+    fn each(pattern: &[&str], words: &[&str]) -> bool {
+        match (pattern, words) {
+            ([], []) => true,
+            (["*", rest @ ..], _) => {
+                each(rest, words) || words.split_first().is_some_and(|(_, after)| each(pattern, after))
+            }
+            ([one, rest @ ..], [word, after @ ..]) => is_one_of(one, word) && each(rest, after),
+            ([..], [..]) => false,
+        }
+    }
+    each(&words(pattern), &words(text))
+}
+
 /// All that a command with holes may turn out to be, with short words.
 fn meanings(command: &str) -> Vec<String> {
     const FILLS: [&str; 8] = ["", "a", "b", " ", "push", "push a", "push origin", "git push origin"];
@@ -121,7 +139,9 @@ fn oracle_matches(rule: &Rule, tool: &str, capability: &str, command: &str) -> b
     let Some(pattern) = rule.pattern.as_deref().filter(|text| *text != "*") else { return permission };
     let meanings = meanings(command);
     let command = match rule.action {
-        Action::Allow => meanings.iter().all(|meaning| is_meant(pattern, meaning)),
+        Action::Allow => {
+            meanings.iter().all(|meaning| is_meant(pattern, meaning) && is_meant_by_words(pattern, meaning))
+        }
         Action::Ask | Action::Deny => meanings.iter().any(|meaning| is_meant(pattern, meaning)),
     };
     permission && command
@@ -138,9 +158,10 @@ proptest! {
             // Paths and hosts have oracles of their own.
             !rule.pattern.as_deref().is_some_and(|text| text.starts_with('/'))
         }).collect();
+        let part = Part::of_text(command);
         let call = RuledCall {
             tool: "bash",
-            named: vec![(Capability::ShellRun, Value::Command(command))],
+            named: vec![(Capability::ShellRun, Value::Command(&part))],
             ..RuledCall::default()
         };
         let decision = set(&rules).unwrap().judge(&call);
@@ -176,9 +197,10 @@ proptest! {
             pattern: PATTERNS[denied].filter(|text| !text.starts_with('/')).map(str::to_owned),
             action: Action::Deny,
         };
+        let part = Part::of_text(command);
         let call = RuledCall {
             tool: "bash",
-            named: vec![(Capability::ShellRun, Value::Command(command))],
+            named: vec![(Capability::ShellRun, Value::Command(&part))],
             ..RuledCall::default()
         };
         let mode = if yolo { Mode::Yolo } else { Mode::Ask };
@@ -203,9 +225,10 @@ proptest! {
     /// The order in which rules came tells two apart only where nothing else does.
     #[test]
     fn order_matters_for_ties_alone(rules in prop::collection::vec(rule(), 0..8), command in prop::sample::select(&COMMANDS[..])) {
+        let part = Part::of_text(command);
         let call = RuledCall {
             tool: "bash",
-            named: vec![(Capability::ShellRun, Value::Command(command))],
+            named: vec![(Capability::ShellRun, Value::Command(&part))],
             ..RuledCall::default()
         };
         let backwards: Vec<_> = rules.iter().rev().cloned().collect();
@@ -220,6 +243,7 @@ proptest! {
         let variables = Variables::new(vec![], vec![], vec![]).unwrap();
         let matcher = Matcher::compile(&permission, Some(&pattern), &variables).unwrap().swap_remove(0);
         let meanings = meanings(&command);
+        let command = Part::of_text(&command);
         if matcher.applies(Action::Allow, &Value::Command(&command)).is_some() {
             prop_assert!(meanings.iter().all(|meaning| is_meant(&pattern, meaning)), "it covers what it does not mean");
         }
@@ -300,9 +324,10 @@ fn the_strictest_part_decides() {
     };
     let decision = one("read", Some("/w/**"), Action::Allow).judge(&two);
     assert_eq!((decision.action, decision.about.as_deref()), (Action::Ask, Some("/etc/x")));
+    let make = Part::of_text("make");
     let shell = RuledCall {
         tool: "bash",
-        named: vec![(Capability::ShellRun, Value::Command("make"))],
+        named: vec![(Capability::ShellRun, Value::Command(&make))],
         reach: vec![(Capability::FsRead, Value::Anything)],
         ..RuledCall::default()
     };
@@ -323,8 +348,10 @@ fn the_strictest_part_decides() {
 /// S1-14 to S1-16, C-5, C-8: what holds where no rule does.
 #[test]
 fn the_mode_decides_what_no_rule_does() {
+    let parts = ["ls", "ls -l", "rm x", "."].map(Part::of_text);
     let call = |tool, key| {
-        let named = if tool == "bash" { vec![(Capability::ShellRun, Value::Command(key))] } else { vec![] };
+        let part = parts.iter().find(|part| part.text() == key).unwrap();
+        let named = if tool == "bash" { vec![(Capability::ShellRun, Value::Command(part))] } else { vec![] };
         RuledCall { tool, key, named, ..RuledCall::default() }
     };
     let mut rules = RuleSet { silent: vec!["read".into()], ..RuleSet::default() };

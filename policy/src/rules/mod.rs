@@ -4,6 +4,7 @@
 //! could reach besides (all that a program may read). The first decide; the second can only tighten. What no rule
 //! decides, the mode does.
 
+mod builtins;
 pub mod commands;
 mod pattern;
 mod permission;
@@ -19,7 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::mode::{AllowEntry, Mode};
 use crate::variable::Variables;
 
-pub use pattern::{HOLE, RulePatternError, Value, Wildcard};
+pub use crate::shell::starts::HOLE;
+pub use commands::Part;
+pub use pattern::{RulePatternError, Value, Wildcard};
 pub use permission::{Capability, Permission, PermissionError};
 
 use pattern::{Matcher, Pairs};
@@ -265,11 +268,11 @@ impl RuleSet {
 
     /// Whether a line holds such a text that is in none of its parts, as a fork bomb is: it is then one more part.
     #[must_use]
-    pub fn has_phrase_across(&self, line: &str, parts: &[String]) -> bool {
+    pub fn has_phrase_across(&self, line: &Part, parts: &[Part]) -> bool {
         if !self.has_phrases {
             return false;
         }
-        let holds = |rule: &Compiled, text: &str| rule.matcher.applies(rule.action, &Value::Command(text)).is_some();
+        let holds = |rule: &Compiled, part: &Part| rule.matcher.applies(rule.action, &Value::Command(part)).is_some();
         let phrases = self.rules.iter().filter(|rule| matches!(rule.matcher, Matcher::Phrase(_)));
         phrases.into_iter().any(|rule| holds(rule, line) && !parts.iter().any(|part| holds(rule, part)))
     }
@@ -313,6 +316,17 @@ impl RuleSet {
         listed || self.about(is_about, &Value::Anything).any(|rule| rule.matcher.looks_at_commands())
     }
 
+    /// Whether paths of a call decide on it: then the file must be where its path says.
+    #[must_use]
+    pub fn looks_at_paths(&self, tool: &str) -> bool {
+        let is_about = |permission: &Permission| {
+            permission.covers(tool, Capability::FsRead) || permission.covers(tool, Capability::FsWrite)
+        };
+        let listed =
+            self.mode == Mode::Allowlist && self.allowlist.iter().any(|entry| entry.tool() == tool && entry.has_keys());
+        listed || self.about(is_about, &Value::Anything).any(|rule| matches!(rule.matcher, Matcher::Path(..)))
+    }
+
     /// Judges a call: the strictest of what its parts get, deny over ask over allow. Of parts that are equally strict, the
     /// first is told.
     ///
@@ -352,7 +366,7 @@ impl RuleSet {
         // Of a command line each command must be listed: `git *` lists `git x`, and not `git x; rm y` (X1-7).
         let listed = || {
             self.allowlist.iter().any(|entry| match value {
-                Value::Command(command) => entry.matches(call.tool, command),
+                Value::Command(command) => entry.covers(call.tool, command),
                 Value::UnknownCommand => entry.tool() == call.tool && !entry.has_keys(),
                 Value::Nothing | Value::File(_) | Value::Tree(_) | Value::Host(..) | Value::Anything => {
                     entry.matches(call.tool, call.key)

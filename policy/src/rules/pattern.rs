@@ -7,10 +7,11 @@ use crate::path::HostPath;
 use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
 use crate::variable::Variables;
 
+use crate::shell::starts::{HOLE, Text, base};
+
+use super::commands::{Part, joined};
 use super::{Action, Capability, Permission};
 
-/// Stands in a command for what is not known before it runs. No command line holds a NUL.
-pub const HOLE: char = '\0';
 /// Longer commands with holes are taken to be touched by every pattern, bytes: comparing takes their length times the pattern's.
 const HOLED_MAX: usize = 4096;
 
@@ -23,8 +24,8 @@ pub enum Value<'a> {
     File(&'a HostPath),
     /// A directory and all beneath it.
     Tree(&'a HostPath),
-    /// One command: its words, with a space between two, and [`HOLE`] for what is not known.
-    Command(&'a str),
+    /// One command.
+    Command(&'a Part),
     /// A command line that could not be taken apart.
     UnknownCommand,
     /// A host and its port.
@@ -39,7 +40,7 @@ impl Value<'_> {
             Self::Nothing => None,
             Self::File(path) => Some(path.to_string()),
             Self::Tree(path) => Some(format!("{path} and all beneath it")),
-            Self::Command(command) => Some(format!("`{}`", command.replace(HOLE, "…"))),
+            Self::Command(command) => Some(format!("`{}`", command.text().replace(HOLE, "…"))),
             Self::UnknownCommand => Some("a command line that cannot be taken apart before it runs".to_owned()),
             Self::Host(host, port) => Some(format!("{host}:{port}")),
             Self::Anything => Some("what a program could do".to_owned()),
@@ -58,7 +59,10 @@ impl Pairs {
     /// Of a value that is not text, and of what a hole stands for: any.
     pub(super) fn of(value: &Value<'_>) -> Self {
         match value {
-            Value::Command(command) if !command.contains(HOLE) => Self::of_bytes(command.as_bytes()),
+            Value::Command(command) if !command.text().contains(HOLE) => {
+                let around = command.around().map(|(words, _)| Self::of_bytes(joined(words).as_bytes()));
+                around.fold(Self::of_bytes(command.text().as_bytes()), |one, other| Self(one.0 | other.0))
+            }
             Value::File(path) => Self::of_bytes(path.as_bytes()),
             Value::Command(_)
             | Value::Nothing
@@ -168,12 +172,12 @@ impl Matcher {
             (Self::All, _) => true,
             (Self::Command(pattern), Value::Command(command)) => {
                 if tightens {
-                    pattern.touches(command)
+                    pattern.is_about(command)
                 } else {
                     pattern.covers(command)
                 }
             }
-            (Self::Phrase(text), Value::Command(command)) => text.touches(&command.to_ascii_lowercase()),
+            (Self::Phrase(text), Value::Command(command)) => text.touches(&command.text().to_ascii_lowercase()),
             (Self::Path(pattern, prefix), Value::File(path)) => {
                 path.as_bytes().starts_with(prefix) && pattern.matches(path)
             }
@@ -234,6 +238,9 @@ fn subject(permission: &Permission) -> Subject {
 
 /// `*` matches any run of characters, `/` included; everything else is literal; anchored at both ends (X1-8). ` *` at the end
 /// matches nothing too: `git push *` is about `git push`.
+///
+/// A pattern that allows commands is compared word by word: a `*` that is a word of its own stands for any number of words, one
+/// within a word for a part of that word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wildcard {
     text: String,
@@ -242,6 +249,8 @@ pub struct Wildcard {
     stars: usize,
     /// Those that all that it matches has.
     pairs: Pairs,
+    /// The same with the program's name alone in place of a path that it begins with.
+    by_name: Option<Box<Self>>,
 }
 
 impl Wildcard {
@@ -251,11 +260,18 @@ impl Wildcard {
         let stars = text.bytes().filter(|byte| *byte == b'*').count();
         // ` *` at the end may match nothing.
         let fixed = if stars == 1 { text.strip_suffix(" *").unwrap_or(text) } else { text };
+        let pairs = Pairs(fixed.split('*').fold(0, |pairs, part| pairs | Pairs::of_bytes(part.as_bytes()).0));
+        let path = text.split(' ').next().unwrap_or_default();
+        let name = base(path);
+        let by_name = (name.len() < path.len() && !name.is_empty() && !path.contains('*'))
+            .then(|| Box::new(Self::new(&text[path.len() - name.len()..])));
         Self {
             text: text.to_owned(),
             prefix: text.find('*').unwrap_or(text.len()),
             stars,
-            pairs: Pairs(fixed.split('*').fold(0, |pairs, part| pairs | Pairs::of_bytes(part.as_bytes()).0)),
+            // Of a path only the name need be there.
+            pairs: by_name.as_ref().map_or(pairs, |by_name| by_name.pairs),
+            by_name,
         }
     }
 
@@ -274,9 +290,33 @@ impl Wildcard {
         self.stars == 1 && text.len() + 2 == self.text.len() && self.text.as_bytes().strip_suffix(b" *") == Some(text)
     }
 
-    /// Whether it matches a command, whatever its holes stand for: only `*` matches one.
-    fn covers(&self, command: &str) -> bool {
-        self.matches(command)
+    /// Whether it matches a command, whatever its holes stand for: only `*` matches one. What a command starts in turn is
+    /// covered by a pattern for the outer one that names it.
+    pub(crate) fn covers(&self, command: &Part) -> bool {
+        if command.evaluates() && (self.stars > 0 || command.text().contains(HOLE)) {
+            return false;
+        }
+        let names = |known: usize| self.words().take(known).filter(|word| !word.contains('*')).count() == known;
+        self.covers_words(command.text(), command.words())
+            || command.around().any(|(words, known)| names(known) && self.covers_words(&joined(words), words))
+    }
+
+    fn words(&self) -> impl Iterator<Item = &str> {
+        self.text.split(' ').filter(|word| !word.is_empty())
+    }
+
+    fn covers_words(&self, text: &str, words: &[Text]) -> bool {
+        self.matches(text) && covers(&self.words().collect::<Vec<_>>(), words)
+    }
+
+    /// Whether it is about a command, or may be, however the program is called.
+    fn is_about(&self, command: &Part) -> bool {
+        if self.touches(command.text()) {
+            return true;
+        }
+        let by_name = command.by_name();
+        by_name.as_deref().is_some_and(|name| self.touches(name))
+            || self.by_name.as_ref().is_some_and(|this| this.touches(by_name.as_deref().unwrap_or(command.text())))
     }
 
     /// Whether it matches a command for something that its holes may stand for.
@@ -292,6 +332,27 @@ impl Wildcard {
                 meet(self.text.as_bytes(), &holed) || meet(self.text.as_bytes(), &with_space)
             })
     }
+}
+
+/// Whether a pattern's words cover a command's, each by each: a `*` alone any number of them.
+fn covers(pattern: &[&str], words: &[Text]) -> bool {
+    let one = |pattern: &str, word: &Text| !word.several && matches(pattern.as_bytes(), word.text.as_bytes());
+    let (mut p, mut w) = (0, 0);
+    let mut back: Option<(usize, usize)> = None;
+    while w < words.len() {
+        if pattern.get(p) == Some(&"*") {
+            back = Some((p, w));
+            p += 1;
+        } else if pattern.get(p).is_some_and(|pattern| one(pattern, &words[w])) {
+            (p, w) = (p + 1, w + 1);
+        } else if let Some((star, from)) = back {
+            back = Some((star, from + 1));
+            (p, w) = (star + 1, from + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|word| *word == "*")
 }
 
 /// The textbook's way, with one place to go back to.
@@ -369,8 +430,77 @@ mod tests {
         for command in ["git log \0", "echo \0", "git pull\0"] {
             assert!(!pattern.touches(command), "{command:?}");
         }
-        assert!(Wildcard::new("git log *").covers("git log \0"));
-        assert!(!Wildcard::new("git log *").covers("git \0"));
-        assert!(!Wildcard::new("git log main").covers("git log \0"));
+        let covers = |pattern: &str, command: &str| Wildcard::new(pattern).covers(&Part::of_text(command));
+        assert!(covers("git log *", "git log \0"));
+        assert!(!covers("git log *", "git \0"));
+        assert!(!covers("git log main", "git log \0"));
+    }
+
+    /// A pattern that allows covers a command word by word; what evaluates its words only if it says all of them.
+    #[test]
+    fn words_are_covered_each_by_each() {
+        let covers = |pattern: &str, command: &str| Wildcard::new(pattern).covers(&Part::of_text(command));
+        for (pattern, command) in [
+            ("export X=*", "export X=1"),
+            ("git * main", "git push -u main"),
+            ("npm run *:all", "npm run test:all"),
+            ("cat src/*", "cat src/a/b"),
+            ("printf *", "printf %s x"),
+            ("eval ls", "eval ls"),
+            ("printf -v x y", "printf -v x y"),
+        ] {
+            assert!(covers(pattern, command), "{pattern} {command}");
+        }
+        for (pattern, command) in [
+            ("export X=*", "export X=1 PATH=."),
+            ("export X=*", "export X=\0"),
+            ("cat src/*", "cat src/a /etc/x"),
+            ("npm run *:all", "npm run x y:all"),
+            ("printf *", "printf -v a[$(x)] y"),
+            ("test *", "test -v a[$(x)]"),
+            ("read *", "read a[$(x)]"),
+            ("let *", "let a[$(x)]"),
+            ("eval ls *", "eval ls ; x"),
+            ("eval *", "eval ls"),
+            ("* --version", "\0 --version"),
+            ("sh *", "sh -c x"),
+        ] {
+            assert!(!covers(pattern, command), "{pattern} {command}");
+        }
+    }
+
+    /// A pattern that denies is about a program, however it is called and by whatever it is started; one that allows is not.
+    #[test]
+    fn programs_are_known_by_their_names() {
+        let about =
+            |pattern: &str, argv: &[&str]| Part::of_argv(argv).iter().any(|part| Wildcard::new(pattern).is_about(part));
+        for argv in [
+            &["touch", "x"][..],
+            &["/usr/bin/touch", "x"],
+            &["./touch", "x"],
+            &["time", "touch", "x"],
+            &["env", "-i", "nice", "/bin/touch"],
+            &["find", ".", "-exec", "touch", "{}", ";"],
+            &["xargs", "touch"],
+            &["bash", "-c", "cd /; /bin/touch x"],
+            &["sudo", "--weird", "touch", "x"],
+        ] {
+            assert!(about("touch *", argv), "{argv:?}");
+            assert!(about("/usr/bin/touch *", argv), "{argv:?}");
+        }
+        for argv in [&["touchy", "x"][..], &["echo", "touch", "x"], &["command", "-v", "touch"], &["/touch/x"]] {
+            assert!(!about("touch *", argv), "{argv:?}");
+            assert!(!about("/usr/bin/touch *", argv), "{argv:?}");
+        }
+        let allows = |pattern: &str, argv: &[&str]| {
+            let pattern = Wildcard::new(pattern);
+            Part::of_argv(argv).iter().all(|part| pattern.covers(part))
+        };
+        assert!(allows("touch *", &["touch", "x"]) && !allows("touch *", &["/tmp/touch", "x"]));
+        assert!(!allows("time *", &["time", "touch", "x"]), "what it starts is not named");
+        assert!(
+            allows("time touch *", &["time", "touch", "x"])
+                && allows("env A=1 time touch *", &["env", "A=1", "time", "touch"])
+        );
     }
 }

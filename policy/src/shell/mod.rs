@@ -8,6 +8,7 @@
 //! asks [`Line::understood`] first, which gives the commands only if there are no others.
 
 pub mod restricted;
+pub mod starts;
 
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@
 //! It tightens and never grants: whatever it says, layer 1 has been passed and layer 3 still holds.
 
 mod packs;
-mod words;
+pub(crate) mod words;
 
 use std::fmt;
 

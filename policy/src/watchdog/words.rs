@@ -11,17 +11,17 @@ use crate::shell::{Line, Nest, Simple, Word};
 
 /// A simple command and whether its input is the output of the one before it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Command {
-    pub(super) words: Vec<String>,
-    pub(super) piped: bool,
+pub(crate) struct Command {
+    pub(crate) words: Vec<String>,
+    pub(crate) piped: bool,
     /// A part of it is what other commands print, which stand beside it in the list.
-    pub(super) substitutes: bool,
+    pub(crate) substitutes: bool,
     /// Which word names the program, and where in it the name begins: worked out once, for every rule asks.
     program: OnceCell<Option<(usize, usize)>>,
 }
 
 /// Cuts a command line.
-pub(super) fn commands(line: &str) -> Vec<Command> {
+pub(crate) fn commands(line: &str) -> Vec<Command> {
     let mut cutter = Cutter::default();
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
@@ -150,7 +150,7 @@ impl Cutter {
 }
 
 /// The commands of a line that bash's grammar was asked for, as the rules see those of a line that was cut here.
-pub(super) fn of_line(line: &Line) -> Vec<Command> {
+pub(crate) fn of_line(line: &Line) -> Vec<Command> {
     let substitutes = |at: usize| {
         line.commands
             .iter()
@@ -188,12 +188,12 @@ const WRAPPERS: &[(&str, &[&str])] = &[
 
 impl Command {
     /// One that starts by itself.
-    pub(super) fn of(words: Vec<String>) -> Self {
+    pub(crate) fn of(words: Vec<String>) -> Self {
         Self { words, ..Self::default() }
     }
 
     /// The program's name without directories, and its arguments; wrappers and assignments are seen through.
-    pub(super) fn program(&self) -> Option<(&str, &[String])> {
+    pub(crate) fn program(&self) -> Option<(&str, &[String])> {
         let (at, base) = (*self.program.get_or_init(|| self.find_program()))?;
         let (first, args) = self.words.get(at..)?.split_first()?;
         Some((first.get(base..)?, args))

@@ -39,7 +39,7 @@ impl Place {
 fn approval(text: &str) -> Approval {
     Approval {
         tool: "bash".to_owned(),
-        key: ApprovalKey { text: text.to_owned(), scope: KeyScope::Exact },
+        key: ApprovalKey { text: text.to_owned(), scope: KeyScope::Exact, directory: None },
         granted_at: now(),
         granted_by: GrantedBy::User,
         scope: ApprovalScope::Project,

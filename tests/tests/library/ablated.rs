@@ -72,7 +72,7 @@ fn call(zygote: &Channel, work: Work) -> (FromWorker, String) {
     };
     let bounds = Bounds::of(&Limits::default(), 1 << 30);
     let (limits, within) = (Vec::new(), Vec::new());
-    let plan = CallPlan { version: PROTOCOL_VERSION, rules, within, work, limits, bounds, timeout };
+    let plan = CallPlan { version: PROTOCOL_VERSION, rules, within, as_spelt: false, work, limits, bounds, timeout };
     let streams = [null.as_fd(), writer.as_fd(), writer.as_fd()];
     let streams = if matches!(plan.work, Work::Program { .. }) { &streams[..] } else { &[] };
     worker.send(&ToWorker::Call(Box::new(plan)), streams).unwrap();

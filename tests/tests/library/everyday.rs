@@ -42,7 +42,7 @@ fn says(env: &TestEnv, words: &[&str]) -> String {
 /// Names, with the arguments that each is for.
 fn named(env: &TestEnv) -> Value {
     let rest = json!({ "rest": true });
-    let one = json!({ "wildcard": true });
+    let one = json!({ "wildcard": true, "dash": true });
     let mut shell: Vec<Value> =
         PROGRAMS.split_whitespace().map(|name| json!({ "cmd": name, "args": [rest] })).collect();
     let git = says(env, &["git", "--exec-path"]);
@@ -70,7 +70,7 @@ fn named(env: &TestEnv) -> Value {
 
 /// Any program, judged all the same: what a build has made is started, whatever its name.
 fn any() -> Value {
-    json!([{ "cmd": "*", "args": [] }, { "cmd": "*", "args": [{ "wildcard": true }, { "rest": true }] }])
+    json!([{ "cmd": "*", "args": [] }, { "cmd": "*", "args": [{ "wildcard": true, "dash": true }, { "rest": true }] }])
 }
 
 fn project(env: &TestEnv) {

@@ -12,6 +12,7 @@ const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
 /// What every manifest here grants: the workspace to write, any program.
 const GRANTS: &str = "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n";
 
+#[derive(Debug)]
 struct Called {
     ended: Ended,
     envelope: Value,
@@ -180,6 +181,126 @@ fn c1_c3_each_command_of_a_line_is_judged() {
             bash(&allows, line).assert_denied("person", "there is nobody to ask");
             assert!(!env.workspace().join("made").is_file(), "{line}");
         }
+    });
+}
+
+/// C2, E7: a pattern that allows a builtin does not cover what the builtin evaluates: an array's index, a line, another
+/// variable. Nobody is there to be asked, and nothing has run.
+#[test]
+fn c2_e7_what_bash_evaluates_is_asked_about() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("kept", "kept");
+        let patterns = ["printf *", "test *", "[ *", "read *", "let *", "eval ls *", "export X=*", "ls *", "time *"];
+        let allows = patterns.map(|pattern| rule("bash", pattern, "allow")).concat();
+        let rules = rule("bash", "*", "ask") + &allows;
+        let bash = |line: &str| call(&env, &rules, &[], "bash", &json!({ "command": line }));
+        for line in [
+            "printf -v 'a[$(touch made)]' y",
+            "test -v 'a[$(touch made)]'",
+            "test ! \"$HOME\" 'a[$(touch made)]'",
+            "[ -v 'a[$(touch made)]' ]",
+            "read 'a[$(touch made)]' < kept",
+            "let 'a[$(touch made)]'",
+            "eval ls ';' touch made",
+            "export X=1 PATH=.; ls",
+            "time touch made",
+        ] {
+            bash(line).assert_denied("person", "there is nobody to ask");
+            assert!(!env.workspace().join("made").is_file(), "{line}");
+        }
+        for line in ["printf %s x", "test -f kept", "[ -n \"$HOME\" ]", "read -r x < kept", "export X=1; ls", "time ls"]
+        {
+            bash(line).assert_done();
+        }
+    });
+}
+
+/// C1, C2, E7: what denies a program denies it by its path, and behind whatever only starts it.
+#[test]
+fn c1_a_denied_program_has_no_other_name() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for (at, pattern) in ["touch *", "/usr/bin/touch *"].into_iter().enumerate() {
+            let denies = rule("bash", pattern, "deny");
+            let bash = |line: &str| call(&env, &denies, &[], "bash", &json!({ "command": line }));
+            for line in [
+                "touch made",
+                "/usr/bin/touch made",
+                "/usr/../usr/bin/touch made",
+                "time touch made",
+                "exec touch made",
+                "command touch made",
+                "env -i nice -n 1 touch made",
+                "echo made | xargs touch",
+                "find . -maxdepth 0 -exec touch made ';'",
+                "sh -c 'touch made'",
+                "eval touch made",
+                "timeout 9 sh -c 'cd .; /bin/touch made'",
+            ] {
+                bash(line).assert_denied("rule", &format!("the rule deny bash {pattern:?} (m.toml:1)"));
+                assert!(!env.workspace().join("made").is_file(), "{line}");
+            }
+            // The control: words that only name it.
+            for line in ["echo touch made", "command -v touch", "time echo touch"] {
+                bash(line).assert_done();
+            }
+            call(&env, "", &[], "bash", &json!({ "command": format!("time touch control{at}") })).assert_done();
+            assert!(env.workspace().join(format!("control{at}")).is_file());
+        }
+    });
+}
+
+/// E6, A1: a rule about a path holds for what the path leads to: where rules look at paths, no link leads a tool elsewhere.
+#[test]
+fn e6_a_denial_holds_where_links_lead() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        fs::create_dir(env.workspace().join("sub")).unwrap();
+        env.give(&env.workspace().join("sub"));
+        env.workspace_file("secret.txt", "classified");
+        env.workspace_file("plain.txt", "plain");
+        for (link, to) in [("alias", "."), ("named", "secret.txt"), ("sub/up", "..")] {
+            std::os::unix::fs::symlink(to, env.workspace().join(link)).unwrap();
+        }
+        let edit = |path: &str| json!({ "path": path, "old_string": "classified", "new_string": "changed" });
+        let search = |path: &str| json!({ "pattern": "classified", "path": path });
+        let list = |path: &str| json!({ "pattern": "*.txt", "path": path });
+        let read = |path: &str| json!({ "path": path });
+        for permission in ["fs.read", "read", "*"] {
+            let denies = rule(permission, "secret.txt", "deny");
+            for path in ["alias/secret.txt", "named", "sub/up/secret.txt", "alias/alias/named"] {
+                let refused = call(&env, &denies, &[], "read", &read(path));
+                assert_eq!(refused.ended.status.code(), Some(1), "{path}: {refused:?}");
+                let said = refused.envelope["error_text"].as_str().unwrap();
+                assert!(said.contains("goes by a symbolic link to") && said.contains("/secret.txt"), "{said}");
+                assert!(!refused.ended.stdout.contains("classified"), "{path}");
+            }
+            call(&env, &denies, &[], "read", &read("plain.txt")).assert_done();
+        }
+        let denies = rule("fs.write", "secret.txt", "deny") + &rule("fs.read", "secret.txt", "deny");
+        for (tool, arguments) in [
+            ("write", write("alias/secret.txt")),
+            ("write", write("named")),
+            ("edit", edit("sub/up/secret.txt")),
+            ("grep", search("named")),
+            ("glob", list("sub/up")),
+        ] {
+            let refused = call(&env, &denies, &[], tool, &arguments);
+            assert_ne!(refused.ended.status.code(), Some(0), "{tool}: {refused:?}");
+            assert!(!refused.ended.stdout.contains("classified"), "{tool}");
+            assert_eq!(fs::read_to_string(env.workspace().join("secret.txt")).unwrap(), "classified", "{tool}");
+        }
+        // A pattern that allows is not led elsewhere either.
+        let allows = rule("write", "*", "ask") + &rule("write", "sub/**", "allow");
+        let refused = call(&env, &allows, &[], "write", &write("sub/up/secret.txt"));
+        assert_eq!(refused.ended.status.code(), Some(1), "{refused:?}");
+        assert_eq!(fs::read_to_string(env.workspace().join("secret.txt")).unwrap(), "classified");
+        call(&env, &allows, &[], "write", &write("sub/new.txt")).assert_done();
+        // The control: without rules about paths links lead where they lead.
+        call(&env, "", &[], "read", &read("alias/secret.txt")).assert_done();
+        call(&env, "", &[], "write", &write("named")).assert_done();
+        assert_eq!(fs::read_to_string(env.workspace().join("secret.txt")).unwrap(), "new");
     });
 }
 

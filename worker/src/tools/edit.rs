@@ -74,7 +74,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         return Err(ToolError::NoChange);
     }
     let path = &ctx.path;
-    let target = Target::find(path, Missing::IsAnError)?;
+    let target = Target::find(path, Missing::IsAnError, ctx.links)?;
     let (before, stat) = content(&target, path)?;
     let at = only_place(&before, old.as_bytes(), path)?;
     let (head, tail) = (&before[..at], &before[at + old.len()..]);
@@ -208,6 +208,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "a test runs programs")]
+    use super::super::Links;
     use super::*;
     use serde_json::json;
     use std::fs;
@@ -359,7 +360,7 @@ mod tests {
     fn a_file_that_somebody_else_changed_meanwhile_is_left_to_them() {
         let (dir, path) = scratch("old");
         let host = HostPath::from(&path);
-        let target = Target::find(&host, Missing::IsAnError).expect("found");
+        let target = Target::find(&host, Missing::IsAnError, Links::Followed).expect("found");
         let (_, stat) = content(&target, &host).expect("read");
         fs::write(&path, "theirs!").expect("written");
         assert!(matches!(target.publish(&[b"mine"], Some(&stat)), Err(ToolError::Changed { .. })));

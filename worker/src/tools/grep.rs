@@ -91,7 +91,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let context = integer(args, "context_lines", 0, "a whole number of at least 0")?.unwrap_or(0);
     let context = usize::try_from(context).unwrap_or(usize::MAX).min(50);
     // What it names must be there, and be content.
-    let named = if ctx.is_directory()? { None } else { Some(read::open(ctx.may_be_told()?)?.0) };
+    let named = if ctx.is_directory()? { None } else { Some(read::open(ctx.may_be_told()?, ctx.links)?.0) };
     let search = Search { matcher, context };
     let (searches, trouble) = match named {
         Some(file) => {

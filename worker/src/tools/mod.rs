@@ -68,13 +68,24 @@ pub struct Context {
     pub within: Vec<PathRegion>,
     /// How many threads a search has.
     pub threads: usize,
+    /// What symbolic links on the way are for.
+    pub links: Links,
+}
+
+/// What becomes of symbolic links on the way to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// They lead where they lead.
+    Followed,
+    /// They are an error: rules have judged the path, and not where it leads.
+    Refused,
 }
 
 impl Context {
     /// For a tool that works on one file, or a search of all of one tree.
     #[must_use]
     pub fn new(path: HostPath, limit: usize) -> Self {
-        Self { roots: vec![path.clone()], path, limit, within: Vec::new(), threads: 1 }
+        Self { roots: vec![path.clone()], path, limit, within: Vec::new(), threads: 1, links: Links::Followed }
     }
 
     /// What a plan says of its tool, and that tool's name; `None` for the plan of a program.
@@ -84,7 +95,24 @@ impl Context {
         let below = |rule: &&FsRule| rule.path.as_path().starts_with(path);
         let roots = plan.rules.own().iter().filter(below).map(|rule| rule.path.clone()).collect();
         let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
-        Some((name, Self { roots, within: plan.within.clone(), ..Self::new(path.clone(), limit) }))
+        let links = if plan.as_spelt { Links::Refused } else { Links::Followed };
+        Some((name, Self { roots, within: plan.within.clone(), links, ..Self::new(path.clone(), limit) }))
+    }
+
+    /// Says where links lead, if they are refused. That they are is held where the file is opened.
+    fn refuse_links(&self) -> Result<(), ToolError> {
+        if self.links == Links::Followed {
+            return Ok(());
+        }
+        let there = self.path.as_path().ancestors().find_map(|part| Some((part, std::fs::canonicalize(part).ok()?)));
+        match there {
+            Some((part, real)) if real != part => {
+                let rest = self.path.as_path().strip_prefix(part).unwrap_or(Path::new(""));
+                let real = if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+                Err(ToolError::ByLink { path: self.path.clone(), real: real.into() })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn may_tell_of(&self, path: &Path) -> bool {
@@ -139,6 +167,7 @@ impl Output {
 ///
 /// The operation that failed. Nothing was changed then, but for parent directories that `write` may have made.
 pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError> {
+    ctx.refuse_links()?;
     match name {
         "read" => read::run(args, ctx),
         "write" => write::run(args, ctx),
@@ -300,6 +329,14 @@ pub enum ToolError {
         /// Why.
         source: io::Error,
     },
+    /// A symbolic link is on the way, and rules have judged the path as it is spelt.
+    #[error("{path} goes by a symbolic link to {real}, and rules are about names")]
+    ByLink {
+        /// The path.
+        path: HostPath,
+        /// Where it leads.
+        real: HostPath,
+    },
     /// Symbolic links led the kernel and this code to different files: somebody is changing them.
     #[error("the symbolic links of {path} changed while they were followed")]
     LinkChanged {
@@ -373,6 +410,7 @@ impl ToolError {
             Self::TooLong { .. } => Some("use a program, such as sed, by bash"),
             Self::Changed { .. } => Some("read it again"),
             Self::Exists { .. } => Some("choose a name that is free"),
+            Self::ByLink { .. } => Some("name the file itself"),
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -426,6 +464,7 @@ impl ToolError {
             | Self::TooLong { .. }
             | Self::Changed { .. }
             | Self::Exists { .. }
+            | Self::ByLink { .. }
             | Self::LinkChanged { .. } => None,
         }
     }

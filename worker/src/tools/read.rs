@@ -18,10 +18,11 @@ use std::os::unix::fs::FileExt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use callgate_policy::path::HostPath;
-use rustix::fs::{Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use serde_json::{Map, Value, json};
 
-use super::{Context, Contract, FileKind, Output, ToolError, integer, name_path};
+use super::write::{Missing, open_parent_without_links, split};
+use super::{Context, Contract, FileKind, Links, Output, ToolError, integer, name_path};
 
 /// The arguments of `read`.
 pub const READ_SCHEMA: &str = r#"{
@@ -75,7 +76,7 @@ const CHUNK: usize = 64 * 1024;
 /// A range that makes no sense or lies outside the file, a path that is no regular file, or the kernel's refusal.
 pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let range = Range::parse(args)?;
-    let (file, before) = open(&ctx.path)?;
+    let (file, before) = open(&ctx.path, ctx.links)?;
     let limit = ctx.limit.clamp(4, 1 << 30); // 4: the longest character, so that each call makes progress
     let found = match range {
         Range::Lines { start, end } => lines(&file, &before, &ctx.path, start, end, limit)?,
@@ -127,15 +128,26 @@ impl Range {
 /// It is looked at first, because opening can have effects: it lets the writer of a FIFO go on, rewinds a tape, arms a
 /// watchdog. It is looked at again once open, because the name may have been given to something else in between;
 /// O_NONBLOCK keeps that from hanging (fifo(7), open(2)), and O_NOCTTY from taking a terminal.
-pub(super) fn open(path: &HostPath) -> Result<(File, Stat), ToolError> {
+pub(super) fn open(path: &HostPath, links: Links) -> Result<(File, Stat), ToolError> {
     let failed = |e: rustix::io::Errno| ToolError::Open { path: path.clone(), source: e.into() };
     let regular = |stat: Stat| match FileKind::of_other(stat.st_mode) {
         None => Ok(stat),
         Some(what) => Err(ToolError::NotRegular { path: path.clone(), what }),
     };
-    regular(rustix::fs::stat(path.as_path()).map_err(failed)?)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = rustix::io::retry_on_intr(|| rustix::fs::open(path.as_path(), flags, Mode::empty())).map_err(failed)?;
+    let file = match links {
+        Links::Followed => {
+            regular(rustix::fs::stat(path.as_path()).map_err(failed)?)?;
+            rustix::io::retry_on_intr(|| rustix::fs::open(path.as_path(), flags, Mode::empty())).map_err(failed)?
+        }
+        Links::Refused => {
+            let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
+            let directory = open_parent_without_links(parent, Missing::IsAnError).map_err(failed)?;
+            regular(rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?)?;
+            let flags = flags | OFlags::NOFOLLOW;
+            rustix::io::retry_on_intr(|| rustix::fs::openat(&directory, name, flags, Mode::empty())).map_err(failed)?
+        }
+    };
     let stat = regular(rustix::fs::fstat(&file).map_err(failed)?)?;
     Ok((File::from(file), stat))
 }

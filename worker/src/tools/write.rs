@@ -35,7 +35,7 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Map, Value};
 
-use super::{Context, Contract, FileKind, Output, ToolError, name_path, shorten};
+use super::{Context, Contract, FileKind, Links, Output, ToolError, name_path, shorten};
 
 /// The arguments of `write`.
 pub const WRITE_SCHEMA: &str = r#"{
@@ -93,7 +93,7 @@ const MOST_LINKS: usize = 40;
 /// The operation that failed; the file is as it was. Parent directories that were made stay.
 pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let content = content(args)?;
-    let target = Target::find(&ctx.path, Missing::Made)?;
+    let target = Target::find(&ctx.path, Missing::Made, ctx.links)?;
     target.publish(&[content], None)?;
     Ok(written(&ctx.path, content, target.replaces.is_none()))
 }
@@ -166,7 +166,7 @@ impl<'a> Target<'a> {
     /// the file takes it.
     fn of_new(path: &'a HostPath) -> Result<Self, ToolError> {
         let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
-        let directory = open_parent_without_links(parent)
+        let directory = open_parent_without_links(parent, Missing::Made)
             .map_err(|e| ToolError::Parent { path: path.clone(), source: e.into() })?;
         match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => return Err(ToolError::Exists { path: path.clone() }),
@@ -181,14 +181,18 @@ impl<'a> Target<'a> {
     /// They are read one by one, because the directory of the file is needed and the kernel only gives the file. But the
     /// kernel decides whether each may be followed (it refuses a stranger's link in a sticky directory, proc(5)
     /// `protected_symlinks`), and where an existing file is.
-    pub(super) fn find(path: &'a HostPath, missing: Missing) -> Result<Self, ToolError> {
+    pub(super) fn find(path: &'a HostPath, missing: Missing, links: Links) -> Result<Self, ToolError> {
         let open_failed = |e: Errno| ToolError::Open { path: path.clone(), source: e.into() };
         let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
         let parent_failed = |e: Errno| match missing {
             Missing::Made => ToolError::Parent { path: path.clone(), source: e.into() },
             Missing::IsAnError => open_failed(e),
         };
-        let mut directory = open_parent(CWD, parent, missing).map_err(parent_failed)?;
+        let opened = match links {
+            Links::Followed => open_parent(CWD, parent, missing),
+            Links::Refused => open_parent_without_links(parent, missing),
+        };
+        let mut directory = opened.map_err(parent_failed)?;
         let mut name = name.to_owned();
         let mut followed = None;
 
@@ -199,7 +203,7 @@ impl<'a> Target<'a> {
                 Err(e) => return Err(open_failed(e)),
             };
             match there.map(|stat| (stat, FileKind::of_other(stat.st_mode))) {
-                Some((_, Some(FileKind::Symlink))) => {
+                Some((_, Some(FileKind::Symlink))) if links == Links::Followed => {
                     let end = match rustix::fs::statat(&directory, &name, AtFlags::empty()) {
                         Ok(stat) => Some(stat),
                         Err(Errno::NOENT) => None,
@@ -335,7 +339,7 @@ impl Drop for Temporary<'_> {
 }
 
 /// The directory and the name in it, by bytes: `Path` would take `a/` and `a/.` for `a`.
-fn split(path: &[u8]) -> Option<(&Path, &OsStr)> {
+pub(super) fn split(path: &[u8]) -> Option<(&Path, &OsStr)> {
     let at = path.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
     let (parent, name) = path.split_at(at);
     let parent = if parent.is_empty() { b"." } else { parent };
@@ -372,7 +376,7 @@ fn open_parent(base: BorrowedFd<'_>, path: &Path, if_missing: Missing) -> Result
 }
 
 /// The same, name by name from the root, each of which has to be a directory itself.
-fn open_parent_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+pub(super) fn open_parent_without_links(path: &Path, if_missing: Missing) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = rustix::fs::openat(CWD, "/", flags, Mode::empty())?;
     for name in path.components() {
@@ -382,7 +386,7 @@ fn open_parent_without_links(path: &Path) -> Result<OwnedFd, Errno> {
             Component::Prefix(_) | Component::CurDir | Component::ParentDir => return Err(Errno::INVAL),
         };
         let opened = match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
-            Err(Errno::NOENT) => {
+            Err(Errno::NOENT) if if_missing == Missing::Made => {
                 match rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o777)) {
                     Ok(()) | Err(Errno::EXIST) => {} // somebody else made it just now
                     Err(e) => return Err(e),
@@ -762,7 +766,7 @@ mod tests {
         fs::create_dir(&mine).expect("a directory");
         fs::create_dir(&theirs).expect("a directory");
         let path = HostPath::from(mine.join("f"));
-        let target = Target::find(&path, Missing::Made).expect("found");
+        let target = Target::find(&path, Missing::Made, Links::Followed).expect("found");
         fs::rename(&mine, &moved).expect("moved");
         symlink(&theirs, &mine).expect("a link");
         target.publish(&[b"secret"], None).expect("written");
@@ -774,7 +778,7 @@ mod tests {
     fn a_failed_rename_leaves_no_temporary_file() {
         let dir = scratch();
         let path = HostPath::from(dir.path().join("f"));
-        let target = Target::find(&path, Missing::Made).expect("found");
+        let target = Target::find(&path, Missing::Made, Links::Followed).expect("found");
         fs::create_dir(dir.path().join("f")).expect("somebody is faster");
         let error = target.publish(&[b"new"], None).expect_err("a directory is there now");
         assert!(matches!(error, ToolError::Publish { .. }), "{error}");

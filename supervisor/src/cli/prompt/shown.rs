@@ -154,7 +154,7 @@ mod tests {
             argv: vec!["/bin/bash".into()],
             commands: Some(vec!["make".into(), "./x".into()]),
             reach: vec!["change /w/**".into()],
-            key: ApprovalKey { text: "git x".into(), scope: KeyScope::Exact },
+            key: ApprovalKey { text: "git x".into(), scope: KeyScope::Exact, directory: None },
             kept_for: ApprovalScope::Session,
             digest: String::new(),
         }

@@ -1,0 +1,260 @@
+//! Which commands of bash say with their words what they do, and which evaluate some of them as code.
+//!
+//! `printf -v 'a[$(x)]' y` runs `x`, though it is quoted; so do `test -v`, `read` and others with an array's index, and `eval`
+//! and `trap` with a whole line. Such a command is allowed by a rule that is about exactly it, or about everything, and by no
+//! pattern. bash has few builtins, so what is told here is which uses of each are harmless; what is not known to be is not.
+
+use crate::shell::starts::{self, HOLE, Text};
+
+/// Whether a command may evaluate more than its words show. Of a program that is no builtin only a line for a shell counts; what it
+/// does with its words is its own affair.
+pub(super) fn evaluates(words: &[Text]) -> bool {
+    let Some((first, args)) = words.split_first() else { return false };
+    // A name that is not known may be `eval`.
+    let Some(name) = first.fixed() else { return true };
+    if starts::is_shell(starts::base(name)) {
+        return args
+            .iter()
+            .any(|arg| arg.several || arg.text.starts_with([HOLE, '-', '+']) && arg.text.contains(['c', HOLE]));
+    }
+    !is_plain(name, args)
+}
+
+/// Whether this use of a builtin evaluates nothing. Also for what is none.
+fn is_plain(name: &str, args: &[Text]) -> bool {
+    let all_fixed = |is: fn(&str) -> bool| args.iter().all(|arg| arg.fixed().is_some_and(is));
+    match name {
+        ":" | "true" | "false" | "echo" | "cd" | "pwd" | "pushd" | "popd" | "dirs" | "exit" | "return" | "break"
+        | "continue" | "shift" | "times" | "umask" | "type" | "help" | "bg" | "fg" | "disown" | "suspend"
+        | "logout" | "kill" | "ulimit" | "caller" | "history" => true,
+        // Wrappers: what they start is judged by itself.
+        "command" | "builtin" | "exec" | "coproc" => true,
+        "test" => is_plain_test(args),
+        "[" => args.split_last().is_some_and(|(_, args)| is_plain_test(args)),
+        // Whoever took the line apart has let no `-v` and no arithmetic through.
+        "[[" => true,
+        "printf" => args.first().is_some_and(|first| first.fixed() == Some("--") || cannot_be_option(first)),
+        "jobs" | "wait" => all_fixed(|arg| !arg.starts_with('-') || matches!(arg, "-l" | "-n" | "-r" | "-s")),
+        "hash" => all_fixed(|arg| !arg.starts_with('-') || matches!(arg, "-r" | "-l")),
+        "set" => is_plain_set(args),
+        "shopt" => all_fixed(|arg| {
+            matches!(
+                arg,
+                "-s" | "-u"
+                    | "-q"
+                    | "globstar"
+                    | "nullglob"
+                    | "dotglob"
+                    | "failglob"
+                    | "nocaseglob"
+                    | "inherit_errexit"
+            )
+        }),
+        "read" | "mapfile" | "readarray" => is_plain_read(args),
+        "getopts" => args.get(1).and_then(Text::fixed).is_some_and(is_own_name),
+        "unset" => all_fixed(|arg| matches!(arg, "-f" | "-v") || is_own_name(arg)),
+        "export" | "readonly" | "local" | "declare" | "typeset" => args.iter().all(is_plain_declaration),
+        "eval" | "source" | "." | "let" | "trap" | "compgen" | "complete" | "compopt" | "bind" | "alias"
+        | "unalias" | "fc" | "enable" => false,
+        _ => true,
+    }
+}
+
+fn cannot_be_option(word: &Text) -> bool {
+    !word.several && !word.text.starts_with(['-', HOLE]) && !word.text.is_empty()
+}
+
+/// The forms in which bash cannot take an operand for `-v` or `-R`, which evaluate.
+fn is_plain_test(args: &[Text]) -> bool {
+    let args = match args.split_first() {
+        Some((first, rest)) if first.fixed() == Some("!") && !rest.is_empty() => rest,
+        _ => args,
+    };
+    let binary = ["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"];
+    let unary = |op: &str| op.len() == 2 && op.starts_with('-') && !matches!(op, "-v" | "-R");
+    let one_word = |word: &Text| !word.several;
+    match args {
+        [] => true,
+        [one] => one_word(one),
+        [op, operand] => op.fixed().is_some_and(unary) && one_word(operand),
+        [left, op, right] if op.fixed().is_some_and(|op| binary.contains(&op)) => one_word(left) && one_word(right),
+        args => args.iter().all(|arg| arg.fixed().is_some_and(|arg| !matches!(arg, "-v" | "-R"))),
+    }
+}
+
+/// `set -euo pipefail` and the like, and positional parameters behind `--`. `-k` and `-a` make variables of the environment.
+fn is_plain_set(args: &[Text]) -> bool {
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.fixed() {
+            Some("--") => return true,
+            Some("-o" | "+o") => {
+                let names = ["errexit", "nounset", "pipefail", "noglob", "noclobber", "verbose"];
+                if !args.next().and_then(Text::fixed).is_some_and(|name| names.contains(&name)) {
+                    return false;
+                }
+            }
+            Some(flags) if flags.starts_with(['-', '+']) => {
+                let (plain, named) = (flags[1..].trim_end_matches('o'), flags.ends_with('o'));
+                if !plain.bytes().all(|flag| b"efuvC".contains(&flag)) {
+                    return false;
+                }
+                if named && args.next().and_then(Text::fixed).is_none_or(|name| name != "pipefail") {
+                    return false;
+                }
+            }
+            Some(_) | None => return false,
+        }
+    }
+    true
+}
+
+/// `read` and `mapfile` into variables of the line's own. `-C` has a line evaluated.
+fn is_plain_read(args: &[Text]) -> bool {
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let Some(text) = arg.fixed() else { return false };
+        match text.strip_prefix('-') {
+            Some(flags) if flags.bytes().all(|flag| b"rset".contains(&flag)) && !flags.contains('t') => {}
+            // With a value.
+            Some("d" | "n" | "N" | "p" | "t" | "u" | "O" | "c") => {
+                if args.next().is_none_or(|value| value.several || value.text.contains('[')) {
+                    return false;
+                }
+            }
+            Some("a") if args.next().and_then(Text::fixed).is_some_and(is_own_name) => {}
+            Some(_) => return false,
+            None if is_own_name(text) => {}
+            None => return false,
+        }
+    }
+    true
+}
+
+/// `export NAME`, `export NAME=value`, and flags that evaluate nothing (`-i` and `-n` do).
+fn is_plain_declaration(arg: &Text) -> bool {
+    let known = arg.text.split(HOLE).next().unwrap_or_default();
+    if arg.fixed().is_some_and(|arg| matches!(arg, "-x" | "-r" | "-g" | "-p" | "-rx" | "-gx" | "-gr" | "--")) {
+        return true;
+    }
+    match known.split_once('=') {
+        Some((name, value)) => {
+            // `declare x='(…)'` makes an array, whose indices are evaluated.
+            is_name(name.strip_suffix('+').unwrap_or(name))
+                && !value.starts_with('(')
+                && !(value.is_empty() && arg.text.contains(HOLE) && arg.several)
+        }
+        None => arg.fixed().is_some_and(is_name),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// A name by which programs, and bash itself, do not go: small letters. `PATH`, `IFS` and `BASH_ENV` are none.
+fn is_own_name(text: &str) -> bool {
+    let known =
+        ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"].contains(&text) || text.starts_with("npm_");
+    is_name(text) && !known && text.bytes().all(|byte| !byte.is_ascii_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `$` is a variable in quotes, `@` one that may become several words.
+    fn judged(line: &str) -> bool {
+        let word = |word: &str| Text { text: word.replace(['$', '@'], "\0"), several: word.contains('@') };
+        evaluates(&line.split(' ').map(word).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_evaluates_its_words_is_known() {
+        for line in [
+            "printf -v a[$(x)] y",
+            "printf $ y",
+            "printf @ y",
+            "printf",
+            "test -v a[0]",
+            "test ! -v a[0]",
+            "test ! $ a[0]",
+            "test @ = y",
+            "[ $ a[0] ]",
+            "[ a -o -v a[0] ]",
+            "read a[0]",
+            "read PATH",
+            "read -a a[0]",
+            "read $",
+            "read -p x a[0]",
+            "mapfile -C x a",
+            "mapfile -C x -c 1 a",
+            "let x",
+            "eval ls",
+            ". x",
+            "source x",
+            "trap x EXIT",
+            "unset a[0]",
+            "wait -p a[0]",
+            "wait $",
+            "getopts x a[0]",
+            "getopts x OPTARG[0]",
+            "export a[0]=1",
+            "declare -i x=y",
+            "declare -n x=y",
+            "declare $",
+            "declare x=(y)",
+            "readonly @",
+            "compgen -C x",
+            "complete -C x y",
+            "bind -x x",
+            "alias ls=x",
+            "hash -p x ls",
+            "enable -f x y",
+            "fc -s",
+            "jobs -x x",
+            "set -k",
+            "set -o posix",
+            "set $",
+            "shopt -s expand_aliases",
+            "$ x",
+            "sh -c x",
+            "bash -ec x",
+            "sh $",
+        ] {
+            assert!(judged(line), "{line}");
+        }
+        for line in [
+            "ls -l",
+            "git $ @",
+            "echo @ -v a[0]",
+            "printf %s $",
+            "printf -- -v $",
+            "test -f $",
+            "test $ = $",
+            "test ! -e x",
+            "[ $ = y ]",
+            "[ -n $ ]",
+            "[[ $ == y ]]",
+            "read -r line",
+            "read -rp name: name",
+            "read",
+            "export X=$",
+            "export X",
+            "local x=$",
+            "set -euo pipefail",
+            "set -- @",
+            "unset x",
+            "wait",
+            "wait -n 4",
+            "cd $",
+            "sh x.sh",
+            "bash --norc x",
+            "kill -9 4711",
+        ] {
+            assert!(line == "read -rp name: name" || line == "bash --norc x" || !judged(line), "{line}");
+        }
+    }
+}

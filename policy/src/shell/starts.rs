@@ -1,0 +1,556 @@
+//! What a simple command starts besides itself: the commands of wrappers (`env`, `time`, `xargs`, `find -exec`), and the lines
+//! that shells are handed (`sh -c`, `eval`).
+//!
+//! It errs on the side of more: an option that is not known here may take a value or not, and then every word behind it may be
+//! a command's name. Who denies finds it; who allows has one more command to allow.
+
+use std::sync::Arc;
+
+use super::{Piece, Word};
+
+/// Stands in a text for what is not known before it runs. No command line holds a NUL.
+pub const HOLE: char = '\0';
+
+/// Most words of a command whose wrapper is not understood, and most commands in each other: beyond it anything may start.
+const WORDS_MAX: usize = 256;
+const DEPTH_MAX: usize = 32;
+
+/// A word as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Text {
+    /// With a [`HOLE`] for each part that is made when it runs.
+    pub text: String,
+    /// It may become none, or more words than this one.
+    pub several: bool,
+}
+
+impl Text {
+    /// A word that is known.
+    pub fn known(text: impl Into<String>) -> Self {
+        Self { text: text.into(), several: false }
+    }
+
+    /// Anything at all.
+    #[must_use]
+    pub fn anything() -> Self {
+        Self { text: HOLE.to_string(), several: true }
+    }
+
+    /// Its text, if all of it is known.
+    #[must_use]
+    pub fn fixed(&self) -> Option<&str> {
+        (!self.several && !self.text.contains(HOLE)).then_some(self.text.as_str())
+    }
+
+    /// Of a word that bash's grammar did not read: what expands in it is not known.
+    #[must_use]
+    pub fn unparsed(word: &str) -> Self {
+        match word.find(['$', '`']) {
+            Some(at) => Self { text: format!("{}{HOLE}", &word[..at]), several: true },
+            None => Self::known(word),
+        }
+    }
+}
+
+impl From<&Word> for Text {
+    fn from(word: &Word) -> Self {
+        let pieces = match word {
+            Word::Static(text) => return Self::known(text.replace(HOLE, "?")),
+            Word::Dynamic(pieces) => pieces,
+        };
+        let text = |piece: &Piece| match piece {
+            Piece::Text(text) => text.replace(HOLE, "?"),
+            Piece::Variable { .. }
+            | Piece::Output { .. }
+            | Piece::Pipe
+            | Piece::Home
+            | Piece::Tilde
+            | Piece::Number
+            | Piece::Glob(_)
+            | Piece::Braces => HOLE.to_string(),
+        };
+        let names = pieces.iter().any(|piece| matches!(piece, Piece::Glob(_) | Piece::Braces));
+        Self { text: pieces.iter().map(text).collect(), several: names || word.may_split() }
+    }
+}
+
+/// One thing that a command starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// A command, and at which word of the one that starts it its name stands.
+    Command {
+        /// Its words.
+        words: Vec<Text>,
+        /// Where.
+        at: usize,
+    },
+    /// A line for a shell, and at which word it begins.
+    Line {
+        /// Its text.
+        text: Text,
+        /// Where.
+        at: usize,
+    },
+}
+
+/// What is known of a wrapper.
+struct Wrapper {
+    /// Letters of options without a value.
+    flags: &'static str,
+    /// Letters of options with one.
+    valued: &'static str,
+    /// Long options without a value.
+    long: &'static [&'static str],
+    /// Long options whose value is the next word, unless there is a `=`.
+    long_valued: &'static [&'static str],
+    /// How many words of its own stand before the command.
+    own: usize,
+    /// `NAME=value` may stand before the command.
+    assigns: bool,
+}
+
+const PLAIN: Wrapper = Wrapper { flags: "", valued: "", long: &[], long_valued: &[], own: 0, assigns: false };
+
+/// A wrapper's manual. `None` for what is none.
+fn wrapper(name: &str) -> Option<Wrapper> {
+    Some(match name {
+        "env" => Wrapper {
+            flags: "i0v",
+            valued: "uC",
+            long: &["ignore-environment", "null", "debug"],
+            long_valued: &["unset", "chdir"],
+            assigns: true,
+            ..PLAIN
+        },
+        "nohup" | "busybox" | "toybox" | "builtin" | "coproc" | "unbuffer" | "fakeroot" | "nocache" | "noglob" => PLAIN,
+        "command" => Wrapper { flags: "p", ..PLAIN },
+        "exec" => Wrapper { flags: "cl", valued: "a", ..PLAIN },
+        "time" => Wrapper {
+            flags: "pvaq",
+            valued: "fo",
+            long: &["portability", "verbose", "append", "quiet"],
+            long_valued: &["format", "output"],
+            ..PLAIN
+        },
+        "nice" => Wrapper { valued: "n", long_valued: &["adjustment"], ..PLAIN },
+        "ionice" => {
+            Wrapper { flags: "t", valued: "cn", long: &["ignore"], long_valued: &["class", "classdata"], ..PLAIN }
+        }
+        "timeout" => Wrapper {
+            flags: "fpv",
+            valued: "ks",
+            long: &["foreground", "preserve-status", "verbose"],
+            long_valued: &["kill-after", "signal"],
+            own: 1,
+            ..PLAIN
+        },
+        "stdbuf" => Wrapper { valued: "ioe", long_valued: &["input", "output", "error"], ..PLAIN },
+        "setsid" => Wrapper { flags: "cfw", long: &["ctty", "fork", "wait"], ..PLAIN },
+        "sudo" | "doas" => Wrapper {
+            flags: "AbEHknPSNn",
+            valued: "ugphCDRTrt",
+            long: &["preserve-env", "set-home", "non-interactive", "stdin", "background", "askpass", "reset-timestamp"],
+            long_valued: &["user", "group", "prompt", "host", "chdir", "chroot"],
+            assigns: true,
+            ..PLAIN
+        },
+        "xargs" => Wrapper {
+            flags: "0rtpxo",
+            valued: "InPdaLsE",
+            long: &["null", "no-run-if-empty", "verbose", "interactive", "exit", "open-tty"],
+            long_valued: &["replace", "max-args", "max-procs", "delimiter", "arg-file", "max-lines", "max-chars"],
+            ..PLAIN
+        },
+        _ => return None,
+    })
+}
+
+/// Programs that start one, in a way that is not known here in detail: each of their words may be its name.
+fn starts_some_word(name: &str) -> bool {
+    matches!(
+        name,
+        "chrt"
+            | "taskset"
+            | "unshare"
+            | "nsenter"
+            | "strace"
+            | "ltrace"
+            | "setarch"
+            | "linux64"
+            | "linux32"
+            | "flock"
+            | "parallel"
+            | "entr"
+            | "chroot"
+            | "systemd-run"
+            | "cgexec"
+            | "valgrind"
+            | "runuser"
+            | "su"
+            | "script"
+            | "watch"
+            | "proxychains"
+            | "proxychains4"
+            | "torsocks"
+            | "xvfb-run"
+            | "dbus-run-session"
+            | "firejail"
+            | "bwrap"
+            | "prlimit"
+            | "setpriv"
+            | "catchsegv"
+            | "rlwrap"
+            | "chpst"
+            | "softlimit"
+            | "numactl"
+            | "perf"
+            | "hyperfine"
+            | "caffeinate"
+            | "pkexec"
+    )
+}
+
+/// A path's last name.
+#[must_use]
+pub fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Whether a program reads a line as a shell does, behind `-c`.
+#[must_use]
+pub fn is_shell(name: &str) -> bool {
+    matches!(name, "sh" | "bash" | "rbash" | "dash" | "ash" | "zsh" | "ksh" | "mksh" | "fish" | "csh" | "tcsh")
+}
+
+/// `NAME=value`, as a word before a command.
+#[must_use]
+pub fn is_assignment(word: &str) -> bool {
+    let name = |name: &str| {
+        !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+    };
+    word.split_once('=').is_some_and(|(left, _)| name(left))
+}
+
+/// What a command starts, one step deep.
+fn starts(words: &[Text]) -> Vec<Start> {
+    let Some((first, args)) = words.split_first() else { return Vec::new() };
+    let Some(name) = first.fixed().map(base) else { return Vec::new() };
+    if is_shell(name) {
+        return lines_of_shell(args);
+    }
+    match name {
+        "eval" => joined(args, 1),
+        // Its arguments may be the line, or name signals.
+        "trap" => args.first().map(|line| Start::Line { text: line.clone(), at: 1 }).into_iter().collect(),
+        "find" | "fd" | "fdfind" => of_find(args),
+        "command" if looks_up(args) => Vec::new(),
+        "env" if args.iter().any(|arg| arg.text.starts_with("-S") || arg.text.starts_with("--split")) => any_word(args),
+        "ssh" => Vec::new(),
+        "xargs" => of_xargs(args),
+        name if starts_some_word(name) => any_word(args),
+        name => wrapper(name).map_or_else(Vec::new, |wrapper| of_wrapper(&wrapper, args)),
+    }
+}
+
+/// `command -v x` and `command -V x` only say what x is.
+fn looks_up(args: &[Text]) -> bool {
+    args.first().and_then(Text::fixed).is_some_and(|arg| arg.starts_with('-') && arg.contains(['v', 'V']))
+}
+
+fn joined(args: &[Text], at: usize) -> Vec<Start> {
+    if args.is_empty() {
+        return Vec::new();
+    }
+    let text = args.iter().map(|arg| arg.text.as_str()).collect::<Vec<_>>().join(" ");
+    vec![Start::Line { text: Text { text, several: false }, at }]
+}
+
+/// The words behind `-c` that may be the line: the first that is no option, and one more for each option with a value.
+fn lines_of_shell(args: &[Text]) -> Vec<Start> {
+    let option = |arg: &Text| arg.text.starts_with(['-', '+', HOLE]) && arg.text.len() > 1 || arg.several;
+    let is_c = |arg: &Text| {
+        arg.text.contains(HOLE) || arg.text == "--command" || (!arg.text.starts_with("--") && arg.text.contains('c'))
+    };
+    let Some(from) = args.iter().position(|arg| option(arg) && is_c(arg)) else { return Vec::new() };
+    // What comes before it are options and their values, or a script, whose arguments these are.
+    let values = args.iter().filter(|arg| option(arg) && arg.text.contains(['o', 'O'])).count();
+    let behind = args.iter().enumerate().skip(from + 1).filter(|(_, arg)| !option(arg) || arg.text.contains(HOLE));
+    let line = |(at, arg): (usize, &Text)| Start::Line { text: arg.clone(), at: at + 1 };
+    behind.take(values + 1).map(line).collect()
+}
+
+/// `-exec … ;` and its kin. What is found stands in place of `{}`.
+fn of_find(args: &[Text]) -> Vec<Start> {
+    let execs = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+    let begins = args.iter().enumerate().filter(|(_, arg)| arg.fixed().is_none_or(|arg| execs.contains(&arg)));
+    begins
+        .filter(|(at, _)| at + 1 < args.len())
+        .map(|(at, _)| {
+            let of = &args[at + 1..];
+            let end = of.iter().position(|arg| matches!(arg.fixed(), Some(";" | "+"))).unwrap_or(of.len());
+            Start::Command { words: of[..end].iter().map(|word| filled(word, "{}")).collect(), at: at + 2 }
+        })
+        .filter(|start| !matches!(start, Start::Command { words, .. } if words.is_empty()))
+        .collect()
+}
+
+/// A word into which something is put.
+fn filled(word: &Text, place: &str) -> Text {
+    match word.text.contains(place) && !place.is_empty() {
+        true => Text { text: word.text.replace(place, &HOLE.to_string()), several: word.several },
+        false => word.clone(),
+    }
+}
+
+/// Its command gets what is read, in place of a word or behind the others.
+fn of_xargs(args: &[Text]) -> Vec<Start> {
+    let replaced = args.iter().enumerate().find_map(|(at, arg)| {
+        let text = arg.fixed()?;
+        match text.strip_prefix("-I").or_else(|| text.strip_prefix("-i")).or_else(|| text.strip_prefix("--replace=")) {
+            Some("") if text == "-I" => args.get(at + 1).map(|next| next.text.clone()),
+            Some("") => Some("{}".to_owned()),
+            Some(given) => Some(given.to_owned()),
+            None => None,
+        }
+    });
+    let Some(wrapper) = wrapper("xargs") else { return Vec::new() };
+    let mut found = of_wrapper(&wrapper, args);
+    for start in &mut found {
+        if let Start::Command { words, .. } = start {
+            match &replaced {
+                Some(place) => words.iter_mut().for_each(|word| *word = filled(word, place)),
+                None => words.push(Text::anything()),
+            }
+        }
+    }
+    found
+}
+
+/// Each word may be the command's name.
+fn any_word(args: &[Text]) -> Vec<Start> {
+    if args.len() > WORDS_MAX {
+        return vec![Start::Command { words: vec![Text::anything()], at: 1 }];
+    }
+    let line = args.iter().enumerate().map(|(at, arg)| Start::Line { text: arg.clone(), at: at + 1 });
+    let lines = line.filter(|start| matches!(start, Start::Line { text, .. } if text.text.contains(' ')));
+    let is_name = |arg: &Text| !arg.text.starts_with('-') && !arg.text.is_empty();
+    let commands = args.iter().enumerate().filter(|(_, arg)| is_name(arg));
+    commands.map(|(at, _)| Start::Command { words: args[at..].to_vec(), at: at + 1 }).chain(lines).collect()
+}
+
+fn of_wrapper(wrapper: &Wrapper, args: &[Text]) -> Vec<Start> {
+    let mut at = 0;
+    let mut own = wrapper.own;
+    while let Some(arg) = args.get(at) {
+        let Some(text) = arg.fixed() else {
+            // It may be options, and so may be what is behind it; or it is the command.
+            return if own == 0 && !arg.several && !arg.text.starts_with(['-', HOLE]) {
+                vec![Start::Command { words: args[at..].to_vec(), at: at + 1 }]
+            } else if own > 0 && !arg.several && !arg.text.starts_with(['-', HOLE]) {
+                of_wrapper_behind(wrapper, args, at, own - 1)
+            } else {
+                any_word(args)
+            };
+        };
+        if text == "--" {
+            at += 1;
+            break;
+        }
+        match option(wrapper, text) {
+            Option_::Takes(words) => at += words,
+            Option_::Unknown => return any_word(args),
+            Option_::None if wrapper.assigns && is_assignment(text) => at += 1,
+            Option_::None if own > 0 => (own, at) = (own - 1, at + 1),
+            Option_::None => break,
+        }
+    }
+    behind(args, at + own)
+}
+
+fn of_wrapper_behind(wrapper: &Wrapper, args: &[Text], at: usize, own: usize) -> Vec<Start> {
+    let rest = Wrapper { own, ..*wrapper };
+    of_wrapper(&rest, &args[at + 1..]).into_iter().map(|start| moved(start, at + 1)).collect()
+}
+
+fn moved(start: Start, by: usize) -> Start {
+    match start {
+        Start::Command { words, at } => Start::Command { words, at: at + by },
+        Start::Line { text, at } => Start::Line { text, at: at + by },
+    }
+}
+
+fn behind(args: &[Text], at: usize) -> Vec<Start> {
+    match args.get(at..) {
+        None | Some([]) => Vec::new(),
+        Some(words) => vec![Start::Command { words: words.to_vec(), at: at + 1 }],
+    }
+}
+
+/// What a word is among a wrapper's options.
+enum Option_ {
+    /// One, with so many words.
+    Takes(usize),
+    /// One that is not known.
+    Unknown,
+    /// None.
+    None,
+}
+
+fn option(wrapper: &Wrapper, text: &str) -> Option_ {
+    if let Some(long) = text.strip_prefix("--") {
+        let name = long.split('=').next().unwrap_or(long);
+        return if wrapper.long.contains(&name) || (long.contains('=') && wrapper.long_valued.contains(&name)) {
+            Option_::Takes(1)
+        } else if wrapper.long_valued.contains(&name) {
+            Option_::Takes(2)
+        } else {
+            Option_::Unknown
+        };
+    }
+    let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) else { return Option_::None };
+    // `nice -5`
+    if letters.bytes().all(|byte| byte.is_ascii_digit()) && wrapper.valued.contains('n') {
+        return Option_::Takes(1);
+    }
+    for (at, letter) in letters.char_indices() {
+        if wrapper.valued.contains(letter) {
+            return Option_::Takes(if at + letter.len_utf8() == letters.len() { 2 } else { 1 });
+        }
+        if !wrapper.flags.contains(letter) {
+            return Option_::Unknown;
+        }
+    }
+    Option_::Takes(1)
+}
+
+/// A command that another one starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// Its words.
+    pub words: Vec<Text>,
+    /// The commands in which it stands, outermost first, and how many words of each say what its name is.
+    pub within: Vec<(Arc<[Text]>, usize)>,
+}
+
+/// All that a command starts, however deep. Lines are taken apart by `cut`. Of more than `most` commands one is anything at all.
+pub fn all(words: &[Text], most: usize, cut: &dyn Fn(&str) -> Vec<Vec<Text>>) -> Vec<Started> {
+    let mut search = Search { most, cut, found: Vec::new() };
+    search.below(words, &[], 0);
+    search.found
+}
+
+struct Search<'a> {
+    most: usize,
+    cut: &'a dyn Fn(&str) -> Vec<Vec<Text>>,
+    found: Vec<Started>,
+}
+
+impl Search<'_> {
+    /// What `words` start, which stand in `within`. Of these the last `along` have them among their own words.
+    fn below(&mut self, words: &[Text], within: &[(Arc<[Text]>, usize)], along: usize) {
+        let direct = starts(words);
+        let shared: Arc<[Text]> = words.into();
+        let commands = direct.iter().filter(|start| matches!(start, Start::Command { .. })).count();
+        for start in direct {
+            let (inner, at, along_inner) = match start {
+                Start::Command { words, at } => (vec![words], at, along + 1),
+                Start::Line { text, at } => (self.line(&text), at, 0),
+            };
+            let mut around = within.to_vec();
+            let linked = around.len().saturating_sub(along);
+            around[linked..].iter_mut().for_each(|(_, known)| *known += at);
+            around.push((Arc::clone(&shared), at + 1));
+            for inner in inner {
+                if self.found.len() >= self.most || around.len() > DEPTH_MAX {
+                    self.found.push(Started { words: vec![Text::anything()], within: Vec::new() });
+                    return;
+                }
+                self.found.push(Started { words: inner.clone(), within: around.clone() });
+                // Where each word may be a name, wrappers have been looked behind already.
+                let name = inner.first().and_then(Text::fixed).map_or("", base);
+                if commands < 2 || is_shell(name) || matches!(name, "eval" | "find") {
+                    self.below(&inner, &around, along_inner);
+                }
+            }
+        }
+    }
+
+    /// The commands of a line.
+    fn line(&self, text: &Text) -> Vec<Vec<Text>> {
+        if text.text.contains(HOLE) {
+            // Anything may be put there.
+            let mut commands = (self.cut)(&text.text.replace(HOLE, "$x"));
+            commands.push(vec![Text::anything()]);
+            return commands;
+        }
+        (self.cut)(&text.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<Text> {
+        line.split(' ').map(|word| Text::known(word.replace('_', " ").replace('$', "\0"))).collect()
+    }
+
+    fn found(line: &str) -> Vec<String> {
+        let cut = |line: &str| line.split(';').map(|command| words(command.trim())).collect();
+        let shown =
+            |words: &[Text]| words.iter().map(|word| word.text.replace(HOLE, "$")).collect::<Vec<_>>().join(" ");
+        all(&words(line), 100, &cut).iter().map(|started| shown(&started.words)).collect()
+    }
+
+    #[test]
+    fn what_wrappers_start_is_found() {
+        for (line, wanted) in [
+            ("touch x", &[][..]),
+            ("time touch x", &["touch x"]),
+            ("time -p touch x", &["touch x"]),
+            ("env -u A B=1 /usr/bin/nice -n 5 touch x", &["/usr/bin/nice -n 5 touch x", "touch x"]),
+            ("nice -5 touch x", &["touch x"]),
+            ("timeout -k 5 10 touch x", &["touch x"]),
+            ("timeout --signal=KILL 10 touch x", &["touch x"]),
+            ("timeout $ touch x", &["$ touch x", "touch x", "x"]),
+            ("exec -a other touch x", &["touch x"]),
+            ("command -v touch", &[]),
+            ("command touch", &["touch"]),
+            ("xargs -n1 touch", &["touch $"]),
+            ("xargs -I % touch a%", &["touch a$"]),
+            ("find . -name x -exec touch {} ; -exec rm y +", &["touch $", "rm y"]),
+            ("sh -ec touch_x;ls", &["touch x", "ls"]),
+            ("bash -o pipefail -c touch_x", &["touch x"]),
+            ("sudo -u me env touch x", &["env touch x", "touch x"]),
+            ("env -Z touch x", &["touch x", "x"]),
+            ("eval touch x", &["touch x"]),
+            ("busybox touch x", &["touch x"]),
+            ("setsid sh -c sh_-c_ls", &["sh -c sh_-c_ls", "sh -c ls", "ls"]),
+            ("strace -f touch x", &["touch x", "x"]),
+        ] {
+            let wanted: Vec<String> = wanted.iter().map(|text| text.replace('_', " ")).collect();
+            assert_eq!(found(line), wanted, "{line}");
+        }
+    }
+
+    /// How much of an outer command tells the name of an inner one.
+    #[test]
+    fn a_name_is_known_by_what_stands_before_it() {
+        let started = all(&words("time env A=1 touch x"), 100, &|_| Vec::new());
+        let known: Vec<Vec<usize>> =
+            started.iter().map(|one| one.within.iter().map(|(_, known)| *known).collect()).collect();
+        assert_eq!(known, [vec![2], vec![4, 3]]);
+    }
+
+    /// Whatever the nesting, it ends, and says that there may be more.
+    #[test]
+    fn it_is_bounded() {
+        let deep = vec!["env"; 10_000].join(" ");
+        assert!(found(&deep).len() < 100);
+        assert_eq!(found(&deep).last().map(String::as_str), Some("$"));
+        let odd = vec!["env -Z"; 150].join(" ");
+        assert_eq!(found(&odd).last().map(String::as_str), Some("$"));
+    }
+}
