@@ -38,6 +38,7 @@ mod net_none;
 mod planted;
 mod processes;
 mod protect;
+mod remembered;
 mod siblings;
 mod steps;
 mod straddling;

@@ -133,6 +133,16 @@ pub(crate) fn signal_scope(abi: u8) -> Result<Option<OwnedFd>, Failure> {
     Ok(Option::<OwnedFd>::from(created.map_err(fail)?))
 }
 
+/// A ruleset that leaves everything as it is but the making of sockets: below a directory, and nowhere else.
+pub(crate) fn sockets_below(directory: &OwnedFd) -> Result<OwnedFd, Failure> {
+    let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for a socket ({e})"));
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let ruleset = ruleset.handle_access(AccessFs::MakeSock).map_err(fail)?;
+    let rule = PathBeneath::new(directory, AccessFs::MakeSock);
+    let created = ruleset.create().and_then(|made| made.add_rule(rule)).map_err(fail)?;
+    Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock"))
+}
+
 /// This process's signals reach what it started, and nobody else.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignalsStayBelow(());

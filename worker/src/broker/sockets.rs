@@ -2,29 +2,27 @@
 //!
 //! The broker makes each socket, hands the caller a copy and keeps one: so it can connect, bind and listen on exactly
 //! that socket without pidfd_getfd(2), which containers refuse. It lets its copy go as soon as the socket has become
-//! what it will be, or a peer would never see the end of a connection; except for listening TCP sockets, which pin
-//! their port: while the copy is held, no stranger can take the port and be taken for the call's own server.
+//! what it will be, or a peer would never see the end of a connection; except for listening TCP sockets, which may be
+//! listened on again with another backlog.
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::{CString, OsStr};
-use std::fs;
+mod inet;
+mod unix;
+
+use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{CWD, Mode, OFlags};
-use rustix::net::{AddressFamily, Protocol, SocketAddrAny, SocketFlags, SocketType};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
 
-use super::caller::{Caller, Links, Target};
+use self::inet::Server;
+use self::unix::{Files, Name};
+use super::caller::Caller;
 use super::metadata::int;
 use super::{Broker, Handler};
-use crate::procfs::Procfs;
 use crate::sys::notify::{self, Answer, Notification};
-use crate::sys::process::Pid;
 use crate::sys::socket as raw;
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] =
@@ -33,38 +31,27 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] =
 /// Most sockets of one call that are neither connected nor listening; the oldest gives way, and can then no longer
 /// become either.
 const KEPT: usize = 1024;
-/// Most connections of a session that wait at once for a full backlog.
+/// Most connections of a call that are on their way at once.
 const WAITING: usize = 64;
-
-/// Connects that wait in threads of their own.
-static CONNECTING: AtomicUsize = AtomicUsize::new(0);
 
 /// A call's sockets.
 #[derive(Default)]
 pub(super) struct Sockets {
-    /// The broker's copies, by inode: what the caller's descriptor is, whatever its number.
+    /// The broker's copies, by inode: what the caller's descriptor is, whatever its number. Should two sockets of a call ever
+    /// have one number (there are 2^32), the one that is kept is acted on: one that the call has made as well.
     kept: HashMap<u64, Kept>,
     order: Vec<u64>,
-    /// The socket files that this call has bound: (device, inode).
-    files: HashSet<(u64, u64)>,
+    files: Files,
     /// Abstract names that this call has bound.
     names: HashMap<Vec<u8>, Name>,
-    /// What could not be connected, by inode: it may be tried again.
-    failed: Arc<Mutex<Vec<(u64, Kept)>>>,
-}
-
-/// What stands for an abstract name.
-struct Name {
-    file: PathBuf,
-    /// The socket that was bound to it.
-    inode: u64,
+    connecting: Connecting,
 }
 
 struct Kept {
     fd: OwnedFd,
     family: Family,
-    /// Where it listens, once it does.
-    listening: Option<SocketAddr>,
+    /// Where it listens, or did last.
+    server: Option<Server>,
     /// It could not be connected.
     failed: bool,
 }
@@ -79,16 +66,17 @@ enum Family {
 impl Sockets {
     fn keep(&mut self, inode: u64, kept: Kept) {
         if self.order.len() >= KEPT
-            && let Some(at) = self.order.iter().position(|i| self.kept.get(i).is_some_and(|k| k.listening.is_none()))
+            && let Some(at) = self.order.iter().position(|i| self.kept.get(i).is_some_and(|k| k.server.is_none()))
         {
             self.kept.remove(&self.order.remove(at));
         }
-        self.kept.insert(inode, kept);
-        self.order.push(inode);
+        if self.kept.insert(inode, kept).is_none() {
+            self.order.push(inode);
+        }
     }
 
     fn get(&mut self, inode: u64) -> Option<&mut Kept> {
-        let failed = std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
+        let failed = std::mem::take(&mut self.connecting.shared().failed);
         failed.into_iter().for_each(|(inode, kept)| self.keep(inode, kept));
         self.kept.get_mut(&inode)
     }
@@ -96,6 +84,69 @@ impl Sockets {
     fn forget(&mut self, inode: u64) -> Option<Kept> {
         self.order.retain(|i| *i != inode);
         self.kept.remove(&inode)
+    }
+
+    /// How many of them listen, or did.
+    fn servers(&self) -> usize {
+        self.kept.values().filter(|kept| kept.server.is_some()).count()
+    }
+}
+
+/// The connections of a call that are on their way, each in a thread of its own.
+#[derive(Default)]
+struct Connecting {
+    count: Arc<AtomicUsize>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// What could not be connected, by inode: it may be tried again.
+    failed: Vec<(u64, Kept)>,
+    /// Copies of what is on its way, by inode.
+    ends: HashMap<u64, OwnedFd>,
+}
+
+impl Connecting {
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Connecting {
+    /// With the call, its connections end, or its ports would be taken for as long as the kernel goes on knocking.
+    fn drop(&mut self) {
+        for fd in self.shared().ends.values() {
+            // One that is connected by now is let go of by its thread.
+            let _ended: rustix::io::Result<()> = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
+        }
+    }
+}
+
+/// One of them, for as long as this lives.
+struct OnItsWay {
+    count: Arc<AtomicUsize>,
+    shared: Arc<Mutex<Shared>>,
+    inode: u64,
+}
+
+impl OnItsWay {
+    fn begin(connecting: &Connecting, inode: u64, kept: &Kept) -> Result<Self, i32> {
+        let copy = kept.fd.try_clone().map_err(io_errno)?;
+        connecting.count.fetch_add(1, Ordering::Relaxed);
+        connecting.shared().ends.insert(inode, copy);
+        Ok(Self { count: Arc::clone(&connecting.count), shared: Arc::clone(&connecting.shared), inode })
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.shared().ends.remove(&self.inode);
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -136,7 +187,7 @@ fn socket(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<
     let fd = make(address_family, socket_type, flags, protocol)?;
     let inode = rustix::fs::fstat(&fd).map_err(errno)?.st_ino;
     let copy = fd.try_clone().map_err(io_errno)?;
-    call.sockets.keep(inode, Kept { fd: copy, family, listening: None, failed: false });
+    call.sockets.keep(inode, Kept { fd: copy, family, server: None, failed: false });
     Ok(Answer::Fd { fd, cloexec: kind & libc::SOCK_CLOEXEC != 0 })
 }
 
@@ -172,189 +223,13 @@ fn family_in(address: &[u8]) -> i32 {
 fn bind(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     let inode = inode_of(caller, int(n.args[0]))?;
     let address = address(caller, n.args[1], n.args[2])?;
-    let family = broker.call(caller)?.sockets.get(inode).ok_or(libc::EINVAL)?.family;
-    match family {
-        Family::Unix => bind_unix(broker, caller, inode, &address),
-        Family::V4 | Family::V6 => {
-            let wanted = inet(&address, family)?;
-            release_stale(broker, caller)?;
-            let call = broker.call(caller)?;
-            let kept = call.sockets.get(inode).ok_or(libc::EINVAL)?;
-            let at = to_loopback(wanted, &kept.fd, family)?;
-            rustix::net::bind(&kept.fd, &at).map_err(errno)?;
-            Ok(Answer::Return(0))
-        }
+    match broker.call(caller)?.sockets.get(inode).ok_or(libc::EINVAL)?.family {
+        Family::Unix => unix::bind(broker, caller, inode, &address)?,
+        Family::V4 | Family::V6 => inet::bind(broker, caller, inode, &address)?,
     }
-}
-
-fn inet(address: &[u8], family: Family) -> Result<SocketAddr, i32> {
-    let part = |range: std::ops::Range<usize>| address.get(range).ok_or(libc::EINVAL);
-    let port = || -> Result<u16, i32> { Ok(u16::from_be_bytes([part(2..3)?[0], part(3..4)?[0]])) };
-    match (family_in(address), family) {
-        (libc::AF_INET, Family::V4) => {
-            let mut ip = [0; 4];
-            ip.copy_from_slice(part(4..8)?);
-            Ok(SocketAddr::from((Ipv4Addr::from(ip), port()?)))
-        }
-        (libc::AF_INET6, Family::V6) => {
-            let mut ip = [0; 16];
-            ip.copy_from_slice(part(8..24)?);
-            Ok(SocketAddr::from((Ipv6Addr::from(ip), port()?)))
-        }
-        _ => Err(libc::EAFNOSUPPORT),
-    }
-}
-
-/// Where a socket is bound instead: "every address" becomes loopback, for outside a server would be reachable.
-fn to_loopback(wanted: SocketAddr, socket: &OwnedFd, family: Family) -> Result<SocketAddr, i32> {
-    let ip = match wanted.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => {
-            // A dual-stack server is one that 127.0.0.1 reaches; names for the local host lead there first or next.
-            let only = rustix::net::sockopt::ipv6_v6only(socket).map_err(errno)?;
-            IpAddr::V6(if only { Ipv6Addr::LOCALHOST } else { Ipv4Addr::LOCALHOST.to_ipv6_mapped() })
-        }
-        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
-    };
-    if !is_loopback(ip) {
-        return Err(libc::EACCES);
-    }
-    match (ip, family) {
-        (IpAddr::V6(ip), Family::V6) => Ok(SocketAddrV6::new(ip, wanted.port(), 0, 0).into()),
-        (ip, _) => Ok(SocketAddr::new(ip, wanted.port())),
-    }
-}
-
-fn is_loopback(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => ip.is_loopback(),
-        // `::ffff:127.0.0.1` is the same address by another name (B10).
-        IpAddr::V6(ip) => ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback()),
-    }
-}
-
-/// The parts of a unix address: a path, an abstract name, or none (autobind).
-enum UnixName {
-    Path(CString),
-    Abstract(Vec<u8>),
-    None,
-}
-
-fn unix_name(address: &[u8]) -> Result<UnixName, i32> {
-    if family_in(address) != libc::AF_UNIX {
-        return Err(libc::EINVAL);
-    }
-    match address.get(2..).unwrap_or_default() {
-        [] => Ok(UnixName::None),
-        [0, name @ ..] => Ok(UnixName::Abstract(name.to_vec())),
-        path => {
-            let end = path.iter().position(|b| *b == 0).unwrap_or(path.len());
-            CString::new(&path[..end]).map(UnixName::Path).map_err(|_nul| libc::EINVAL)
-        }
-    }
-}
-
-fn bind_unix(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address: &[u8]) -> Result<Answer, i32> {
-    match unix_name(address)? {
-        UnixName::Path(path) => {
-            let (parent, name) = caller.open_parent(libc::AT_FDCWD, &path)?;
-            if !broker.call(caller)?.may_write(&parent.path) {
-                return Err(libc::EACCES);
-            }
-            broker.refuse_new(caller, &parent.path.join(OsStr::from_bytes(name.as_bytes())))?;
-            let mask = broker.mask(caller)?;
-            bind_file(broker, caller, inode, &parent, &name, mask)
-        }
-        UnixName::Abstract(name) => bind_name(broker, caller, inode, name),
-        UnixName::None => {
-            let name = format!("auto-{inode}").into_bytes();
-            bind_name(broker, caller, inode, name)
-        }
-    }
-}
-
-fn bind_file(
-    broker: &mut Broker,
-    caller: &Caller<'_>,
-    inode: u64,
-    parent: &Target,
-    name: &CString,
-    mask: u32,
-) -> Result<Answer, i32> {
-    let call = broker.call(caller)?;
-    let kept = call.sockets.get(inode).ok_or(libc::EINVAL)?;
-    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-    // By its real path, because programs hand on what getsockname(2) then says (Python's managers do). A directory that
-    // is exchanged in between leads the name astray, though not out of what the session may write; that is an error
-    // then. A path too long for an address goes by the descriptor.
-    let real = parent.path.join(OsStr::from_bytes(name.as_bytes()));
-    match unix_address(real.as_os_str().as_bytes()) {
-        Ok(address) => {
-            raw::bind(kept.fd.as_fd(), &address).map_err(io_errno)?;
-            let bound = rustix::fs::statat(CWD, &real, flags).map_err(errno)?;
-            let wanted = rustix::fs::statat(&parent.fd, name, flags).map_err(|_elsewhere| libc::EACCES)?;
-            if (bound.st_dev, bound.st_ino) != (wanted.st_dev, wanted.st_ino) {
-                return Err(libc::EACCES);
-            }
-        }
-        Err(_too_long) => {
-            let path = [format!("/proc/self/fd/{}/", parent.fd.as_raw_fd()).as_bytes(), name.as_bytes()].concat();
-            raw::bind(kept.fd.as_fd(), &unix_address(&path)?).map_err(io_errno)?;
-        }
-    }
-    let parent = &parent.fd;
-    let stat = rustix::fs::statat(parent, name, flags).map_err(errno)?;
-    rustix::fs::chmodat(parent, name, Mode::from_raw_mode(0o777 & !mask), rustix::fs::AtFlags::empty())
-        .map_err(errno)?;
-    call.sockets.files.insert((stat.st_dev, stat.st_ino));
     Ok(Answer::Return(0))
 }
 
-/// An abstract name has no owner and no permissions: anybody on the host may take or reach it. So a call's names are
-/// files in the session's private directory, known to this call alone.
-fn bind_name(broker: &mut Broker, caller: &Caller<'_>, inode: u64, name: Vec<u8>) -> Result<Answer, i32> {
-    let directory = broker.private.join("ipc");
-    release_name(broker, caller, &name)?;
-    let call = broker.call(caller)?;
-    let file = format!("{}-{inode}", call.number);
-    let parent = rustix::fs::open(&directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(errno)?;
-    let path = directory.join(&file);
-    let file = CString::new(file).map_err(|_nul| libc::EIO)?;
-    let parent = Target { fd: parent, path: directory };
-    let bound = bind_file(broker, caller, inode, &parent, &file, 0o077)?;
-    broker.call(caller)?.sockets.names.insert(name, Name { file: path, inode });
-    Ok(bound)
-}
-
-/// An abstract name is free again when its socket is closed (unix(7)), which nobody is told of: so whoever wants it next
-/// has it looked up. `EADDRINUSE` while a process of the call holds the socket.
-fn release_name(broker: &mut Broker, caller: &Caller<'_>, name: &[u8]) -> Result<(), i32> {
-    let Some(Name { inode, .. }) = broker.call(caller)?.sockets.names.get(name) else { return Ok(()) };
-    let inode = *inode;
-    if held_sockets(&broker.calls.family_of(caller)).is_none_or(|held| held.contains(&inode)) {
-        return Err(libc::EADDRINUSE);
-    }
-    let sockets = &mut broker.call(caller)?.sockets;
-    sockets.forget(inode);
-    let Some(Name { file, .. }) = sockets.names.remove(name) else { return Ok(()) };
-    // Its number may be given to a file of somebody else's.
-    let stat = rustix::fs::lstat(&file).map_err(errno)?;
-    sockets.files.remove(&(stat.st_dev, stat.st_ino));
-    rustix::fs::unlink(&file).map_err(errno)
-}
-
-fn unix_address(path: &[u8]) -> Result<Vec<u8>, i32> {
-    // sun_path is 108 bytes with its NUL (unix(7)).
-    if path.len() > 107 {
-        return Err(libc::ENAMETOOLONG);
-    }
-    let family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or_default();
-    Ok([&family.to_ne_bytes()[..], path, &[0]].concat())
-}
-
-/// Performed here, not continued: between a look at the socket and the kernel's own, the descriptor could become another
-/// that is not bound, which listen(2) would bind to every address.
 fn listen(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     let inode = inode_of(caller, int(n.args[0]))?;
     let backlog = int(n.args[1]).max(0);
@@ -364,32 +239,10 @@ fn listen(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<
         rustix::net::listen(&kept.fd, backlog).map_err(errno)?;
         // Held on, a server that is closed would still seem to be there.
         sockets.forget(inode);
-        return Ok(Answer::Return(0));
+    } else {
+        inet::listen(broker, caller, inode, backlog)?;
     }
-    if bound_to(&kept.fd)?.port() == 0 {
-        let every =
-            if kept.family == Family::V4 { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
-        let at = to_loopback(SocketAddr::new(every, 0), &kept.fd, kept.family)?;
-        rustix::net::bind(&kept.fd, &at).map_err(errno)?;
-    }
-    rustix::net::listen(&kept.fd, backlog).map_err(errno)?;
-    kept.listening = Some(plain(bound_to(&kept.fd)?));
     Ok(Answer::Return(0))
-}
-
-fn bound_to(socket: &OwnedFd) -> Result<SocketAddr, i32> {
-    let address: SocketAddrAny = rustix::net::getsockname(socket).map_err(errno)?;
-    SocketAddr::try_from(address).map_err(errno)
-}
-
-/// An address in its plainest spelling, so that two that mean the same compare equal.
-fn plain(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip().to_canonical() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
@@ -399,131 +252,56 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let family = broker.call(caller)?.sockets.get(inode).ok_or(libc::EISCONN)?.family;
     // What is connected to, as bytes, and what keeps it in place until it is.
     let (target, pin) = match family {
-        Family::Unix => unix_target(broker, caller, &address)?,
-        Family::V4 | Family::V6 => (inet_target(broker, caller, &address, family)?, None),
+        Family::Unix => unix::target(broker, caller, &address)?,
+        Family::V4 | Family::V6 => inet::target(broker, caller, &address, family)?,
     };
-    // A connect that blocks (a full backlog) must not block the broker, which others need. Whether it does is up to the caller:
-    // it shares the flag, and can clear it at any moment.
-    if CONNECTING.fetch_add(1, Ordering::Relaxed) >= WAITING {
-        CONNECTING.fetch_sub(1, Ordering::Relaxed);
+    let sockets = &mut broker.call(caller)?.sockets;
+    if sockets.connecting.count.load(Ordering::Relaxed) >= WAITING {
         return Err(libc::EAGAIN);
     }
-    let sockets = &mut broker.call(caller)?.sockets;
-    let (kept, failed) = (sockets.forget(inode).ok_or(libc::EISCONN)?, Arc::clone(&sockets.failed));
+    let kept = sockets.forget(inode).ok_or(libc::EISCONN)?;
+    let on_its_way = OnItsWay::begin(&sockets.connecting, inode, &kept)?;
     let (listener, id) = (Arc::clone(&broker.listener), caller.id());
+    // A connect that blocks (a full backlog) must not block the broker, which others need. Whether it does is up to the caller:
+    // it shares the flag, and can clear it at any moment.
     let work = move || {
-        let done = raw::connect(kept.fd.as_fd(), &target).map_err(io_errno);
-        // Before the answer: what is connected ends when the caller closes it, and what is not can be tried again.
-        match done {
-            Ok(()) | Err(libc::EINPROGRESS) => drop(kept),
-            Err(_) => {
-                failed.lock().unwrap_or_else(PoisonError::into_inner).push((inode, Kept { failed: true, ..kept }))
+        // A caller that is gone needs no answer; a listener that is gone has none left.
+        let answer = |answer| drop(notify::answer(listener.as_fd(), id, answer));
+        match raw::connect(kept.fd.as_fd(), &target).map_err(io_errno) {
+            // Before the answer: what is connected ends when the caller closes it, and what is not can be tried again.
+            Ok(()) => {
+                drop((kept, on_its_way));
+                answer(Answer::Return(0));
+            }
+            Err(libc::EINPROGRESS) if is_decided(&kept.fd, PollTimeout::ZERO) => {
+                drop((kept, on_its_way));
+                answer(Answer::Fail(libc::EINPROGRESS));
+            }
+            Err(libc::EINPROGRESS) => {
+                answer(Answer::Fail(libc::EINPROGRESS));
+                // It goes on knocking, so the address stays guarded.
+                while !is_decided(&kept.fd, PollTimeout::NONE) {}
+                drop((kept, on_its_way));
+            }
+            Err(e) => {
+                on_its_way.shared().failed.push((inode, Kept { failed: true, ..kept }));
+                drop(on_its_way);
+                answer(Answer::Fail(e));
             }
         }
         drop(pin);
-        let answer = done.map_or_else(Answer::Fail, |()| Answer::Return(0));
-        CONNECTING.fetch_sub(1, Ordering::Relaxed);
-        // A caller that is gone needs no answer; a listener that is gone has none left.
-        drop(notify::answer(listener.as_fd(), id, answer));
     };
     match std::thread::Builder::new().stack_size(64 * 1024).spawn(work) {
-        Ok(_) => Ok(Answer::Later),
-        Err(e) => {
-            CONNECTING.fetch_sub(1, Ordering::Relaxed);
-            Err(io_errno(e))
-        }
+        Ok(_detached) => Ok(Answer::Later),
+        Err(e) => Err(io_errno(e)),
     }
 }
 
-fn unix_target(broker: &mut Broker, caller: &Caller<'_>, address: &[u8]) -> Result<(Vec<u8>, Option<OwnedFd>), i32> {
-    let file = match unix_name(address)? {
-        UnixName::Path(path) => caller.open(libc::AT_FDCWD, &path, Links::Follow)?.fd,
-        UnixName::Abstract(name) => {
-            let file: &Path = &broker.call(caller)?.sockets.names.get(&name).ok_or(libc::ECONNREFUSED)?.file;
-            rustix::fs::openat(CWD, file, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?
-        }
-        UnixName::None => return Err(libc::EINVAL),
-    };
-    let stat = rustix::fs::fstat(&file).map_err(errno)?;
-    // Only a socket that this call has bound itself: any other belongs to a stranger who trusts its user (B7).
-    if !broker.call(caller)?.sockets.files.contains(&(stat.st_dev, stat.st_ino)) {
-        return Err(libc::EACCES);
+/// Whether a connection is made, or has failed.
+fn is_decided(socket: &OwnedFd, wait: PollTimeout) -> bool {
+    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    match poll(&mut fds, wait) {
+        Ok(_) => fds[0].revents().is_none_or(|happened| !happened.is_empty()),
+        Err(_interrupted) => false,
     }
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok((unix_address(path.as_bytes())?, Some(file)))
-}
-
-fn inet_target(broker: &mut Broker, caller: &Caller<'_>, address: &[u8], family: Family) -> Result<Vec<u8>, i32> {
-    let wanted = plain(inet(address, family)?);
-    if !is_loopback(wanted.ip()) {
-        return Err(libc::EACCES);
-    }
-    release_stale(broker, caller)?;
-    let sockets = &broker.call(caller)?.sockets;
-    if !sockets.kept.values().any(|kept| kept.listening == Some(wanted)) {
-        // Nobody of this call listens there: what a stranger has there is as if it were not (B5).
-        return Err(if sockets.kept.is_empty() { libc::EACCES } else { libc::ECONNREFUSED });
-    }
-    Ok(inet_bytes(wanted, family))
-}
-
-fn inet_bytes(address: SocketAddr, family: Family) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(28);
-    let kind = if family == Family::V4 { libc::AF_INET } else { libc::AF_INET6 };
-    bytes.extend(u16::try_from(kind).unwrap_or_default().to_ne_bytes());
-    bytes.extend(address.port().to_be_bytes());
-    match (address.ip(), family) {
-        (IpAddr::V4(ip), Family::V4 | Family::Unix) => bytes.extend(ip.octets().iter().chain(&[0; 8])),
-        (ip, _) => {
-            let ip = match ip {
-                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-                IpAddr::V6(ip) => ip,
-            };
-            bytes.extend([0; 4]);
-            bytes.extend(ip.octets());
-            bytes.extend([0; 4]);
-        }
-    }
-    bytes
-}
-
-/// Lets go of sockets that no process of the call holds any more, if they listened or were to be connected: their ports are
-/// free again, and whoever listens there next is a stranger.
-fn release_stale(broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
-    let lasts = |kept: &Kept| kept.listening.is_some() || kept.failed;
-    if !broker.call(caller)?.sockets.kept.values().any(lasts) {
-        return Ok(());
-    }
-    let Some(held) = held_sockets(&broker.calls.family_of(caller)) else { return Ok(()) };
-    let sockets = &mut broker.call(caller)?.sockets;
-    let stale: Vec<u64> =
-        sockets.kept.iter().filter(|(inode, kept)| lasts(kept) && !held.contains(inode)).map(|(i, _)| *i).collect();
-    stale.into_iter().for_each(|inode| drop(sockets.forget(inode)));
-    Ok(())
-}
-
-/// The inodes of all sockets that these processes hold. `None` if that cannot be told: then it may be any.
-fn held_sockets(pids: &[Pid]) -> Option<HashSet<u64>> {
-    let mut inodes = HashSet::new();
-    for pid in pids {
-        // Of any thread that lives, for there is one table: that of the first is gone if it has ended before the others.
-        for thread in Procfs::USUAL.threads(*pid).filter(|thread| !Procfs::USUAL.is_zombie(*thread)) {
-            match fs::read_dir(format!("/proc/{thread}/fd")) {
-                Ok(entries) => {
-                    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-                    inodes.extend(links.filter_map(|link| socket_inode(link.as_os_str().as_bytes())));
-                    break;
-                }
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return None,
-                Err(_gone) => {}
-            }
-        }
-    }
-    Some(inodes)
-}
-
-/// As `/proc/PID/fd` names a socket: `socket:[INODE]` (proc_pid_fd(5)).
-fn socket_inode(link: &[u8]) -> Option<u64> {
-    let digits = link.strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -1,0 +1,257 @@
+//! Unix sockets: a call reaches those that it has bound itself (B7).
+//!
+//! A file's number is no identity: it is given out again once the file is gone. So the files of a call's sockets are held by
+//! descriptor for as long as they are taken for its own, and connected to by that descriptor. One file is one socket's for
+//! good, for bind(2) makes a new file each time: who holds the file reaches that socket or nobody.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+
+use super::super::Broker;
+use super::super::caller::{Caller, Links, Target};
+use super::{errno, family_in, inet, io_errno};
+use crate::apply::landlock;
+use crate::sys::socket as raw;
+
+/// Most files of sockets that one call is known to have bound; the removed and then the oldest give way, and can no longer
+/// be connected to.
+const FILES: usize = 1024;
+/// Most abstract names of one call.
+const NAMES: usize = 1024;
+
+/// The files of a call's sockets, by (device, inode), each with a descriptor that keeps that number its own.
+#[derive(Default)]
+pub(super) struct Files {
+    held: HashMap<(u64, u64), Arc<OwnedFd>>,
+    order: VecDeque<(u64, u64)>,
+}
+
+impl Files {
+    fn hold(&mut self, file: Arc<OwnedFd>) -> Result<(), i32> {
+        if self.held.len() >= FILES {
+            let has_name = |fd: &OwnedFd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink > 0);
+            self.held.retain(|_, fd| has_name(fd));
+            self.order.retain(|known| self.held.contains_key(known));
+        }
+        if self.held.len() >= FILES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.held.remove(&oldest);
+        }
+        let known = identity(&rustix::fs::fstat(&file).map_err(errno)?);
+        if self.held.insert(known, file).is_none() {
+            self.order.push_back(known);
+        }
+        Ok(())
+    }
+
+    /// The one that was bound, if this file is one.
+    fn get(&self, stat: &Stat) -> Option<Arc<OwnedFd>> {
+        self.held.get(&identity(stat)).map(Arc::clone)
+    }
+
+    fn forget(&mut self, stat: &Stat) {
+        self.held.remove(&identity(stat));
+        self.order.retain(|known| *known != identity(stat));
+    }
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// What stands for an abstract name.
+pub(super) struct Name {
+    /// Its name in the session's directory for such, and the file.
+    name: CString,
+    file: Arc<OwnedFd>,
+    /// The socket that was bound to it.
+    inode: u64,
+}
+
+/// The parts of a unix address: a path, an abstract name, or none (autobind).
+enum UnixName {
+    Path(CString),
+    Abstract(Vec<u8>),
+    None,
+}
+
+fn unix_name(address: &[u8]) -> Result<UnixName, i32> {
+    if family_in(address) != libc::AF_UNIX {
+        return Err(libc::EINVAL);
+    }
+    match address.get(2..).unwrap_or_default() {
+        [] => Ok(UnixName::None),
+        [0, name @ ..] => Ok(UnixName::Abstract(name.to_vec())),
+        path => {
+            let end = path.iter().position(|b| *b == 0).unwrap_or(path.len());
+            CString::new(&path[..end]).map(UnixName::Path).map_err(|_nul| libc::EINVAL)
+        }
+    }
+}
+
+pub(super) fn bind(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address: &[u8]) -> Result<(), i32> {
+    match unix_name(address)? {
+        UnixName::Path(path) => {
+            let (parent, name) = caller.open_parent(libc::AT_FDCWD, &path)?;
+            if !broker.call(caller)?.may_write(&parent.path) {
+                return Err(libc::EACCES);
+            }
+            broker.refuse_new(caller, &parent.path.join(OsStr::from_bytes(name.as_bytes())))?;
+            let mask = broker.mask(caller)?;
+            bind_file(broker, caller, inode, &parent, &name, mask).map(drop)
+        }
+        UnixName::Abstract(name) => bind_name(broker, caller, inode, name),
+        UnixName::None => {
+            let name = format!("auto-{inode}").into_bytes();
+            bind_name(broker, caller, inode, name)
+        }
+    }
+}
+
+fn bind_file(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    inode: u64,
+    parent: &Target,
+    name: &CString,
+    mask: u32,
+) -> Result<Arc<OwnedFd>, i32> {
+    broker.set_mask(mask);
+    let sockets = &mut broker.call(caller)?.sockets;
+    let kept = sockets.get(inode).ok_or(libc::EINVAL)?;
+    let file = Arc::new(make_file(&kept.fd, parent, name)?);
+    sockets.files.hold(Arc::clone(&file))?;
+    Ok(file)
+}
+
+/// What no call can give a file that is no directory: [`super::super::metadata`] and the filter refuse it.
+const MARK: Mode = Mode::SUID;
+
+/// Binds, and opens the file that this has made. By its name, which may be another's by then: so the file is made with a mark,
+/// which is taken away by its descriptor. A new file's mode is that of the socket's own inode, less the mask
+/// (`unix_bind_bsd`).
+fn make_file(socket: &OwnedFd, parent: &Target, name: &CString) -> Result<OwnedFd, i32> {
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(socket).map_err(errno)?.st_mode);
+    rustix::fs::fchmod(socket, mode | MARK).map_err(errno)?;
+    let bound = bind_in(socket, parent, name);
+    rustix::fs::fchmod(socket, mode).map_err(errno)?;
+    bound?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&parent.fd, name, flags, Mode::empty()).map_err(|_elsewhere| libc::EACCES)?;
+    let stat = rustix::fs::fstat(&file).map_err(errno)?;
+    let made = Mode::from_raw_mode(stat.st_mode);
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || !made.contains(MARK) {
+        return Err(libc::EACCES);
+    }
+    rustix::fs::chmod(by_proc(&file), made - MARK).map_err(errno)?;
+    Ok(file)
+}
+
+/// By its real path, because programs hand on what getsockname(2) then says (Python's managers do). A directory that is
+/// exchanged in between would lead the name astray: so the thread that binds can make sockets below that directory only.
+/// A path too long for an address goes by the descriptor.
+fn bind_in(socket: &OwnedFd, parent: &Target, name: &CString) -> Result<(), i32> {
+    let real = parent.path.join(OsStr::from_bytes(name.as_bytes()));
+    let Ok(address) = unix_address(real.as_os_str().as_bytes()) else {
+        let path = [by_proc(&parent.fd).as_bytes(), b"/", name.as_bytes()].concat();
+        return raw::bind(socket.as_fd(), &unix_address(&path)?).map_err(io_errno);
+    };
+    let ruleset = landlock::sockets_below(&parent.fd).map_err(|_none| libc::EACCES)?;
+    let bind = || {
+        landlock::restrict(&ruleset).map_err(|_unconfined| libc::EACCES)?;
+        raw::bind(socket.as_fd(), &address).map_err(io_errno)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(64 * 1024).spawn_scoped(scope, bind).map_err(io_errno)?;
+        thread.join().unwrap_or(Err(libc::EIO))
+    })
+}
+
+/// The path by which this process reaches what it has open.
+fn by_proc(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// An abstract name has no owner and no permissions: anybody on the host may take or reach it. So a call's names are
+/// files in the session's private directory, known to this call alone.
+fn bind_name(broker: &mut Broker, caller: &Caller<'_>, inode: u64, name: Vec<u8>) -> Result<(), i32> {
+    release_names(broker, caller, Some(&name))?;
+    if broker.call(caller)?.sockets.names.len() >= NAMES {
+        release_names(broker, caller, None)?;
+    }
+    let parent = directory_of_names(broker)?;
+    let call = broker.call(caller)?;
+    if call.sockets.names.contains_key(&name) {
+        return Err(libc::EADDRINUSE);
+    }
+    if call.sockets.names.len() >= NAMES {
+        return Err(libc::ENOMEM);
+    }
+    let file_name = CString::new(format!("{}-{inode}", call.number)).map_err(|_nul| libc::EIO)?;
+    let file = bind_file(broker, caller, inode, &parent, &file_name, 0o077)?;
+    broker.call(caller)?.sockets.names.insert(name, Name { name: file_name, file, inode });
+    Ok(())
+}
+
+fn directory_of_names(broker: &Broker) -> Result<Target, i32> {
+    let path = broker.private.join("ipc");
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(&path, flags, Mode::empty()).map_err(errno)?;
+    Ok(Target { fd, path })
+}
+
+/// An abstract name is free again when its socket is closed (unix(7)), which nobody is told of: so whoever wants it next
+/// has it looked up. All of the call's, if none is said.
+fn release_names(broker: &mut Broker, caller: &Caller<'_>, wanted: Option<&[u8]>) -> Result<(), i32> {
+    let names = &broker.call(caller)?.sockets.names;
+    if wanted.map_or(names.is_empty(), |name| !names.contains_key(name)) {
+        return Ok(());
+    }
+    let Some(held) = inet::held_sockets(&broker.calls.family_of(caller)) else { return Ok(()) };
+    let directory = directory_of_names(broker)?;
+    let sockets = &mut broker.call(caller)?.sockets;
+    let gone = |key: &[u8], name: &Name| wanted.is_none_or(|wanted| wanted == key) && !held.contains(&name.inode);
+    for (_, Name { name, file, inode }) in sockets.names.extract_if(|key, name| gone(key, name)).collect::<Vec<_>>() {
+        sockets.forget(inode);
+        let stat = rustix::fs::fstat(&file).map_err(errno)?;
+        sockets.files.forget(&stat);
+        let there = rustix::fs::statat(&directory.fd, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(errno)?;
+        if identity(&there) == identity(&stat) {
+            rustix::fs::unlinkat(&directory.fd, &name, AtFlags::empty()).map_err(errno)?;
+        }
+    }
+    Ok(())
+}
+
+fn unix_address(path: &[u8]) -> Result<Vec<u8>, i32> {
+    // sun_path is 108 bytes with its NUL (unix(7)).
+    if path.len() > 107 {
+        return Err(libc::ENAMETOOLONG);
+    }
+    let family = libc::sa_family_t::try_from(libc::AF_UNIX).unwrap_or_default();
+    Ok([&family.to_ne_bytes()[..], path, &[0]].concat())
+}
+
+/// Where to connect to, and the file that keeps it what it is.
+pub(super) fn target(broker: &mut Broker, caller: &Caller<'_>, address: &[u8]) -> Result<(Vec<u8>, Arc<OwnedFd>), i32> {
+    let file = match unix_name(address)? {
+        UnixName::Path(path) => {
+            let target = caller.open(libc::AT_FDCWD, &path, Links::Follow)?;
+            let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+            // Only a socket that this call has bound itself: any other belongs to a stranger who trusts its user (B7).
+            broker.call(caller)?.sockets.files.get(&stat).ok_or(libc::EACCES)?
+        }
+        UnixName::Abstract(name) => {
+            let names = &broker.call(caller)?.sockets.names;
+            Arc::clone(&names.get(&name).ok_or(libc::ECONNREFUSED)?.file)
+        }
+        UnixName::None => return Err(libc::EINVAL),
+    };
+    Ok((unix_address(by_proc(&file).as_bytes())?, file))
+}
