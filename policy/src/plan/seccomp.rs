@@ -56,6 +56,8 @@ pub enum Errno {
     Enosys,
     /// Not supported on this socket, or by this file system.
     Eopnotsupp,
+    /// No such option of a socket.
+    Enoprotoopt,
     /// No such address family.
     Eafnosupport,
 }
@@ -68,6 +70,7 @@ impl Errno {
             Self::Eperm => 1,
             Self::Eacces => 13,
             Self::Enosys => 38,
+            Self::Enoprotoopt => 92,
             Self::Eopnotsupp => 95,
             Self::Eafnosupport => 97,
         }
@@ -80,6 +83,7 @@ impl Errno {
             Self::Eperm => "EPERM",
             Self::Eacces => "EACCES",
             Self::Enosys => "ENOSYS",
+            Self::Enoprotoopt => "ENOPROTOOPT",
             Self::Eopnotsupp => "EOPNOTSUPP",
             Self::Eafnosupport => "EAFNOSUPPORT",
         }
@@ -261,7 +265,7 @@ pub fn base(variant: Variant) -> Filter {
         kernel_surface(),
         host_state(),
     ]);
-    groups.extend([execution_domains(), clones(), process_controls(), unreadable(), newer(), obsolete()]);
+    groups.extend([execution_domains(), clones(), process_controls(), unreadable(), native_aio(), newer(), obsolete()]);
     Filter {
         title: format!("base filter, {strength_name}, Landlock ABI {landlock_abi}{writer_name}{starter_name}"),
         default: Verdict::Errno(Errno::Enosys),
@@ -514,12 +518,10 @@ fn ordinary() -> Vec<Group> {
         ),
         allow(
             "waiting and events",
-            "they reach only descriptors that the process has. io_submit(2) is the old interface: reads, writes and \
-             polls of open files, unlike io_uring",
+            "they reach only descriptors that the process has",
             "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait \
              epoll_pwait epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create \
-             timerfd_settime timerfd_gettime  \
-             inotify_rm_watch io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents",
+             timerfd_settime timerfd_gettime inotify_rm_watch",
         ),
         allow(
             "names of files",
@@ -688,21 +690,28 @@ fn messages() -> Group {
 }
 
 fn socket_options() -> Group {
-    let refuse = |option| ArgRule { when: vec![equal(1, SOL_TCP), equal(2, option)], then: EPERM };
-    let pretend_reuse =
-        ArgRule { when: vec![equal(1, SOL_SOCKET), equal(2, SO_REUSEPORT)], then: Verdict::Errno(Errno::Success) };
+    let option = |level, option, then| ArgRule { when: vec![equal(1, level), equal(2, option)], then };
+    let pretend_reuse = option(SOL_SOCKET, SO_REUSEPORT, Verdict::Errno(Errno::Success));
+    let refused = [(SOL_TCP, TCP_FASTOPEN_CONNECT), (SOL_TCP, TCP_ULP), (SOL_SOCKET, SO_BINDTODEVICE)];
+    let refused = refused.map(|(level, value)| option(level, value, Verdict::Errno(Errno::Eperm)));
+    // Whole rows of numbers, of which the rest does nothing, or is the privileged's: a filter has no room for each.
+    let row = |(level, but_low_bits, first)| ArgRule {
+        when: vec![equal(1, level), masked(2, but_low_bits, first)],
+        then: Verdict::Allow,
+    };
+    let each = OPTIONS.iter().flat_map(|(level, options)| options.iter().map(|value| (*level, *value)));
+    let each = each.map(|(level, value)| option(level, value, Verdict::Allow));
+    let rules = [pretend_reuse].into_iter().chain(refused).chain(OPTION_ROWS.map(row)).chain(each);
     Group {
         title: "options of sockets",
-        why: "TCP_FASTOPEN_CONNECT turns a later write into a connect; TCP_ULP replaces the protocol underneath. \
-              SO_REUSEPORT would let a call share the port of a stranger's server of the same user, and take its \
-              connections: it is said to be set, and is not",
-        attacks: &["B2"],
+        why: "those that are named tune a connection. Others send it elsewhere than its address says: SO_BINDTODEVICE and \
+              IPV6_RTHDR lead a connection to loopback out of the host, TCP_FASTOPEN_CONNECT turns a later write into a \
+              connect, TCP_ULP replaces the protocol underneath. SO_REUSEPORT would let a call share the port of a \
+              stranger's server of the same user, and take its connections: it is said to be set, and is not",
+        attacks: &["B2", "B5"],
         calls: vec![(
             "setsockopt",
-            Action::Args {
-                rules: vec![refuse(TCP_FASTOPEN_CONNECT), refuse(TCP_ULP), pretend_reuse],
-                otherwise: Verdict::Allow,
-            },
+            Action::Args { rules: rules.collect(), otherwise: Verdict::Errno(Errno::Enoprotoopt) },
         )],
     }
 }
@@ -1068,6 +1077,17 @@ fn unreadable() -> Group {
     }
 }
 
+fn native_aio() -> Group {
+    Group {
+        title: "the kernel's own asynchronous reading and writing",
+        why: "the events that all processes of a host may have waiting are bounded together (fs.aio-max-nr, 65,536), and one \
+              process can take them all. No filter counts across calls of io_setup, and what ends with a process nobody is \
+              told of. As on a kernel without it, databases read and write in threads; aio(7) of C libraries always has",
+        attacks: &["D11"],
+        calls: vec![("io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents", ABSENT)],
+    }
+}
+
 fn newer() -> Group {
     Group {
         title: "newer twins of calls above",
@@ -1128,7 +1148,67 @@ const MSG_FASTOPEN: Operand = Operand::new("MSG_FASTOPEN", 0x2000_0000);
 const SOL_TCP: Operand = Operand::new("SOL_TCP", 6);
 const TCP_FASTOPEN_CONNECT: Operand = Operand::new("TCP_FASTOPEN_CONNECT", 30);
 const SOL_SOCKET: Operand = Operand::new("SOL_SOCKET", 1);
+const SOL_IP: Operand = Operand::new("SOL_IP", 0);
+const SOL_IPV6: Operand = Operand::new("SOL_IPV6", 41);
 const SO_REUSEPORT: Operand = Operand::new("SO_REUSEPORT", 15);
+const SO_BINDTODEVICE: Operand = Operand::new("SO_BINDTODEVICE", 25);
+/// Options that change how a connection is made, kept alive and read, and nothing about where it leads.
+const OPTIONS: &[(Operand, &[Operand])] = &[
+    (
+        SOL_SOCKET,
+        &[
+            Operand::new("SO_PASSCRED", 16),
+            Operand::new("SO_RCVLOWAT", 18),
+            Operand::new("SO_RCVTIMEO_OLD", 20),
+            Operand::new("SO_SNDTIMEO_OLD", 21),
+            Operand::new("SO_TIMESTAMP_OLD", 29),
+            Operand::new("SO_PASSSEC", 34),
+            Operand::new("SO_TIMESTAMPNS_OLD", 35),
+            Operand::new("SO_TIMESTAMPING_OLD", 37),
+            Operand::new("SO_PEEK_OFF", 42),
+            Operand::new("SO_ZEROCOPY", 60),
+            Operand::new("SO_TIMESTAMP_NEW", 63),
+            Operand::new("SO_PASSPIDFD", 76),
+        ],
+    ),
+    (
+        SOL_TCP,
+        &[
+            Operand::new("TCP_USER_TIMEOUT", 18),
+            Operand::new("TCP_FASTOPEN", 23),
+            Operand::new("TCP_NOTSENT_LOWAT", 25),
+            Operand::new("TCP_FASTOPEN_NO_COOKIE", 34),
+        ],
+    ),
+    (SOL_IP, &[Operand::new("IP_BIND_ADDRESS_NO_PORT", 24), Operand::new("IP_LOCAL_PORT_RANGE", 51)]),
+    (
+        SOL_IPV6,
+        &[
+            Operand::new("IPV6_UNICAST_HOPS", 16),
+            Operand::new("IPV6_MTU_DISCOVER", 23),
+            Operand::new("IPV6_RECVERR", 25),
+            Operand::new("IPV6_V6ONLY", 26),
+            Operand::new("IPV6_RECVPKTINFO", 49),
+            Operand::new("IPV6_RECVHOPLIMIT", 51),
+            Operand::new("IPV6_RECVTCLASS", 66),
+            Operand::new("IPV6_TCLASS", 67),
+            Operand::new("IPV6_ADDR_PREFERENCES", 72),
+        ],
+    ),
+];
+/// The same, by level, all bits of a number but the lowest, and what these must equal.
+const OPTION_ROWS: [(Operand, Operand, Operand); 5] = [
+    // SO_DEBUG to SO_BSDCOMPAT: reuse of addresses, sizes of buffers, keep-alive, lingering, priority.
+    (SOL_SOCKET, Operand::new("~15", !15 & 0xffff_ffff), NONE),
+    // SO_TIMESTAMPNS_NEW, SO_TIMESTAMPING_NEW, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW.
+    (SOL_SOCKET, Operand::new("~3", !3 & 0xffff_ffff), Operand::new("64", 64)),
+    // TCP_NODELAY to TCP_MD5SIG.
+    (SOL_TCP, Operand::new("~15", !15 & 0xffff_ffff), NONE),
+    // IP_TOS, IP_TTL.
+    (SOL_IP, Operand::new("~3", !3 & 0xffff_ffff), NONE),
+    // IP_PKTINFO (to be told of it), IP_MTU_DISCOVER, IP_RECVERR, IP_RECVTTL, IP_RECVTOS, IP_FREEBIND.
+    (SOL_IP, Operand::new("~7", !7 & 0xffff_ffff), Operand::new("8", 8)),
+];
 const TCP_ULP: Operand = Operand::new("TCP_ULP", 31);
 
 const TIOCSTI: Operand = Operand::new("TIOCSTI", 0x5412);

@@ -209,3 +209,36 @@ fn b5_nobody_outside_reaches_a_listener_of_the_call() {
         }
     });
 }
+
+/// B5: an address says loopback, and an option of the socket sends the packets elsewhere: by another device to the router next
+/// door, or along a route to an address of the call's choice. Both worked without namespaces. What tunes a connection works.
+#[test]
+fn b5_no_option_leads_a_connection_out_of_loopback() {
+    let script = "
+import errno, socket, struct
+def tried(family, level, option, value):
+    try:
+        socket.socket(family).setsockopt(level, option, value)
+        return 'set'
+    except OSError as e: return errno.errorcode[e.errno]
+device = b'lo\\0'; index = struct.pack('i', 1)
+route = bytes([0, 2, 4, 0, 0, 0, 0, 0]) + socket.inet_pton(socket.AF_INET6, 'fd00::1')
+out = [tried(socket.AF_INET, 1, 25, device), tried(socket.AF_INET6, 1, 62, index), tried(socket.AF_INET6, 41, 57, route),
+       tried(socket.AF_INET6, 41, 50, bytes(16) + index)]
+print(*out)
+fine = [(socket.AF_INET, 1, 2), (socket.AF_INET, 1, 9), (socket.AF_INET, 6, 1), (socket.AF_INET, 6, 4), (socket.AF_INET, 0, 1),
+        (socket.AF_INET6, 41, 26), (socket.AF_UNIX, 1, 16), (socket.AF_INET, 1, 7)]
+print(*[tried(*option, 1) for option in fine])
+server = socket.create_server(('127.0.0.1', 0))
+client = socket.socket()
+client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 1)); client.settimeout(5)
+client.connect(server.getsockname()); server.accept()[0].sendall(b'heard'); print(client.recv(9))";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let run = |run: callgate_tests::Run| run.run(&["/usr/bin/python3", "-c", script]);
+        let (control, ended) = (run(env.bare()), run(env.sandbox()));
+        let rest = "set set set set set set set set\nb'heard'\n";
+        assert_eq!(control.stdout, format!("set set set set\n{rest}"), "{control:?}");
+        assert_eq!(ended.stdout, format!("EPERM ENOPROTOOPT ENOPROTOOPT ENOPROTOOPT\n{rest}"), "{ended:?}");
+    });
+}

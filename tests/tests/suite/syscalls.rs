@@ -181,3 +181,22 @@ fn d10_a_tool_can_add_a_landlock_layer_of_its_own() {
         env.sandbox().probe(&["landlock-layer"]).assert_ok();
     });
 }
+
+/// D11: the events that all processes of a host may have waiting are one number, and the kernel gives all of them to who asks
+/// first.
+#[test]
+fn d11_nobody_takes_the_host_s_asynchronous_events() {
+    let script = "
+import ctypes, errno, os
+number = 206 if os.uname().machine == 'x86_64' else 0
+context = ctypes.c_ulong(0)
+done = ctypes.CDLL(None, use_errno=True).syscall(number, 128, ctypes.byref(context))
+print(errno.errorcode[ctypes.get_errno()] if done else 'made', open('/proc/sys/fs/aio-nr').read().strip() != '0' if not done else '')";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let run = |run: callgate_tests::Run| run.run(&["/usr/bin/python3", "-c", script]);
+        let (control, ended) = (run(env.bare()), run(env.sandbox()));
+        assert_eq!(control.stdout, "made True\n", "{control:?}");
+        assert_eq!(ended.stdout, "ENOSYS \n", "{ended:?}");
+    });
+}
