@@ -437,16 +437,17 @@ impl Supervisor {
         Asked { workspace, effective, env, bounds, ablation, watched }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(workspace)?;
+        let written = compile::written(effective);
         let private = match strength {
             Strength::Landlock => {
-                let path = private_directory().map_err(OpenError::Private)?;
+                let path = private_directory(identity, &written).map_err(OpenError::Private)?;
                 PrivateDir { inside: path.into(), kind: PrivateKind::OnHost }
             }
             Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
         };
         // Who makes one call and goes has nobody left to read what it had no room for.
         let mut outputs = match calls {
-            Calls::Many => Outputs::make(identity, &compile::written(effective)),
+            Calls::Many => Outputs::make(identity, &written),
             Calls::One => None,
         };
         let effective = match &outputs {
@@ -466,7 +467,7 @@ impl Supervisor {
             Some(by) => plan.watched(by),
             None => plan,
         };
-        let opened = Opened::open(&self.launcher, plan.clone(), self.groups.clone()).await?;
+        let opened = Opened::open(&self.launcher, plan.clone(), outputs.as_ref(), self.groups.clone()).await?;
         outputs.iter_mut().for_each(Outputs::hand_over);
         Ok(Attempt { effective, facts, plan, opened, outputs })
     }

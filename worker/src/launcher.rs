@@ -6,26 +6,28 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Identity, PROTOCOL_VERSION, PrivateDir, PrivateKind, SessionPlan, Strength};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::WaitOptions;
 
-use crate::apply::{failure, kernel, namespace, privilege};
+use crate::apply::landlock::{Executing, Reach, Whose};
+use crate::apply::{failure, kernel, landlock, namespace, privilege};
 use crate::broker;
+use crate::directory::{self, Directory};
 use crate::family;
 use crate::procfs::Procfs;
-use crate::protocol::{Channel, OpenSession, Received, SessionReply, StepFailure};
-use crate::sys::process::{self, Fork, OneThread, Pid};
+use crate::protocol::{Channel, Leftover, OpenSession, Received, SessionReply, StepFailure};
+use crate::sys::process::{self, Ended, Fork, OneThread, Pid};
 use crate::sys::{fd, memory};
 use crate::zygote::drain;
 
 /// How long what a killed broker has left may resist, and how long brokers may take to end.
 const SWEEP: Duration = Duration::from_secs(10);
+/// Most reports of what is left that wait for the supervisor to hear them.
+const UNTOLD_MAX: usize = 100;
 
 /// What a caller of [`start`] gets.
 #[derive(Debug)]
@@ -55,11 +57,11 @@ pub fn start() -> io::Result<Launcher> {
 /// # Errors
 /// `EBUSY` if this process has threads; the launcher's failures otherwise go to the session's channel.
 pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
-    debug_assert!(Left::of(plan).is_nothing(), "nothing that must be removed");
+    debug_assert!(plan.private.kind == PrivateKind::InNamespace && plan.outputs.is_none(), "nothing to be removed");
     match fork_broker(plan, session) {
         Ok(Side::Launcher(_)) => Ok(()),
         Ok(Side::Broker) => process::exit_now(match become_nobodys_child(session).and_then(|()| become_dumpable()) {
-            Ok(()) => broker::run(plan, session),
+            Ok(()) => broker::run(plan, session, &[]),
             Err(failed) => broker::refuse(session, failed),
         }),
         Err(failed) => session.send(&SessionReply::Failed(failed), &[]),
@@ -153,7 +155,7 @@ fn serve_one(channel: Channel, settled: Result<(), StepFailure>) -> i32 {
     drop(channel);
     let Some(session) = fds.into_iter().next().map(Channel::from) else { return 70 };
     match settled {
-        Ok(()) => broker::run_settled(&plan, &session),
+        Ok(()) => broker::run_settled(&plan, &session, &[]),
         Err(failed) => broker::refuse(&session, failed),
     }
 }
@@ -194,9 +196,9 @@ fn serve(channel: Channel) -> io::Result<()> {
     rustix::thread::set_name(c"cg-launcher")?;
     family::become_subreaper()?;
     let signals = process::children_as_fd()?;
-    let mut launcher = Serving { channel, brokers: HashMap::new() };
+    let mut launcher = Serving { channel, brokers: HashMap::new(), cleaners: HashMap::new(), untold: Vec::new() };
     while launcher.serve_one(&signals)? {}
-    launcher.end()
+    launcher.end(&signals)
 }
 
 /// A launcher that could not do its own first steps says so to whoever asks it for a session.
@@ -213,34 +215,73 @@ struct Serving {
     channel: Channel,
     /// Each with what its session has on the host.
     brokers: HashMap<Pid, Left>,
+    /// Processes that empty what sessions have left.
+    cleaners: HashMap<Pid, Left>,
+    /// What stays on the host, and the supervisor has not heard of.
+    untold: Vec<Leftover>,
 }
 
-/// What a session has on the host, to be removed when all of its processes have ended.
+/// What a session has on the host, to be removed when all of its processes have ended: its private directory, and where the
+/// supervisor puts what results have no room for.
 struct Left {
-    /// Its private directory: the broker empties it, but only this process may remove it, and it empties what a broker that
-    /// was killed has left.
-    private: Option<HostPath>,
-    /// Where the supervisor puts what results have no room for.
-    outputs: Option<HostPath>,
+    directories: Vec<Directory>,
     owner: Identity,
+    landlock_abi: u8,
 }
 
 impl Left {
-    fn of(plan: &SessionPlan) -> Self {
-        let private = (plan.private.kind == PrivateKind::OnHost).then(|| plan.private.inside.clone());
-        Self { private, outputs: plan.outputs.clone(), owner: plan.identity }
-    }
-
-    fn is_nothing(&self) -> bool {
-        self.private.is_none() && self.outputs.is_none()
-    }
-
-    fn remove(&self) {
-        remove(self.private.as_ref());
-        if let Some(outputs) = &self.outputs {
-            // The supervisor may have done so already; another failure has nobody left to hear of it.
-            drop(remove_outputs(outputs, self.owner));
+    /// Makes the private directory, if it is to be on the host. `outputs` are the descriptors of the other: the supervisor
+    /// has made it.
+    fn make(plan: &SessionPlan, mut outputs: impl Iterator<Item = OwnedFd>) -> Result<Self, StepFailure> {
+        let mut directories = Vec::new();
+        if let Some(path) = &plan.outputs {
+            let mut next = || outputs.next().ok_or_else(|| StepFailure::new("outputs", "no descriptor came"));
+            directories.push(Directory::held(path.as_path().to_owned(), next()?, next()?));
         }
+        if plan.private.kind == PrivateKind::OnHost {
+            let path = plan.private.inside.as_path();
+            let made = Directory::make(path, &PrivateDir::PARTS, plan.identity);
+            directories.push(made.map_err(|e| kernel("private_dir", format!("make {}", path.display()), e))?);
+        }
+        Ok(Self { directories, owner: plan.identity, landlock_abi: plan.landlock_abi })
+    }
+
+    /// Removes what is empty: with whatever rights this process has, for it removes nothing that a call has made. True if
+    /// nothing is left.
+    fn remove_if_empty(&mut self) -> bool {
+        self.directories.retain(|directory| {
+            let removed = directory.remove_if_empty(&PrivateDir::PARTS);
+            // The supervisor may have removed its own.
+            removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+        });
+        self.directories.is_empty()
+    }
+
+    /// The life of a cleaner. Whatever is in these directories is removed with the rights of the calls that made it, by a
+    /// process that can reach nothing else: as their owner, without capabilities, in a Landlock domain of the directories
+    /// alone. Returns the exit code: the errno of what failed first.
+    fn clean(&self) -> i32 {
+        let other = |failed: StepFailure| failed.errno.unwrap_or(libc::EPERM);
+        let emptied = self.confine_cleaner().map_err(other).and_then(|()| {
+            let all = self.directories.iter().map(|directory| directory::empty(directory.as_fd()));
+            // Each, also after a failure.
+            let failed: Vec<io::Error> = all.filter_map(Result::err).collect();
+            failed.first().map_or(Ok(()), |error| Err(error.raw_os_error().unwrap_or(libc::EIO)))
+        });
+        emptied.err().unwrap_or(0)
+    }
+
+    fn confine_cleaner(&self) -> Result<(), StepFailure> {
+        let keep: Vec<_> = self.directories.iter().map(Directory::as_fd).collect();
+        fd::close_all_but(&keep).map_err(failure("close_fds", "close_range"))?;
+        rustix::thread::set_name(c"cg-cleaner").map_err(|e| kernel("clean", "name the cleaner", e.into()))?;
+        privilege::become_owner(self.owner)?;
+        become_dumpable()?;
+        privilege::drop_capabilities()?;
+        privilege::set_no_new_privs()?;
+        let places = keep.iter().map(|fd| landlock::tree(*fd)).collect::<Result<Vec<_>, _>>()?;
+        let of = (Whose::Brokers, Executing::Trees);
+        landlock::restrict(&landlock::build(self.landlock_abi, &places, Reach::Files, of)?)
     }
 }
 
@@ -262,8 +303,9 @@ impl Serving {
         }
         match self.channel.receive::<OpenSession>()? {
             Received::Message(OpenSession { plan }, fds) => {
-                if let Some(session) = fds.into_iter().next() {
-                    self.open(&plan, &Channel::from(session))?;
+                let mut fds = fds.into_iter();
+                if let Some(session) = fds.next() {
+                    self.open(&plan, &Channel::from(session), fds)?;
                 }
                 Ok(true)
             }
@@ -272,131 +314,121 @@ impl Serving {
         }
     }
 
-    fn open(&mut self, plan: &SessionPlan, session: &Channel) -> io::Result<()> {
-        let mut left = Left::of(plan);
-        if let Some(directory) = &left.private
-            && let Err(failed) = make(directory.as_path(), plan.identity)
-        {
-            // It may not be ours: somebody was there first.
-            left.private = None;
-            left.remove();
-            return session.send(&SessionReply::Failed(failed), &[]);
-        }
-        match open(plan, session) {
+    fn open(
+        &mut self,
+        plan: &SessionPlan,
+        session: &Channel,
+        outputs: impl Iterator<Item = OwnedFd>,
+    ) -> io::Result<()> {
+        let left = match Left::make(plan, outputs) {
+            Ok(left) => left,
+            Err(failed) => return session.send(&SessionReply::Failed(failed), &[]),
+        };
+        match open(plan, session, &left.directories) {
             Ok(Some(broker)) => {
                 self.brokers.insert(broker, left);
                 Ok(())
             }
             not_opened => {
-                left.remove();
+                self.retire(left);
                 not_opened.map(drop)
             }
         }
     }
 
-    /// Takes brokers that have ended, ends what one that was killed has left, and removes their directories.
+    /// Takes brokers and cleaners that have ended, ends what a broker that was killed has left, and removes their directories.
     fn reap(&mut self) -> io::Result<()> {
-        let mut left = Vec::new();
+        let mut over = Vec::new();
         loop {
             match process::reap() {
-                Ok(Some(ended)) => left.extend(self.brokers.remove(&ended.pid)),
+                Ok(Some(ended)) => self.take(&ended, &mut over),
                 Ok(None) => break,
                 Err(e) if e.raw_os_error() == Some(libc::ECHILD) => break,
                 Err(e) => return Err(e),
             }
         }
         loop {
-            let brokers = &self.brokers;
-            let swept = family::end_all(&|pid| brokers.contains_key(&pid), SWEEP)?;
+            let kept = |pid| self.brokers.contains_key(&pid) || self.cleaners.contains_key(&pid);
+            let swept = family::end_all(&kept, SWEEP)?;
             // One that has ended meanwhile was taken there. What it has left is ended in its turn.
-            let before = left.len();
-            left.extend(swept.reaped.iter().filter_map(|ended| self.brokers.remove(&ended.pid)));
-            if left.len() == before {
+            let before = over.len();
+            swept.reaped.iter().for_each(|ended| self.take(ended, &mut over));
+            if over.len() == before {
                 break;
             }
         }
-        left.iter().for_each(Left::remove);
+        over.into_iter().for_each(|left| self.retire(left));
         Ok(())
     }
 
-    /// The supervisor is gone. Brokers see the same and end their sessions; this process stays until they have.
-    fn end(&mut self) -> io::Result<()> {
+    /// What was a broker's is to be removed; what was a cleaner's has been, or stays.
+    fn take(&mut self, ended: &Ended, over: &mut Vec<Left>) {
+        over.extend(self.brokers.remove(&ended.pid));
+        if let Some(mut left) = self.cleaners.remove(&ended.pid)
+            && !left.remove_if_empty()
+        {
+            // Killed: then nobody knows what is in the way.
+            let errno = libc::WIFEXITED(ended.status).then(|| libc::WEXITSTATUS(ended.status));
+            self.tell(left, errno.filter(|errno| *errno != 0));
+        }
+    }
+
+    /// Removes what a session has left. Its broker has emptied it; if not, a process does so that may do no more than a call.
+    fn retire(&mut self, mut left: Left) {
+        if left.remove_if_empty() {
+            return;
+        }
+        match OneThread::confirm().and_then(|one_thread| process::fork(one_thread, 0)) {
+            Ok(Fork::Child) => process::exit_now(left.clean()),
+            Ok(Fork::Parent(cleaner)) => drop(self.cleaners.insert(cleaner, left)),
+            Err(error) => self.tell(left, error.raw_os_error()),
+        }
+    }
+
+    /// Reports what stays on the host.
+    fn tell(&mut self, left: Left, errno: Option<i32>) {
+        let paths = left.directories.iter().map(|directory| directory.path().display().to_string());
+        self.untold.extend(paths.map(|path| Leftover { path, errno }));
+        self.untold.truncate(UNTOLD_MAX);
+        while let Some(leftover) = self.untold.first() {
+            // A supervisor that does not listen must not hold this process; it may listen later.
+            let mut fds = [PollFd::new(self.channel.as_fd(), PollFlags::POLLOUT)];
+            let has_room = matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1..));
+            if !has_room || self.channel.send(leftover, &[]).is_err() {
+                return;
+            }
+            self.untold.remove(0);
+        }
+    }
+
+    /// The supervisor is gone. Brokers see the same and end their sessions; this process stays until nothing is left of them.
+    fn end(&mut self, signals: &OwnedFd) -> io::Result<()> {
         let deadline = Instant::now() + SWEEP;
         while !self.brokers.is_empty() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(2));
-            self.reap()?;
+            self.wait_for_an_end(signals)?;
         }
-        family::end_all(&|_| false, SWEEP)?;
-        self.brokers.values().for_each(Left::remove);
+        if !self.brokers.is_empty() {
+            let ended = family::end_all(&|pid| self.cleaners.contains_key(&pid), SWEEP)?;
+            let mut over = Vec::new();
+            ended.reaped.iter().for_each(|ended| self.take(ended, &mut over));
+            over.into_iter().for_each(|left| self.retire(left));
+        }
+        while !self.cleaners.is_empty() {
+            self.wait_for_an_end(signals)?;
+        }
         Ok(())
     }
-}
 
-/// Makes a session's directory, for its user alone. Its name cannot be guessed, and nothing may be there (A11).
-fn make(directory: &Path, owner: Identity) -> Result<(), StepFailure> {
-    let mut made = Vec::new();
-    let all = std::iter::once(directory.to_owned()).chain(PrivateDir::PARTS.map(|name| directory.join(name)));
-    for path in all {
-        let step = |what: &str, e: io::Error| {
-            remove_all(&made);
-            StepFailure {
-                step: "private_dir".to_owned(),
-                what: format!("{what} {}", path.display()),
-                errno: e.raw_os_error(),
-            }
-        };
-        rustix::fs::mkdir(&path, Mode::RWXU).map_err(|e| step("make", e.into()))?;
-        made.push(path.clone());
-    }
-    if rustix::process::geteuid().as_raw() != owner.uid {
-        for path in &made {
-            let step = |e: io::Error| {
-                remove_all(&made);
-                kernel("private_dir", "give it to the session's user", e)
-            };
-            std::os::unix::fs::chown(path, Some(owner.uid), Some(owner.gid)).map_err(step)?;
+    fn wait_for_an_end(&mut self, signals: &OwnedFd) -> io::Result<()> {
+        const A_WHILE: u16 = 100;
+        let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::from(A_WHILE)) {
+            Ok(0) | Err(nix::Error::EINTR) => {}
+            Ok(_) => drain(signals)?,
+            Err(e) => return Err(e.into()),
         }
+        self.reap()
     }
-    Ok(())
-}
-
-/// Removes what was made, the last first.
-fn remove_all(made: &[PathBuf]) {
-    for path in made.iter().rev() {
-        // Nothing is lost with a directory that stays: it is empty.
-        let _stays = rustix::fs::rmdir(path);
-    }
-}
-
-/// Removes a session's directory, whose processes have all ended: nobody is left to race with.
-fn remove(directory: Option<&HostPath>) {
-    let Some(directory) = directory.map(HostPath::as_path) else { return };
-    if rustix::fs::rmdir(directory).is_ok() {
-        return;
-    }
-    let emptied = PrivateDir::PARTS.iter().all(|name| broker::empty(&directory.join(name)).is_ok());
-    let removed = rustix::fs::rmdir(directory).is_ok();
-    debug_assert!(emptied && removed, "{} is left", directory.display());
-}
-
-/// Removes a directory of files, which is `owner`'s. This process may have more rights than the owner, who may have put a
-/// link in the directory's place: only what lies in a directory of the owner's own is removed, by its descriptor.
-///
-/// # Errors
-/// `ENOENT` if it is gone; `EPERM` if it is somebody else's; the kernel's own.
-pub fn remove_outputs(directory: &HostPath, owner: Identity) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(directory.as_path(), flags, Mode::empty())?;
-    if rustix::fs::fstat(&opened)?.st_uid != owner.uid {
-        return Err(rustix::io::Errno::PERM.into());
-    }
-    for entry in rustix::fs::Dir::read_from(&opened)? {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            rustix::fs::unlinkat(&opened, entry.file_name(), rustix::fs::AtFlags::empty())?;
-        }
-    }
-    Ok(rustix::fs::rmdir(directory.as_path())?)
 }
 
 fn ignore_permission(errno: rustix::io::Errno) -> rustix::io::Result<()> {
@@ -413,10 +445,10 @@ enum Side {
 
 /// Forks the broker of one session, into its namespaces where the plan has them. A failure is the session's, told on
 /// its channel; the launcher goes on.
-fn open(plan: &SessionPlan, session: &Channel) -> io::Result<Option<Pid>> {
+fn open(plan: &SessionPlan, session: &Channel, directories: &[Directory]) -> io::Result<Option<Pid>> {
     match fork_broker(plan, session) {
         Ok(Side::Launcher(broker)) => Ok(Some(broker)),
-        Ok(Side::Broker) => process::exit_now(broker::run(plan, session)),
+        Ok(Side::Broker) => process::exit_now(broker::run(plan, session, directories)),
         // A supervisor that is gone needs no answer.
         Err(failed) => session.send(&SessionReply::Failed(failed), &[]).or(Ok(())).map(|()| None),
     }

@@ -4,6 +4,7 @@
 
 pub mod apply;
 mod broker;
+pub mod directory;
 mod family;
 mod filters;
 pub mod launcher;

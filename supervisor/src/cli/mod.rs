@@ -20,10 +20,11 @@ pub(crate) use self::doctor::Ablated;
 pub(crate) use self::doctor::everything;
 
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use callgate_worker::launcher::Ahead;
-use callgate_worker::protocol::StepFailure;
+use callgate_worker::protocol::{Leftover, StepFailure};
 use clap::Parser as _;
 
 use self::arguments::{Arguments, Command, Doctor};
@@ -82,9 +83,25 @@ fn forked() -> Result<Launcher, Failure> {
 /// from which brokers are forked.
 fn supervise<T>(launcher: Launcher, work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>) -> Result<T, Failure> {
     protect_self()?;
-    let supervisor = Supervisor::builder().launcher(launcher).build()?;
+    let supervisor = Supervisor::builder().launcher(launcher.clone()).build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
-    runtime.block_on(work(supervisor))
+    let done = runtime.block_on(work(supervisor));
+    // With it all that was left of sessions: they end.
+    drop(runtime);
+    end_sessions(&launcher);
+    done
+}
+
+/// Returns when nothing is left of them on the host, and reports what could not be removed. A signal ends the wait, and not
+/// what is waited for.
+fn end_sessions(launcher: &Launcher) {
+    callgate_worker::sys::process::be_ended_by_signals();
+    for Leftover { path, errno } in launcher.wait_for_its_end() {
+        let why = errno.map(|errno| format!(": {}", std::io::Error::from_raw_os_error(errno))).unwrap_or_default();
+        let said = writeln!(std::io::stderr(), "callgate: {path} is left, and what a call has put there{why}");
+        // With nobody to read it there is nothing more to do.
+        said.unwrap_or(());
+    }
 }
 
 /// No core dump and no look into this process's memory by others of its user (D1): it holds secrets and policy.

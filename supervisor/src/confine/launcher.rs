@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use callgate_policy::plan::{PrivateKind, SessionPlan};
 use callgate_worker::launcher::{self, Ahead, Asked};
-use callgate_worker::protocol::{Channel, OpenSession, StepFailure};
-use std::os::fd::{AsFd as _, OwnedFd};
+use callgate_worker::protocol::{Channel, Leftover, OpenSession, Received, StepFailure};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use super::outputs::Outputs;
 use super::session::ConfineError;
 
 /// The name under which the `callgate` binary is started to be a launcher, with its channel as standard input.
@@ -37,19 +38,48 @@ struct Process {
 }
 
 impl Process {
-    fn send(&self, message: &OpenSession, session: &Channel) -> io::Result<()> {
+    fn send(&self, message: &OpenSession, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
-        self.channel.as_ref().ok_or_else(gone)?.send(message, &[session.as_fd()])
+        let channel = self.channel.as_ref().ok_or_else(gone)?;
+        // What it had to report since the last session.
+        while let Some(leftover) = channel.receive_if_there::<Leftover>()? {
+            report(&leftover);
+        }
+        channel.send(message, fds)
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         // It ends when its sessions have; until somebody has waited for it, its entry stays.
-        self.channel = None;
-        if let Some(mut child) = self.child.take() {
-            // Where no thread can be made, the entry stays until this process ends.
-            drop(std::thread::Builder::new().spawn(move || child.wait()));
+        let (channel, child) = (self.channel.take(), self.child.take());
+        let wait = move || {
+            channel.iter().flat_map(wait_for_its_end).for_each(|leftover| report(&leftover));
+            child.map(|mut child| child.wait())
+        };
+        // Where no thread can be made, the entry stays until this process ends.
+        drop(std::thread::Builder::new().spawn(wait));
+    }
+}
+
+fn report(Leftover { path, errno }: &Leftover) {
+    let why = errno.map(io::Error::from_raw_os_error);
+    tracing::warn!(%path, why = why.as_ref().map(tracing::field::display), "a session's directory could not be removed");
+}
+
+/// Asks for no more sessions, and waits until the launcher has ended, and so all of its sessions and what they had on the
+/// host. Returns what had to stay.
+fn wait_for_its_end(channel: &Channel) -> Vec<Leftover> {
+    let mut left = Vec::new();
+    if channel.say_no_more().is_err() {
+        return left;
+    }
+    loop {
+        match channel.receive::<Leftover>() {
+            Ok(Received::Message(leftover, _)) => left.push(leftover),
+            Ok(Received::Data(_)) => {}
+            // It was killed, or has ended.
+            Ok(Received::Closed) | Err(_) => return left,
         }
     }
 }
@@ -67,8 +97,8 @@ struct Here {
 
 impl Here {
     /// To a launcher that is a process, which is started if there is none.
-    fn send(&self, message: &OpenSession, session: &Channel) -> io::Result<()> {
-        let ask = |channel: &Channel| channel.send(message, &[session.as_fd()]);
+    fn send(&self, message: &OpenSession, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let ask = |channel: &Channel| channel.send(message, fds);
         match self.asked.get().map(|asked| ask(&asked.channel)) {
             Some(Err(e)) if e.kind() == io::ErrorKind::BrokenPipe => {}
             Some(other) => return other,
@@ -165,9 +195,29 @@ impl Launcher {
         }
     }
 
-    pub(super) fn open(&self, plan: SessionPlan, session: &Channel) -> Result<(), ConfineError> {
+    /// Waits until nothing is left of all its sessions, which must have been dropped, and returns what could not be removed.
+    /// No more can be opened.
+    pub(crate) fn wait_for_its_end(&self) -> Vec<Leftover> {
+        match &self.0 {
+            Kind::Process(process) => process.channel.iter().flat_map(wait_for_its_end).collect(),
+            Kind::Here(here) => {
+                let channels = here.asked.get().map(|asked| &asked.channel).into_iter().chain(here.process.get());
+                channels.flat_map(wait_for_its_end).collect()
+            }
+        }
+    }
+
+    /// `outputs` are the session's, if there are any.
+    pub(super) fn open(
+        &self,
+        plan: SessionPlan,
+        session: &Channel,
+        outputs: Option<&Outputs>,
+    ) -> Result<(), ConfineError> {
+        let mut fds = vec![session.as_fd()];
+        fds.extend(outputs.into_iter().flat_map(Outputs::descriptors));
         let asked = match (&self.0, plan.private.kind) {
-            (Kind::Process(process), _) => process.send(&OpenSession { plan }, session),
+            (Kind::Process(process), _) => process.send(&OpenSession { plan }, &fds),
             (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() => {
                 let ahead = here.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match ahead.filter(|ahead| ahead.is_for(plan.identity)) {
@@ -176,7 +226,7 @@ impl Launcher {
                 }
             }
             // Somebody must be left to remove the directory, even if this process is killed.
-            (Kind::Here(here), _) => here.send(&OpenSession { plan }, session),
+            (Kind::Here(here), _) => here.send(&OpenSession { plan }, &fds),
         };
         // A launcher that is not there has met a step that it could not do, or was killed.
         asked.map_err(|source| {

@@ -4,18 +4,18 @@
 //! Invariant: the directory lies where nothing that the session was granted to write reaches it; files are made by its
 //! descriptor, with names that are not there yet, and never opened again.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Identity;
-use callgate_worker::launcher::remove_outputs;
+use callgate_worker::directory::Directory;
 use rustix::fs::{Mode, OFlags};
 
+use super::private::places;
 use crate::host;
 
 /// The most bytes that a session's files may take, together.
@@ -26,7 +26,7 @@ const QUOTA: u64 = 64 * 1024 * 1024;
 pub(crate) struct Outputs {
     /// UTF-8, so that an envelope can name what is in it.
     path: String,
-    directory: OwnedFd,
+    directory: Directory,
     owner: Identity,
     /// Of the quota.
     left: AtomicU64,
@@ -38,24 +38,13 @@ impl Outputs {
     /// Makes it where a session cannot write that may change what lies at or below `written`. `None` if there is no such
     /// place: then nothing that a result has no room for is kept.
     pub(crate) fn make(owner: Identity, written: &[HostPath]) -> Option<Self> {
-        let written: Vec<_> = written.iter().filter_map(nearest).collect();
-        let places = [std::env::temp_dir(), "/var/tmp".into(), "/run".into()];
-        let is_safe = |place: &PathBuf| place.ancestors().all(|above| !written.contains(&host::identity_of(above)));
-        let places = places.iter().filter_map(|place| fs::canonicalize(place).ok());
-        places
-            .filter(is_safe)
-            .filter(|place| place.to_str().is_some())
-            .find_map(|place| Self::below(&place, owner).ok())
+        let places = places(owner, written).into_iter();
+        places.filter(|place| place.to_str().is_some()).find_map(|place| Self::below(&place, owner).ok())
     }
 
     fn below(place: &Path, owner: Identity) -> io::Result<Self> {
         let path = place.join(format!("callgate-out-{}", host::random()?));
-        DirBuilder::new().mode(0o700).create(&path)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(&path, flags, Mode::empty())?;
-        if rustix::process::geteuid().as_raw() != owner.uid {
-            std::os::unix::fs::fchown(&directory, Some(owner.uid), Some(owner.gid))?;
-        }
+        let directory = Directory::make(&path, &[], owner)?;
         Ok(Self {
             path: path.to_string_lossy().into_owned(),
             directory,
@@ -64,6 +53,11 @@ impl Outputs {
             made: AtomicU64::new(0),
             handed_over: false,
         })
+    }
+
+    /// For the launcher.
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        self.directory.descriptors()
     }
 
     pub(crate) fn path(&self) -> HostPath {
@@ -79,7 +73,7 @@ impl Outputs {
     pub(crate) fn create(&self, tool: &str) -> io::Result<Output<'_>> {
         let name = format!("{:04}-{tool}.txt", self.made.fetch_add(1, Ordering::Relaxed) + 1);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.directory, &name, flags, Mode::from_raw_mode(0o400))?;
+        let file = rustix::fs::openat(self.directory.as_fd(), &name, flags, Mode::from_raw_mode(0o400))?;
         if rustix::process::geteuid().as_raw() != self.owner.uid {
             std::os::unix::fs::fchown(&file, Some(self.owner.uid), Some(self.owner.gid))?;
         }
@@ -91,14 +85,9 @@ impl Drop for Outputs {
     fn drop(&mut self) {
         if !self.handed_over {
             // Empty: no session has run. Its launcher may have removed it.
-            drop(remove_outputs(&self.path(), self.owner));
+            drop(self.directory.remove_if_empty(&[]));
         }
     }
-}
-
-/// What stands at a path, or else at the nearest directory above it, by which the kernel was told.
-fn nearest(path: &HostPath) -> Option<Option<(u64, u64)>> {
-    path.as_path().ancestors().map(host::identity_of).find(Option::is_some)
 }
 
 /// A file that is written to.
@@ -128,6 +117,8 @@ impl Output<'_> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+    use std::fs;
+
     use super::*;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 

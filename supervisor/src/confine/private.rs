@@ -1,10 +1,38 @@
-//! A session's private directory.
+//! Where a session's own directories on the host are made.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Where it will be: under the system's temporary directory, with a name that cannot be guessed (A11). The launcher makes it,
-/// which also removes it: whenever the supervisor is killed, somebody is left to do so.
-pub(crate) fn private_directory() -> io::Result<PathBuf> {
-    Ok(std::env::temp_dir().join(format!("callgate-{}", crate::host::random()?)))
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::Identity;
+use callgate_worker::directory::open_trusted;
+
+use crate::host;
+
+/// Where a session's private directory will be, with a name that cannot be guessed (A11). The launcher makes it, which also
+/// removes it: whenever the supervisor is killed, somebody is left to do so.
+///
+/// It lies where the session cannot put something else in its place, if there is such a place. If not, the system's
+/// temporary directory is as good as any: the processes of callgate hold it by descriptor.
+pub(crate) fn private_directory(owner: Identity, written: &[HostPath]) -> io::Result<PathBuf> {
+    let place = places(owner, written).into_iter().next();
+    let place = place.or_else(|| places(owner, &[]).into_iter().next());
+    Ok(place.unwrap_or_else(std::env::temp_dir).join(format!("callgate-{}", host::random()?)))
+}
+
+/// Directories for temporary files that a session cannot replace, or what lies in them, which may change what lies at or below
+/// `written`: the system's own first. Where a process makes directories there for another user, nobody else can do so either.
+pub(super) fn places(owner: Identity, written: &[HostPath]) -> Vec<PathBuf> {
+    let written: Vec<_> = written.iter().filter_map(nearest).collect();
+    let places = [std::env::temp_dir(), "/var/tmp".into(), "/run".into()];
+    let is_out_of_reach = |place: &Path| place.ancestors().all(|above| !written.contains(&host::identity_of(above)));
+    let gives = rustix::process::geteuid().as_raw() != owner.uid;
+    let is_trusted = |place: &Path| !gives || open_trusted(place).is_ok();
+    let places = places.iter().filter_map(|place| std::fs::canonicalize(place).ok());
+    places.filter(|place| is_out_of_reach(place) && is_trusted(place)).collect()
+}
+
+/// What stands at a path, or else at the nearest directory above it, by which the kernel was told.
+fn nearest(path: &HostPath) -> Option<Option<(u64, u64)>> {
+    path.as_path().ancestors().map(host::identity_of).find(Option::is_some)
 }

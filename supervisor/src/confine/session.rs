@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::cgroup::{Delegated, Group};
 use super::channel::AsyncChannel;
 use super::launcher::Launcher;
+use super::outputs::Outputs;
 use super::program::{Program, Stdio};
 use super::terminal::{Terminal, TerminalError, WindowSize};
 use crate::turn::Turn;
@@ -178,11 +179,12 @@ impl Opened {
     pub(crate) async fn open(
         launcher: &Launcher,
         plan: SessionPlan,
+        outputs: Option<&Outputs>,
         groups: Option<Arc<Delegated>>,
     ) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
         let (calls, writer, starter, watched) = (plan.calls, plan.writer(), plan.starter(), plan.watched);
-        launcher.open(plan, &theirs)?;
+        launcher.open(plan, &theirs, outputs)?;
         drop(theirs);
         let ours = AsyncChannel::new(ours).map_err(channel("wait on the session's channel"))?;
         let reply = tokio::time::timeout(PATIENCE, ours.receive::<SessionReply>())

@@ -21,6 +21,7 @@ mod trust;
 mod attack;
 mod chaos;
 mod claims;
+mod clean_up;
 mod contract;
 mod envelope;
 mod every_abi;

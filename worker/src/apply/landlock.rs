@@ -13,6 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use crate::protocol::StepFailure as Failure;
 
 use super::{failure, kernel};
+use crate::directory::Directory;
 
 /// What a ruleset handles besides the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,11 +60,15 @@ pub(crate) enum Whose {
     Calls,
 }
 
-/// Opens what the rules name. An optional path that is not there is left out.
-pub(crate) fn locate<'a>(rules: impl IntoIterator<Item = &'a FsRule>) -> Result<Vec<Place>, Failure> {
+/// Opens what the rules name. An optional path that is not there is left out. What lies in one of `own` is opened by its
+/// descriptor: something else may have been put in its place, for a rule to be bound to.
+pub(crate) fn locate<'a>(
+    rules: impl IntoIterator<Item = &'a FsRule>,
+    own: &[Directory],
+) -> Result<Vec<Place>, Failure> {
     let opened = rules
         .into_iter()
-        .map(|rule| Ok(open(rule)?.map(|(fd, is_dir)| Place { fd, is_dir, right: Right::Rule(rule.access) })));
+        .map(|rule| Ok(open(rule, own)?.map(|(fd, is_dir)| Place { fd, is_dir, right: Right::Rule(rule.access) })));
     opened.filter_map(Result::transpose).collect()
 }
 
@@ -74,6 +79,12 @@ pub(crate) fn whole(path: &Path) -> Result<Option<Place>, Failure> {
         Err(rustix::io::Errno::NOENT) => Ok(None),
         Err(errno) => Err(kernel("landlock", format!("open {} for its rule", path.display()), errno.into())),
     }
+}
+
+/// The same, of a directory that is open.
+pub(crate) fn tree(fd: BorrowedFd<'_>) -> Result<Place, Failure> {
+    let fd = fd.try_clone_to_owned().map_err(|e| kernel("landlock", "copy a directory's descriptor", e))?;
+    Ok(Place { fd, is_dir: true, right: Right::Everything })
 }
 
 /// A directory that may be read.
@@ -187,10 +198,14 @@ fn known_abi(abi: u8) -> Result<ABI, Failure> {
 }
 
 /// Opens what a rule names, and whether it is a directory. `None` for an optional path that is not there.
-fn open(rule: &FsRule) -> Result<Option<(OwnedFd, bool)>, Failure> {
+fn open(rule: &FsRule, own: &[Directory]) -> Result<Option<(OwnedFd, bool)>, Failure> {
     let mut path = rule.path.as_path();
     loop {
-        let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let held = own.iter().find_map(|held| Some((held, path.strip_prefix(held.path()).ok()?)));
+        let opened = match held {
+            Some((held, below)) => held.open_below(below),
+            None => rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()),
+        };
         let fd = match (opened, rule.extent, rule.presence) {
             (Ok(fd), ..) => fd,
             // The nearest directory that exists will hold the entry.

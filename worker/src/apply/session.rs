@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::landlock::{Executing, Place, Reach, Whose};
 use super::{call, done, failure, kernel, landlock, mount, namespace, privilege};
+use crate::directory::Directory;
 use crate::filters;
 use crate::programs::{self, Found};
 use crate::protocol::StepFailure;
@@ -48,15 +49,21 @@ pub(crate) fn enter(plan: &SessionPlan) -> Result<(Vec<StepReport>, Option<Owned
 }
 
 /// Confines the broker, and with it the programs' zygote and every worker below it.
-pub(crate) fn confine(plan: &SessionPlan, path: &[PathBuf], procfs: Option<&OwnedFd>) -> Result<Programs, StepFailure> {
+pub(crate) fn confine(
+    plan: &SessionPlan,
+    directories: &[Directory],
+    path: &[PathBuf],
+    procfs: Option<&OwnedFd>,
+) -> Result<Programs, StepFailure> {
     // Once for all three: what stands at a path must not change in between.
-    let (surroundings, granted) = (landlock::locate(&plan.surroundings)?, landlock::locate(&plan.grants)?);
+    let surroundings = landlock::locate(&plan.surroundings, directories)?;
+    let granted = landlock::locate(&plan.grants, directories)?;
     let mut found = plan.exec.is_judged().then(|| programs::find(plan, path));
     let files: Vec<Place> = found.iter_mut().flat_map(|found| found.files.drain(..)).map(landlock::program).collect();
     let executing = if plan.exec.names_all() { Executing::Files } else { Executing::Trees };
     let (calls, brokers) = ((Whose::Calls, executing), (Whose::Brokers, executing));
     let places = || surroundings.iter().chain(&granted).chain(&files);
-    let mut own = landlock::locate(&brokers_own(plan))?;
+    let mut own = landlock::locate(&brokers_own(plan), directories)?;
     own.extend(procfs.map(landlock::readable).transpose()?);
     let (call_ruleset, call_domain) = match plan.strength {
         Strength::Namespaces => {
@@ -83,13 +90,20 @@ pub(crate) fn confine(plan: &SessionPlan, path: &[PathBuf], procfs: Option<&Owne
 
 /// Confines the readers' zygote and every worker below it: to read what was granted, and to reach nobody. What programs
 /// need besides is not theirs.
-pub(crate) fn confine_readers(plan: &SessionPlan) -> Result<Vec<StepReport>, StepFailure> {
+pub(crate) fn confine_readers(
+    plan: &SessionPlan,
+    directories: &[Directory],
+    let_go_of_them: impl FnOnce() -> Result<(), StepFailure>,
+) -> Result<Vec<StepReport>, StepFailure> {
     let reading: Vec<FsRule> = plan.grants.iter().map(FsRule::for_reading).collect();
-    let places = landlock::locate(&reading)?;
+    let places = landlock::locate(&reading, directories)?;
     let whose = (Whose::Calls, Executing::Trees);
     let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything, whose)?;
     landlock::restrict(&ruleset)?;
-    let detail = format!("readers' domain, abi {}, {} rules", plan.landlock_abi, places.len());
+    let count = places.len();
+    drop((places, ruleset));
+    let_go_of_them()?;
+    let detail = format!("readers' domain, abi {}, {} rules", plan.landlock_abi, count);
     let length = filters::install_readers().map_err(failure("seccomp", "install the readers' filter"))?; // last: it forbids most of the above
     Ok(vec![done("landlock", detail), done("seccomp", format!("readers' filter, {length} instructions"))])
 }
@@ -121,7 +135,7 @@ fn all_but_the_brokers(plan: &SessionPlan) -> Result<Vec<Place>, StepFailure> {
     let mut places = Vec::new();
     for rule in plan.rules() {
         if brokers.starts_with(top(rule)) || kept.contains(&top(rule)) || top(rule) == Path::new("/dev") {
-            places.extend(landlock::locate([rule])?);
+            places.extend(landlock::locate([rule], &[])?);
         } else {
             whole.insert(top(rule));
         }

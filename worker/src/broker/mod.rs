@@ -27,15 +27,15 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::seccomp::Variant;
-use callgate_policy::plan::{Calls as CallCount, Mechanism, PrivateDir, PrivateKind, SessionPlan, Strength, Writer};
+use callgate_policy::plan::{Calls as CallCount, Mechanism, PrivateKind, SessionPlan, Strength, Writer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::caller::{Caller, Thread};
@@ -46,6 +46,7 @@ use self::keeper::Keeper;
 use self::together::{HandOver, Together};
 use self::tracer::Tracer;
 use crate::apply::{done, failure, kernel, landlock, limit, namespace, session};
+use crate::directory::{self, Directory};
 use crate::family;
 use crate::filters;
 use crate::protocol::{Channel, Received, Register, SessionReply, SessionSteps, StepFailure, Threads, ToBroker};
@@ -62,20 +63,21 @@ const SWEEP: Duration = Duration::from_secs(10);
 type Handler = fn(&mut Broker, &Caller<'_>, &Notification) -> Result<Answer, i32>;
 
 /// Settles in its namespaces, if it has any of its own, and does what [`run_settled`] does.
-pub(crate) fn run(plan: &SessionPlan, supervisor: &Channel) -> i32 {
+pub(crate) fn run(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) -> i32 {
     let settled = match plan.strength {
         Strength::Namespaces => namespace::settle(plan.identity),
         Strength::Landlock => Ok(()),
     };
     match settled {
-        Ok(()) => run_settled(plan, supervisor),
+        Ok(()) => run_settled(plan, supervisor, directories),
         Err(failed) => refuse(supervisor, failed),
     }
 }
 
-/// Confines itself, starts the zygotes, serves until the supervisor is gone. Returns the exit code for this process.
-pub(crate) fn run_settled(plan: &SessionPlan, supervisor: &Channel) -> i32 {
-    match start(plan, supervisor) {
+/// Confines itself, starts the zygotes, serves until the supervisor is gone. `directories` are the session's own on the
+/// host. Returns the exit code for this process.
+pub(crate) fn run_settled(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) -> i32 {
+    match start(plan, supervisor, directories) {
         Ok(session) => i32::from(session.serve(supervisor).is_err()) * 70,
         Err(failed) => refuse(supervisor, failed),
     }
@@ -93,8 +95,9 @@ enum ZygoteReply {
     Failed(StepFailure),
 }
 
-fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure> {
-    fd::close_all_but(&[supervisor.as_fd()]).map_err(failure("close_fds", "close_range"))?;
+fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) -> Result<Served, StepFailure> {
+    let keep: Vec<_> = directories.iter().map(Directory::as_fd).chain([supervisor.as_fd()]).collect();
+    fd::close_all_but(&keep).map_err(failure("close_fds", "close_range"))?;
     process::ignore_children().map_err(failure("family", "ignore SIGCHLD"))?;
     family::become_subreaper().map_err(failure("family", "become a subreaper"))?;
     rustix::thread::set_name(c"cg-broker").map_err(|e| kernel("family", "name the broker", e.into()))?;
@@ -104,11 +107,11 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
     let (common, procfs) = session::enter(plan)?;
     // Before the broker is confined: it stands beside the broker, and needs less.
     let readers = match plan.calls {
-        CallCount::Many => Some(Child::fork(one_thread, umask, |links| start_readers(plan, links))?),
+        CallCount::Many => Some(Child::fork(one_thread, umask, |links| start_readers(plan, directories, links))?),
         CallCount::One => None,
     };
     let path = search_path(plan);
-    let confined = session::confine(plan, &path, procfs.as_ref())?;
+    let confined = session::confine(plan, directories, &path, procfs.as_ref())?;
     let trade = Programs {
         ruleset: confined.call_ruleset,
         grants: confined.grants,
@@ -171,6 +174,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
         calls,
         notices,
         readable: plan.rules().map(|rule| rule.path.clone()).collect(),
+        own: Arc::new(open_own(plan, directories)?),
         private: plan.private.inside.as_path().to_owned(),
         private_kind: plan.private.kind,
         shared_memory: plan.shared_memory,
@@ -185,6 +189,24 @@ fn start(plan: &SessionPlan, supervisor: &Channel) -> Result<Served, StepFailure
     supervisor.send(&SessionReply::Ready(steps), &ends).map_err(failure("channels", "report to the supervisor"))?;
     let watchdogs = watchdogs.map(|(tracers, _)| tracers);
     Ok(Served { broker, zygotes, watchdogs, _readers: readers_link })
+}
+
+/// The session's private directory: on the host the one that was made for it, in a mount namespace the one that was made
+/// there, before anything else is in it.
+fn open_own(plan: &SessionPlan, directories: &[Directory]) -> Result<OwnedFd, StepFailure> {
+    let path = plan.private.inside.as_path();
+    let fail = |e| kernel("private_dir", format!("open {}", path.display()), e);
+    match plan.private.kind {
+        PrivateKind::OnHost => {
+            let own = directories.iter().find(|directory| directory.path() == path);
+            let own = own.ok_or_else(|| StepFailure::new("private_dir", "it was not made"))?;
+            own.as_fd().try_clone_to_owned().map_err(fail)
+        }
+        PrivateKind::InNamespace => {
+            let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+            rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|e| fail(e.into()))
+        }
+    }
 }
 
 /// The one writer must read what its callers name. Yama may bar even an ancestor from that (`ptrace_scope` 2 and 3).
@@ -248,11 +270,13 @@ impl Child {
 }
 
 /// The life of the readers' zygote.
-fn start_readers(plan: &SessionPlan, links: Links) -> io::Result<()> {
+fn start_readers(plan: &SessionPlan, directories: &[Directory], links: Links) -> io::Result<()> {
     let zygote = Zygote::new(links, Readers { landlock_abi: plan.landlock_abi, attempts: Attempts::of(plan) })?;
-    let confined = fd::close_all_but(&zygote.keep())
-        .map_err(failure("close_fds", "close_range"))
-        .and_then(|()| session::confine_readers(plan));
+    // Closed again once the rules are bound to what they name.
+    let close_all_but = |keep: &[BorrowedFd<'_>]| fd::close_all_but(keep).map_err(failure("close_fds", "close_range"));
+    let needed: Vec<_> = directories.iter().map(Directory::as_fd).chain(zygote.keep()).collect();
+    let confined = close_all_but(&needed)
+        .and_then(|()| session::confine_readers(plan, directories, || close_all_but(&zygote.keep())));
     match confined {
         Ok(steps) => zygote.broker().send(&ZygoteReply::Confined(steps), &[])?,
         Err(failed) => return zygote.broker().send(&ZygoteReply::Failed(failed), &[]),
@@ -321,7 +345,9 @@ struct Broker {
     notices: Notices,
     /// What the session may read, as the plan names it.
     readable: Vec<HostPath>,
-    /// The session's private directory, as seen inside.
+    /// The session's private directory.
+    own: Arc<OwnedFd>,
+    /// How it is named inside.
     private: PathBuf,
     private_kind: PrivateKind,
     /// Most bytes of System V segments that a call may have.
@@ -431,7 +457,7 @@ impl Served {
             }
         };
         let kept = locked(&broker).stop();
-        served.and(kept.map_or(Ok(()), |private| clean_up(&private)))
+        served.and(kept.map_or(Ok(()), |own| clean_up(&own)))
     }
 }
 
@@ -578,61 +604,28 @@ impl Broker {
         self.calls.of(caller).ok_or(libc::EPERM)
     }
 
+    /// Opens a part of the private directory.
+    fn part(&self, name: &str) -> Result<OwnedFd, i32> {
+        directory::open_part(self.own.as_fd(), name).map_err(rustix::io::Errno::raw_os_error)
+    }
+
     /// The session is over: nothing is done for anybody any more. The private directory, if it is to be emptied.
-    fn stop(&mut self) -> Option<PathBuf> {
+    fn stop(&mut self) -> Option<Arc<OwnedFd>> {
         self.over = true;
         self.calls.clear();
         match self.private_kind {
             // This process is the init of the session's PID namespace: the kernel ends all in it, and then its mounts.
             PrivateKind::InNamespace => None,
-            PrivateKind::OnHost => Some(self.private.clone()),
+            PrivateKind::OnHost => Some(Arc::clone(&self.own)),
         }
     }
 }
 
 /// Ends what still runs of a session, and empties its private directory. Without the broker's lock: who is traced is not gone
 /// until the tracer has seen it.
-fn clean_up(private: &Path) -> io::Result<()> {
+fn clean_up(own: &OwnedFd) -> io::Result<()> {
     family::end_all(&|_| false, SWEEP)?;
-    PrivateDir::PARTS.iter().try_for_each(|name| empty(&private.join(name)))
-}
-
-/// Removes a directory with all in it. Iterative, by moving what lies deep to the top: a tree of any depth that a call
-/// has built costs neither stack nor an error (`ENAMETOOLONG`).
-pub(crate) fn empty(directory: &Path) -> io::Result<()> {
-    let trash = |n: u64| directory.join(format!(".trash-{n}"));
-    let mut moved = 0;
-    let mut pending = vec![directory.to_owned()];
-    while let Some(current) = pending.pop() {
-        let entries = match fs::read_dir(&current) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                use std::os::unix::fs::PermissionsExt as _;
-                fs::set_permissions(&current, fs::Permissions::from_mode(0o700))?;
-                fs::read_dir(&current)?
-            }
-            Err(e) => return Err(e),
-        };
-        for entry in entries {
-            let path = entry?.path();
-            if fs::remove_file(&path).is_ok() || fs::remove_dir(&path).is_ok() {
-                continue;
-            }
-            // A directory that holds something: to the top, to be emptied in its turn.
-            moved += 1;
-            let target = trash(moved);
-            match fs::rename(&path, &target) {
-                Ok(()) => pending.push(target),
-                Err(_) => pending.push(path),
-            }
-        }
-        if current != directory && fs::remove_dir(&current).is_err() {
-            // Filled while it was emptied? Nobody is left to do so: something here cannot be removed.
-            continue;
-        }
-    }
-    fs::remove_dir(directory)
+    directory::empty(own.as_fd())
 }
 
 #[cfg(test)]
@@ -669,21 +662,5 @@ mod tests {
             }
         }
         assert_eq!(handlers().into_keys().collect::<BTreeSet<_>>(), asked);
-    }
-
-    /// A tree of any depth, with directories that may not be entered, costs neither stack nor an error.
-    #[test]
-    fn a_deep_tree_is_emptied() {
-        let top = tempfile::tempdir().unwrap();
-        let directory = top.path().join("tmp");
-        fs::create_dir(&directory).unwrap();
-        let mut at = rustix::fs::open(&directory, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
-        for _ in 0..3000 {
-            rustix::fs::mkdirat(&at, "d", rustix::fs::Mode::from_raw_mode(0o700)).unwrap();
-            rustix::fs::openat(&at, "f", rustix::fs::OFlags::CREATE | rustix::fs::OFlags::RDWR, 0o600.into()).unwrap();
-            at = rustix::fs::openat(&at, "d", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
-        }
-        empty(&directory).unwrap();
-        assert!(rustix::fs::stat(&directory).is_err());
     }
 }

@@ -28,8 +28,7 @@ impl Broker {
     fn shm(&mut self, caller: &Caller<'_>) -> Result<OwnedFd, i32> {
         // Only for callers that belong to a call.
         self.call(caller)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(self.private.join("shm"), flags, Mode::empty()).map_err(rustix::io::Errno::raw_os_error)
+        self.part("shm")
     }
 }
 

@@ -7,10 +7,9 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::path::PathBuf;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::caller::{Caller, Links};
 use super::metadata::int;
@@ -30,15 +29,21 @@ const MOST: usize = 64;
 /// A call's descriptors, by their first watch.
 #[derive(Default)]
 pub(super) struct Watches {
-    kept: HashMap<String, (OwnedFd, PathBuf)>,
+    kept: HashMap<String, (OwnedFd, Marker)>,
     made: u64,
 }
 
-impl Drop for Watches {
+/// What a descriptor watches first: a file in a directory that is the session's own.
+struct Marker {
+    directory: OwnedFd,
+    name: String,
+}
+
+impl Drop for Marker {
     fn drop(&mut self) {
-        for (_, marker) in self.kept.values() {
+        match rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty()) {
             // If it is gone the session is, and its directory with it.
-            drop(fs::remove_file(marker));
+            Ok(()) | Err(_) => {}
         }
     }
 }
@@ -48,19 +53,21 @@ fn errno(e: rustix::io::Errno) -> i32 {
 }
 
 fn make(broker: &mut Broker, caller: &Caller<'_>, flags: i32) -> Result<Answer, i32> {
-    let directory = broker.private.join("ipc");
+    let directory = broker.part("ipc")?;
     let call = broker.call(caller)?;
     if call.watches.kept.len() >= MOST {
         return Err(libc::EMFILE);
     }
-    let marker = directory.join(format!("watch-{}-{}", call.number, call.watches.made));
+    let name = format!("watch-{}-{}", call.number, call.watches.made);
     call.watches.made += 1;
     let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    rustix::fs::open(&marker, new, Mode::RUSR).map_err(errno)?;
+    let file = rustix::fs::openat(&directory, &name, new, Mode::RUSR).map_err(errno)?;
+    let marker = Marker { directory, name };
     let wanted = CreateFlags::from_bits(flags as u32).ok_or(libc::EINVAL)?;
     let fd = inotify::init(wanted | CreateFlags::CLOEXEC).map_err(errno)?;
-    // Nobody moves it: the watch tells nothing.
-    inotify::add_watch(&fd, &marker, WatchFlags::MOVE_SELF).map_err(errno)?;
+    // Nobody moves it: the watch tells nothing. By a link that the kernel makes, to this very file.
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    inotify::add_watch(&fd, link, WatchFlags::MOVE_SELF).map_err(errno)?;
     let own = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).map_err(|_unreadable| libc::EIO)?;
     let copy = fd.try_clone().map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE))?;
     call.watches.kept.insert(first_watch(&own).ok_or(libc::EIO)?, (copy, marker));

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read as _, Seek as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -105,6 +106,32 @@ impl Channel {
                 other => return other.map(drop).map_err(io::Error::from),
             }
         }
+    }
+
+    /// Receives a message if one is there, and waits for none. `None` also for frames that are no message, and if the other
+    /// side is gone.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`].
+    pub fn receive_if_there<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
+        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::ZERO) {
+            Ok(0) | Err(nix::Error::EINTR) => return Ok(None),
+            Ok(_) => {}
+            Err(e) => return Err(e.into()),
+        }
+        match self.receive()? {
+            Received::Message(message, _) => Ok(Some(message)),
+            Received::Data(_) | Received::Closed => Ok(None),
+        }
+    }
+
+    /// The other side will hear that this one is gone; it can still be heard.
+    ///
+    /// # Errors
+    /// shutdown(2)'s own.
+    pub fn say_no_more(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write)?)
     }
 
     /// Receives one frame; waits for it unless the channel is non-blocking.

@@ -7,7 +7,17 @@ use callgate_policy::plan::{CallPlan, SessionPlan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Supervisor to launcher: make a broker for this session. Carries one descriptor, the broker's end of the session.
+/// From the launcher: what a session has left on the host, and nobody could remove.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leftover {
+    /// Where.
+    pub path: String,
+    /// Why it stays, if that is known.
+    pub errno: Option<i32>,
+}
+
+/// Supervisor to launcher: make a broker for this session. Carries the broker's end of the session, and, where the plan has a
+/// directory for what results have no room for, that of its parent and its own.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OpenSession {
     /// What the session may do.

@@ -10,6 +10,6 @@ pub mod notice;
 
 pub use channel::{Channel, FRAME_MAX, Received};
 pub use frame::{
-    AboutToRun, FromWorker, FromZygote, LimitHit, MayRun, OpenSession, ProgramEnd, Register, SessionReply,
+    AboutToRun, FromWorker, FromZygote, Leftover, LimitHit, MayRun, OpenSession, ProgramEnd, Register, SessionReply,
     SessionSteps, StepFailure, Threads, ToBroker, ToWorker, ToZygote, ToolEnd, Used,
 };

@@ -379,6 +379,14 @@ pub(crate) fn reset_signals() {
     unblock_signals();
 }
 
+/// What a person or an operator sends to end this process does so again, whatever was to be done about it.
+pub fn be_ended_by_signals() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+        // SAFETY: takes integers only; the signals are none that are refused.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 fn unblock_signals() {
     let none: u64 = 0;
     // SAFETY: a live 8-byte set, its size in bytes, no old set wanted. The raw call, because glibc's hides two signals.
