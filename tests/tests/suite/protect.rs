@@ -584,6 +584,23 @@ fn a19_the_result_names_what_changed() {
     });
 }
 
+/// A19: what exists only in a directory of the session's own is not there for anybody else to find.
+#[test]
+fn a19_the_result_names_nothing_that_goes_with_the_session() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let status = env.outside().join("status");
+        let script = "for at in $TMPDIR $HOME /tmp $PWD; do echo all: > $at/Makefile; done; true";
+        let sandbox = env.sandbox().flag(&["--status", status.to_str().unwrap()]);
+        let ended = sandbox.variable("TMPDIR", env.workspace().to_str().unwrap()).run(&["/bin/sh", "-c", script]);
+        assert!(ended.status.success(), "{ended:?}");
+        let envelope: serde_json::Value = serde_json::from_slice(&fs::read(&status).unwrap()).unwrap();
+        let changes = &envelope["metadata"]["changes"];
+        assert_eq!(changes["created"], serde_json::json!([text(&env, "Makefile")]), "{changes}");
+        assert_eq!(changes["runs_later"].as_array().map(Vec::len), Some(1), "{changes}");
+    });
+}
+
 /// A4: a directory in which something was done a moment ago, and that was moved since, by the caller or by the host, is judged by
 /// where it is now.
 #[test]

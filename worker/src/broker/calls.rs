@@ -13,7 +13,7 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::{FsAccess, SessionPlan};
 
 use super::caller::{Caller, Thread};
-use super::changes::{Collected, Notices};
+use super::changes::{Collected, Notices, Own};
 use super::ipc::Objects;
 use super::sockets::Sockets;
 use super::watches::Watches;
@@ -96,6 +96,8 @@ pub(super) struct Calls {
     threads: Vec<Thread>,
     /// What a call may write that may do what the session may.
     write: Arc<[PathBuf]>,
+    /// What of that goes with the session.
+    own: Arc<Own>,
     next: u64,
     /// The worker of a session for one call.
     only: Option<Pid>,
@@ -113,6 +115,7 @@ impl Calls {
             calls: HashMap::new(),
             threads: Vec::new(),
             write: write.collect(),
+            own: Arc::new(Own::of(plan)),
             next: 0,
             only: None,
             over: HashMap::new(),
@@ -135,7 +138,7 @@ impl Calls {
             watches: Watches::default(),
             sockets: Sockets::default(),
             objects: Objects::default(),
-            changes: Collected::default(),
+            changes: Collected::new(&self.own),
             started: Arc::default(),
             noticed: false,
             asked,
@@ -191,7 +194,7 @@ impl Calls {
         notices.take_back(worker)?;
         let taken = call.map(|call| {
             call.noticed = false;
-            std::mem::take(&mut call.changes)
+            std::mem::replace(&mut call.changes, Collected::new(&self.own))
         });
         Ok(taken.unwrap_or_default())
     }

@@ -4,10 +4,15 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::protocol::notice;
 use callgate_policy::envelope::{Changes, Note};
 use callgate_policy::plan::protect::later;
+use callgate_policy::plan::{FsRule, SessionPlan};
+
+use super::calls::{lies_in, real};
+use crate::apply::landlock::reach;
+use crate::protocol::notice;
 
 /// Most names of each kind that are kept for the result; the rest is counted.
 const NAMES: usize = 1000;
@@ -49,9 +54,35 @@ impl Notices {
     }
 }
 
+/// What lies only in the session's own places, which go with it: nobody outside will find it (`TMPDIR`, a `/tmp` of its own).
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    own: Vec<PathBuf>,
+    /// Granted, and seen by everybody, also within one of the above.
+    granted: Vec<PathBuf>,
+}
+
+impl Own {
+    pub(super) fn of(plan: &SessionPlan) -> Self {
+        let trees = |rules: &[FsRule]| {
+            rules.iter().filter(|rule| rule.access.changes()).map(|rule| real(&reach(rule))).collect()
+        };
+        Self { own: trees(&plan.surroundings), granted: trees(&plan.grants) }
+    }
+
+    /// The inner of two trees says whose a path is.
+    fn has(&self, path: &Path) -> bool {
+        let innermost = |trees: &[PathBuf]| {
+            trees.iter().filter(|tree| lies_in(path, tree)).map(|tree| tree.as_os_str().len()).max()
+        };
+        innermost(&self.own) > innermost(&self.granted)
+    }
+}
+
 /// Collected while the call runs.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
+    own: Arc<Own>,
     created: BTreeSet<PathBuf>,
     changed: BTreeSet<PathBuf>,
     removed: BTreeSet<PathBuf>,
@@ -63,13 +94,23 @@ pub(super) struct Collected {
 }
 
 impl Collected {
+    pub(super) fn new(own: &Arc<Own>) -> Self {
+        Self { own: Arc::clone(own), ..Self::default() }
+    }
+
     pub(super) fn created(&mut self, path: &Path) {
+        if self.own.has(path) {
+            return;
+        }
         self.removed.remove(path);
         self.runs_later(path);
         note(&mut self.created, path, &mut self.more);
     }
 
     pub(super) fn changed(&mut self, path: &Path) {
+        if self.own.has(path) {
+            return;
+        }
         self.runs_later(path);
         if !self.created.contains(path) {
             note(&mut self.changed, path, &mut self.more);
@@ -77,6 +118,9 @@ impl Collected {
     }
 
     pub(super) fn removed(&mut self, path: &Path) {
+        if self.own.has(path) {
+            return;
+        }
         self.changed.remove(path);
         self.repositories.remove(path);
         self.later.retain(|(noted, _)| noted != path);
@@ -91,6 +135,9 @@ impl Collected {
     }
 
     pub(super) fn repository(&mut self, path: &Path) {
+        if self.own.has(path) {
+            return;
+        }
         note(&mut self.repositories, path, &mut self.more);
     }
 
@@ -208,6 +255,22 @@ mod tests {
         assert_eq!(report.removed, ["/w/old"]);
         assert_eq!(report.runs_later.len(), 1);
         assert_eq!((report.refused.len(), report.more), (1, 0));
+    }
+
+    /// What is made in a `/tmp` of the session's own is not there for anybody else; a workspace in it is.
+    #[test]
+    fn what_goes_with_the_session_is_no_change() {
+        let own = Own { own: vec!["/tmp".into(), "/w/t".into()], granted: vec!["/tmp/w".into(), "/w".into()] };
+        let mut all = Collected::new(&Arc::new(own));
+        for path in ["/tmp/Makefile", "/tmp/wx", "/w/t/x", "/tmp/w/a", "/w/b", "/w/tx"] {
+            all.created(Path::new(path));
+        }
+        all.moved(Path::new("/tmp/w/old"), Path::new("/tmp/old"), true);
+        all.repository(Path::new("/tmp/.git"));
+        let report = all.report();
+        assert_eq!(report.created, ["/tmp/w/a", "/w/b", "/w/tx"]);
+        assert_eq!((report.removed, report.changed), (vec!["/tmp/w/old".to_owned()], vec![]));
+        assert!(report.runs_later.is_empty() && report.repositories.is_empty());
     }
 
     /// A frame holds 32 KiB; what does not fit is counted.
