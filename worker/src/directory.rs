@@ -2,7 +2,7 @@
 //!
 //! A call, or another process of the user, may change what lies in such a directory, and often the directory's own place as
 //! well. So it is held by descriptor from when it was made, and nothing here follows a link, crosses a mount, or trusts a
-//! name to lead twice to the same thing (A3, A11).
+//! name to lead twice to the same thing (A11, A21).
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
@@ -423,7 +423,7 @@ mod tests {
 
     /// Links go, and not what they name; a mode is only changed of what lies within.
     #[test]
-    fn a3_what_links_name_stays_as_it_is() {
+    fn a21_what_links_name_stays_as_it_is() {
         let (top, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(victim.path().join("precious"), "").unwrap();
         fs::set_permissions(victim.path(), fs::Permissions::from_mode(0o511)).unwrap();

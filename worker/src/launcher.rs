@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use callgate_policy::plan::{Identity, PROTOCOL_VERSION, PrivateDir, PrivateKind, SessionPlan, Strength};
@@ -60,10 +60,12 @@ pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
     debug_assert!(plan.private.kind == PrivateKind::InNamespace && plan.outputs.is_none(), "nothing to be removed");
     match fork_broker(plan, session) {
         Ok(Side::Launcher(_)) => Ok(()),
-        Ok(Side::Broker) => process::exit_now(match become_nobodys_child(session).and_then(|()| become_dumpable()) {
-            Ok(()) => broker::run(plan, session, &[]),
-            Err(failed) => broker::refuse(session, failed),
-        }),
+        Ok(Side::Broker) => {
+            process::exit_now(match become_nobodys_child(&[session.as_fd()]).and_then(|()| become_dumpable()) {
+                Ok(()) => broker::run(plan, session, &[]),
+                Err(failed) => broker::refuse(session, failed),
+            })
+        }
         Err(failed) => session.send(&SessionReply::Failed(failed), &[]),
     }
 }
@@ -101,7 +103,7 @@ impl Ahead {
             Fork::Parent(between) => Ok(Self { channel: Some(channel), between, identity }),
             Fork::Child => {
                 drop(channel);
-                let ready = become_nobodys_child(&theirs)
+                let ready = become_nobodys_child(&[theirs.as_fd()])
                     .and_then(|()| privilege::become_owner(identity))
                     .and_then(|_| become_dumpable());
                 // Not this process's child, which ends, but the one's that waits for it.
@@ -161,12 +163,12 @@ fn serve_one(channel: Channel, settled: Result<(), StepFailure>) -> i32 {
 }
 
 /// Lets go of all that a fork has of its parent: environment, descriptors, standard streams, terminal, handlers.
-fn become_nobodys_child(keep: &Channel) -> Result<(), StepFailure> {
+fn become_nobodys_child(keep: &[BorrowedFd<'_>]) -> Result<(), StepFailure> {
     let fail = |what| failure("launcher", what);
     // First: every process of every session is a copy of this one.
     process::erase_environment(OneThread::confirm().map_err(fail("erase the environment"))?);
     process::reset_signals();
-    fd::close_all_but(&[keep.as_fd()]).map_err(failure("close_fds", "close_range"))?;
+    fd::close_all_but(keep).map_err(failure("close_fds", "close_range"))?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|e| kernel("launcher", "open /dev/null", e.into()))?;
     // The supervisor's own standard streams: a pipe that we held would never end for its reader.
@@ -181,7 +183,7 @@ fn become_nobodys_child(keep: &Channel) -> Result<(), StepFailure> {
 /// Serves sessions until the other side is gone. Never returns: this process has no other purpose.
 pub fn run(channel: Channel) -> ! {
     memory::have_forks_copy_page_tables();
-    let served = match become_nobodys_child(&channel).and_then(|()| become_dumpable()) {
+    let served = match become_nobodys_child(&[channel.as_fd()]).and_then(|()| become_dumpable()) {
         Ok(()) => serve(channel),
         Err(failed) => refuse_all(&channel, &failed),
     };
@@ -226,7 +228,8 @@ struct Serving {
 struct Left {
     directories: Vec<Directory>,
     owner: Identity,
-    landlock_abi: u8,
+    /// `None` where no session can be, for there is no Landlock.
+    landlock_abi: Option<u8>,
 }
 
 impl Left {
@@ -243,7 +246,7 @@ impl Left {
             let made = Directory::make(path, &PrivateDir::PARTS, plan.identity);
             directories.push(made.map_err(|e| kernel("private_dir", format!("make {}", path.display()), e))?);
         }
-        Ok(Self { directories, owner: plan.identity, landlock_abi: plan.landlock_abi })
+        Ok(Self { directories, owner: plan.identity, landlock_abi: Some(plan.landlock_abi) })
     }
 
     /// Removes what is empty: with whatever rights this process has, for it removes nothing that a call has made. True if
@@ -279,10 +282,71 @@ impl Left {
         become_dumpable()?;
         privilege::drop_capabilities()?;
         privilege::set_no_new_privs()?;
+        let Some(abi) = self.landlock_abi else { return Ok(()) };
         let places = keep.iter().map(|fd| landlock::tree(*fd)).collect::<Result<Vec<_>, _>>()?;
-        let of = (Whose::Brokers, Executing::Trees);
-        landlock::restrict(&landlock::build(self.landlock_abi, &places, Reach::Files, of)?)
+        landlock::restrict(&landlock::build(abi, &places, Reach::Files, (Whose::Brokers, Executing::Trees))?)
     }
+
+    fn fork_cleaner(&self) -> io::Result<Pid> {
+        match process::fork(OneThread::confirm()?, 0)? {
+            Fork::Child => process::exit_now(self.clean()),
+            Fork::Parent(cleaner) => Ok(cleaner),
+        }
+    }
+
+    /// For a report, with the errno of what was in the way.
+    fn leftovers(&self, errno: Option<i32>) -> impl Iterator<Item = Leftover> {
+        let paths = self.directories.iter().map(|directory| directory.path().display().to_string());
+        paths.map(move |path| Leftover { path, errno })
+    }
+}
+
+/// The errno that a cleaner ended with. `None` if it was killed: then nobody knows what is in the way.
+fn errno_of(ended: &Ended) -> Option<i32> {
+    let code = libc::WIFEXITED(ended.status).then(|| libc::WEXITSTATUS(ended.status));
+    code.filter(|errno| *errno != 0)
+}
+
+/// Has a process of its own remove a directory, with all that is in it, when this process has ended, however that came, or
+/// has said no more on the channel. It is heard there until it has: what it could not remove, and that it has ended.
+///
+/// # Errors
+/// `EBUSY` if this process has threads; fork's own.
+pub fn remove_at_the_end(directory: Directory) -> io::Result<Channel> {
+    let one_thread = OneThread::confirm()?;
+    let (ours, theirs) = Channel::pair()?;
+    // Nobody's child, so that whoever waits for all of its own does not wait for it.
+    match process::fork(one_thread, 0)? {
+        Fork::Parent(between) => process::wait_for(between).map(|()| ours),
+        Fork::Child => {
+            drop(ours);
+            process::exit_now(match process::fork(one_thread, 0) {
+                Ok(Fork::Child) => code_of(wait_and_remove(&theirs, directory)),
+                Ok(Fork::Parent(_)) => 0,
+                Err(_) => 70,
+            })
+        }
+    }
+}
+
+fn wait_and_remove(channel: &Channel, directory: Directory) -> io::Result<()> {
+    let owner = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+    let mut left = Left { directories: vec![directory], owner, landlock_abi: landlock::host_abi() };
+    let keep = left.directories.iter().flat_map(Directory::descriptors).chain([channel.as_fd()]).collect::<Vec<_>>();
+    become_nobodys_child(&keep)
+        .map_err(|failed| failed.errno.map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error))?;
+    rustix::thread::set_name(c"cg-scratch")?;
+    while !matches!(channel.receive::<()>()?, Received::Closed) {}
+    if left.remove_if_empty() {
+        return Ok(());
+    }
+    process::wait_for(left.fork_cleaner()?)?;
+    if !left.remove_if_empty() {
+        for leftover in left.leftovers(None) {
+            channel.send(&leftover, &[])?;
+        }
+    }
+    Ok(())
 }
 
 impl Serving {
@@ -367,9 +431,7 @@ impl Serving {
         if let Some(mut left) = self.cleaners.remove(&ended.pid)
             && !left.remove_if_empty()
         {
-            // Killed: then nobody knows what is in the way.
-            let errno = libc::WIFEXITED(ended.status).then(|| libc::WEXITSTATUS(ended.status));
-            self.tell(left, errno.filter(|errno| *errno != 0));
+            self.tell(&left, errno_of(ended));
         }
     }
 
@@ -378,17 +440,15 @@ impl Serving {
         if left.remove_if_empty() {
             return;
         }
-        match OneThread::confirm().and_then(|one_thread| process::fork(one_thread, 0)) {
-            Ok(Fork::Child) => process::exit_now(left.clean()),
-            Ok(Fork::Parent(cleaner)) => drop(self.cleaners.insert(cleaner, left)),
-            Err(error) => self.tell(left, error.raw_os_error()),
+        match left.fork_cleaner() {
+            Ok(cleaner) => drop(self.cleaners.insert(cleaner, left)),
+            Err(error) => self.tell(&left, error.raw_os_error()),
         }
     }
 
     /// Reports what stays on the host.
-    fn tell(&mut self, left: Left, errno: Option<i32>) {
-        let paths = left.directories.iter().map(|directory| directory.path().display().to_string());
-        self.untold.extend(paths.map(|path| Leftover { path, errno }));
+    fn tell(&mut self, left: &Left, errno: Option<i32>) {
+        self.untold.extend(left.leftovers(errno));
         self.untold.truncate(UNTOLD_MAX);
         while let Some(leftover) = self.untold.first() {
             // A supervisor that does not listen must not hold this process; it may listen later.

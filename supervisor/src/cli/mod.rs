@@ -11,6 +11,7 @@ mod processes;
 mod prompt;
 mod run;
 mod show;
+mod temporary;
 mod terminal;
 mod tools;
 mod trust;
@@ -96,12 +97,15 @@ fn supervise<T>(launcher: Launcher, work: impl AsyncFnOnce(Supervisor) -> Result
 /// what is waited for.
 fn end_sessions(launcher: &Launcher) {
     callgate_worker::sys::process::be_ended_by_signals();
-    for Leftover { path, errno } in launcher.wait_for_its_end() {
-        let why = errno.map(|errno| format!(": {}", std::io::Error::from_raw_os_error(errno))).unwrap_or_default();
-        let said = writeln!(std::io::stderr(), "callgate: {path} is left, and what a call has put there{why}");
-        // With nobody to read it there is nothing more to do.
-        said.unwrap_or(());
-    }
+    launcher.wait_for_its_end().iter().for_each(tell_left);
+}
+
+/// Says what could not be removed.
+fn tell_left(Leftover { path, errno }: &Leftover) {
+    let why = errno.map(|errno| format!(": {}", std::io::Error::from_raw_os_error(errno))).unwrap_or_default();
+    let said = writeln!(std::io::stderr(), "callgate: {path} is left, for it could not be removed{why}");
+    // With nobody to read it there is nothing more to do.
+    said.unwrap_or(());
 }
 
 /// No core dump and no look into this process's memory by others of its user (D1): it holds secrets and policy.

@@ -54,7 +54,7 @@ impl Drop for Process {
         // It ends when its sessions have; until somebody has waited for it, its entry stays.
         let (channel, child) = (self.channel.take(), self.child.take());
         let wait = move || {
-            channel.iter().flat_map(wait_for_its_end).for_each(|leftover| report(&leftover));
+            channel.iter().flat_map(wait_for_the_end).for_each(|leftover| report(&leftover));
             child.map(|mut child| child.wait())
         };
         // Where no thread can be made, the entry stays until this process ends.
@@ -67,9 +67,9 @@ fn report(Leftover { path, errno }: &Leftover) {
     tracing::warn!(%path, why = why.as_ref().map(tracing::field::display), "a session's directory could not be removed");
 }
 
-/// Asks for no more sessions, and waits until the launcher has ended, and so all of its sessions and what they had on the
-/// host. Returns what had to stay.
-fn wait_for_its_end(channel: &Channel) -> Vec<Leftover> {
+/// Asks for no more, and waits until the launcher, or whoever else removes directories, has ended: with it all of its
+/// sessions, and what they had on the host. Returns what had to stay.
+pub(crate) fn wait_for_the_end(channel: &Channel) -> Vec<Leftover> {
     let mut left = Vec::new();
     if channel.say_no_more().is_err() {
         return left;
@@ -199,10 +199,10 @@ impl Launcher {
     /// No more can be opened.
     pub(crate) fn wait_for_its_end(&self) -> Vec<Leftover> {
         match &self.0 {
-            Kind::Process(process) => process.channel.iter().flat_map(wait_for_its_end).collect(),
+            Kind::Process(process) => process.channel.iter().flat_map(wait_for_the_end).collect(),
             Kind::Here(here) => {
                 let channels = here.asked.get().map(|asked| &asked.channel).into_iter().chain(here.process.get());
-                channels.flat_map(wait_for_its_end).collect()
+                channels.flat_map(wait_for_the_end).collect()
             }
         }
     }

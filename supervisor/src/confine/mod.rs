@@ -10,6 +10,7 @@ mod session;
 mod terminal;
 
 pub(crate) use channel::AsyncChannel;
+pub(crate) use launcher::wait_for_the_end;
 pub use launcher::{LAUNCHER_NAME, Launcher, LauncherError};
 pub(crate) use outputs::{Output, Outputs};
 pub(crate) use private::private_directory;

@@ -1,5 +1,5 @@
 //! What a session has on the host is made and removed without touching anything else: whatever a call, or another process
-//! of the user, has put into its place (A3, A11, D12, S0-64).
+//! of the user, has put into its place (A11, A21, D12, S0-64).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use callgate_tests::{Host, Run, TestEnv, User, eventually, matrix, parent_of};
+use callgate_tests::{Binaries, Host, Run, TestEnv, User, eventually, matrix, parent_of};
 
 /// A tree outside, and a repository in it, which are the user's own; and what an attack could have changed about them.
 struct Victim(PathBuf);
@@ -81,9 +81,9 @@ chmod 100 deep/a deep
 : all is set
 "#;
 
-/// A3: links that lie in directories without write permission are removed, and not what they name.
+/// A21: links that lie in directories without write permission are removed, and not what they name.
 #[test]
-fn a3_links_in_directories_that_may_not_be_written_are_not_followed() {
+fn a21_links_in_directories_that_may_not_be_written_are_not_followed() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let victim = Victim::make(&env);
@@ -98,10 +98,10 @@ fn a3_links_in_directories_that_may_not_be_written_are_not_followed() {
     });
 }
 
-/// A3: a call that can reach the session's directory itself, because temporary files lie in its workspace, puts links in the
+/// A21: a call that can reach the session's directory itself, because temporary files lie in its workspace, puts links in the
 /// place of the parts, and of the whole.
 #[test]
-fn a3_parts_of_the_private_directory_that_were_replaced_are_not_followed() {
+fn a21_parts_of_the_private_directory_that_were_replaced_are_not_followed() {
     matrix(&[Host::NoNamespaces], |target| {
         let swaps = [
             r#"mv "$d/ipc" "$d/ipc.old"; ln -s {victim} "$d/ipc"; ln -s {victim}/.git "$d/git""#,
@@ -125,10 +125,10 @@ fn a3_parts_of_the_private_directory_that_were_replaced_are_not_followed() {
     });
 }
 
-/// A3: another process of the user moves the whole directory away while a call runs, and puts a link in its place. What was
+/// A21: another process of the user moves the whole directory away while a call runs, and puts a link in its place. What was
 /// moved is emptied, where it is now; what stays is reported.
 #[test]
-fn a3_a_private_directory_that_was_moved_is_not_looked_for_by_name() {
+fn a21_a_private_directory_that_was_moved_is_not_looked_for_by_name() {
     matrix(&[Host::NoNamespaces], |target| {
         let env = TestEnv::new(target);
         let victim = Victim::make(&env);
@@ -286,5 +286,25 @@ fn s0_64_the_private_directory_is_gone_when_callgate_has_returned() {
         let ended = with_temporary(env.sandbox(), &directory).run(&["bash", "-c", script]);
         assert!(ended.status.success(), "{ended:?}");
         assert_eq!(left(&directory), [] as [PathBuf; 0]);
+    });
+}
+
+/// D12: what a command works in is removed also if the command is killed by the signal that it cannot catch.
+#[test]
+fn d12_a_killed_command_leaves_no_scratch_directory() {
+    let callgate = Binaries::of_this_build().callgate().display().to_string();
+    matrix(&[Host::NoNamespaces], |target| {
+        for (words, prefix) in [(&["doctor", "--attack"][..], "callgate-attack-"), (&["bench"], "callgate-scratch-")] {
+            let env = TestEnv::new(target);
+            let directory = temporary(&env, &env.outside());
+            let words: Vec<&str> = std::iter::once(callgate.as_str()).chain(words.iter().copied()).collect();
+            let mut command = with_temporary(env.weakened(), &directory).command(&words);
+            let mut command = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let made = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(prefix);
+            eventually("it works there", || left(&directory).iter().any(|path| made(path) && !left(path).is_empty()));
+            command.kill().unwrap();
+            command.wait().unwrap();
+            eventually("nothing is left", || left(&directory).is_empty());
+        }
     });
 }

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use crate::cli::exit::Failure;
+use crate::cli::temporary::Temporary;
 
-/// Made with a name that cannot be guessed, for this user alone; removed when dropped.
+/// It is removed when this is dropped, or the process has ended.
 #[derive(Debug)]
 pub(in crate::cli) struct Scratch {
-    path: PathBuf,
+    directory: Temporary,
     program: PathBuf,
 }
 
@@ -15,35 +16,26 @@ pub(in crate::cli) struct Scratch {
 pub(super) const FILE: &str = "notes.txt";
 
 impl Scratch {
+    /// This process must have one thread.
     pub(in crate::cli) fn make() -> Result<Self, Failure> {
-        let template = std::env::temp_dir().join("callgate-scratch-XXXXXX");
-        let path = nix::unistd::mkdtemp(&template)
-            .map_err(|e| Failure::Io { what: format!("make {}", template.display()), source: e.into() })?;
+        let directory = Temporary::make("callgate-scratch")?;
         let program = std::env::current_exe().map_err(Failure::io("find this program's own file"))?;
-        let scratch = Self { path, program };
+        let scratch = Self { directory, program };
         let line = "sixty-three characters of text, so that sixty-four lines are 4K\n";
         std::fs::write(scratch.file(), line.repeat(64)).map_err(Failure::io("write into the scratch directory"))?;
         Ok(scratch)
     }
 
     pub(in crate::cli) fn path(&self) -> &Path {
-        &self.path
+        self.directory.path()
     }
 
     pub(super) fn file(&self) -> PathBuf {
-        self.path.join(FILE)
+        self.path().join(FILE)
     }
 
     /// This very binary.
     pub(super) fn program(&self) -> &Path {
         &self.program
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            tracing::warn!(path = %self.path.display(), %error, "the scratch directory stays behind");
-        }
     }
 }

@@ -19,6 +19,7 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
 use serde_json::Value;
 
 use crate::cli::exit::Failure;
+use crate::cli::temporary::Temporary;
 
 /// Descriptors that are left open for what is started get numbers from here on, so that one of the same number inside is
 /// no coincidence.
@@ -48,6 +49,8 @@ pub(super) struct Field {
     terminal: nix::pty::OpenptyResult,
     /// In which form files were when they were last whole.
     whole: BTreeMap<PathBuf, String>,
+    /// Dropped last: then all in it is removed.
+    _directory: Temporary,
 }
 
 /// What was reached, in words.
@@ -55,16 +58,12 @@ pub(super) type Changes = Vec<String>;
 
 impl Field {
     pub(super) fn make(token: &str) -> Result<Self, Failure> {
-        let template = std::env::temp_dir().join("callgate-attack-XXXXXX");
-        let root = nix::unistd::mkdtemp(&template)
-            .map_err(|e| Failure::Io { what: format!("make {}", template.display()), source: e.into() })?;
-        let removed = RemovedOnFailure(Some(root.clone()));
-        let field = Self::fill(&root, token).map_err(Failure::io(format!("make canaries in {}", root.display())))?;
-        removed.keep();
-        Ok(field)
+        let directory = Temporary::make("callgate-attack")?;
+        let root = directory.path().to_owned();
+        Self::fill(directory, &root, token).map_err(Failure::io(format!("make canaries in {}", root.display())))
     }
 
-    fn fill(root: &Path, token: &str) -> io::Result<Self> {
+    fn fill(directory: Temporary, root: &Path, token: &str) -> io::Result<Self> {
         let workspace = root.join("workspace");
         fs::create_dir(&workspace)?;
         let probe = workspace.join("callgate");
@@ -90,6 +89,7 @@ impl Field {
             _connection: (listener, accepted),
             terminal: nix::pty::openpty(None, None)?,
             whole: BTreeMap::new(),
+            _directory: directory,
         };
         field.tidy_workspace()?;
         field.whole = field.look_at_files();
@@ -233,27 +233,6 @@ impl Field {
 impl Drop for Field {
     fn drop(&mut self) {
         self.objects.remove();
-        if let Err(error) = fs::remove_dir_all(&self.root) {
-            tracing::warn!(path = %self.root.display(), %error, "the scratch directory stays behind");
-        }
-    }
-}
-
-/// Removes what was made so far if the rest cannot be.
-struct RemovedOnFailure(Option<PathBuf>);
-
-impl RemovedOnFailure {
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for RemovedOnFailure {
-    fn drop(&mut self) {
-        if let Some(root) = &self.0 {
-            // The failure itself is what is told.
-            drop(fs::remove_dir_all(root));
-        }
     }
 }
 

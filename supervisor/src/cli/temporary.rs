@@ -1,0 +1,41 @@
+//! Directories that commands work in.
+
+use std::path::{Path, PathBuf};
+
+use callgate_policy::plan::Identity;
+use callgate_worker::directory::Directory;
+use callgate_worker::launcher::remove_at_the_end;
+use callgate_worker::protocol::Channel;
+
+use super::exit::Failure;
+use super::tell_left;
+
+/// Made with a name that cannot be guessed, for this user alone. It is removed when this is dropped, or the process has
+/// ended: another process does so, which this one's end does not touch.
+#[derive(Debug)]
+pub(super) struct Temporary {
+    path: PathBuf,
+    remover: Channel,
+}
+
+impl Temporary {
+    /// This process must have one thread.
+    pub(super) fn make(prefix: &str) -> Result<Self, Failure> {
+        let random = crate::host::random().map_err(Failure::io("get random bytes"))?;
+        let path = std::env::temp_dir().join(format!("{prefix}-{random}"));
+        let user = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+        let directory = Directory::make(&path, &[], user).map_err(Failure::io(format!("make {}", path.display())))?;
+        let remover = remove_at_the_end(directory).map_err(Failure::io("start what removes it"))?;
+        Ok(Self { path, remover })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        crate::confine::wait_for_the_end(&self.remover).iter().for_each(tell_left);
+    }
+}
