@@ -39,10 +39,14 @@ fn main() {
         ("BASE_NAMESPACES", Strength::Namespaces, Writer::Kernel, Starter::Kernel),
         ("KEPT_LANDLOCK", Strength::Landlock, Writer::Broker, Starter::Kernel),
         ("KEPT_NAMESPACES", Strength::Namespaces, Writer::Broker, Starter::Kernel),
+        ("SINGLE_LANDLOCK", Strength::Landlock, Writer::BrokerReadsToo, Starter::Kernel),
+        ("SINGLE_NAMESPACES", Strength::Namespaces, Writer::BrokerReadsToo, Starter::Kernel),
         ("JUDGED_LANDLOCK", Strength::Landlock, Writer::Kernel, Starter::Broker),
         ("JUDGED_NAMESPACES", Strength::Namespaces, Writer::Kernel, Starter::Broker),
         ("KEPT_JUDGED_LANDLOCK", Strength::Landlock, Writer::Broker, Starter::Broker),
         ("KEPT_JUDGED_NAMESPACES", Strength::Namespaces, Writer::Broker, Starter::Broker),
+        ("SINGLE_JUDGED_LANDLOCK", Strength::Landlock, Writer::BrokerReadsToo, Starter::Broker),
+        ("SINGLE_JUDGED_NAMESPACES", Strength::Namespaces, Writer::BrokerReadsToo, Starter::Broker),
     ] {
         let variants = (1..=7).map(|landlock_abi| base(Variant { strength, landlock_abi, writer, starter }));
         let bodies: Vec<_> = variants.map(|filter| format!("&{}", program(&filter, arch).1)).collect();

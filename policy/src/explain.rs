@@ -6,7 +6,7 @@ use std::fmt;
 use crate::effective::{EffectiveSet, Origin, Scope};
 use crate::plan::protect::Guard;
 use crate::plan::protect::names::{FREE, NAMES};
-use crate::plan::{Exactness, Extent, FsAccess, FsRule, ProgramRule, SessionPlan, Strength, Writer};
+use crate::plan::{Exactness, Extent, FsAccess, FsRule, ProgramRule, SessionPlan, Strength};
 
 impl fmt::Display for EffectiveSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,9 +59,9 @@ impl fmt::Display for FsRule {
             Extent::File | Extent::Entry => "",
         };
         let widened = match (self.exactness, self.extent) {
-            (Exactness::Exact, _) => "",
-            (Exactness::Widened, Extent::Entry) => " (widened: its directory, to replace it)",
-            (Exactness::Widened, Extent::Subtree | Extent::File) => " (widened)",
+            (Exactness::Exact, Extent::Entry) => " (this name)",
+            (Exactness::Exact, Extent::Subtree | Extent::File) => "",
+            (Exactness::Widened, _) => " (widened)",
         };
         write!(f, "{access:<13} {}{extent}{widened}  ← {}", self.path, self.source)
     }
@@ -82,7 +82,7 @@ impl fmt::Display for SessionPlan {
         for rule in self.rules() {
             writeln!(f, "  {rule}")?;
         }
-        if self.writer() == Writer::Broker {
+        if self.writer().is_broker() {
             writeln!(f, "kept in trees that are written, at any depth and in any case, unless granted by name")?;
             for group in NAMES {
                 let by_content = if group.guard == Guard::GitConfig { " (judged by content)" } else { "" };

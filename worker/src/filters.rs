@@ -58,10 +58,14 @@ fn base_program(variant: Variant) -> Option<&'static [BpfInsn]> {
         (Strength::Namespaces, Writer::Kernel, Starter::Kernel) => &BASE_NAMESPACES,
         (Strength::Landlock, Writer::Broker, Starter::Kernel) => &KEPT_LANDLOCK,
         (Strength::Namespaces, Writer::Broker, Starter::Kernel) => &KEPT_NAMESPACES,
+        (Strength::Landlock, Writer::BrokerReadsToo, Starter::Kernel) => &SINGLE_LANDLOCK,
+        (Strength::Namespaces, Writer::BrokerReadsToo, Starter::Kernel) => &SINGLE_NAMESPACES,
         (Strength::Landlock, Writer::Kernel, Starter::Broker) => &JUDGED_LANDLOCK,
         (Strength::Namespaces, Writer::Kernel, Starter::Broker) => &JUDGED_NAMESPACES,
         (Strength::Landlock, Writer::Broker, Starter::Broker) => &KEPT_JUDGED_LANDLOCK,
         (Strength::Namespaces, Writer::Broker, Starter::Broker) => &KEPT_JUDGED_NAMESPACES,
+        (Strength::Landlock, Writer::BrokerReadsToo, Starter::Broker) => &SINGLE_JUDGED_LANDLOCK,
+        (Strength::Namespaces, Writer::BrokerReadsToo, Starter::Broker) => &SINGLE_JUDGED_NAMESPACES,
     };
     programs.get(usize::from(variant.landlock_abi).checked_sub(1)?).copied()
 }
@@ -98,7 +102,7 @@ mod tests {
     fn the_built_in_programs_are_the_tables() {
         let here = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
         for strength in [Strength::Landlock, Strength::Namespaces] {
-            for writer in [Writer::Kernel, Writer::Broker] {
+            for writer in [Writer::Kernel, Writer::Broker, Writer::BrokerReadsToo] {
                 for starter in [Starter::Kernel, Starter::Broker] {
                     for landlock_abi in 1..=7 {
                         let variant = Variant { strength, landlock_abi, writer, starter };

@@ -256,14 +256,11 @@ fn was_asked(asked: &OwnedFd) -> bool {
 
 /// Tells the broker that this call may do less than the session, before anything that it starts can ask for something.
 fn narrow(rules: &[FsRule], broker: &Channel) -> io::Result<()> {
-    // Where the broker writes, it is told what Landlock would be: the directory, for a file that may be replaced.
-    let place = |rule: &FsRule| match rule.access {
-        FsAccess::Kept => HostPath::from(landlock::reach(rule)),
-        FsAccess::Read | FsAccess::ReadExecute | FsAccess::Write | FsAccess::Device => rule.path.clone(),
-    };
-    let write = rules.iter().filter(|rule| rule.access.changes()).map(place).collect();
+    let (names, trees): (Vec<&FsRule>, Vec<&FsRule>) =
+        rules.iter().filter(|rule| rule.access.changes()).partition(|rule| rule.extent == Extent::Entry);
+    let paths = |rules: Vec<&FsRule>| rules.into_iter().map(|rule| rule.path.clone()).collect();
     let read = rules.iter().map(|rule| rule.path.clone()).collect();
-    broker.send(&Register::Call { pid: process::id(), write, read }, &[])
+    broker.send(&Register::Call { pid: process::id(), trees: paths(trees), names: paths(names), read }, &[])
 }
 
 /// Confines this process, then reads the arguments, then works: in that order, because the arguments are hostile.

@@ -271,17 +271,19 @@ fn granted(
     // What nobody asked for is the session's own directory: sidecars, which are data.
     let access = |origins: &BTreeSet<Origin>| if origins.is_empty() { FsAccess::Read } else { read_access };
     let reads = only_read.map(|(region, origins)| (region, origins, access(origins)));
-    let writes = write.iter().map(|(region, origins)| (region, origins, write_access(region, all, exact, facts)));
+    let writes = write.iter().map(|(region, origins)| (region, origins, write_access(region, all, facts)));
     reads.chain(writes).map(|(region, origins, access)| rule(region, origins, access, exact, facts)).collect()
 }
 
 /// Who writes in a region. Names are looked for from the nearest tree that holds it: a workspace, or another grant. A
 /// protected name below that was granted by name, and a free directory holds none: Landlock alone bounds both.
-fn write_access(region: &PathRegion, all: &Scope<PathRegion>, exact: bool, facts: &HostFacts) -> FsAccess {
+fn write_access(region: &PathRegion, all: &Scope<PathRegion>, facts: &HostFacts) -> FsAccess {
     let path = region.literal_prefix();
     if region.is_literal() {
-        // One file, changed in place; or its whole directory, so that it can be replaced.
-        return if exact { FsAccess::Write } else { FsAccess::Kept };
+        // One file of a tree has its tree's writer.
+        let mut trees = all.iter().filter(|(tree, _)| !tree.is_literal() && tree.matches(&path)).peekable();
+        let kernel = trees.peek().is_some() && trees.all(|(tree, _)| write_access(tree, all, facts) == FsAccess::Write);
+        return if kernel { FsAccess::Write } else { FsAccess::Kept };
     }
     let granted = all.iter().filter(|(region, _)| !region.is_literal()).map(|(region, _)| region.literal_prefix());
     let holds = |root: &HostPath| *root != path && path.as_path().starts_with(root);
@@ -309,8 +311,8 @@ fn rule(
         return Err(PlanError::Widened { pattern: region.to_string(), prefix: path, asked });
     }
     let (extent, exactness) = match (region.is_literal(), access) {
-        // To replace a name as a whole the kernel must be told its directory; `exact` keeps to changing it in place.
-        (true, FsAccess::Write | FsAccess::Kept) if !exact => (Extent::Entry, Exactness::Widened),
+        // A file is replaced by its name.
+        (true, FsAccess::Write | FsAccess::Kept) => (Extent::Entry, Exactness::Exact),
         (true, _) => (Extent::File, Exactness::Exact),
         (false, _) => (Extent::Subtree, region.exactness()),
     };

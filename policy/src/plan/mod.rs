@@ -59,8 +59,8 @@ pub enum Extent {
     Subtree,
     /// One file.
     File,
-    /// One name in a directory, which may not exist yet and is replaced as a whole. The kernel is told its nearest
-    /// existing parent directory: nothing smaller can be granted for an atomic replacement.
+    /// One name in a directory, which may not exist yet and is replaced as a whole. The kernel can be told no less than
+    /// that directory; so, where names are kept, the broker alone is, and lets this one name pass.
     Entry,
 }
 
@@ -162,6 +162,20 @@ pub enum Writer {
     Kernel,
     /// The broker where names are kept, else the kernel.
     Broker,
+    /// The same; and the broker opens single files for reading as well, because the kernel is told of a file and not of
+    /// its name: it would not know the file that has taken the name since.
+    BrokerReadsToo,
+}
+
+impl Writer {
+    /// Whether the broker is asked about what changes names.
+    #[must_use]
+    pub fn is_broker(self) -> bool {
+        match self {
+            Self::Kernel => false,
+            Self::Broker | Self::BrokerReadsToo => true,
+        }
+    }
 }
 
 /// Who says which programs are started.
@@ -324,7 +338,20 @@ impl SessionPlan {
     /// Who writes: the broker, if any name is to be kept.
     #[must_use]
     pub fn writer(&self) -> Writer {
-        if self.rules().any(|rule| rule.access == FsAccess::Kept) { Writer::Broker } else { Writer::Kernel }
+        let mut kept = self.rules().filter(|rule| rule.access == FsAccess::Kept).peekable();
+        if kept.peek().is_none() {
+            Writer::Kernel
+        } else if kept.any(|rule| rule.extent == Extent::Entry && !self.is_in_a_tree(rule)) {
+            Writer::BrokerReadsToo
+        } else {
+            Writer::Broker
+        }
+    }
+
+    /// Whether a tree that may be read holds it, so that the kernel knows whatever has its name.
+    fn is_in_a_tree(&self, entry: &FsRule) -> bool {
+        let trees = self.grants.iter().filter(|rule| rule.extent == Extent::Subtree);
+        trees.into_iter().any(|tree| entry.path.as_path().starts_with(&tree.path))
     }
 }
 

@@ -237,6 +237,7 @@ pub fn base(variant: Variant) -> Filter {
     let writer_name = match writer {
         Writer::Kernel => "",
         Writer::Broker => ", kept names",
+        Writer::BrokerReadsToo => ", single files",
     };
     let starter_name = match starter {
         Starter::Kernel => "",
@@ -778,8 +779,8 @@ fn ipc() -> Group {
 /// (grep, tar) or without O_CLOEXEC (cp), and is not asked about.
 ///
 /// Where names are kept, the broker is asked about every opening that could change something, told by its flags, and about
-/// every other call that changes names: reading is never asked about. It is told of umask(2) because it makes files as the
-/// caller would.
+/// every other call that changes names: reading is not asked about, unless single files are granted in directories that may
+/// not be read. It is told of umask(2) because it makes files as the caller would.
 fn names(Variant { strength, landlock_abi, writer, .. }: Variant) -> Group {
     // A read-only mount stops truncation as well.
     let no_truncate_right = strength == Strength::Landlock && landlock_abi < 3;
@@ -790,7 +791,7 @@ fn names(Variant { strength, landlock_abi, writer, .. }: Variant) -> Group {
             // First: what the broker leaves to Landlock would be truncated.
             rules.push(ArgRule { when: vec![masked(flags, O_ACCMODE_O_TRUNC, O_TRUNC)], then: EACCES });
         }
-        if writer == Writer::Broker {
+        if writer.is_broker() {
             for bit in [O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_TMPFILE] {
                 rules.push(ArgRule { when: vec![has_all(flags, bit)], then: Verdict::Notify });
             }
@@ -801,12 +802,10 @@ fn names(Variant { strength, landlock_abi, writer, .. }: Variant) -> Group {
             }
             rules.push(ArgRule { when: vec![has_all(flags, O_CREAT_O_EXCL)], then: Verdict::Notify });
         }
-        Action::Args { rules, otherwise: Verdict::Allow }
+        let reading = if writer == Writer::BrokerReadsToo { Verdict::Notify } else { Verdict::Allow };
+        Action::Args { rules, otherwise: reading }
     };
-    let (changing, change) = match writer {
-        Writer::Kernel => (ALLOW, Verdict::Allow),
-        Writer::Broker => (NOTIFY, Verdict::Notify),
-    };
+    let (changing, change) = if writer.is_broker() { (NOTIFY, Verdict::Notify) } else { (ALLOW, Verdict::Allow) };
     let making = |mode: u8| Action::Args { rules: set_id(mode, |bit| vec![bit]), otherwise: change };
     let linking = if strength == Strength::Landlock { NOTIFY } else { changing.clone() };
     let truncating = if no_truncate_right { NOTIFY } else { changing.clone() };
@@ -1363,7 +1362,9 @@ mod tests {
     fn variants() -> impl Iterator<Item = Variant> {
         [Strength::Landlock, Strength::Namespaces]
             .into_iter()
-            .flat_map(|strength| [Writer::Kernel, Writer::Broker].map(|writer| (strength, writer)))
+            .flat_map(|strength| {
+                [Writer::Kernel, Writer::Broker, Writer::BrokerReadsToo].map(|writer| (strength, writer))
+            })
             .flat_map(|(strength, writer)| {
                 [Starter::Kernel, Starter::Broker].map(|starter| (strength, writer, starter))
             })

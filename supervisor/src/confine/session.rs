@@ -292,8 +292,8 @@ impl Opened {
         match tokio::time::timeout(timeout, worker.tool(arguments)).await {
             Ok(Ok((steps, end))) => {
                 let changes = match self.writer {
-                    Writer::Broker if !reader => self.broker.changes(worker.number()).await,
-                    Writer::Broker | Writer::Kernel => None,
+                    Writer::Broker | Writer::BrokerReadsToo if !reader => self.broker.changes(worker.number()).await,
+                    Writer::Broker | Writer::BrokerReadsToo | Writer::Kernel => None,
                 };
                 worker.turn = None;
                 // What follows a call, the end of its worker and the making of another, is not for the caller to wait for.
@@ -339,7 +339,7 @@ impl Opened {
         // Held on, the program's pipes would never end for who reads them.
         drop(stdio);
         let steps = self.confined(false, worker.confined().await?);
-        let tells = self.writer == Writer::Broker || self.starter == Starter::Broker;
+        let tells = self.writer.is_broker() || self.starter == Starter::Broker;
         let broker = tells.then(|| (Arc::clone(&self.broker), worker.number()));
         Ok(Program::new(worker, steps, group, broker))
     }

@@ -41,6 +41,7 @@ mod processes;
 mod protect;
 mod remembered;
 mod siblings;
+mod single_files;
 mod steps;
 mod straddling;
 mod syscalls;

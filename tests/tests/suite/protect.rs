@@ -8,7 +8,7 @@ use callgate_tests::{Host, Target, TestEnv, eventually, matrix};
 use libc::{EACCES, ENOENT};
 
 /// Everything below a directory but access times: names, kinds, contents, modes, link counts.
-fn picture(top: &Path) -> Vec<String> {
+pub(crate) fn picture(top: &Path) -> Vec<String> {
     let mut all = Vec::new();
     let mut pending = vec![top.to_owned()];
     while let Some(directory) = pending.pop() {

@@ -40,6 +40,8 @@ enum Right {
     Rule(FsAccess),
     /// A program, an interpreter or a loader: to read and to execute.
     Program,
+    /// A directory in which single names are granted: the broker's alone, which holds them.
+    Names,
 }
 
 /// What may be executed.
@@ -66,10 +68,27 @@ pub(crate) fn locate<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
     own: &[Directory],
 ) -> Result<Vec<Place>, Failure> {
-    let opened = rules
-        .into_iter()
-        .map(|rule| Ok(open(rule, own)?.map(|(fd, is_dir)| Place { fd, is_dir, right: Right::Rule(rule.access) })));
-    opened.filter_map(Result::transpose).collect()
+    let mut places = Vec::new();
+    for rule in rules {
+        let single = rule.access == FsAccess::Kept && rule.extent == Extent::Entry;
+        let right = if single { Right::Names } else { Right::Rule(rule.access) };
+        places.extend(open(rule, own)?.map(|(fd, is_dir)| Place { fd, is_dir, right }));
+        // The file that has the name now; of another that takes it the kernel knows nothing.
+        places.extend(single.then(|| open_file(rule)).flatten().map(|fd| Place {
+            fd,
+            is_dir: false,
+            right: Right::Rule(rule.access),
+        }));
+    }
+    Ok(places)
+}
+
+/// The regular file that a name stands for, if it does.
+fn open_file(rule: &FsRule) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(rule.path.as_path(), flags, Mode::empty()).ok()?;
+    let stat = rustix::fs::fstat(&fd).ok()?;
+    (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(fd)
 }
 
 /// A tree with every right: for a domain below one that says what may be done in it. `None` if it is not there.
@@ -120,8 +139,12 @@ pub(crate) fn build<'a>(
     }
     let mut created = ruleset.create().map_err(fail)?;
     for place in places {
+        let rights = rights(known, place, (whose, executing));
+        if rights.is_empty() {
+            continue; // which the kernel takes for a mistake
+        }
         created = created
-            .add_rule(PathBeneath::new(&place.fd, rights(known, place, (whose, executing))))
+            .add_rule(PathBeneath::new(&place.fd, rights))
             .map_err(|e| Failure::new("landlock", format!("add a rule ({e})")))?;
     }
     Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock"))
@@ -200,6 +223,10 @@ fn known_abi(abi: u8) -> Result<ABI, Failure> {
 /// Opens what a rule names, and whether it is a directory. `None` for an optional path that is not there.
 fn open(rule: &FsRule, own: &[Directory]) -> Result<Option<(OwnedFd, bool)>, Failure> {
     let mut path = rule.path.as_path();
+    if rule.extent == Extent::Entry {
+        // A name is replaced in its directory, so the right lies there.
+        path = path.parent().unwrap_or(path);
+    }
     loop {
         let held = own.iter().find_map(|held| Some((held, path.strip_prefix(held.path()).ok()?)));
         let opened = match held {
@@ -221,14 +248,11 @@ fn open(rule: &FsRule, own: &[Directory]) -> Result<Option<(OwnedFd, bool)>, Fai
                 return Err(kernel("landlock", format!("open {} for its rule", rule.path), errno.into()));
             }
         };
-        let is_dir = is_directory(&fd, rule.path.as_path())?;
-        if rule.extent == Extent::Entry && !is_dir && path == rule.path.as_path() {
-            // An entry is replaced by name, so the right lies in its directory.
-            if let Some(parent) = path.parent() {
-                path = parent;
-                continue;
-            }
+        if rule.extent == Extent::Entry && path == Path::new("/") {
+            let what = format!("find the directories above {}, which is granted alone", rule.path);
+            return Err(kernel("landlock", what, std::io::Error::from_raw_os_error(libc::ENOENT)));
         }
+        let is_dir = is_directory(&fd, rule.path.as_path())?;
         return Ok(Some((fd, is_dir)));
     }
 }
@@ -241,7 +265,7 @@ pub(crate) fn reach(rule: &FsRule) -> PathBuf {
     };
     match rule.extent {
         Extent::Subtree | Extent::File => path.to_owned(),
-        Extent::Entry => path.ancestors().find(is_dir).unwrap_or(path).to_owned(),
+        Extent::Entry => path.ancestors().skip(1).find(is_dir).unwrap_or(path).to_owned(),
     }
 }
 
@@ -256,10 +280,21 @@ fn rights(abi: ABI, place: &Place, (whose, executing): (Whose, Executing)) -> Bi
     let rights = match (place.right, executing) {
         (Right::Everything, _) => AccessFs::from_all(abi),
         (Right::Program, _) => AccessFs::ReadFile | AccessFs::Execute,
+        (Right::Names, _) => of_names(abi, whose),
         (Right::Rule(access), Executing::Trees) => of_rule(abi, access, whose),
         (Right::Rule(access), Executing::Files) => of_rule(abi, access, whose) & !AccessFs::Execute,
     };
     if place.is_dir { rights } else { rights & AccessFs::from_file(abi) }
+}
+
+/// What holding single names in a directory takes. (Its own: the kernel has no lesser right than for all below.)
+fn of_names(abi: ABI, whose: Whose) -> BitFlags<AccessFs> {
+    let make = AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile;
+    let change = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::Truncate;
+    match whose {
+        Whose::Brokers => (make | change) & AccessFs::from_all(abi),
+        Whose::Calls => BitFlags::empty(),
+    }
 }
 
 /// What a rule grants.

@@ -11,7 +11,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
-use super::kernel;
+use super::{kernel, landlock};
 use crate::protocol::StepFailure;
 use crate::sys::mount::{Attributes, restrict};
 
@@ -37,6 +37,7 @@ const BASE: &str = "/dev";
 pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(|e| step("make every mount private", e))?;
+    refuse_what_would_be_lost(plan)?;
     let entries = entries(plan);
     // Cloned before anything is covered, by their host paths.
     let mut trees = Vec::new();
@@ -104,26 +105,75 @@ fn entries(plan: &SessionPlan) -> Vec<(PathBuf, Content)> {
     let private = Content::Private { size: plan.shared_memory };
     fixed.push((plan.private.inside.as_path().to_owned(), private));
     let mut rest: BTreeMap<PathBuf, Content> = BTreeMap::new();
-    for rule in granted(plan) {
-        let content = Content::Bind { writable: rule.access.changes(), devices: false };
-        rest.insert(rule.path.as_path().to_owned(), content);
+    for bound in granted(plan) {
+        let writable = bound.writable || matches!(rest.get(&bound.path), Some(Content::Bind { writable: true, .. }));
+        rest.insert(bound.path, Content::Bind { writable, devices: false });
     }
     fixed.into_iter().chain(rest).collect()
 }
 
-/// The rules that need a mount: what the fixed part of the tree does not hold already.
-fn granted(plan: &SessionPlan) -> Vec<&FsRule> {
-    let bound: Vec<&FsRule> = plan.rules().filter(|rule| !is_fixed(plan, rule) && is_there(rule)).collect();
-    let covered = |rule: &FsRule| {
+/// What a rule takes of the host's tree.
+struct Bound {
+    path: PathBuf,
+    whole: bool,
+    writable: bool,
+}
+
+impl Bound {
+    fn of(plan: &SessionPlan, rule: &FsRule) -> Self {
+        let (path, writable) = (rule.path.as_path(), rule.access.changes());
+        let directory = || landlock::reach(rule);
+        match rule.extent {
+            // A name is replaced in its directory; the broker holds that to the name.
+            Extent::Entry if !would_cover(plan, &directory()) => Self { path: directory(), whole: true, writable },
+            Extent::Entry | Extent::File | Extent::Subtree => {
+                Self { path: path.to_owned(), whole: rule.extent == Extent::Subtree, writable }
+            }
+        }
+    }
+}
+
+/// Whether a tree of the host's would hide what the session has of its own: `/` or `/tmp`. Of a single file that lies there
+/// the file alone is bound: it can be changed and not replaced.
+fn would_cover(plan: &SessionPlan, tree: &Path) -> bool {
+    let own = [plan.private.inside.as_path(), Path::new("/tmp"), Path::new("/dev/shm"), Path::new("/proc")];
+    own.iter().any(|own| own.starts_with(tree))
+}
+
+/// A file that is not there yet, in a directory that the session has one of its own for, would be made in that and go with it.
+fn refuse_what_would_be_lost(plan: &SessionPlan) -> Result<(), StepFailure> {
+    let is_lost = |rule: &&FsRule| {
+        let directory = rule.path.as_path().parent().unwrap_or(Path::new("/"));
+        let single = rule.extent == Extent::Entry && !is_fixed(plan, rule) && would_cover(plan, directory);
+        single && rustix::fs::stat(rule.path.as_path()).is_err()
+    };
+    match plan.grants.iter().find(is_lost) {
+        Some(rule) => {
+            let what = format!(
+                "find {}: with namespaces that directory is the session's own, so make the file first",
+                rule.path
+            );
+            Err(kernel(STEP, what, io::Error::from_raw_os_error(libc::ENOENT)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What needs a mount: what the fixed part of the tree does not hold already.
+fn granted(plan: &SessionPlan) -> Vec<Bound> {
+    let rules = plan.rules().filter(|rule| !is_fixed(plan, rule)).map(|rule| (rule, Bound::of(plan, rule)));
+    let bound: Vec<Bound> = rules.filter(|(rule, bound)| is_there(rule, bound)).map(|(_, bound)| bound).collect();
+    let covered = |bound_here: &Bound| {
         // A tree within another that is at least as open comes with it.
         bound.iter().any(|outer| {
-            outer.extent == Extent::Subtree
-                && outer.path != rule.path
-                && rule.path.as_path().starts_with(&outer.path)
-                && (outer.access.changes() || !rule.access.changes())
+            outer.whole
+                && outer.path != bound_here.path
+                && bound_here.path.starts_with(&outer.path)
+                && (outer.writable || !bound_here.writable)
         })
     };
-    bound.iter().copied().filter(|rule| !covered(rule)).collect()
+    let needed: Vec<bool> = bound.iter().map(|bound| !covered(bound)).collect();
+    bound.into_iter().zip(needed).filter_map(|(bound, needed)| needed.then_some(bound)).collect()
 }
 
 /// Whether the fixed part of the tree has this.
@@ -138,8 +188,8 @@ fn is_fixed(plan: &SessionPlan, rule: &FsRule) -> bool {
 }
 
 /// An optional path that is absent has no mount; a required one that is absent fails, with its name.
-fn is_there(rule: &FsRule) -> bool {
-    rule.presence == Presence::Required || rustix::fs::stat(rule.path.as_path()).is_ok()
+fn is_there(rule: &FsRule, bound: &Bound) -> bool {
+    rule.presence == Presence::Required || rustix::fs::stat(&bound.path).is_ok()
 }
 
 /// A detached tree with its final attributes. `None` for a part of the system that this host lacks.

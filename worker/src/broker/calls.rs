@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{FsAccess, SessionPlan};
+use callgate_policy::plan::SessionPlan;
 
 use super::caller::{Caller, Thread};
 use super::changes::{Collected, Notices, Own};
 use super::ipc::Objects;
 use super::sockets::Sockets;
 use super::watches::Watches;
-use crate::apply::landlock::reach;
+use super::writable::{Writable, Written};
 use crate::procfs::Procfs;
 use crate::sys::process::Pid;
 
@@ -32,7 +32,7 @@ pub(super) struct Call {
     pub(super) number: u64,
     /// As the supervisor numbers its worker.
     worker: u64,
-    write: Arc<[PathBuf]>,
+    pub(super) written: Written,
     read: Readable,
     pub(super) watches: Watches,
     pub(super) sockets: Sockets,
@@ -56,9 +56,11 @@ impl Call {
         real.iter().any(|granted| lies_in(path, granted))
     }
 
-    /// Whether a path, as the kernel gives it, lies where this call may write.
-    pub(super) fn may_write(&self, path: &Path) -> bool {
-        self.write.iter().any(|granted| lies_in(path, granted))
+    /// It is over: what it may not leave is removed.
+    fn end(&mut self) {
+        for (path, why) in self.written.end() {
+            self.changes.refused(&path, why);
+        }
     }
 }
 
@@ -95,7 +97,7 @@ pub(super) struct Calls {
     /// Threads that have asked of late, the latest last.
     threads: Vec<Thread>,
     /// What a call may write that may do what the session may.
-    write: Arc<[PathBuf]>,
+    write: Arc<Writable>,
     /// What of that goes with the session.
     own: Arc<Own>,
     next: u64,
@@ -107,14 +109,10 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(plan: &SessionPlan) -> Self {
-        let write = plan.rules().filter(|rule| rule.access.changes()).map(|rule| match rule.access {
-            FsAccess::Kept => real(&reach(rule)),
-            FsAccess::Read | FsAccess::ReadExecute | FsAccess::Write | FsAccess::Device => real(rule.path.as_path()),
-        });
         Self {
             calls: HashMap::new(),
             threads: Vec::new(),
-            write: write.collect(),
+            write: Arc::new(Writable::of(plan)),
             own: Arc::new(Own::of(plan)),
             next: 0,
             only: None,
@@ -124,7 +122,7 @@ impl Calls {
 
     /// What the session may write.
     pub(super) fn writable(&self) -> Arc<[PathBuf]> {
-        Arc::clone(&self.write)
+        self.write.paths().cloned().collect()
     }
 
     /// A worker stands ready.
@@ -133,7 +131,7 @@ impl Calls {
         let call = Call {
             number: self.next,
             worker,
-            write: Arc::clone(&self.write),
+            written: Written::new(Arc::clone(&self.write)),
             read: Readable::default(),
             watches: Watches::default(),
             sockets: Sockets::default(),
@@ -154,9 +152,9 @@ impl Calls {
     }
 
     /// Its call may do less than the session.
-    pub(super) fn narrow(&mut self, worker: Pid, write: &[HostPath], read: Vec<HostPath>) {
+    pub(super) fn narrow(&mut self, worker: Pid, (trees, names): (&[HostPath], &[HostPath]), read: Vec<HostPath>) {
         if let Some(call) = self.calls.get_mut(&worker) {
-            call.write = write.iter().map(|path| real(path.as_path())).collect();
+            call.written.narrow(Writable::narrowed(trees, names));
             call.read = Readable { named: Some(read), real: None };
         }
     }
@@ -171,7 +169,8 @@ impl Calls {
     /// Its call is over. Returns the worker's number, and what tells it that the broker was asked.
     pub(super) fn remove(&mut self, pid: Pid) -> Option<(u64, Option<OwnedFd>)> {
         self.threads.retain(|thread| thread.worker.get() != Some(pid));
-        let call = self.calls.remove(&pid)?;
+        let mut call = self.calls.remove(&pid)?;
+        call.end();
         if !call.changes.is_empty() {
             if self.over.len() >= OVER {
                 self.over.clear();
@@ -194,6 +193,7 @@ impl Calls {
         notices.take_back(worker)?;
         let taken = call.map(|call| {
             call.noticed = false;
+            call.end();
             std::mem::replace(&mut call.changes, Collected::new(&self.own))
         });
         Ok(taken.unwrap_or_default())
@@ -231,6 +231,7 @@ impl Calls {
     }
 
     pub(super) fn clear(&mut self) {
+        self.calls.values_mut().for_each(Call::end);
         self.calls.clear();
         self.threads.clear();
     }

@@ -91,6 +91,8 @@ pub(super) struct Collected {
     refused: BTreeSet<(PathBuf, Cow<'static, str>)>,
     not_started: BTreeSet<(PathBuf, Cow<'static, str>)>,
     more: u64,
+    /// There are names that the call may not leave: whether it has, is known when it has ended.
+    pub(super) unfinished: bool,
 }
 
 impl Collected {
@@ -131,6 +133,11 @@ impl Collected {
 
     pub(super) fn moved(&mut self, from: &Path, to: &Path, replaced: bool) {
         self.removed(from);
+        self.came(to, replaced);
+    }
+
+    /// Something that was of no account before has a name now.
+    pub(super) fn came(&mut self, to: &Path, replaced: bool) {
         if replaced { self.changed(to) } else { self.created(to) }
     }
 
@@ -168,7 +175,7 @@ impl Collected {
     pub(super) fn is_empty(&self) -> bool {
         let sets = [&self.created, &self.changed, &self.removed, &self.repositories];
         let noted = [&self.later, &self.refused, &self.not_started];
-        sets.iter().all(|set| set.is_empty()) && noted.iter().all(|set| set.is_empty())
+        !self.unfinished && sets.iter().all(|set| set.is_empty()) && noted.iter().all(|set| set.is_empty())
     }
 
     /// As much as fits in a frame, and how much did not.

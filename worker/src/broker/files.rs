@@ -20,6 +20,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
 use super::caller::{Caller, Links, Target};
 use super::keeper::{Judgement, What, settings};
 use super::metadata::int;
+use super::writable::{Grant, New, Twin, new_of};
 use super::{Broker, Handler, shm};
 use crate::sys::notify::{self, Answer};
 
@@ -210,15 +211,21 @@ impl Broker {
         })
     }
 
-    /// The call may write there at all.
-    fn may(&mut self, caller: &Caller<'_>, path: &Path) -> Result<(), i32> {
-        if self.call(caller)?.may_write(path) { Ok(()) } else { Err(libc::EACCES) }
+    /// The call may change what is there; by what grant.
+    fn may_change(&mut self, caller: &Caller<'_>, path: &Path, stat: &Stat) -> Result<Grant, i32> {
+        self.call(caller)?.written.grant_of(path, stat).ok_or(libc::EACCES)
+    }
+
+    /// The call may make this; by what grant.
+    fn may_make(&mut self, caller: &Caller<'_>, path: &Path, new: New) -> Result<Grant, i32> {
+        self.call(caller)?.written.grant_of_new(path, new).ok_or(libc::EACCES)
     }
 
     /// A name here and one elsewhere are as in two file systems. Where the call may not write there, that comes first, unless
     /// they really are (in a mount tree of its own).
     fn apart(&mut self, caller: &Caller<'_>, elsewhere: Option<&Path>) -> i32 {
-        let mine = elsewhere.is_none_or(|path| self.may(caller, path).is_ok());
+        let call = self.call(caller).ok();
+        let mine = elsewhere.is_none_or(|path| call.is_some_and(|call| call.written.grant(path).is_some()));
         if mine || !self.names_shm() { libc::EXDEV } else { libc::EACCES }
     }
 
@@ -238,6 +245,23 @@ impl Broker {
             changes.repository(path);
         }
         Ok(())
+    }
+
+    /// Notes what a call has made to be renamed. If nothing can be held of it, it is as if it had not been made.
+    fn made_twin(&mut self, caller: &Caller<'_>, place: &Place, made: &OwnedFd) -> Result<(), i32> {
+        let twin = Twin::of(&place.path, (place.parent.as_fd(), &place.name), made);
+        match (twin, self.call(caller)) {
+            (Ok(twin), Ok(call)) => {
+                call.written.add(twin);
+                call.changes.unfinished = true;
+                Ok(())
+            }
+            (Err(e), _) => {
+                rustix::fs::unlinkat(&place.parent, &place.name, AtFlags::empty()).map_err(errno)?;
+                Err(errno(e))
+            }
+            (_, Err(e)) => Err(e),
+        }
     }
 
     /// Whether what an open descriptor is may be changed: by its name, and by its other names.
@@ -286,8 +310,11 @@ fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, m
     let changes = OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
     let own = caller.own_descriptor(path.as_bytes()).is_some();
     let magic = is_magic(&path) && !own;
-    if broker.keeper.is_idle() || asked.contains(OFlags::PATH) || !asked.intersects(changes) || magic {
+    if broker.keeper.is_idle() || asked.contains(OFlags::PATH) || magic {
         return Ok(Answer::Continue);
+    }
+    if !asked.intersects(changes) {
+        return if broker.reads_too { open_to_read(broker, caller, at.0, &path, asked) } else { Ok(Answer::Continue) };
     }
     let (parent, last, slash) = split(path.as_bytes())?;
     if asked.contains(OFlags::CREATE) && slash && matches!(last, Last::Name(_)) {
@@ -317,6 +344,40 @@ fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, m
         }
     }
     Err(libc::ELOOP)
+}
+
+/// Landlock knows the file that had a granted name when the session began. What has it now, a call's own file beside it, and
+/// their directory, by which programs rename and sync, are opened here; everything else is Landlock's.
+fn open_to_read(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    dirfd: i32,
+    path: &CString,
+    asked: OFlags,
+) -> Result<Answer, i32> {
+    let links = if asked.contains(OFlags::NOFOLLOW) { Links::Keep } else { Links::Follow };
+    let Ok(target) = caller.open(dirfd, path, links) else { return Ok(Answer::Continue) };
+    let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+    let written = &broker.call(caller)?.written;
+    let single = match kind(&stat) {
+        FileType::Directory => written.may_list(&target.path),
+        FileType::RegularFile if !path.as_bytes().ends_with(b"/") => {
+            matches!(written.grant_of(&target.path, &stat), Some(Grant::Name | Grant::Twin))
+        }
+        FileType::RegularFile
+        | FileType::Symlink
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => false,
+    };
+    if !single {
+        return Ok(Answer::Continue);
+    }
+    let with = (asked - OFlags::NOFOLLOW) | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let fd = rustix::fs::open(by_proc(&target.fd), with, Mode::empty()).map_err(errno)?;
+    Ok(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
 }
 
 fn open_existing(
@@ -355,6 +416,7 @@ fn open_existing(
         // Reading is Landlock's to allow, and devices are not files of the tree.
         return Ok(Answer::Continue);
     }
+    let mut grant = Grant::Twin;
     if stat.st_nlink == 0 {
         // A removed file that the caller still holds: if it may write to it already.
         let number = caller.own_descriptor(path.as_bytes()).ok_or(libc::ENOENT)?;
@@ -362,7 +424,7 @@ fn open_existing(
             return Err(libc::EACCES);
         }
     } else {
-        broker.may(caller, &target.path)?;
+        grant = broker.may_change(caller, &target.path, &stat)?;
         broker.refuse_kept(caller, &target)?;
     }
     let with = (asked - OFlags::CREATE - OFlags::EXCL - OFlags::NOFOLLOW) | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -375,7 +437,9 @@ fn open_existing(
         let status = rustix::fs::fcntl_getfl(&fd).map_err(errno)?;
         rustix::fs::fcntl_setfl(&fd, status - OFlags::NONBLOCK).map_err(errno)?;
     }
-    broker.call(caller)?.changes.changed(&target.path);
+    if grant != Grant::Twin {
+        broker.call(caller)?.changes.changed(&target.path);
+    }
     Ok(Answer::Fd { fd, cloexec })
 }
 
@@ -428,7 +492,9 @@ fn open_unnamed(
     asked: OFlags,
     mode: u32,
 ) -> Result<Answer, i32> {
-    broker.may(caller, &directory.path)?;
+    if !broker.call(caller)?.written.may_hold_unnamed(&directory.path) {
+        return Err(libc::EACCES);
+    }
     broker.refuse_kept(caller, directory)?;
     let link = by_proc(&directory.fd);
     let with = asked | OFlags::CLOEXEC;
@@ -461,18 +527,17 @@ fn make(
         };
     // Of what is there already, something else is to be said.
     let refused = broker.keeper.closes_to_new(&judgement, What::File).is_some();
-    if refused || broker.may(caller, &place.path).is_err() {
-        return Ok(None);
+    match broker.may_make(caller, &place.path, New::File) {
+        Ok(grant) if !refused => make_at(broker, caller, (&place, &judgement, grant), asked, mode),
+        Ok(_) | Err(_) => Ok(None),
     }
-    make_at(broker, caller, &place, &judgement, asked, mode)
 }
 
 /// Creates a file that may be made. `None` if there is one by now.
 fn make_at(
     broker: &mut Broker,
     caller: &Caller<'_>,
-    place: &Place,
-    judgement: &Judgement,
+    (place, judgement, grant): (&Place, &Judgement, Grant),
     asked: OFlags,
     mode: u32,
 ) -> Result<Option<Answer>, i32> {
@@ -481,7 +546,10 @@ fn make_at(
     let mode = Mode::from_raw_mode(mode & 0o7777);
     match broker.masked(caller, || rustix::fs::openat(&place.parent, &place.name, with, mode)) {
         Ok(fd) => {
-            broker.made(caller, &place.path, judgement)?;
+            match grant {
+                Grant::Tree | Grant::Name => broker.made(caller, &place.path, judgement)?,
+                Grant::Twin => broker.made_twin(caller, place, &fd)?,
+            }
             Ok(Some(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) }))
         }
         Err(libc::EEXIST) => Ok(None),
@@ -520,10 +588,10 @@ fn create(
             }
             Err(rustix::io::Errno::NOENT) => {
                 let Some(judgement) = judgement else { return Ok(Some(Answer::Continue)) };
-                broker.may(caller, &place.path)?;
+                let grant = broker.may_make(caller, &place.path, New::File)?;
                 let closed = broker.keeper.closes_to_new(&judgement, What::File);
                 broker.refuse(caller, &place.path, closed)?;
-                return make_at(broker, caller, &place, &judgement, asked, mode);
+                return make_at(broker, caller, (&place, &judgement, grant), asked, mode);
             }
             // It is there now.
             Err(rustix::io::Errno::INVAL) => return Ok(None),
@@ -539,7 +607,7 @@ fn check_new(
     caller: &Caller<'_>,
     place: &Place,
     judgement: &Judgement,
-    what: What,
+    (what, new): (What, New),
 ) -> Result<(), i32> {
     match place.stat() {
         Ok(_) => return Err(libc::EEXIST),
@@ -547,14 +615,14 @@ fn check_new(
         Err(rustix::io::Errno::NOENT) => {}
         Err(e) => return Err(errno(e)),
     }
-    broker.may(caller, &place.path)?;
+    broker.may_make(caller, &place.path, new)?;
     let closed = broker.keeper.closes_to_new(judgement, what);
     broker.refuse(caller, &place.path, closed)
 }
 
 fn mkdir(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32) -> Result<Answer, i32> {
     let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
-    check_new(broker, caller, &place, &judgement, What::Directory)?;
+    check_new(broker, caller, &place, &judgement, (What::Directory, New::Directory))?;
     let mode = Mode::from_raw_mode(mode & 0o7777);
     broker.masked(caller, || rustix::fs::mkdirat(&place.parent, &place.name, mode))?;
     broker.made(caller, &place.path, &judgement)?;
@@ -572,7 +640,7 @@ fn mknod(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32, device: u6
         return Err(libc::EINVAL);
     }
     let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
-    check_new(broker, caller, &place, &judgement, What::File)?;
+    check_new(broker, caller, &place, &judgement, (What::File, new_of(kind)))?;
     let mode = Mode::from_raw_mode(mode & 0o7777);
     broker.masked(caller, || rustix::fs::mknodat(&place.parent, &place.name, kind, mode, device))?;
     broker.made(caller, &place.path, &judgement)?;
@@ -582,7 +650,7 @@ fn mknod(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32, device: u6
 fn symlink(broker: &mut Broker, caller: &Caller<'_>, target: u64, at: At) -> Result<Answer, i32> {
     let Some(target) = named(caller, target)? else { return Ok(Answer::Continue) };
     let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
-    check_new(broker, caller, &place, &judgement, What::Link)?;
+    check_new(broker, caller, &place, &judgement, (What::Link, New::Other))?;
     rustix::fs::symlinkat(&target, &place.parent, &place.name).map_err(errno)?;
     broker.made(caller, &place.path, &judgement)?;
     Ok(DONE)
@@ -622,15 +690,15 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
         (Looked::Elsewhere(_) | Looked::Special, None) => return Ok(Answer::Continue),
         (Looked::Here(place, judgement), Some(_)) => (place, judgement),
     };
-    check_new(broker, caller, &place, &judgement, What::File)?;
     let stat = rustix::fs::fstat(&source.fd).map_err(errno)?;
+    check_new(broker, caller, &place, &judgement, (What::File, new_of(kind(&stat))))?;
     if kind(&stat) == FileType::Directory {
         return Err(libc::EPERM);
     }
     if kind(&stat) == FileType::Symlink {
         // Not by its descriptor, which would be followed.
         let Looked::Here(old, _) = broker.place(caller, from, libc::EPERM)? else { return Err(libc::EXDEV) };
-        broker.may(caller, &old.path)?;
+        broker.may_change(caller, &old.path, &stat)?;
         let closed = broker.keeper.closes_to_new(&judgement, What::Link);
         broker.refuse(caller, &place.path, closed)?;
         broker.refuse_kept(caller, &source)?;
@@ -640,7 +708,7 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
     }
     // An unnamed file is the caller's, which holds it.
     if stat.st_nlink > 0 {
-        broker.may(caller, &source.path)?;
+        broker.may_change(caller, &source.path, &stat)?;
         broker.refuse_kept(caller, &source)?;
     }
     rustix::fs::linkat(CWD, by_proc(&source.fd), &place.parent, &place.name, AtFlags::SYMLINK_FOLLOW).map_err(errno)?;
@@ -673,12 +741,19 @@ fn unlink(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32) -> Resul
         (false, false) if place.slash => return Err(libc::ENOTDIR),
         (true, true) | (false, false) => {}
     }
-    broker.may(caller, &place.path)?;
+    let grant = broker.may_change(caller, &place.path, &stat)?;
+    if is_dir && grant != Grant::Tree {
+        return Err(libc::EACCES);
+    }
     let closed = broker.keeper.closes(&place.path, &judgement, is_dir);
     broker.refuse(caller, &place.path, closed)?;
     let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     rustix::fs::unlinkat(&place.parent, &place.name, flags).map_err(errno)?;
-    broker.call(caller)?.changes.removed(&place.path);
+    let call = broker.call(caller)?;
+    match grant {
+        Grant::Tree | Grant::Name => call.changes.removed(&place.path),
+        Grant::Twin => call.written.forget(&place.path),
+    }
     Ok(DONE)
 }
 
@@ -719,8 +794,8 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     if replaced.as_ref().is_some_and(|other| (other.st_dev, other.st_ino) == (moved.st_dev, moved.st_ino)) {
         return Ok(DONE);
     }
-    broker.may(caller, &source.path)?;
-    broker.may(caller, &target.path)?;
+    let grant = broker.may_change(caller, &source.path, &moved)?;
+    may_take(broker, caller, (grant, &moved), &target, replaced.as_ref().filter(|_| exchanged))?;
     let closed = broker.keeper.closes(&source.path, &was, is_dir(&moved));
     broker.refuse(caller, &source.path, closed)?;
     if will.is_settings() && !exchanged && kind(&moved) == FileType::RegularFile {
@@ -762,9 +837,33 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     if will.is_pointer() && !is_dir(&moved) {
         broker.made(caller, &target.path, &will)?;
     }
-    let changes = &mut broker.call(caller)?.changes;
-    changes.moved(&source.path, &target.path, replaced.is_some());
+    let call = broker.call(caller)?;
+    match grant {
+        Grant::Tree | Grant::Name => call.changes.moved(&source.path, &target.path, replaced.is_some()),
+        Grant::Twin => {
+            call.written.forget(&source.path);
+            call.changes.came(&target.path, replaced.is_some());
+        }
+    }
     Ok(DONE)
+}
+
+/// Whether a name may be taken by what is moved there; and, if the two are exchanged, what is there by the other's.
+fn may_take(
+    broker: &mut Broker,
+    caller: &Caller<'_>,
+    (from, moved): (Grant, &Stat),
+    target: &Place,
+    exchanged: Option<&Stat>,
+) -> Result<(), i32> {
+    let to = broker.call(caller)?.written.grant(&target.path).ok_or(libc::EACCES)?;
+    if (from, to) == (Grant::Tree, Grant::Tree) {
+        return Ok(());
+    }
+    // A single name is a regular file's; and what was there would stay, as a twin has no name of its own.
+    let regular = |stat: &Stat| kind(stat) == FileType::RegularFile;
+    let stays = exchanged.is_some() && from == Grant::Twin;
+    if regular(moved) && exchanged.is_none_or(regular) && !stays { Ok(()) } else { Err(libc::EACCES) }
 }
 
 /// git writes `config.lock`, and renames it. What is judged is what will be there: a copy, in a file that the broker makes,

@@ -18,6 +18,7 @@ use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 
 use super::calls::{lies_in, real};
+use super::writable::name;
 use crate::apply::landlock::reach;
 
 /// Most bytes that what is remembered of directories takes, about: a hundred thousand of them with common paths.
@@ -99,7 +100,7 @@ impl Keeper {
         let mut roots: BTreeMap<PathBuf, State> = BTreeMap::new();
         let kept = |rules: &[_]| -> Vec<(PathBuf, PathBuf, Extent)> {
             let rules = rules.iter().filter(|rule: &&callgate_policy::plan::FsRule| rule.access == FsAccess::Kept);
-            rules.map(|rule| (real(&reach(rule)), real(rule.path.as_path()), rule.extent)).collect()
+            rules.map(|rule| (real(&reach(rule)), name(rule.path.as_path()), rule.extent)).collect()
         };
         // The session's own, such as a private `/tmp`, is nobody's project.
         roots.extend(kept(&plan.surroundings).into_iter().map(|(tree, ..)| (tree, State::FREE)));

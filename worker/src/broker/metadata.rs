@@ -97,7 +97,8 @@ impl Broker {
     }
 
     fn own(&mut self, caller: &Caller<'_>, target: Target) -> Result<Target, i32> {
-        if !self.call(caller)?.may_write(&target.path) {
+        let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+        if self.call(caller)?.written.grant_of(&target.path, &stat).is_none() {
             return Err(libc::EACCES);
         }
         self.refuse_kept(caller, &target)?;
@@ -119,11 +120,11 @@ impl Broker {
     /// opened for writing (a removed temporary file, a memfd).
     fn own_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<Target, i32> {
         let target = caller.open_fd(number)?;
-        if self.call(caller)?.may_write(&target.path) {
+        let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
+        if self.call(caller)?.written.grant_of(&target.path, &stat).is_some() {
             self.refuse_kept(caller, &target)?;
             return Ok(target);
         }
-        let stat = rustix::fs::fstat(&target.fd).map_err(rustix::io::Errno::raw_os_error)?;
         let nameless = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 0;
         if nameless && caller.is_writable_fd(number)? { Ok(target) } else { Err(libc::EACCES) }
     }

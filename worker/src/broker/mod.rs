@@ -21,6 +21,7 @@ mod terminals;
 mod together;
 mod tracer;
 mod watches;
+mod writable;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -132,7 +133,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     let programs = Child::fork(one_thread, umask, |links| start_programs(plan, links, trade))?;
     // What takes time, while the zygotes confine themselves.
     let mut judged = Vec::new();
-    if plan.writer() == Writer::Broker {
+    if plan.writer().is_broker() {
         can_read_callers()?;
         judged.push(done("kept_names", "the broker is the one writer of trees with kept names"));
     }
@@ -179,8 +180,9 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
         private_kind: plan.private.kind,
         shared_memory: plan.shared_memory,
         keeper,
+        reads_too: plan.writer() == Writer::BrokerReadsToo,
         gate,
-        masks: Masks { first: umask.bits(), told: plan.writer() == Writer::Broker, changed: None, own: 0 },
+        masks: Masks { first: umask.bits(), told: plan.writer().is_broker(), changed: None, own: 0 },
         over: false,
     };
     let ends = channels.iter().map(Channel::as_fd).chain([broker.notices.file()]);
@@ -353,6 +355,8 @@ struct Broker {
     /// Most bytes of System V segments that a call may have.
     shared_memory: u64,
     keeper: Keeper,
+    /// Whether it is asked about openings to read.
+    reads_too: bool,
     /// Where only some programs may be started.
     gate: Option<Gate>,
     masks: Masks,
@@ -511,7 +515,9 @@ impl Broker {
                 Received::Message(Register::Worker { pid, worker }, fds) => {
                     self.calls.add(pid, worker, fds.into_iter().next());
                 }
-                Received::Message(Register::Call { pid, write, read }, _) => self.calls.narrow(pid, &write, read),
+                Received::Message(Register::Call { pid, trees, names, read }, _) => {
+                    self.calls.narrow(pid, (&trees, &names), read);
+                }
                 Received::Message(Register::Again { pid }, _) => self.calls.renew(pid),
                 Received::Message(Register::Gone { pid }, _) => drop(self.calls.remove(pid)),
                 Received::Data(_) => {}

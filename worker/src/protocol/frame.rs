@@ -279,8 +279,10 @@ pub enum Register {
     Call {
         /// As above.
         pid: i32,
-        /// Trees and files that may be changed.
-        write: Vec<HostPath>,
+        /// Trees that may be changed.
+        trees: Vec<HostPath>,
+        /// Single names that may be.
+        names: Vec<HostPath>,
         /// Trees and files that may be read.
         read: Vec<HostPath>,
     },

@@ -158,7 +158,7 @@ fn arguments(action: Option<&Action>, arch: Arch) -> Vec<[u64; 6]> {
 fn variants() -> impl Iterator<Item = Variant> {
     [Strength::Landlock, Strength::Namespaces]
         .into_iter()
-        .flat_map(|strength| [Writer::Kernel, Writer::Broker].map(|writer| (strength, writer)))
+        .flat_map(|strength| [Writer::Kernel, Writer::Broker, Writer::BrokerReadsToo].map(|writer| (strength, writer)))
         .flat_map(|(strength, writer)| [Starter::Kernel, Starter::Broker].map(|starter| (strength, writer, starter)))
         .flat_map(|(strength, writer, starter)| {
             (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer, starter })
@@ -302,7 +302,7 @@ fn second_action_for_a_name_is_refused() {
 #[test]
 fn paths_are_short() {
     for (filter, bound) in
-        variants().map(|variant| (base(variant), if variant.writer == Writer::Broker { 480 } else { 450 })).chain([
+        variants().map(|variant| (base(variant), if variant.writer.is_broker() { 480 } else { 450 })).chain([
             (tool_delta(), 100),
             (readers(), 200),
             (reader_delta(), 20),

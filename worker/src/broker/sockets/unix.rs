@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::super::Broker;
 use super::super::caller::{Caller, Links, Target};
+use super::super::writable::Grant;
 use super::{errno, family_in, inet, io_errno};
 use crate::apply::landlock;
 use crate::sys::socket as raw;
@@ -99,7 +100,7 @@ pub(super) fn bind(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address
     match unix_name(address)? {
         UnixName::Path(path) => {
             let (parent, name) = caller.open_parent(libc::AT_FDCWD, &path)?;
-            if !broker.call(caller)?.may_write(&parent.path) {
+            if broker.call(caller)?.written.grant(&parent.path) != Some(Grant::Tree) {
                 return Err(libc::EACCES);
             }
             broker.refuse_new(caller, &parent.path.join(OsStr::from_bytes(name.as_bytes())))?;
