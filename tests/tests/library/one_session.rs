@@ -59,6 +59,30 @@ fn spec(env: &TestEnv) -> SessionSpec {
     SessionSpec { strength, mode: Some(callgate::policy::mode::Mode::Yolo), ..SessionSpec::developer(env.workspace()) }
 }
 
+/// D11: as many openings of FIFOs as may wait are a program's own: the session's other programs open theirs.
+#[test]
+fn d11_fifos_that_wait_in_one_program_hinder_no_other() {
+    let hog = "
+import os, threading
+refused = []
+def write(n):
+    try: os.open('h%d' % n, os.O_WRONLY)
+    except OSError as e:
+        refused.append(e.errno)
+        if len(refused) == 6: open('full', 'w').close()
+for n in range(70): os.mkfifo('h%d' % n)
+for n in range(70): threading.Thread(target=write, args=(n,)).start()";
+    in_sessions(async |session, env| {
+        let hog = session.spawn(["/usr/bin/python3", "-c", hog], Stdio::null().unwrap()).await.unwrap();
+        let full = env.workspace().join("full");
+        until("as many wait as may", || fs::metadata(&full).is_ok()).await;
+        let (_, heard) = beside(session, "mkfifo f; cat f & echo heard > f || kill $!; wait").await;
+        assert_eq!(heard, "heard\n");
+        hog.abort().await.unwrap();
+        hog.wait().await.unwrap();
+    });
+}
+
 /// Sessions of one launcher, one after the other, for the workspace of a user that it is not: the broker is then forked by a
 /// process between, which leaves it to the launcher. If that was over before the launcher had looked at its children, it
 /// took the broker for a leftover and killed it.

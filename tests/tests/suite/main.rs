@@ -27,6 +27,7 @@ mod envelope;
 mod every_abi;
 mod exec_gate;
 mod fd_env_leak;
+mod fifos;
 mod fs_outside;
 mod grants;
 mod ipc;

@@ -14,6 +14,7 @@ use callgate_policy::plan::SessionPlan;
 
 use super::caller::{Caller, Thread};
 use super::changes::{Collected, Notices, Own};
+use super::fifos::Waiting;
 use super::ipc::Objects;
 use super::sockets::Sockets;
 use super::watches::Watches;
@@ -36,6 +37,7 @@ pub(super) struct Call {
     read: Readable,
     pub(super) watches: Watches,
     pub(super) sockets: Sockets,
+    pub(super) fifos: Waiting,
     pub(super) objects: Objects,
     pub(super) changes: Collected,
     /// Whether what callgate starts for it has been started. Until then nothing of the call runs.
@@ -135,6 +137,7 @@ impl Calls {
             read: Readable::default(),
             watches: Watches::default(),
             sockets: Sockets::default(),
+            fifos: Waiting::default(),
             objects: Objects::default(),
             changes: Collected::new(&self.own),
             started: Arc::default(),

@@ -16,6 +16,8 @@ use crate::protocol::notice;
 
 /// Most names of each kind that are kept for the result; the rest is counted.
 const NAMES: usize = 1000;
+/// Most bytes of those.
+const KEPT: usize = 128 * 1024;
 /// Most bytes of names, and of notes, that a result's frame has room for.
 const BYTES: usize = 10 * 1024;
 
@@ -79,17 +81,86 @@ impl Own {
     }
 }
 
+/// As many of one kind as are kept: a call chooses how many there are, and how long.
+#[derive(Debug)]
+struct Bounded<T> {
+    all: BTreeSet<T>,
+    bytes: usize,
+}
+
+impl<T> Default for Bounded<T> {
+    fn default() -> Self {
+        Self { all: BTreeSet::new(), bytes: 0 }
+    }
+}
+
+/// What takes room for its length.
+trait Long: Ord {
+    fn bytes(&self) -> usize;
+}
+
+impl Long for PathBuf {
+    fn bytes(&self) -> usize {
+        self.as_os_str().len()
+    }
+}
+
+/// A name and why it is told of.
+type Noted = (PathBuf, Cow<'static, str>);
+
+impl Long for Noted {
+    fn bytes(&self) -> usize {
+        self.0.bytes() + self.1.len()
+    }
+}
+
+impl<T: Long> Bounded<T> {
+    /// False if there is no room for it.
+    fn insert(&mut self, one: T) -> bool {
+        if self.all.contains(&one) {
+            return true;
+        }
+        let bytes = self.bytes + one.bytes();
+        if self.all.len() >= NAMES || bytes > KEPT {
+            return false;
+        }
+        self.bytes = bytes;
+        self.all.insert(one)
+    }
+
+    fn forget(&mut self, mut which: impl FnMut(&T) -> bool) {
+        let bytes = &mut self.bytes;
+        self.all.retain(|one| {
+            let goes = which(one);
+            if goes {
+                *bytes -= one.bytes();
+            }
+            !goes
+        });
+    }
+}
+
+impl Bounded<PathBuf> {
+    fn remove(&mut self, path: &Path) -> bool {
+        let was = self.all.remove(path);
+        if was {
+            self.bytes -= path.as_os_str().len();
+        }
+        was
+    }
+}
+
 /// Collected while the call runs.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     own: Arc<Own>,
-    created: BTreeSet<PathBuf>,
-    changed: BTreeSet<PathBuf>,
-    removed: BTreeSet<PathBuf>,
-    repositories: BTreeSet<PathBuf>,
-    later: BTreeSet<(PathBuf, Cow<'static, str>)>,
-    refused: BTreeSet<(PathBuf, Cow<'static, str>)>,
-    not_started: BTreeSet<(PathBuf, Cow<'static, str>)>,
+    created: Bounded<PathBuf>,
+    changed: Bounded<PathBuf>,
+    removed: Bounded<PathBuf>,
+    repositories: Bounded<PathBuf>,
+    later: Bounded<Noted>,
+    refused: Bounded<Noted>,
+    not_started: Bounded<Noted>,
     more: u64,
     /// There are names that the call may not leave: whether it has, is known when it has ended.
     pub(super) unfinished: bool,
@@ -114,7 +185,7 @@ impl Collected {
             return;
         }
         self.runs_later(path);
-        if !self.created.contains(path) {
+        if !self.created.all.contains(path) {
             note(&mut self.changed, path, &mut self.more);
         }
     }
@@ -125,7 +196,7 @@ impl Collected {
         }
         self.changed.remove(path);
         self.repositories.remove(path);
-        self.later.retain(|(noted, _)| noted != path);
+        self.later.forget(|(noted, _)| noted == path);
         if !self.created.remove(path) {
             note(&mut self.removed, path, &mut self.more);
         }
@@ -149,25 +220,18 @@ impl Collected {
     }
 
     pub(super) fn refused(&mut self, path: &Path, why: &'static str) {
-        if self.refused.len() < NAMES {
-            self.refused.insert((path.to_owned(), why.into()));
-        }
+        self.refused.insert((path.to_owned(), why.into()));
     }
 
     pub(super) fn not_started(&mut self, argv: String, why: Cow<'static, str>) {
-        let entry = (PathBuf::from(argv), why);
-        if self.not_started.len() < NAMES {
-            self.not_started.insert(entry);
-        } else if !self.not_started.contains(&entry) {
+        if !self.not_started.insert((PathBuf::from(argv), why)) {
             self.more += 1;
         }
     }
 
     fn runs_later(&mut self, path: &Path) {
         use std::os::unix::ffi::OsStrExt as _;
-        if let Some(why) = later::why(path.as_os_str().as_bytes())
-            && self.later.len() < NAMES
-        {
+        if let Some(why) = later::why(path.as_os_str().as_bytes()) {
             self.later.insert((path.to_owned(), why.into()));
         }
     }
@@ -175,22 +239,22 @@ impl Collected {
     pub(super) fn is_empty(&self) -> bool {
         let sets = [&self.created, &self.changed, &self.removed, &self.repositories];
         let noted = [&self.later, &self.refused, &self.not_started];
-        !self.unfinished && sets.iter().all(|set| set.is_empty()) && noted.iter().all(|set| set.is_empty())
+        !self.unfinished && sets.iter().all(|set| set.all.is_empty()) && noted.iter().all(|set| set.all.is_empty())
     }
 
     /// As much as fits in a frame, and how much did not.
     pub(super) fn report(&self) -> Changes {
         let (mut names, mut notes, mut more) = (BYTES, BYTES, self.more);
-        let mut list = |paths: &BTreeSet<PathBuf>| -> Vec<String> {
-            paths.iter().filter_map(|path| take(path, 0, &mut names, &mut more)).collect()
+        let mut list = |paths: &Bounded<PathBuf>| -> Vec<String> {
+            paths.all.iter().filter_map(|path| take(path, 0, &mut names, &mut more)).collect()
         };
         let (created, changed, removed) = (list(&self.created), list(&self.changed), list(&self.removed));
         let repositories = list(&self.repositories);
-        let mut noted = |all: &BTreeSet<(PathBuf, Cow<'static, str>)>| -> Vec<Note> {
-            let note = |(path, why): &(PathBuf, Cow<'static, str>)| {
+        let mut noted = |kept: &Bounded<Noted>| -> Vec<Note> {
+            let note = |(path, why): &Noted| {
                 take(path, why.len(), &mut notes, &mut more).map(|path| Note { path, why: why.clone().into_owned() })
             };
-            all.iter().filter_map(note).collect()
+            kept.all.iter().filter_map(note).collect()
         };
         let (refused, not_started) = (noted(&self.refused), noted(&self.not_started));
         let runs_later = noted(&self.later);
@@ -198,10 +262,8 @@ impl Collected {
     }
 }
 
-fn note(set: &mut BTreeSet<PathBuf>, path: &Path, more: &mut u64) {
-    if set.len() < NAMES {
-        set.insert(path.to_owned());
-    } else if !set.contains(path) {
+fn note(names: &mut Bounded<PathBuf>, path: &Path, more: &mut u64) {
+    if !names.insert(path.to_owned()) {
         *more += 1;
     }
 }
@@ -278,6 +340,24 @@ mod tests {
         assert_eq!(report.created, ["/tmp/w/a", "/w/b", "/w/tx"]);
         assert_eq!((report.removed, report.changed), (vec!["/tmp/w/old".to_owned()], vec![]));
         assert!(report.runs_later.is_empty() && report.repositories.is_empty());
+    }
+
+    /// What is remembered of a call is bounded by its bytes too, and what has gone makes room.
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut all = Collected::default();
+        let name = |n: usize| PathBuf::from(format!("/w/{n}/{}/Makefile", "x".repeat(4000)));
+        for n in 0..3000 {
+            all.created(&name(n));
+            all.repository(&name(n));
+            all.not_started(name(n).to_string_lossy().into_owned(), "why".into());
+        }
+        let bytes = [all.created.bytes, all.repositories.bytes, all.later.bytes, all.not_started.bytes];
+        assert!(bytes.iter().all(|bytes| (1..=KEPT).contains(bytes)), "{bytes:?}");
+        (0..3000).for_each(|n| all.removed(&name(n)));
+        assert_eq!([all.created.bytes, all.repositories.bytes, all.later.bytes], [0; 3]);
+        all.created(Path::new("/w/new"));
+        assert_eq!(all.report().created, ["/w/new"]);
     }
 
     /// A frame holds 32 KiB; what does not fit is counted.

@@ -10,8 +10,6 @@ use std::io::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use callgate_policy::plan::protect::gitconfig;
@@ -21,8 +19,8 @@ use super::caller::{Caller, Links, Target};
 use super::keeper::{Judgement, What, settings};
 use super::metadata::int;
 use super::writable::{Grant, New, Twin, new_of};
-use super::{Broker, Handler, shm};
-use crate::sys::notify::{self, Answer};
+use super::{Broker, Handler, fifos, shm};
+use crate::sys::notify::Answer;
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     #[cfg(target_arch = "x86_64")]
@@ -70,11 +68,6 @@ type At = (i32, u64);
 
 /// As many links as the kernel follows (path_resolution(7)).
 const LINKS: usize = 40;
-/// Most openings of FIFOs that wait at once for their other side.
-const WAITING: usize = 64;
-
-static OPENING: AtomicUsize = AtomicUsize::new(0);
-
 const DONE: Answer = Answer::Return(0);
 
 fn errno(e: rustix::io::Errno) -> i32 {
@@ -430,7 +423,8 @@ fn open_existing(
     let with = (asked - OFlags::CREATE - OFlags::EXCL - OFlags::NOFOLLOW) | OFlags::CLOEXEC | OFlags::NOCTTY;
     let cloexec = asked.contains(OFlags::CLOEXEC);
     if kind(&stat) == FileType::Fifo && !asked.intersects(OFlags::NONBLOCK | OFlags::RDWR) {
-        return open_later(broker, caller, target, with, cloexec);
+        let waiting = broker.call(caller)?.fifos.clone();
+        return fifos::open_later(&waiting, &broker.listener, caller.id(), target.fd, (with, cloexec));
     }
     let fd = rustix::fs::open(by_proc(&target.fd), with | OFlags::NONBLOCK, Mode::empty()).map_err(errno)?;
     if !asked.contains(OFlags::NONBLOCK) {
@@ -441,47 +435,6 @@ fn open_existing(
         broker.call(caller)?.changes.changed(&target.path);
     }
     Ok(Answer::Fd { fd, cloexec })
-}
-
-/// A FIFO is opened when its other side is: by a thread that waits.
-fn open_later(
-    broker: &Broker,
-    caller: &Caller<'_>,
-    target: Target,
-    with: OFlags,
-    cloexec: bool,
-) -> Result<Answer, i32> {
-    if OPENING.fetch_add(1, Ordering::Relaxed) >= WAITING {
-        OPENING.fetch_sub(1, Ordering::Relaxed);
-        return Err(libc::ENXIO);
-    }
-    let (listener, id) = (Arc::clone(&broker.listener), caller.id());
-    let open = move || {
-        // Looked at again and again: a thread that waited in the kernel could not be called off when its caller ends.
-        while notify::is_valid(listener.as_fd(), id) {
-            match rustix::fs::open(by_proc(&target.fd), with | OFlags::NONBLOCK, Mode::empty()) {
-                Err(rustix::io::Errno::NXIO) => std::thread::sleep(std::time::Duration::from_millis(1)),
-                opened => {
-                    let opened = opened.and_then(|fd| {
-                        let status = rustix::fs::fcntl_getfl(&fd)?;
-                        rustix::fs::fcntl_setfl(&fd, status - OFlags::NONBLOCK).map(|()| fd)
-                    });
-                    let answer = opened.map_or_else(|e| Answer::Fail(errno(e)), |fd| Answer::Fd { fd, cloexec });
-                    // Whoever asked may be gone.
-                    let _answered: std::io::Result<()> = notify::answer(listener.as_fd(), id, answer);
-                    break;
-                }
-            }
-        }
-        OPENING.fetch_sub(1, Ordering::Relaxed);
-    };
-    match std::thread::Builder::new().stack_size(64 * 1024).spawn(open) {
-        Ok(_detached) => Ok(Answer::Later),
-        Err(_no_thread) => {
-            OPENING.fetch_sub(1, Ordering::Relaxed);
-            Err(libc::EAGAIN)
-        }
-    }
 }
 
 /// O_TMPFILE: a file without a name, in the file system of a directory.

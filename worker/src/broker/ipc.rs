@@ -50,9 +50,40 @@ pub(super) struct Objects {
     keys: HashMap<(Kind, i32), i32>,
 }
 
+/// Most objects of a call: a host has room for 4,096 segments (SHMMNI in linux/shm.h).
+const MOST: usize = 1024;
+
+impl Objects {
+    /// Whether an id is of an object of the call. A segment may have gone without having been removed here, for the kernel
+    /// removes those that nobody is attached to where `kernel.shm_rmid_forced` says so; its id is another's one day.
+    fn is_own(&mut self, kind: Kind, id: i32) -> bool {
+        if !self.ids.contains_key(&(kind, id)) {
+            return false;
+        }
+        let is_there = kind != Kind::Memory || is_of_the_broker(id);
+        if !is_there {
+            self.forget(kind, id);
+        }
+        is_there
+    }
+
+    fn forget(&mut self, kind: Kind, id: i32) -> Option<u64> {
+        self.keys.retain(|(k, _), known| !(*k == kind && *known == id));
+        self.ids.remove(&(kind, id))
+    }
+}
+
+/// Of another's segment, or one that may not be looked at, it is not.
+fn is_of_the_broker(id: i32) -> bool {
+    ipc::shm_creator(id).is_ok_and(|creator| creator == rustix::process::getpid().as_raw_nonzero().get())
+}
+
 impl Drop for Objects {
     fn drop(&mut self) {
         for (kind, id) in self.ids.keys() {
+            if *kind == Kind::Memory && !is_of_the_broker(*id) {
+                continue;
+            }
             // Removed by the call itself in the meantime: as well.
             drop(kind.remove(*id));
         }
@@ -83,16 +114,17 @@ fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
     let most = broker.shared_memory;
     let objects = &mut broker.call(caller)?.objects;
     let private = key == libc::IPC_PRIVATE;
-    if let Some(id) = objects.keys.get(&(kind, key)).filter(|_| !private) {
+    let known = objects.keys.get(&(kind, key)).copied().filter(|_| !private);
+    if let Some(id) = known.filter(|id| objects.is_own(kind, *id)) {
         let exclusive = libc::IPC_CREAT | libc::IPC_EXCL;
-        return if flags & exclusive == exclusive { Err(libc::EEXIST) } else { Ok(Answer::Return(i64::from(*id))) };
+        return if flags & exclusive == exclusive { Err(libc::EEXIST) } else { Ok(Answer::Return(i64::from(id))) };
     }
     if !private && flags & libc::IPC_CREAT == 0 {
         return Err(libc::ENOENT);
     }
     let flags = flags & !libc::IPC_EXCL;
     let bytes = bytes(kind, n.args[1]);
-    if objects.ids.values().fold(bytes, |sum, size| sum.saturating_add(*size)) > most {
+    if objects.ids.len() >= MOST || objects.ids.values().fold(bytes, |sum, size| sum.saturating_add(*size)) > most {
         // As shmget(2), semget(2) and msgget(2) say it of the system's own bounds.
         return Err(libc::ENOSPC);
     }
@@ -112,7 +144,7 @@ fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
 /// A call on an id: the kernel's business if it is the call's own.
 fn own(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -> Result<Answer, i32> {
     let id = int(n.args[0]);
-    if broker.call(caller)?.objects.ids.contains_key(&(kind, id)) { Ok(Answer::Continue) } else { Err(libc::EACCES) }
+    if broker.call(caller)?.objects.is_own(kind, id) { Ok(Answer::Continue) } else { Err(libc::EACCES) }
 }
 
 fn control(
@@ -128,8 +160,10 @@ fn control(
         libc::IPC_RMID => {
             let objects = &mut broker.call(caller)?.objects;
             // Whoever is still attached to a segment has it among its own memory.
-            objects.ids.remove(&(kind, id)).ok_or(libc::EACCES)?;
-            objects.keys.retain(|(k, _), known| !(*k == kind && *known == id));
+            if !objects.is_own(kind, id) {
+                return Err(libc::EACCES);
+            }
+            objects.forget(kind, id);
             kind.remove(id).map_err(errno)?;
             Ok(Answer::Return(0))
         }

@@ -27,6 +27,8 @@ const REMEMBERED: usize = 16 << 20;
 const SETTINGS: u64 = 1024 * 1024;
 /// Includes that include others are followed this far.
 const INCLUDES: usize = 5;
+/// Most directories and pointers that calls of a session have made themselves; those beyond are kept from them.
+const MADE: usize = 1 << 16;
 /// Most paths that the settings of one repository lead to.
 const REDIRECTS: usize = 1000;
 
@@ -93,6 +95,11 @@ impl<T: Copy> Remembered<T> {
             self.bytes += bytes;
         }
     }
+}
+
+fn is_directory(path: &Path) -> bool {
+    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory)
 }
 
 impl Keeper {
@@ -227,7 +234,8 @@ impl Keeper {
 
     /// A call has made this just now. True if it is a repository, or says where one is.
     pub(super) fn was_made(&mut self, path: &Path, judgement: &Judgement) -> bool {
-        if judgement.pointer || judgement.state.is_begun() {
+        let counts = judgement.pointer || (judgement.state.is_begun() && is_directory(path));
+        if counts && self.made.len() < MADE {
             self.made.extend(Self::identity(path));
         }
         judgement.pointer || (judgement.state.is_begun() && path.extension() == Some(OsStr::new("git")))

@@ -10,6 +10,7 @@ mod caller;
 mod calls;
 mod changes;
 mod exec;
+mod fifos;
 mod files;
 mod ipc;
 mod keeper;

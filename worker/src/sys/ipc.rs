@@ -3,6 +3,7 @@
 use std::io;
 
 use super::errno_if_negative;
+use super::process::Pid;
 
 /// Makes a shared memory segment of its own (`IPC_PRIVATE`).
 pub(crate) fn shm_create(size: usize, flags: i32) -> io::Result<i32> {
@@ -20,6 +21,15 @@ pub(crate) fn sem_create(count: i32, flags: i32) -> io::Result<i32> {
 pub(crate) fn msg_create(flags: i32) -> io::Result<i32> {
     // SAFETY: takes integers only.
     errno_if_negative(unsafe { libc::msgget(libc::IPC_PRIVATE, flags | libc::IPC_CREAT) })
+}
+
+/// The process that made a segment.
+pub(crate) fn shm_creator(id: i32) -> io::Result<Pid> {
+    // SAFETY: plain integers, for which all zero is a value.
+    let mut about: libc::shmid_ds = unsafe { std::mem::zeroed() };
+    // SAFETY: a live structure of the kind that IPC_STAT fills.
+    errno_if_negative(unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut about) })?;
+    Ok(about.shm_cpid)
 }
 
 /// Removes a segment.

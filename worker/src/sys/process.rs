@@ -458,6 +458,35 @@ pub(crate) fn ignore_file_size_signal() -> io::Result<()> {
     Ok(())
 }
 
+/// The signal that [`interrupt`] sends. Its default is to be ignored, so that one which comes too early does no harm.
+const INTERRUPTION: libc::c_int = libc::SIGURG;
+
+extern "C" fn do_nothing(_signal: libc::c_int) {}
+
+/// Has [`interrupt`] end what a thread of this process waits for in the kernel, with EINTR.
+///
+/// # Errors
+/// sigaction(2)'s own.
+pub(crate) fn let_waits_be_interrupted() -> io::Result<()> {
+    // SAFETY: plain integers and a pointer, for which all zero is a value: an empty mask, and no SA_RESTART.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = do_nothing as *const () as libc::sighandler_t;
+    // SAFETY: a live structure; the handler touches nothing, so it may run at any moment.
+    errno_if_negative(unsafe { libc::sigaction(INTERRUPTION, &raw const action, std::ptr::null_mut()) }).map(drop)
+}
+
+/// The number of this thread.
+pub(crate) fn own_tid() -> Pid {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Interrupts what a thread of this process waits for (tgkill(2)). None is there any more: as well.
+pub(crate) fn interrupt(tid: Pid) {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: takes integers only; a number that is no thread of this process is ESRCH.
+    unsafe { libc::syscall(libc::SYS_tgkill, own, tid, INTERRUPTION) };
+}
+
 /// Blocks `SIGCHLD` and gives it back as a descriptor to poll (signalfd(2)); undoes [`ignore_children`].
 ///
 /// # Errors

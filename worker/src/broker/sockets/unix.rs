@@ -201,9 +201,7 @@ fn bind_name(broker: &mut Broker, caller: &Caller<'_>, inode: u64, name: Vec<u8>
 }
 
 fn directory_of_names(broker: &Broker) -> Result<Target, i32> {
-    let path = broker.private.join("ipc");
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(&path, flags, Mode::empty()).map_err(errno)?;
+    let (path, fd) = (broker.private.join("ipc"), broker.part("ipc")?);
     Ok(Target { fd, path })
 }
 
