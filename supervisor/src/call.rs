@@ -10,7 +10,6 @@ use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, CallSpec, PlanError};
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::rules::Decision;
-use callgate_policy::shell::Line;
 use callgate_policy::watchdog::{CallFacts, Reason, Verdict};
 use callgate_worker::protocol::{LimitHit, ProgramEnd};
 use callgate_worker::tools::is_refusal;
@@ -168,7 +167,7 @@ impl Session {
         work: &Work,
     ) -> Result<((Decision, ApprovalKey), Option<Reason>), CallError> {
         let decided = self.decide(call, work)?;
-        let watchdog = self.gate(call.tool.id, call.args, call.line).await?;
+        let watchdog = self.gate(call).await?;
         Ok((decided, watchdog))
     }
 
@@ -227,13 +226,23 @@ impl Session {
     }
 
     /// Layer 2. Returns what a person must be asked.
-    async fn gate(&self, tool: &str, args: &Value, line: Option<&Line>) -> Result<Option<Reason>, CallError> {
+    async fn gate(&self, call: &Presented<'_>) -> Result<Option<Reason>, CallError> {
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Watchdog) {
             return Ok(None);
         }
-        let facts = CallFacts { tool, args, manifest: self.manifest.as_deref(), session: &self.id, line };
-        match self.gate.judge(&facts).await {
+        let (tool, needs) = (call.tool.id, call.needs);
+        let reads_only = needs.shell.is_none() && needs.write.is_empty() && needs.hosts.is_empty();
+        let facts = CallFacts {
+            tool,
+            args: call.args,
+            manifest: self.manifest.as_deref(),
+            session: &self.id,
+            reads_only,
+            line: call.line,
+        };
+        let mode = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).mode;
+        match self.gate.judge(&facts, mode).await {
             Verdict::Allow => Ok(None),
             Verdict::Ask(reason) => Ok(Some(reason)),
             Verdict::Deny(reason) => Err(denied(Denial {

@@ -2,6 +2,7 @@
 
 mod program;
 
+use callgate_policy::mode::Mode;
 use callgate_policy::plan::Watched;
 use callgate_policy::watchdog::{Builtin, CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
@@ -46,9 +47,15 @@ impl Gate {
     }
 
     /// Asks every watchdog; the strictest verdict counts.
-    pub(crate) async fn judge(&self, call: &CallFacts<'_>) -> Verdict {
+    ///
+    /// Where a mode asks about nothing (S1-16), the built-in rules only deny: what they ask about a person has allowed by that.
+    pub(crate) async fn judge(&self, call: &CallFacts<'_>, mode: Mode) -> Verdict {
+        let builtin = match Builtin.judge(call) {
+            Verdict::Ask(_) if mode == Mode::Yolo => Verdict::Allow,
+            verdict => verdict,
+        };
         let each = self.watchdogs.iter().map(|watchdog| watchdog.judge(call));
-        let mut verdict = each.fold(Builtin.judge(call), Verdict::stricter);
+        let mut verdict = each.fold(builtin, Verdict::stricter);
         for program in &self.programs {
             // What is denied already needs no process to say so.
             if matches!(verdict, Verdict::Deny(_)) {

@@ -234,7 +234,7 @@ pub fn is_assignment(word: &str) -> bool {
 }
 
 /// What a command starts, one step deep.
-fn starts(words: &[Text]) -> Vec<Start> {
+pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
     let Some((first, args)) = words.split_first() else { return Vec::new() };
     let Some(name) = first.fixed().map(base) else { return Vec::new() };
     if is_shell(name) {

@@ -26,6 +26,8 @@ pub struct CallFacts<'a> {
     pub manifest: Option<&'a str>,
     /// The session.
     pub session: &'a str,
+    /// The tool says of itself that it changes nothing and reaches nobody.
+    pub reads_only: bool,
     /// Its command line as bash's grammar reads it, if it has one and somebody wanted that: a watchdog ([`Wants::lines`]), a rule
     /// about commands, or a shell that only reads. A line that was not understood says so ([`Line::understood`]).
     pub line: Option<&'a Line>,
@@ -157,7 +159,8 @@ mod tests {
     fn the_strictest_verdict_wins() {
         let (allow, ask, deny) =
             (Says(Verdict::Allow), Says(Verdict::Ask(reason("a"))), Says(Verdict::Deny(reason("d"))));
-        let call = CallFacts { tool: "bash", args: &Value::Null, manifest: None, session: "s", line: None };
+        let call =
+            CallFacts { tool: "bash", args: &Value::Null, manifest: None, session: "s", reads_only: false, line: None };
         assert_eq!(judge_all(&[], &call), Verdict::Allow);
         assert_eq!(judge_all(&[&allow, &ask], &call), Verdict::Ask(reason("a")));
         assert_eq!(judge_all(&[&ask, &allow], &call), Verdict::Ask(reason("a")));

@@ -22,6 +22,7 @@ use serde_json::Value;
 use super::words::{self, Command};
 use super::{CallFacts, ExecFacts, Reason, Verdict, Watchdog};
 use crate::path::HostPath;
+use crate::shell::starts::{self, Start, Text};
 
 /// What a rule is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,19 @@ impl Pack {
         passed: &'static str,
         on: fn(&[Command]) -> bool,
     ) -> Guard {
-        Guard { name, pack: self, reason, caught, passed, on: On::Commands(on) }
+        Guard { name, pack: self, reason, caught, passed, on: On::Commands(on), asks: false }
+    }
+
+    /// The same, of what a person may want: what only harms the workspace, or sends something away.
+    const fn asks(
+        self,
+        name: &'static str,
+        reason: &'static str,
+        caught: &'static str,
+        passed: &'static str,
+        on: fn(&[Command]) -> bool,
+    ) -> Guard {
+        Guard { asks: true, ..self.guard(name, reason, caught, passed, on) }
     }
 }
 
@@ -63,11 +76,13 @@ pub struct Guard {
     pub pack: Pack,
     /// What model and person are told.
     pub reason: &'static str,
-    /// What it denies: a command line, or a path.
+    /// What it denies or asks about: a command line, or a path.
     pub caught: &'static str,
     /// Something similar that it lets pass.
     pub passed: &'static str,
     pub(super) on: On,
+    /// A person is asked; else it is denied.
+    pub(super) asks: bool,
 }
 
 /// What a rule looks at.
@@ -107,7 +122,7 @@ pub fn check(packs: &[&[Guard]]) -> Result<(), Faulty> {
     for guard in packs.iter().copied().flatten() {
         for (example, denies) in [(guard.caught, true), (guard.passed, false)] {
             let applies = match guard.on {
-                On::Commands(applies) => applies(&words::commands(example)),
+                On::Commands(applies) => views(&words::commands(example)).iter().any(|view| applies(view)),
                 On::Path(_, applies) => applies(example),
             };
             if applies != denies {
@@ -135,9 +150,15 @@ impl Watchdog for Builtin {
             let parsed = call.line.map(words::of_line).filter(|parsed| *parsed != cut).unwrap_or_default();
             return verdict(&cut).stricter(verdict(&parsed));
         }
+        if !KNOWN.contains(&call.tool) && !call.reads_only {
+            return Verdict::Ask(Reason {
+                rule: "unknown-tool".to_owned(),
+                text: format!("no rule knows what `{}` does, and it does more than read", call.tool),
+            });
+        }
         let Some(path) = text("path") else { return Verdict::Allow };
         let denies = |guard: &&Guard| matches!(guard.on, On::Path(tools, applies) if tools.contains(&call.tool) && applies(path));
-        deny(PACKS.iter().copied().flatten().find(denies))
+        said(PACKS.iter().copied().flatten().find(denies))
     }
 
     fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
@@ -160,10 +181,11 @@ impl Builtin {
             let words = std::iter::once(name.to_owned()).chain(args.iter().cloned()).collect();
             verdict(&[Command::of(words)])
         };
-        // A line that another program has put together.
-        let of_shell = args.iter().position(|arg| arg == "-c").and_then(|at| args.get(at + 1));
-        let line = of_shell.map_or(Verdict::Allow, |line| verdict(&words::commands(line)));
-        as_named(&program).stricter(as_named(called)).stricter(line)
+        match as_named(&program).stricter(as_named(called)) {
+            // Nobody can be asked there. What is asked about a person may have approved of, as a part of the line.
+            Verdict::Ask(_) => Verdict::Allow,
+            verdict => verdict,
+        }
     }
 }
 
@@ -173,15 +195,182 @@ fn faulty() -> Option<Faulty> {
     *FAULTY.get_or_init(|| check(PACKS).err())
 }
 
+/// The strictest rule of those that apply to one of the views of a line; of equally strict ones the first.
 fn verdict(commands: &[Command]) -> Verdict {
-    let denies = |guard: &&Guard| matches!(guard.on, On::Commands(applies) if applies(commands));
-    deny(PACKS.iter().copied().flatten().find(denies))
+    let views = views(commands);
+    let applies = |guard: &&Guard| matches!(guard.on, On::Commands(applies) if views.iter().any(|view| applies(view)));
+    let all = || PACKS.iter().copied().flatten();
+    let denies = all().filter(|guard| !guard.asks).find(applies);
+    said(denies.or_else(|| all().filter(|guard| guard.asks).find(applies)))
 }
 
-fn deny(guard: Option<&Guard>) -> Verdict {
+fn said(guard: Option<&Guard>) -> Verdict {
+    let reason = |guard: &Guard| Reason { rule: guard.name.to_owned(), text: guard.reason.to_owned() };
     match guard {
-        Some(guard) => Verdict::Deny(Reason { rule: guard.name.to_owned(), text: guard.reason.to_owned() }),
+        Some(guard) if guard.asks => Verdict::Ask(reason(guard)),
+        Some(guard) => Verdict::Deny(reason(guard)),
         None => Verdict::Allow,
+    }
+}
+
+/// The tools that the rules know.
+const KNOWN: [&str; 6] = ["bash", "read", "write", "edit", "glob", "grep"];
+
+/// Most ways in which one line is looked at.
+const VIEWS_MAX: usize = 64;
+
+/// A line as it is, where its `cd`s lead, and all that its wrappers and shells start.
+fn views(commands: &[Command]) -> Vec<Vec<Command>> {
+    let mut views = vec![placed(commands)];
+    let mut next = 0;
+    while next < views.len() && views.len() < VIEWS_MAX {
+        let view = std::mem::take(&mut views[next]);
+        // All unwrapped at once, so that pipes stay what they are.
+        let inner: Vec<Command> = view
+            .iter()
+            .enumerate()
+            .map(|(at, command)| unwrapped(&view, at).unwrap_or_else(|| command.clone()))
+            .collect();
+        if inner != view {
+            views.push(placed(&inner));
+        }
+        views.extend(view.iter().flat_map(started));
+        views[next] = view;
+        next += 1;
+    }
+    views.truncate(VIEWS_MAX);
+    views
+}
+
+/// The command that one is a wrapper of, if there is one and its place in the pipe is the same.
+fn unwrapped(view: &[Command], at: usize) -> Option<Command> {
+    let command = view.get(at)?;
+    let texts: Vec<Text> = command.words.iter().map(Text::known).collect();
+    let mut starts = starts::starts(&texts).into_iter().filter_map(|start| match start {
+        Start::Command { words, .. } => Some(words),
+        Start::Line { .. } => None,
+    });
+    let first = starts.next().filter(|_| starts.next().is_none())?;
+    let fed = fed(view, at);
+    let words = first.into_iter().flat_map(|word| match &fed {
+        Some(fed) if word.text == starts::HOLE.to_string() => fed.clone(),
+        _ => vec![word.text],
+    });
+    Some(Command {
+        words: words.collect(),
+        piped: command.piped,
+        substitutes: command.substitutes,
+        ..Command::default()
+    })
+}
+
+/// What `xargs` puts behind its command, where the line says it.
+fn fed(view: &[Command], at: usize) -> Option<Vec<String>> {
+    let (command, before) = (view.get(at)?, view.get(at.checked_sub(1)?)?);
+    let (name, args) = before.program()?;
+    let says = command.piped && matches!(name, "echo" | "printf");
+    says.then(|| {
+        args.iter()
+            .filter(|arg| !arg.starts_with('-'))
+            .flat_map(|arg| arg.replace("\\n", " ").split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect()
+    })
+}
+
+/// The lines and commands that a command starts, each to be looked at by itself.
+fn started(command: &Command) -> Vec<Vec<Command>> {
+    let texts: Vec<Text> = command.words.iter().map(Text::known).collect();
+    let starts = starts::starts(&texts).into_iter().map(|start| match start {
+        Start::Line { text, .. } => placed(&words::commands(&text.text)),
+        Start::Command { words, .. } => {
+            let words = words.into_iter().map(|word| word.text).collect();
+            vec![Command { piped: command.piped, ..Command::of(words) }]
+        }
+    });
+    let quoted = text_of(command).into_iter().flat_map(quoted).map(|text| placed(&words::commands(text)));
+    starts.chain(quoted).filter(|view| !view.is_empty()).collect()
+}
+
+/// The texts that an interpreter is handed to run.
+fn text_of(command: &Command) -> Option<&str> {
+    let (name, args) = command.program()?;
+    let flags: &[&str] = match name {
+        "python" | "python3" => &["-c"],
+        "perl" | "ruby" | "node" | "deno" | "bun" => &["-e", "-E", "--eval"],
+        "php" => &["-r"],
+        _ => return None,
+    };
+    let at = args.iter().position(|arg| flags.contains(&arg.as_str()))?;
+    args.get(at + 1).map(String::as_str)
+}
+
+/// What is in quotes and has a blank: it may be a line for a shell.
+fn quoted(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['"', '\'', '`']) {
+        let quote = &rest[at..=at];
+        let Some(length) = rest[at + 1..].find(quote) else { break };
+        found.push(&rest[at + 1..at + 1 + length]);
+        rest = &rest[at + 2 + length..];
+    }
+    found.retain(|text| text.contains(' '));
+    found
+}
+
+/// Whether an interpreter is handed such a text.
+fn runs_text(commands: &[Command], is: fn(&str) -> bool) -> bool {
+    commands.iter().filter_map(text_of).any(is)
+}
+
+/// Whether one of these programs reads such a text from the command before it, or from the line.
+fn fed_with(commands: &[Command], names: &[&str], is: fn(&str) -> bool) -> bool {
+    commands.iter().enumerate().any(|(at, command)| {
+        let printed = at.checked_sub(1).and_then(|at| commands.get(at)).filter(|_| command.piped);
+        let printed = printed.filter(|before| named(before, &["echo", "printf"]));
+        named(command, names) && printed.is_some_and(|before| is(&before.words[1..].join(" ")))
+    })
+}
+
+/// The same commands, with the paths of those that change files as they are behind a `cd`.
+fn placed(commands: &[Command]) -> Vec<Command> {
+    let mut here: Option<String> = None;
+    let mut placed = Vec::new();
+    for command in commands {
+        let named = command.program().map(|(name, args)| (name.to_owned(), args.to_vec()));
+        if let Some((name, args)) = &named
+            && matches!(name.as_str(), "cd" | "pushd")
+        {
+            let to = args.iter().find(|arg| !arg.starts_with('-')).map_or("~", String::as_str);
+            here = Some(below(here.as_deref(), to));
+        }
+        let changes = [
+            "rm", "rmdir", "unlink", "mv", "cp", "ln", "chmod", "chown", "chgrp", "find", "shred", "truncate", "tee",
+            "sed",
+        ];
+        match (&here, named) {
+            (Some(here), Some((name, args))) if changes.contains(&name.as_str()) => {
+                let is_path = |word: &String| !word.starts_with(['-', '/', '~', '$', '>', '\0']) && !word.is_empty();
+                let place = |word: &String| if is_path(word) { below(Some(here), word) } else { word.clone() };
+                let own = command.words.len() - args.len();
+                let words = command.words[..own].iter().cloned().chain(args.iter().map(place)).collect();
+                placed.push(Command {
+                    words,
+                    piped: command.piped,
+                    substitutes: command.substitutes,
+                    ..Command::default()
+                });
+            }
+            _ => placed.push(command.clone()),
+        }
+    }
+    placed
+}
+
+fn below(here: Option<&str>, path: &str) -> String {
+    match here {
+        Some(here) if !path.starts_with(['/', '~', '$']) => format!("{}/{path}", here.trim_end_matches('/')),
+        Some(_) | None => path.to_owned(),
     }
 }
 
@@ -226,9 +415,16 @@ mod tests {
     use super::*;
 
     fn judge(tool: &str, args: Value) -> Option<String> {
-        match Builtin.judge(&CallFacts { tool, args: &args, manifest: None, session: "s", line: None }) {
-            Verdict::Deny(reason) => Some(reason.rule),
-            Verdict::Allow | Verdict::Ask(_) => None,
+        match Builtin.judge(&CallFacts {
+            tool,
+            args: &args,
+            manifest: None,
+            session: "s",
+            reads_only: false,
+            line: None,
+        }) {
+            Verdict::Deny(reason) | Verdict::Ask(reason) => Some(reason.rule),
+            Verdict::Allow => None,
         }
     }
 
@@ -248,7 +444,7 @@ mod tests {
                 On::Path(tools, _) => judge(tools[0], json!({ "path": example })),
             };
             assert_eq!(rule(guard.caught).as_deref(), Some(guard.name), "{}", guard.caught);
-            assert_eq!(rule(guard.passed), None, "{}", guard.passed);
+            assert_ne!(rule(guard.passed).as_deref(), Some(guard.name), "{}", guard.passed);
         }
     }
 
@@ -310,12 +506,40 @@ mod tests {
         assert_eq!(judge("write", json!({ "path": "notes", "content": "sudo ls" })), None, "a file may say so");
     }
 
-    /// X0-19: two hundred everyday lines. None is denied.
+    /// X0-19: three hundred harmful lines and three hundred everyday ones, each with what is said of it.
     #[test]
-    fn x0_19_everyday_lines_pass() {
-        let lines: Vec<&str> = include_str!("everyday.txt").lines().filter(|line| !line.is_empty()).collect();
-        assert!(lines.len() >= 200, "{}", lines.len());
-        let denied: Vec<_> = lines.iter().filter_map(|line| denied_by(line).map(|rule| (line, rule))).collect();
-        assert!(denied.is_empty(), "{denied:#?}");
+    fn x0_19_a_table_of_lines() {
+        let table = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/watchdog.txt"));
+        let (harmful, everyday) = table.split_once("# -- everyday").expect("two halves");
+        let lines = |half: &'static str| half.lines().filter_map(|line| line.split_once('\t')).collect::<Vec<_>>();
+        let (harmful, everyday) = (lines(harmful), lines(everyday));
+        assert!(harmful.len() >= 300 && everyday.len() >= 300, "{} {}", harmful.len(), everyday.len());
+        let mut differs = Vec::new();
+        for (wanted, line) in harmful.into_iter().chain(everyday) {
+            let args = json!({ "command": line });
+            let call =
+                CallFacts { tool: "bash", args: &args, manifest: None, session: "s", reads_only: false, line: None };
+            let (said, by) = match Builtin.judge(&call) {
+                Verdict::Deny(reason) => ("deny", reason.rule),
+                Verdict::Ask(reason) => ("ask", reason.rule),
+                Verdict::Allow => ("pass", String::new()),
+            };
+            if said != wanted {
+                differs.push(format!("{line}: {said} {by}, not {wanted}"));
+            }
+        }
+        assert!(differs.is_empty(), "{} differ: {differs:#?}", differs.len());
+    }
+
+    /// X0-19: what no rule knows is asked about, unless it only reads.
+    #[test]
+    fn x0_19_an_unknown_tool_is_asked_about() {
+        let judge = |tool, reads_only| {
+            let args = json!({ "x": 1 });
+            Builtin.judge(&CallFacts { tool, args: &args, manifest: None, session: "s", reads_only, line: None })
+        };
+        assert!(matches!(judge("mcp:hub:close", false), Verdict::Ask(reason) if reason.rule == "unknown-tool"));
+        assert_eq!(judge("mcp:hub:list", true), Verdict::Allow);
+        assert_eq!(judge("write", false), Verdict::Allow);
     }
 }

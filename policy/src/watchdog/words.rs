@@ -17,7 +17,7 @@ pub(crate) struct Command {
     /// A part of it is what other commands print, which stand beside it in the list.
     pub(crate) substitutes: bool,
     /// Which word names the program, and where in it the name begins: worked out once, for every rule asks.
-    program: OnceCell<Option<(usize, usize)>>,
+    pub(crate) program: OnceCell<Option<(usize, usize)>>,
 }
 
 /// Cuts a command line.
@@ -222,7 +222,7 @@ impl Command {
 }
 
 /// A path's last name.
-fn base(path: &str) -> &str {
+pub(crate) fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 

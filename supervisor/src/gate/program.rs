@@ -124,7 +124,7 @@ impl WatchdogProgram {
 
     /// Asks it about a call.
     pub(super) async fn judge(&self, call: &CallFacts<'_>) -> Verdict {
-        let CallFacts { tool, args, manifest, session, line } = *call;
+        let CallFacts { tool, args, manifest, session, line, reads_only: _ } = *call;
         let mut question = json!({ "tool": tool, "args": args, "manifest": manifest, "session": session });
         if let Some(line) = line.filter(|_| self.wants.lines) {
             question["commands"] = json!(commands::shown(line));

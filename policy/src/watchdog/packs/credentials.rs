@@ -3,7 +3,7 @@
 use super::{Command, Guard, On, Pack, any, below_home};
 
 const fn guard(name: &'static str, reason: &'static str, caught: &'static str, passed: &'static str, on: On) -> Guard {
-    Guard { name, pack: Pack::Credentials, reason, caught, passed, on }
+    Guard { name, pack: Pack::Credentials, reason, caught, passed, on, asks: false }
 }
 
 pub(super) const GUARDS: &[Guard] = &[

@@ -3,7 +3,7 @@
 use super::{Guard, On, Pack, any, below_home, writes_to};
 
 const fn guard(name: &'static str, reason: &'static str, caught: &'static str, passed: &'static str, on: On) -> Guard {
-    Guard { name, pack: Pack::Persistence, reason, caught, passed, on }
+    Guard { name, pack: Pack::Persistence, reason, caught, passed, on, asks: false }
 }
 
 pub(super) const GUARDS: &[Guard] = &[

@@ -3,13 +3,28 @@
 use super::{Guard, Pack, any};
 
 pub(super) const GUARDS: &[Guard] = &[
-    Pack::Privilege.guard(
+    Pack::Privilege.asks(
         "become-another-user",
         "it asks for another user's rights; nothing here may gain any",
-        "echo x | sudo tee /etc/hosts",
+        "sudo apt-get install jq",
         "grep sudo notes.txt",
         |commands| {
             any(commands, |name, _| matches!(name, "sudo" | "su" | "doas" | "pkexec" | "runuser" | "machinectl"))
+        },
+    ),
+    Pack::Privilege.guard(
+        "change-protection",
+        "it switches off what protects this machine",
+        "iptables -F",
+        "iptables -L",
+        |commands| {
+            any(commands, |name, args| {
+                let says = |word: &str| args.iter().any(|arg| arg == word);
+                (matches!(name, "iptables" | "ip6tables") && (says("-F") || says("--flush") || says("-X")))
+                    || (name == "nft" && says("flush"))
+                    || (name == "ufw" && (says("disable") || says("reset")))
+                    || (name == "setenforce" && says("0"))
+            })
         },
     ),
     Pack::Privilege.guard(

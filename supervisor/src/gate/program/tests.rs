@@ -9,7 +9,7 @@ use super::*;
 fn ask(script: &str, timeout: Duration, args: &Value) -> Verdict {
     let program = WatchdogProgram::new(["/bin/bash", "-c", script], timeout).expect("a program");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let call = CallFacts { tool: "bash", args, manifest: Some("m"), session: "ses_1", line: None };
+    let call = CallFacts { tool: "bash", args, manifest: Some("m"), session: "ses_1", reads_only: false, line: None };
     runtime.block_on(program.judge(&call))
 }
 
@@ -64,7 +64,7 @@ fn c15_what_is_not_an_answer_is_a_no() {
     }
     let nowhere = WatchdogProgram::new(["/nowhere/watchdog"], LONG).expect("a path");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let call = CallFacts { tool: "read", args: &args, manifest: None, session: "s", line: None };
+    let call = CallFacts { tool: "read", args: &args, manifest: None, session: "s", reads_only: false, line: None };
     assert!(denied(runtime.block_on(nowhere.judge(&call))).contains("could not be asked"));
 }
 
