@@ -13,18 +13,18 @@ use crate::protect::picture;
 struct Place {
     env: TestEnv,
     granted: TestFile,
-    theirs: TestFile,
 }
 
 impl Place {
     fn new(target: Target) -> Self {
         let env = TestEnv::new(target);
-        let (granted, theirs) = (env.file("rep.html", "old\n"), env.file("theirs", "theirs\n"));
+        let granted = env.file("rep.html", "old\n");
+        env.file("theirs", "theirs\n");
         let sub = env.outside().join("sub");
         fs::create_dir(&sub).unwrap();
         env.give(&sub);
         env.file_at(sub.join("file"), "old\n");
-        Self { env, granted, theirs }
+        Self { env, granted }
     }
 
     fn beside(&self, name: &str) -> String {
