@@ -25,6 +25,7 @@ mod confine;
 mod decide;
 mod enforced;
 mod gate;
+mod home;
 mod host;
 mod limits;
 mod registry;

@@ -28,6 +28,7 @@ use crate::confine::{
     private_directory,
 };
 use crate::gate::{Gate, WatchdogProgram};
+use crate::home::{Home, Homes};
 use crate::host::{self, HostError, HostSupport, Missing};
 use crate::profile::{self, ProfileError};
 use crate::registry::{Registry, RegistryError};
@@ -144,6 +145,9 @@ pub struct SessionSpec {
     pub patience: Duration,
     /// Whose calls these are.
     pub asked_by: AskedBy,
+    /// Whether a workspace, or a tree that is granted, may be or hold a home directory, with the keys in it. Without this
+    /// such a session is refused.
+    pub allow_home: bool,
 }
 
 /// Whose calls a session's are.
@@ -184,6 +188,7 @@ impl SessionSpec {
             approvers: Vec::new(),
             patience: PATIENCE,
             asked_by: AskedBy::default(),
+            allow_home: false,
         }
     }
 
@@ -257,6 +262,12 @@ pub enum OpenError {
         /// The manifest.
         file: String,
     },
+    /// The workspace is not the directory in which the trusted manifest was found.
+    #[error("{path} is not the directory any more whose manifest is trusted")]
+    OtherProject {
+        /// Where it was.
+        path: HostPath,
+    },
     /// The host cannot enforce what every session needs.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -278,6 +289,14 @@ pub enum OpenError {
         path: PathBuf,
         /// Why.
         reason: &'static str,
+    },
+    /// A home directory would be granted, and nobody has insisted.
+    #[error("{act}: {why}")]
+    Home {
+        /// What was to be done with which directory.
+        act: String,
+        /// What is in it.
+        why: String,
     },
     /// Variables cannot stand for what was given.
     #[error(transparent)]
@@ -346,10 +365,14 @@ impl Supervisor {
         let workspace = roots(&spec.workspace)?;
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
         let effective = effective(&spec, &profile, &registry, &workspace)?;
+        if !spec.allow_home {
+            refuse_homes(&workspace, &effective)?;
+        }
         refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
         }
+        let found_in = spec.project.clone();
         let project = project(&mut spec)?;
         let (limits, env) = match &spec.manifest {
             Some(manifest) => (spec.limits.or(manifest.limits), manifest.env.clone()),
@@ -401,6 +424,10 @@ impl Supervisor {
             let (gate, people) = (Arc::clone(&gate), Arc::clone(&people));
             Watch { gate, people, manifest: manifest.clone(), session: id.clone() }.start(tracer)
         });
+        // Now that the kernel is bound to it. What takes its place later is noticed by each call.
+        if let Some(project) = found_in.filter(|project| !workspace.first().is_some_and(|root| project.is_at(root))) {
+            return Err(OpenError::OtherProject { path: project.root().clone() });
+        }
         Ok(Session {
             id,
             headless,
@@ -565,6 +592,21 @@ fn effective(
         ceiling.push(declared.without_writing(Source::Profile(profile.name.clone())));
     }
     Ok(narrow(&declared, &ceiling))
+}
+
+/// Keys are not granted by the way, with the directory that they lie in.
+fn refuse_homes(workspace: &[HostPath], effective: &EffectiveSet) -> Result<(), OpenError> {
+    let homes = Homes::find();
+    let home = |act: String, why: &Home| Err(OpenError::Home { act, why: why.to_string() });
+    for root in workspace {
+        if let Some(why) = homes.found_in(root.as_path()) {
+            return home(format!("use {root} as the workspace"), &why);
+        }
+    }
+    match homes.granted(effective) {
+        Some((tree, why)) => home(format!("grant all of {tree}"), &why),
+        None => Ok(()),
+    }
 }
 
 /// What this build grants it must also hold: a grant that nothing enforces is refused, with what to do.

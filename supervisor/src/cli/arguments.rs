@@ -87,6 +87,9 @@ pub(super) struct Grants {
     /// The workspace: where the command starts, and what the defaults grant. Default: this directory.
     #[arg(long, short = 'C', value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
+    /// Let the workspace, or a directory that is granted, be or hold a home directory. The keys in it can be read then.
+    #[arg(long)]
+    pub(super) allow_home: bool,
 }
 
 /// Runs any program with the grants given. Its input, output and error are callgate's own, so it works in a pipe; signals
@@ -166,8 +169,8 @@ pub(super) struct Tools {
 /// Lets the manifest in a project's own directory, `callgate.toml` or `callgate.json`, count for `run` and `call` there. Prints
 /// what it asks for.
 ///
-/// It is this content that is trusted: when the manifest changes, it has no effect until it is trusted again. Until then, and
-/// for every project that nobody has trusted, the defaults are in force, and `run` and `call` say so. The list is
+/// It is this content that is trusted: when the manifest changes or goes, `run` and `call` refuse until it is trusted again, or
+/// trust is taken back. For every project that nobody has trusted the defaults are in force, and they say so. The list is
 /// `~/.callgate/trust.json`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -110,6 +110,10 @@ impl Failure {
             }
             Self::Call(CallError::Denied(denial)) => remedy_of(denial),
             Self::Trust(trust) => trust.remedy(),
+            Self::Open(OpenError::Home { .. }) => Some(
+                "the directory that the work is in (cd, -C, --read, --write); or, with the keys: --allow-home"
+                    .to_owned(),
+            ),
             Self::Open(OpenError::NotTrusted { .. }) => {
                 Some("name it callgate.toml, in the project's own directory, and: callgate trust DIR".to_owned())
             }
@@ -208,13 +212,14 @@ fn confine_remedy(error: &ConfineError) -> Option<String> {
 fn open_status(error: &OpenError) -> u8 {
     match error {
         OpenError::Host(_) | OpenError::NotYet { .. } => UNAVAILABLE,
-        OpenError::Workspace { .. } | OpenError::NotAWorkspace { .. } => USAGE,
+        OpenError::Workspace { .. } | OpenError::NotAWorkspace { .. } | OpenError::Home { .. } => USAGE,
         OpenError::Variable(_)
         | OpenError::Declare(_)
         | OpenError::Plan(_)
         | OpenError::Rule(_)
         | OpenError::UnknownTool { .. }
         | OpenError::NotTrusted { .. }
+        | OpenError::OtherProject { .. }
         | OpenError::Profile(_)
         | OpenError::Registry(RegistryError::Unknown { .. }) => DATA,
         OpenError::Confine(confine) => confine_status(confine),

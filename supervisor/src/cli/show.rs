@@ -14,7 +14,7 @@ use super::arguments::Grants;
 use super::exit::Failure;
 use crate::profile::{self, ProfileError};
 use crate::session::{OpenError, SessionSpec};
-use crate::trust::{self, Found, MANIFESTS, TrustError, TrustList, Untrusted};
+use crate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
 
 /// What the session is for, from the grants that were typed.
 pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
@@ -26,6 +26,7 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         Some(file) => SessionSpec::with_manifest(workspace, manifest(file)?),
         None => of_directory(workspace)?,
     };
+    spec.allow_home = grants.allow_home;
     for limit in &grants.limit {
         spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {e}")))?;
     }
@@ -102,18 +103,15 @@ fn of_directory(workspace: PathBuf) -> Result<SessionSpec, Failure> {
         found => found?,
     };
     Ok(match found {
-        Found::Trusted(project) => SessionSpec::of_project(workspace, *project),
+        // Not by the path that was typed, which may lead elsewhere by now.
+        Found::Trusted(project) => SessionSpec::of_project(project.root().as_path().to_owned(), *project),
         Found::Nothing => SessionSpec::developer(workspace),
-        Found::Untrusted { file, why } => {
-            let why = match why {
-                Untrusted::Unknown => "is not trusted",
-                Untrusted::Changed => "has changed since it was trusted",
-            };
+        Found::Untrusted { file } => {
             let dir = workspace.to_str().and_then(|dir| shlex::try_quote(dir).ok());
             // A notice: what runs does not depend on somebody reading it.
             drop(writeln!(
                 std::io::stderr(),
-                "callgate: {} {why}, so the defaults are in force; read it, then: callgate trust {}",
+                "callgate: {} is not trusted, so the defaults are in force; read it, then: callgate trust {}",
                 file.display().to_string().escape_debug(),
                 dir.as_deref().unwrap_or("DIR"),
             ));

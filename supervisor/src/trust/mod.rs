@@ -1,8 +1,9 @@
 //! Whose manifests count: a project's own has no effect until its owner has said that it may (X1-35, E1).
 //!
 //! What is trusted is a content, not a place: the directory's real path with the SHA-256 of its manifest, and of its profile
-//! if that is in a file. When one of them is changed, by whoever it may be, it is asked about again. Nothing of a manifest is
-//! read before its directory is in the list, and nothing of it is parsed before its digest is the one there.
+//! if that is in a file. When one of them is changed, by whoever it may be, nothing is opened before somebody has looked again:
+//! what is in force without a manifest may be more than it granted. Nothing of a manifest is read before its directory is in the
+//! list, and nothing of it is parsed before its digest is the one there.
 //!
 //! The list is the user's (`~/.callgate/trust.json`), never the project's, so that no repository can bring its own. Programs
 //! in a session cannot change it even where the home directory is granted: `.callgate` is among the protected names (E4).
@@ -11,12 +12,15 @@ mod store;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use callgate_policy::approval::{Approval, Approvals};
 use callgate_policy::manifest::{Format, MAX_BYTES, Manifest, ManifestError};
 use callgate_policy::path::HostPath;
 use callgate_policy::profile::{Profile, ProfileName};
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -54,26 +58,15 @@ pub struct Trusted {
     pub approvals: Approvals,
 }
 
-/// Why a manifest that is there has no effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Untrusted {
-    /// Nobody has said that it may.
-    Unknown,
-    /// It is not what was trusted.
-    Changed,
-}
-
 /// What a directory has.
 #[derive(Debug)]
 pub enum Found {
     /// No manifest.
     Nothing,
-    /// One that has no effect.
+    /// One that has no effect: nobody has said that it may.
     Untrusted {
         /// Its path.
         file: PathBuf,
-        /// Why.
-        why: Untrusted,
     },
     /// One that counts.
     Trusted(Box<Project>),
@@ -87,6 +80,8 @@ pub struct Project {
     /// What its profile says, if that is in a file.
     pub profile: Option<Profile>,
     root: HostPath,
+    /// The directory, held: what stands at its path later is it or another.
+    directory: Arc<OwnedFd>,
     files: BTreeMap<String, String>,
     list: TrustList,
     approvals: Approvals,
@@ -115,6 +110,18 @@ pub enum TrustError {
     /// Which one would count?
     #[error("{0} has both callgate.toml and callgate.json; keep one")]
     TwoManifests(PathBuf),
+    /// What was trusted is not there any more as it was.
+    #[error("{file} {what} since it was trusted ({since}), and without it more may be granted than it did")]
+    Changed {
+        /// The project's directory.
+        root: PathBuf,
+        /// The manifest, or its profile.
+        file: PathBuf,
+        /// What has become of it.
+        what: &'static str,
+        /// When it was trusted.
+        since: String,
+    },
     /// A manifest that cannot be read.
     #[error("read {path}")]
     Read {
@@ -166,6 +173,13 @@ impl TrustError {
             Self::Damaged { path, .. } => {
                 Some(format!("mend it, or remove it and trust your projects again: rm {}", path.display()))
             }
+            Self::Changed { root, .. } => {
+                let dir = root.to_str().and_then(|dir| shlex::try_quote(dir).ok());
+                let dir = dir.as_deref().unwrap_or("DIR");
+                Some(format!(
+                    "look at it, then: callgate trust {dir}  (for the defaults: callgate trust --revoke {dir})"
+                ))
+            }
             Self::NoHome
             | Self::Project { .. }
             | Self::NoManifest(_)
@@ -202,31 +216,32 @@ impl TrustList {
     /// Looks for a manifest in a directory, and at whether it counts. Trust for once is used up by it.
     ///
     /// # Errors
-    /// [`TrustError`], if the list cannot be used or there are two manifests. Then there is no trust either.
+    /// [`TrustError`], if the list cannot be used, if there are two manifests, or if what was trusted has changed or gone.
+    /// Then there is no trust either.
     pub fn find(&self, directory: &Path) -> Result<Found, TrustError> {
         let root = real(directory)?;
-        let Some(file) = manifest_of(&root)? else { return Ok(Found::Nothing) };
-        let untrusted = |why| Ok(Found::Untrusted { file: file.clone(), why });
-        let Some(trusted) = self.store.read()?.into_iter().find(|trusted| trusted.canonical_path == root) else {
-            return untrusted(Untrusted::Unknown);
-        };
-        let found = match Contents::read(&file, |name, digest| trusted.files.get(name) == Some(digest)) {
-            Ok(Some(found)) => found,
-            // Whatever cannot be read is not what was trusted.
-            Ok(None) | Err(TrustError::Read { .. } | TrustError::Profile(ProfileError::Read { .. })) => {
-                return untrusted(Untrusted::Changed);
+        let held = hold(&root)?;
+        let file = manifest_of(&root)?;
+        let trusted = self.store.read()?.into_iter().find(|trusted| trusted.canonical_path == root);
+        let (file, trusted) = match (file, trusted) {
+            (None, None) => return Ok(Found::Nothing),
+            (Some(file), None) => return Ok(Found::Untrusted { file }),
+            (Some(file), Some(trusted)) => (file, trusted),
+            (None, Some(trusted)) => {
+                let was = MANIFESTS.into_iter().find(|name| trusted.files.contains_key(*name)).unwrap_or(MANIFESTS[0]);
+                return Err(trusted.changed(root.as_path().join(was), "has gone"));
             }
-            Err(error) => return Err(error),
         };
-        let Contents { files, manifest, profile } = found;
+        let Contents { files, manifest, profile } = Contents::trusted(&file, &trusted)?;
         if trusted.decision == Decision::Once && !self.use_up(&trusted)? {
-            return untrusted(Untrusted::Unknown);
+            return Ok(Found::Untrusted { file });
         }
         tracing::info!(project = %root, ?files, granted_at = trusted.granted_at, "the project's manifest is trusted");
         Ok(Found::Trusted(Box::new(Project {
             manifest,
             profile,
             root,
+            directory: Arc::new(held),
             files,
             approvals: if trusted.decision == Decision::Trusted { trusted.approvals } else { Approvals::default() },
             list: self.clone(),
@@ -240,8 +255,8 @@ impl TrustList {
     pub fn trust(&self, directory: &Path, decision: Decision) -> Result<(Trusted, Manifest), TrustError> {
         let root = real(directory)?;
         let file = manifest_of(&root)?.ok_or_else(|| TrustError::NoManifest(root.as_path().to_owned()))?;
-        let read = Contents::read(&file, |_, _| true)?;
-        let Contents { files, manifest, .. } = read.ok_or_else(|| TrustError::NoManifest(root.as_path().to_owned()))?;
+        let Contents { files, manifest, .. } =
+            Contents::read(&file, |_, _| true)?.map_err(|_name| TrustError::NoManifest(root.as_path().to_owned()))?;
         let mut trusted =
             Trusted { canonical_path: root, decision, files, granted_at: now(), approvals: Approvals::default() };
         self.store.change(|all| {
@@ -299,7 +314,26 @@ impl TrustList {
     }
 }
 
+impl Trusted {
+    fn changed(&self, file: PathBuf, what: &'static str) -> TrustError {
+        let root = self.canonical_path.as_path().to_owned();
+        TrustError::Changed { root, file, what, since: self.granted_at.clone() }
+    }
+}
+
 impl Project {
+    /// The project's directory, without symbolic links.
+    #[must_use]
+    pub fn root(&self) -> &HostPath {
+        &self.root
+    }
+
+    /// Whether this is the directory in which the trusted manifest was found: by what it is, and not by its path alone.
+    pub(crate) fn is_at(&self, directory: &HostPath) -> bool {
+        let held = rustix::fs::fstat(&self.directory).map(|stat| (stat.st_dev, stat.st_ino));
+        *directory == self.root && held.ok() == host::identity_of(directory.as_path())
+    }
+
     /// What was approved of for the project before.
     pub(crate) fn approvals(&self) -> &Approvals {
         &self.approvals
@@ -332,8 +366,21 @@ struct Contents {
 }
 
 impl Contents {
-    /// Reads them; `None` if one is not believed, by its name and digest, of which then nothing is parsed.
-    fn read(file: &Path, is_believed: impl Fn(&str, &String) -> bool) -> Result<Option<Self>, TrustError> {
+    /// Reads them, if they are what was trusted.
+    fn trusted(file: &Path, trusted: &Trusted) -> Result<Self, TrustError> {
+        let is_believed = |name: &str, digest: &String| trusted.files.get(name) == Some(digest);
+        match Self::read(file, is_believed) {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(other)) => Err(trusted.changed(other, "has changed")),
+            Err(TrustError::Read { path, .. } | TrustError::Profile(ProfileError::Read { path, .. })) => {
+                Err(trusted.changed(path, "has changed, or cannot be read,"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads them; the path of one that is not believed, by its name and digest, of which then nothing is parsed.
+    fn read(file: &Path, is_believed: impl Fn(&str, &String) -> bool) -> Result<Result<Self, PathBuf>, TrustError> {
         let mut files = BTreeMap::new();
         let mut believed = |name: &str, text: &str| {
             let digest = digest(text);
@@ -343,7 +390,7 @@ impl Contents {
         };
         let text = read(file).map_err(|source| TrustError::Read { path: file.to_owned(), source })?;
         if !believed(&name(file), &text) {
-            return Ok(None);
+            return Ok(Err(file.to_owned()));
         }
         let manifest = parse(file, text)?;
         let profile = match &manifest.profile {
@@ -352,12 +399,12 @@ impl Contents {
                 let path = profile::path_of(file, named);
                 let text = profile::text(&path)?;
                 if !believed(named, &text) {
-                    return Ok(None);
+                    return Ok(Err(path));
                 }
                 Some(profile::parse(&path, &text)?)
             }
         };
-        Ok(Some(Self { files, manifest, profile }))
+        Ok(Ok(Self { files, manifest, profile }))
     }
 }
 
@@ -370,6 +417,13 @@ fn real(directory: &Path) -> Result<HostPath, TrustError> {
     let failed = |source| TrustError::Project { path: directory.to_owned(), source };
     let real = std::fs::canonicalize(directory).map_err(failed)?;
     if real.is_dir() { Ok(real.into()) } else { Err(failed(io::ErrorKind::NotADirectory.into())) }
+}
+
+/// Opens a project's directory, to know it again.
+fn hold(root: &HostPath) -> Result<OwnedFd, TrustError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(root.as_path(), flags, Mode::empty())
+        .map_err(|e| TrustError::Project { path: root.as_path().to_owned(), source: e.into() })
 }
 
 /// Which manifest a directory has, by the names in it alone.

@@ -39,8 +39,9 @@ impl Store {
         let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
         let file = match File::options().read(true).custom_flags(flags).open(&path) {
             Ok(file) => file,
-            // A home that is somebody else's (`sudo -u`) has no list of ours.
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            // A home that is somebody else's (`sudo -u`) has no list of ours. One of ours that cannot be read is no empty one.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !self.is_my_own() => {
                 return Ok(Vec::new());
             }
             Err(source) => return Err(TrustError::List { path, source }),
@@ -93,6 +94,11 @@ impl Store {
 
     fn file(&self) -> PathBuf {
         self.directory.join("trust.json")
+    }
+
+    fn is_my_own(&self) -> bool {
+        let me = rustix::process::geteuid().as_raw();
+        self.directory.metadata().is_ok_and(|about| about.uid() == me)
     }
 
     fn failed(&self, source: io::Error) -> TrustError {

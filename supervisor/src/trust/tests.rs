@@ -1,5 +1,5 @@
 //! What the command line cannot show.
-#![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -29,11 +29,33 @@ impl Place {
     }
 
     fn project(&self) -> Option<Project> {
-        match self.list.find(&self.project).unwrap() {
-            Found::Trusted(project) => Some(*project),
-            Found::Nothing | Found::Untrusted { .. } => None,
+        match self.list.find(&self.project) {
+            Ok(Found::Trusted(project)) => Some(*project),
+            Ok(Found::Nothing | Found::Untrusted { .. }) | Err(TrustError::Changed { .. }) => None,
+            Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// E1, F6: another directory at the project's path is not the project, though its manifest were the same.
+#[test]
+fn e1_trust_is_not_for_what_takes_the_directory_s_place() {
+    let place = Place::new();
+    place.manifest("mode = \"ask\"");
+    place.list.trust(&place.project, Decision::Trusted).unwrap();
+    let project = place.project().unwrap();
+    let root = project.root().clone();
+    assert!(project.is_at(&root), "the control");
+    let aside = place.project.with_extension("aside");
+    std::fs::rename(&place.project, &aside).unwrap();
+    assert!(!project.is_at(&root) && !project.is_at(&aside.clone().into()));
+    std::fs::create_dir(&place.project).unwrap();
+    place.manifest("mode = \"ask\"");
+    assert!(!project.is_at(&root));
+    std::fs::remove_file(place.project.join("callgate.toml")).unwrap();
+    std::fs::remove_dir(&place.project).unwrap();
+    std::os::unix::fs::symlink(&aside, &place.project).unwrap();
+    assert!(!project.is_at(&aside.into()) && project.is_at(&root), "what is there by that path is the same directory");
 }
 
 fn approval(text: &str) -> Approval {

@@ -30,6 +30,7 @@ mod fd_env_leak;
 mod fifos;
 mod fs_outside;
 mod grants;
+mod homes;
 mod ipc;
 mod kill_tree;
 mod lacking;

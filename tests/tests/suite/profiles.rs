@@ -230,7 +230,9 @@ fn s4_14_create_only_makes_nothing_in_sensitive_places() {
             env.workspace_file("p.yaml", &format!("{FREE}file_write: {mode}\n"));
             env.workspace_file("m.toml", &format!("profile = \"p.yaml\"\n{granted}"));
             let arguments = write(path).to_string();
-            let ended = env.weakened().run(&[&callgate(), "call", "--manifest", "m.toml", "write", &arguments]);
+            // Without the flag it would not even be a workspace.
+            let words = ["call", "--allow-home", "--manifest", "m.toml", "write"];
+            let ended = env.weakened().run(&[&[callgate().as_str()], &words[..], &[&arguments]].concat());
             let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
             Called { ended, envelope }
         };

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
 
 use callgate_tests::{Binaries, Ended, Host, Person, Run, Target, TestEnv, User, matrix};
 use serde_json::{Value, json};
@@ -10,11 +11,21 @@ use serde_json::{Value, json};
 /// Where the host's strength makes no difference.
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
 
-/// A manifest that grants what the defaults do not: everything outside the workspace.
+/// A directory outside the workspace, and beside the user's own things.
+fn granted(env: &TestEnv) -> PathBuf {
+    let directory = env.outside().join("granted");
+    if !directory.exists() {
+        fs::create_dir(&directory).unwrap();
+        env.give(&directory);
+    }
+    directory
+}
+
+/// A manifest that grants what the defaults do not: a directory outside the workspace.
 fn greedy(env: &TestEnv) -> String {
     format!(
         "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nread = [\"{{workspace}}/**\"]\nwrite = [\"{}/**\"]\n",
-        env.outside().display()
+        granted(env).display()
     )
 }
 
@@ -30,7 +41,7 @@ fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
 
 /// `callgate run` of a program that writes outside; whether it could, and what was said.
 fn reaches_out(env: &TestEnv) -> (bool, String) {
-    let target = env.outside().join("reached");
+    let target = granted(env).join("reached");
     let ended = callgate(env, &["run", "--", "sh", "-c", &format!("echo reached > {}", target.display())]);
     let reached = target.exists();
     assert_eq!(ended.status.success(), reached, "{ended:?}");
@@ -48,6 +59,19 @@ fn assert_held(env: &TestEnv, notice: &str) {
     let (reached, said) = reaches_out(env);
     assert!(!reached, "{said}");
     assert!(said.contains(notice) && said.contains("callgate trust"), "{said}");
+}
+
+/// What was trusted is another: nothing runs, with or without it.
+#[track_caller]
+fn assert_refused(env: &TestEnv, why: &str) {
+    let ran = env.workspace().join("ran");
+    for words in [&["run", "--", "touch", "ran"][..], &["call", "bash", "{\"command\": \"touch ran\"}"]] {
+        let ended = callgate(env, words);
+        assert_eq!(ended.status.code(), Some(65), "{ended:?}");
+        assert!(!ran.exists(), "{ended:?}");
+        assert!(ended.stderr.contains(why) && ended.stderr.contains("since it was trusted"), "{why}: {ended:?}");
+        assert!(ended.stderr.contains("callgate trust") && ended.stderr.contains("--revoke"), "{ended:?}");
+    }
 }
 
 #[track_caller]
@@ -79,12 +103,12 @@ fn e1_x1_35_a_manifest_counts_when_it_is_trusted_and_as_long_as_it_is_the_same()
         let given = callgate(&env, &["trust", &dir]);
         assert_said(&given, 0, "write");
         assert!(
-            given.stdout.contains(&format!("{}/**", env.outside().display())),
+            given.stdout.contains(&format!("{}/**", granted(&env).display())),
             "it says what it asks for: {given:?}"
         );
         assert_reached(&env);
         env.workspace_file("callgate.toml", &format!("{greedy}#"));
-        assert_held(&env, "has changed since it was trusted");
+        assert_refused(&env, "callgate.toml has changed");
         env.workspace_file("callgate.toml", &greedy);
         assert_reached(&env);
         assert_said(&callgate(&env, &["trust", "--revoke", &dir]), 0, "no longer trusted");
@@ -104,12 +128,60 @@ fn e1_a_profile_is_trusted_with_its_manifest() {
     assert_said(&callgate(&env, &["trust", "."]), 0, "is trusted");
     assert_reached(&env);
     env.workspace_file("mine.yaml", &format!("{profile}#"));
-    assert_held(&env, "has changed since it was trusted");
+    assert_refused(&env, "mine.yaml has changed");
     fs::remove_file(env.workspace().join("mine.yaml")).unwrap();
-    assert_held(&env, "has changed since it was trusted");
+    assert_refused(&env, "mine.yaml has changed, or cannot be read");
     assert_said(&callgate(&env, &["trust", "."]), 65, "mine.yaml");
     env.workspace_file("mine.yaml", profile);
     assert_reached(&env);
+}
+
+/// E1: what was trusted may have granted less than the defaults do. So when it changes, goes or is replaced, nothing runs until
+/// somebody has looked; trust that is taken back is another thing.
+#[test]
+fn e1_a_changed_manifest_does_not_fall_back_to_wider_defaults() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let dir = env.workspace().display().to_string();
+        let theirs = env.workspace_file("theirs", "old");
+        let narrow = "[requires.fs]\nread = [\"{workspace}/**\"]\n[[requires.shell]]\ncmd = \"*\"\n";
+        let file = env.workspace_file("callgate.toml", narrow);
+        let write = || callgate(&env, &["run", "--", "sh", "-c", "echo new > theirs"]);
+        assert_said(&callgate(&env, &["trust", &dir]), 0, "is trusted");
+        assert!(!write().status.success());
+        theirs.assert_contents("old");
+        let cases: [(&str, &dyn Fn()); 4] = [
+            ("has changed", &|| drop(env.workspace_file("callgate.toml", &format!("{narrow}#")))),
+            ("has gone", &|| fs::remove_file(&file).unwrap()),
+            ("has changed", &|| {
+                fs::remove_file(&file).unwrap();
+                symlink("theirs", &file).unwrap();
+            }),
+            ("callgate.json has changed", &|| {
+                fs::remove_file(&file).unwrap();
+                env.workspace_file("callgate.json", "{\"id\": \"x\"}");
+            }),
+        ];
+        for (why, change) in cases {
+            change();
+            assert_refused(&env, why);
+            let ended = write();
+            assert_eq!(ended.status.code(), Some(65), "{ended:?}");
+            theirs.assert_contents("old");
+            for name in ["callgate.toml", "callgate.json"] {
+                let path = env.workspace().join(name);
+                if path.symlink_metadata().is_ok() {
+                    fs::remove_file(path).unwrap();
+                }
+            }
+            env.workspace_file("callgate.toml", narrow);
+        }
+        assert!(!write().status.success(), "it is trusted as it was");
+        fs::remove_file(&file).unwrap();
+        assert_said(&callgate(&env, &["trust", "--revoke", &dir]), 0, "no longer trusted");
+        assert!(write().status.success(), "the control: the defaults let it");
+        theirs.assert_contents("new\n");
+    });
 }
 
 /// X1-35: for once is for one session; the list is the user's alone, and says what is in it.
@@ -117,7 +189,7 @@ fn e1_a_profile_is_trusted_with_its_manifest() {
 fn x1_35_trust_for_once_is_used_up() {
     let env = TestEnv::new(HERE);
     env.workspace_file("callgate.json", &json!({
-        "requires": { "shell": [{ "cmd": "*" }], "fs": { "read": ["{workspace}/**"], "write": [format!("{}/**", env.outside().display())] },
+        "requires": { "shell": [{ "cmd": "*" }], "fs": { "read": ["{workspace}/**"], "write": [format!("{}/**", granted(&env).display())] },
     } }).to_string());
     let dir = env.workspace().display().to_string();
     assert_said(&callgate(&env, &["trust", "--once", &dir]), 0, "for the next session");
@@ -145,7 +217,7 @@ fn x1_35_trust_is_for_one_directory() {
     env.workspace_file("callgate.toml", &greedy(&env));
     assert_said(&callgate(&env, &["trust", "."]), 0, "is trusted");
     assert_reached(&env);
-    let file = env.outside().join("reached");
+    let file = granted(&env).join("reached");
     let script = format!("echo reached > {}", file.display());
     let ended = callgate(&env, &["run", "-C", "below", "--", "sh", "-c", &script]);
     assert!(!ended.status.success() && !file.exists() && !ended.stderr.contains("trust"), "{ended:?}");
@@ -174,7 +246,10 @@ fn x1_35_odd_files_in_a_manifest_s_place_hold_nobody_up() {
         }
         for what in ["a FIFO", "an endless device", "a link to nowhere", "a directory"] {
             make(what);
-            assert_held(&env, if trusted { "has changed" } else { "is not trusted" });
+            match trusted {
+                true => assert_refused(&env, "callgate.toml has changed"),
+                false => assert_held(&env, "is not trusted"),
+            }
             let refused = callgate(&env, &["trust", &dir]);
             assert!(!refused.status.success() && refused.stderr.contains("callgate.toml"), "{what}: {refused:?}");
             if file.is_dir() && !file.is_symlink() { fs::remove_dir(&file) } else { fs::remove_file(&file) }.unwrap();
@@ -184,7 +259,7 @@ fn x1_35_odd_files_in_a_manifest_s_place_hold_nobody_up() {
     env.workspace_file("callgate.toml", "mode = \"loud\"\n");
     let refused = callgate(&env, &["trust", &dir]);
     assert_said(&refused, 65, "callgate.toml:1");
-    assert_held(&env, "has changed");
+    assert_refused(&env, "callgate.toml has changed");
     env.workspace_file("callgate.json", "{}");
     assert_said(&callgate(&env, &["run", "--", "true"]), 65, "both callgate.toml and callgate.json");
     assert_said(&callgate(&env, &["trust", &env.outside().display().to_string()]), 64, "nothing to trust");
@@ -221,7 +296,11 @@ fn a_list_that_others_can_write_is_not_believed() {
         assert_said(&callgate(&env, &["trust", &dir]), 65, says);
         assert_eq!(fs::read_to_string(&list).unwrap(), text, "what is there is not lost");
     }
+    // Nor is one of ours that cannot be read an empty one.
     fs::write(&list, believed).unwrap();
+    fs::set_permissions(&list, fs::Permissions::from_mode(0)).unwrap();
+    assert_said(&run(), 65, "use the list of trusted projects");
+    fs::set_permissions(&list, fs::Permissions::from_mode(0o600)).unwrap();
     assert_reached(&env);
 }
 
@@ -233,7 +312,7 @@ fn e4_a_session_cannot_change_what_is_trusted() {
         let home = env.workspace().display().to_string();
         let run = env.weakened().variable("HOME", &home);
         let binary = Binaries::of_this_build().callgate().display().to_string();
-        let inside = |script: &str| run.run(&[&binary, "run", "--", "sh", "-c", script]);
+        let inside = |script: &str| run.run(&[&binary, "run", "--allow-home", "--", "sh", "-c", script]);
         env.workspace_file("manifest", &greedy(&env));
         for script in [
             "mkdir .callgate && echo '{}' > .callgate/trust.json",
@@ -259,7 +338,9 @@ fn e4_a_session_cannot_change_what_is_trusted() {
         let before = fs::read(&list).unwrap();
         let plain = "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n";
         env.workspace_file("plain.toml", plain);
-        let inside = |script: &str| run.run(&[&binary, "run", "--manifest", "plain.toml", "--", "sh", "-c", script]);
+        let inside = |script: &str| {
+            run.run(&[&binary, "run", "--allow-home", "--manifest", "plain.toml", "--", "sh", "-c", script])
+        };
         for script in ["echo '{}' > .callgate/trust.json", "rm -r .callgate", "mv .callgate x", "echo >> callgate.toml"]
         {
             let ended = inside(script);
