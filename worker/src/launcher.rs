@@ -163,6 +163,7 @@ fn serve_one(channel: Channel, settled: Result<(), StepFailure>) -> i32 {
 }
 
 /// Lets go of all that a fork has of its parent: environment, descriptors, standard streams, terminal, handlers.
+#[expect(clippy::disallowed_methods, reason = "a device in /dev, which is root's")]
 fn become_nobodys_child(keep: &[BorrowedFd<'_>]) -> Result<(), StepFailure> {
     let fail = |what| failure("launcher", what);
     // First: every process of every session is a copy of this one.

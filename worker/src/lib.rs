@@ -2,6 +2,8 @@
 //!
 //! The worker decides nothing: it performs a plan, or stops and says which step failed.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at what they are about by path"))]
+
 pub mod apply;
 mod broker;
 pub mod directory;
@@ -18,3 +20,18 @@ pub mod tools;
 mod watch;
 mod worker;
 mod zygote;
+
+#[cfg(test)]
+mod lints {
+    /// This crate's list takes the place of the workspace's (clippy reads the nearest alone), and must have all that is in it.
+    #[test]
+    fn the_stricter_list_has_the_common_one() {
+        let paths = |text: &'static str| text.lines().filter_map(|line| line.trim().strip_prefix("{ path = "));
+        let names = |text| paths(text).filter_map(|line| line.split('"').nth(1)).collect::<Vec<_>>();
+        let own = names(include_str!("../clippy.toml"));
+        let missing: Vec<_> =
+            names(include_str!("../../clippy.toml")).into_iter().filter(|name| !own.contains(name)).collect();
+        assert!(missing.is_empty(), "worker/clippy.toml lacks {missing:?}");
+        assert!(own.contains(&"rustix::fs::open") && own.contains(&"std::fs::remove_dir_all"), "{own:?}");
+    }
+}

@@ -1,4 +1,5 @@
 //! What procfs tells of processes (proc(5)).
+#![expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 
 use std::borrow::Cow;
 use std::fs;

@@ -84,6 +84,10 @@ pub(crate) fn locate<'a>(
 }
 
 /// The regular file that a name stands for, if it does.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a grant is a path: it is resolved here, once, as the session's user, and held from then on"
+)]
 fn open_file(rule: &FsRule) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::open(rule.path.as_path(), flags, Mode::empty()).ok()?;
@@ -92,6 +96,7 @@ fn open_file(rule: &FsRule) -> Option<OwnedFd> {
 }
 
 /// A tree with every right: for a domain below one that says what may be done in it. `None` if it is not there.
+#[expect(clippy::disallowed_methods, reason = "in a mount tree of the session's own, in which nothing has run yet")]
 pub(crate) fn whole(path: &Path) -> Result<Option<Place>, Failure> {
     match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         Ok(fd) => is_directory(&fd, path).map(|is_dir| Some(Place { fd, is_dir, right: Right::Everything })),
@@ -152,6 +157,7 @@ pub(crate) fn build<'a>(
 
 /// A ruleset that leaves everything as it is but signals: they reach what is below its domain, and nobody else. `None`
 /// before ABI 6, which has no such thing.
+#[expect(clippy::disallowed_methods, reason = "/ has no part that could be another")]
 pub(crate) fn signal_scope(abi: u8) -> Result<Option<OwnedFd>, Failure> {
     if known_abi(abi)? < ABI::V6 {
         return Ok(None);
@@ -221,6 +227,10 @@ fn known_abi(abi: u8) -> Result<ABI, Failure> {
 }
 
 /// Opens what a rule names, and whether it is a directory. `None` for an optional path that is not there.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a grant is a path: it is resolved here, once, as the session's user, and held from then on"
+)]
 fn open(rule: &FsRule, own: &[Directory]) -> Result<Option<(OwnedFd, bool)>, Failure> {
     let mut path = rule.path.as_path();
     if rule.extent == Extent::Entry {
@@ -258,6 +268,7 @@ fn open(rule: &FsRule, own: &[Directory]) -> Result<Option<(OwnedFd, bool)>, Fai
 }
 
 /// The tree that a rule is bound to, by its path: for an entry, the nearest directory that is there.
+#[expect(clippy::disallowed_methods, reason = "a look as the session's user; rights are bound by what `open` holds")]
 pub(crate) fn reach(rule: &FsRule) -> PathBuf {
     let path = rule.path.as_path();
     let is_dir = |path: &&Path| {

@@ -72,6 +72,7 @@ pub(crate) fn procfs() -> Result<OwnedFd, StepFailure> {
 }
 
 /// Fills the session's own directory, and puts its `tmp` and `shm` where programs look for them.
+#[expect(clippy::disallowed_methods, reason = "below the root of a mount tree that nobody else is in yet")]
 fn share_private(inside: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
     let relative = inside.strip_prefix("/").unwrap_or(inside);
     for name in PrivateDir::PARTS {
@@ -141,6 +142,7 @@ fn would_cover(plan: &SessionPlan, tree: &Path) -> bool {
 }
 
 /// A file that is not there yet, in a directory that the session has one of its own for, would be made in that and go with it.
+#[expect(clippy::disallowed_methods, reason = "only whether there will be a mount; the session is refused if not")]
 fn refuse_what_would_be_lost(plan: &SessionPlan) -> Result<(), StepFailure> {
     let is_lost = |rule: &&FsRule| {
         let directory = rule.path.as_path().parent().unwrap_or(Path::new("/"));
@@ -188,6 +190,10 @@ fn is_fixed(plan: &SessionPlan, rule: &FsRule) -> bool {
 }
 
 /// An optional path that is absent has no mount; a required one that is absent fails, with its name.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only whether there will be a mount; what is mounted is opened once, as the session's user"
+)]
 fn is_there(rule: &FsRule, bound: &Bound) -> bool {
     rule.presence == Presence::Required || rustix::fs::stat(&bound.path).is_ok()
 }
@@ -235,6 +241,7 @@ fn attach(tree: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
 
 /// Makes the mount point below the current directory and attaches the tree there. `made` are the directories that are
 /// known to exist.
+#[expect(clippy::disallowed_methods, reason = "below the root of a mount tree that nobody else is in yet")]
 fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     let is_dir = rustix::fs::fstat(tree)
@@ -262,6 +269,7 @@ fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<()
 }
 
 /// The base system's links, as the host has them.
+#[expect(clippy::disallowed_methods, reason = "links of the system, in /, which is root's")]
 fn links() -> Result<(), StepFailure> {
     for name in ["bin", "sbin", "lib", "lib32", "lib64", "libx32"] {
         let host = Path::new("/").join(name);

@@ -29,6 +29,7 @@ pub(crate) fn settle(identity: Identity) -> Result<(), StepFailure> {
 /// Bounds the processes and threads of this PID namespace, of which this process is the init; says how far, as the kernel
 /// has it then. `None` where namespaces have no bound of their own: before Linux 6.14 `pid_max` is the host's, and must not
 /// be touched.
+#[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 pub(crate) fn bound_processes(most: u64) -> Option<String> {
     const PID_MAX: &str = "/proc/sys/kernel/pid_max";
     let release = rustix::system::uname();
@@ -44,6 +45,7 @@ pub(crate) fn bound_processes(most: u64) -> Option<String> {
 }
 
 /// Maps this user and group onto themselves, and no others: files keep their owners, and no other id can be taken.
+#[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 fn map_identity(identity: Identity) -> Result<(), StepFailure> {
     let fail = |what| failure("namespaces", what);
     // setgroups(2) must be refused before an unprivileged gid_map (user_namespaces(7), CVE-2014-8989).

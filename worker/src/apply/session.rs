@@ -110,6 +110,7 @@ pub(crate) fn confine_readers(
 
 /// The session's own `/dev/pts`, for the supervisor to make terminals in. Without a mount namespace it is the host's, which
 /// the supervisor has.
+#[expect(clippy::disallowed_methods, reason = "in a mount tree of the session's own, in which nothing has run yet")]
 pub(crate) fn terminals(plan: &SessionPlan) -> Result<Option<OwnedFd>, StepFailure> {
     match plan.strength {
         Strength::Landlock => Ok(None),

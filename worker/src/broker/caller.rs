@@ -33,6 +33,7 @@ pub(super) struct Thread {
 }
 
 impl Thread {
+    #[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
     pub(super) fn open(tid: Pid) -> Result<Self, i32> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc =
@@ -403,6 +404,7 @@ fn not_open(e: rustix::io::Errno) -> i32 {
 static OWN: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Asks the kernel where an open file is.
+#[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 pub(super) fn located(fd: OwnedFd) -> Result<Target, i32> {
     use std::os::fd::AsRawFd as _;
     let errno = rustix::io::Errno::raw_os_error;

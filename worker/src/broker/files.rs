@@ -341,6 +341,10 @@ fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, m
 
 /// Landlock knows the file that had a granted name when the session began. What has it now, a call's own file beside it, and
 /// their directory, by which programs rename and sync, are opened here; everything else is Landlock's.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
+)]
 fn open_to_read(
     broker: &mut Broker,
     caller: &Caller<'_>,
@@ -373,6 +377,10 @@ fn open_to_read(
     Ok(Answer::Fd { fd, cloexec: asked.contains(OFlags::CLOEXEC) })
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
+)]
 fn open_existing(
     broker: &mut Broker,
     caller: &Caller<'_>,
@@ -438,6 +446,10 @@ fn open_existing(
 }
 
 /// O_TMPFILE: a file without a name, in the file system of a directory.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
+)]
 fn open_unnamed(
     broker: &mut Broker,
     caller: &Caller<'_>,

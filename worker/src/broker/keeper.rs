@@ -3,6 +3,10 @@
 //! Landlock lets calls only read there, so everything that changes such a tree passes here, one act after the other: what
 //! was judged is still so when it is acted on. (Only the host may come in between, which is trusted.) Paths are the
 //! kernel's, of what was opened; never what a caller wrote.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it only looks, in the session's domain: `files.rs` acts, by descriptor"
+)]
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};

@@ -60,6 +60,10 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
 ];
 
 /// truncate(2), where Landlock has no right for it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
+)]
 fn truncate(target: &Target, length: u64) -> Result<Answer, i32> {
     let raw = rustix::io::Errno::raw_os_error;
     let stat = rustix::fs::fstat(&target.fd).map_err(raw)?;
@@ -146,6 +150,10 @@ fn chmod(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, mode: 
     set_mode(&target, mode)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
+)]
 fn set_mode(target: &Target, mode: u64) -> Result<Answer, i32> {
     let mode = (mode as u32) & 0o7777;
     // A set-user-ID program left in the workspace would lend the owner's identity, root's perhaps, to whoever runs it.
@@ -303,6 +311,10 @@ impl Attribute {
         Ok(Self { name, value: caller.bytes(n.args[2], size)?, flags })
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
+    )]
     fn set(&self, target: &Target) -> Result<Answer, i32> {
         rustix::fs::setxattr(by_proc(target), &self.name, &self.value, self.flags).map_err(errno)?;
         Ok(DONE)
@@ -316,6 +328,10 @@ fn removexattr(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, links
     remove_attribute(&target, &name)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
+)]
 fn remove_attribute(target: &Target, name: &CString) -> Result<Answer, i32> {
     rustix::fs::removexattr(by_proc(target), name).map_err(errno)?;
     Ok(DONE)

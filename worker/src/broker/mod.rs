@@ -196,6 +196,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
 
 /// The session's private directory: on the host the one that was made for it, in a mount namespace the one that was made
 /// there, before anything else is in it.
+#[expect(clippy::disallowed_methods, reason = "in a mount tree of the session's own, in which nothing has run yet")]
 fn open_own(plan: &SessionPlan, directories: &[Directory]) -> Result<OwnedFd, StepFailure> {
     let path = plan.private.inside.as_path();
     let fail = |e| kernel("private_dir", format!("open {}", path.display()), e);
@@ -213,6 +214,7 @@ fn open_own(plan: &SessionPlan, directories: &[Directory]) -> Result<OwnedFd, St
 }
 
 /// The one writer must read what its callers name. Yama may bar even an ancestor from that (`ptrace_scope` 2 and 3).
+#[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 fn can_read_callers() -> Result<(), StepFailure> {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     match scope.trim() {

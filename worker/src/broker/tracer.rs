@@ -321,6 +321,7 @@ fn command_line(thread: &Thread) -> io::Result<Vec<Vec<u8>>> {
 }
 
 /// The process that a thread belongs to. Of one with a single thread, and so of most that execute, it is that.
+#[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 pub(super) fn process_of(tid: Pid) -> Option<Pid> {
     if process::is_leader(tid) {
         return Some(tid);

@@ -230,6 +230,10 @@ enum Removed {
 
 impl Twin {
     /// Of a file that was opened when it was made.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
+    )]
     pub(super) fn of(
         path: &Path,
         (directory, name): (BorrowedFd<'_>, &CString),

@@ -137,6 +137,10 @@ const MARK: Mode = Mode::SUID;
 /// Binds, and opens the file that this has made. By its name, which may be another's by then: so the file is made with a mark,
 /// which is taken away by its descriptor. A new file's mode is that of the socket's own inode, less the mask
 /// (`unix_bind_bsd`).
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a link of procfs to a descriptor that was judged: the file itself, whatever its name leads to now"
+)]
 fn make_file(socket: &OwnedFd, parent: &Target, name: &CString) -> Result<OwnedFd, i32> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(socket).map_err(errno)?.st_mode);
     rustix::fs::fchmod(socket, mode | MARK).map_err(errno)?;
