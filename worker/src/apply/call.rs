@@ -57,7 +57,7 @@ pub(crate) fn confine_reader(
 
 /// Limits, the call's own domain, and no descriptor but the channel.
 fn narrow(plan: &CallPlan, landlock_abi: u8, reach: Reach, channel: &Channel) -> Result<Vec<StepReport>, StepFailure> {
-    let places = landlock::locate(plan.rules.own(), &[])?; // first: it opens paths
+    let places = landlock::locate_for_call(plan.rules.own())?; // first: it opens paths
     let ruleset = landlock::build(landlock_abi, &places, reach, BOUNDED)?;
     let mut steps = Vec::with_capacity(4);
     process::ignore_file_size_signal().map_err(failure("limits", "ignore SIGXFSZ"))?;
@@ -90,7 +90,7 @@ fn inherited_steps() -> Vec<StepReport> {
 
 /// The ruleset of a call that may do less than its session, and what it holds.
 pub(crate) fn ruleset_for(rules: &[FsRule], landlock_abi: u8) -> Result<(OwnedFd, String), StepFailure> {
-    let places = landlock::locate(rules, &[])?;
+    let places = landlock::locate_for_call(rules)?;
     let ruleset = landlock::build(landlock_abi, &places, Reach::Everything, BOUNDED)?;
     Ok((ruleset, domain(landlock_abi, places.len())))
 }

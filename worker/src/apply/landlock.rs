@@ -68,13 +68,26 @@ pub(crate) fn locate<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
     own: &[Directory],
 ) -> Result<Vec<Place>, Failure> {
+    located(rules, own, OFlags::NOFOLLOW)
+}
+
+/// The same for a call, which may read a file that one of its names leads to. Its session's domain bounds where that is.
+pub(crate) fn locate_for_call(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
+    located(rules, &[], OFlags::empty())
+}
+
+fn located<'a>(
+    rules: impl IntoIterator<Item = &'a FsRule>,
+    own: &[Directory],
+    links: OFlags,
+) -> Result<Vec<Place>, Failure> {
     let mut places = Vec::new();
     for rule in rules {
         let single = rule.access == FsAccess::Kept && rule.extent == Extent::Entry;
         let right = if single { Right::Names } else { Right::Rule(rule.access) };
         places.extend(open(rule, own)?.map(|(fd, is_dir)| Place { fd, is_dir, right }));
         // The file that has the name now; of another that takes it the kernel knows nothing.
-        places.extend(single.then(|| open_file(rule)).flatten().map(|fd| Place {
+        places.extend(single.then(|| open_file(rule, links)).flatten().map(|fd| Place {
             fd,
             is_dir: false,
             right: Right::Rule(rule.access),
@@ -88,8 +101,8 @@ pub(crate) fn locate<'a>(
     clippy::disallowed_methods,
     reason = "a grant is a path: it is resolved here, once, as the session's user, and held from then on"
 )]
-fn open_file(rule: &FsRule) -> Option<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+fn open_file(rule: &FsRule, links: OFlags) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | links;
     let fd = rustix::fs::open(rule.path.as_path(), flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
     (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(fd)
