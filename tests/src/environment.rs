@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::binaries::open_to_all;
-use crate::host::{Target, own_uid};
+use crate::host::{Target, User, own_uid};
 use crate::run::Run;
 
 /// A directory of its own, with a `workspace` (where callgate runs) and an `outside` (which no grant mentions). Both
@@ -92,7 +92,12 @@ impl TestEnv {
 
     /// Under callgate with its defaults.
     pub fn sandbox(&self) -> Run {
-        Run::sandbox(self.target, self.workspace())
+        self.sandbox_as(self.target.user)
+    }
+
+    /// Under callgate with its defaults, run by another user than the one to whom the workspace belongs.
+    pub fn sandbox_as(&self, caller: User) -> Run {
+        Run::sandbox(Target { user: caller, ..self.target }, self.workspace())
     }
 
     /// A process of the target's user, bare, that sleeps until it is dropped (two hours at most).

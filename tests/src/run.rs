@@ -18,6 +18,8 @@ const TOO_LONG: Duration = Duration::from_secs(90);
 /// A way of running programs: as a user, on a host, perhaps under callgate.
 #[derive(Clone, Debug)]
 pub struct Run {
+    /// A program that runs all the others, with its arguments.
+    around: Vec<String>,
     modes: Vec<String>,
     /// The arguments of `callgate run`, if it is under callgate.
     confined: Option<Vec<String>>,
@@ -29,6 +31,7 @@ impl Run {
     /// As the target's user on the machine as it is: the control.
     pub(crate) fn bare(target: Target, directory: impl AsRef<Path>) -> Self {
         Self {
+            around: Vec::new(),
             modes: target.user_modes(),
             confined: None,
             directory: directory.as_ref().to_owned(),
@@ -77,6 +80,15 @@ impl Run {
         self.flag(&["--write", &path.as_ref().display().to_string()])
     }
 
+    /// With a directory mounted at another name as well, for what is started here alone. It takes root.
+    #[must_use]
+    pub fn mounted(mut self, directory: &Path, alias: &Path) -> Self {
+        let script = r#"mount --bind "$0" "$1" && shift && exec "$@""#;
+        self.around = ["unshare", "--mount", "sh", "-c", script].map(str::to_owned).to_vec();
+        self.around.extend([directory, alias].map(|path| path.display().to_string()));
+        self
+    }
+
     /// A variable in the environment of what is started here.
     #[must_use]
     pub fn variable(mut self, key: &str, value: &str) -> Self {
@@ -87,7 +99,7 @@ impl Run {
     /// The command line for `words`, ready to be started; for tests that need more than its end.
     pub fn command(&self, words: &[&str]) -> Command {
         let binaries = Binaries::of_this_build();
-        let mut line: Vec<String> = Vec::new();
+        let mut line = self.around.clone();
         if !self.modes.is_empty() {
             line.push(binaries.weaken().display().to_string());
             line.extend(self.modes.iter().cloned());
@@ -120,6 +132,12 @@ impl Run {
     #[track_caller]
     pub fn probe(&self, act: &[&str]) -> Probe {
         Probe { act: act.join(" "), ended: ended(self.probe_command(act)) }
+    }
+
+    /// Performs an act that may not come to its end.
+    #[track_caller]
+    pub fn act(&self, act: &[&str]) -> Ended {
+        ended(self.probe_command(act))
     }
 
     /// Runs any program to its end.

@@ -231,16 +231,13 @@ fn a11_root_gives_nothing_away_but_what_it_made() {
 
 /// As `uid`: swaps `ipc` of every session's directory for a link to `target`, as soon as the directory is given away. It has
 /// the processor then, before whoever did so goes on.
-#[allow(unsafe_code, reason = "no safe wrapper changes the user of one thread for its files alone, or its turn")]
-fn swap_ipc(uid: u32, directory: &Path, target: &Path, done: &AtomicBool) {
+#[allow(unsafe_code, reason = "no safe wrapper changes a thread's turn, or waits for what happens in a directory")]
+pub(crate) fn swap_ipc(uid: u32, directory: &Path, target: &Path, done: &AtomicBool) {
     let name = std::ffi::CString::new(directory.as_os_str().as_encoded_bytes()).unwrap();
     let turn = libc::sched_param { sched_priority: 1 };
     // SAFETY: a live value of the type; 0 is this thread. Where it is refused, it takes more tries.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const turn) };
-    // SAFETY: takes integers only; changes this thread alone.
-    unsafe { libc::setfsgid(uid) };
-    // SAFETY: as above.
-    unsafe { libc::setfsuid(uid) };
+    files_as(uid);
     // SAFETY: takes integers only.
     let events = unsafe { libc::inotify_init1(libc::IN_NONBLOCK) };
     // SAFETY: a live string that ends with NUL.
@@ -263,9 +260,18 @@ fn swap_ipc(uid: u32, directory: &Path, target: &Path, done: &AtomicBool) {
     unsafe { libc::close(events) };
 }
 
+/// From now on this thread makes, opens and removes files as `uid`.
+#[allow(unsafe_code, reason = "no safe wrapper changes the user of one thread for its files alone")]
+pub(crate) fn files_as(uid: u32) {
+    // SAFETY: takes integers only; changes this thread alone.
+    unsafe { libc::setfsgid(uid) };
+    // SAFETY: as above.
+    unsafe { libc::setfsuid(uid) };
+}
+
 /// This thread, and what it starts, use one processor.
 #[allow(unsafe_code, reason = "no safe wrapper says which processors a thread may use")]
-fn on_one_processor() {
+pub(crate) fn on_one_processor() {
     // SAFETY: plain integers, for which all zero is a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: takes nothing.

@@ -19,6 +19,7 @@ mod trust;
 
 // Attacks on callgate.
 mod attack;
+mod campaign;
 mod chaos;
 mod claims;
 mod clean_up;

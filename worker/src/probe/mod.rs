@@ -8,6 +8,7 @@
 //! An act has the rights of who starts it and no others: confined, it is what any program there could do as well.
 #![expect(clippy::disallowed_methods, reason = "it tries what a confined program can do, as one or as its control")]
 
+mod campaign;
 mod chaos;
 mod descriptors;
 pub mod dice;
@@ -59,6 +60,7 @@ const FAMILIES: &[(&str, &[Act])] = &[
     ("kernel", kernel::ACTS),
     ("chaos", chaos::ACTS),
     ("sequences", sequences::ACTS),
+    ("campaign", campaign::ACTS),
 ];
 
 /// The exit status of an act that was not tried.
