@@ -184,7 +184,7 @@ impl Builtin {
         match as_named(&program).stricter(as_named(called)) {
             // Nobody can be asked there. What is asked about a person may have approved of, as a part of the line.
             Verdict::Ask(_) => Verdict::Allow,
-            verdict => verdict,
+            verdict @ (Verdict::Allow | Verdict::Deny(_)) => verdict,
         }
     }
 }

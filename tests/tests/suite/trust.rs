@@ -298,7 +298,7 @@ fn a_list_that_others_can_write_is_not_believed() {
     }
     // Nor is one of ours that cannot be read an empty one.
     fs::write(&list, believed).unwrap();
-    fs::set_permissions(&list, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&list, fs::Permissions::from_mode(0o000)).unwrap();
     assert_said(&run(), 65, "use the list of trusted projects");
     fs::set_permissions(&list, fs::Permissions::from_mode(0o600)).unwrap();
     assert_reached(&env);
