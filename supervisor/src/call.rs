@@ -128,8 +128,9 @@ impl Session {
         let is_tool = matches!(work, Work::Tool { .. });
         let timeout = timeout.or(self.profile.shell_timeout.filter(|_| !is_tool)).unwrap_or(TIMEOUT);
         let mut plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout })?;
-        plan.as_spelt = self.passes_by_path(tool.id, &decided.1);
-        let passed = self.approve(&presented, &plan, decided, watchdog, asking).await?;
+        let why = self.asks(&decided.0, watchdog.as_ref());
+        plan.as_spelt = self.passes_by_path(tool.id, &why);
+        let passed = self.approve(&presented, &plan, decided, why, asking).await?;
         let turn = place.turn().await;
         // A call before it may have been one that nobody answered.
         self.goes_on(name)?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use callgate_policy::approval::{ApprovalKey, KeyScope};
+use callgate_policy::approval::ApprovalKey;
 use callgate_policy::call_grant::{CallNeeds, ShellNeed};
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::mode::Headless;
@@ -144,10 +144,18 @@ impl Session {
         })))
     }
 
-    /// Whether what lets a call pass looked at its path: then no symbolic link may lead it elsewhere.
-    pub(crate) fn passes_by_path(&self, tool: &str, key: &ApprovalKey) -> bool {
+    /// Whether what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
+    pub(crate) fn passes_by_path(&self, tool: &str, why: &[String]) -> bool {
         let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        rules.looks_at_paths(tool) || (key.scope == KeyScope::Path && self.people.has_said_yes(tool, key).is_some())
+        rules.looks_at_paths(tool) || !why.is_empty()
+    }
+
+    /// Why a person has to say yes; nothing if nobody has to.
+    pub(crate) fn asks(&self, decision: &Decision, watchdog: Option<&Reason>) -> Vec<String> {
+        // Who types a call has approved of it; of what a rule or a watchdog wants asked they are asked.
+        let typed = self.asked_by == AskedBy::Person && decision.by == DecidedBy::Default;
+        let ruled = (decision.action == Action::Ask && !typed).then(|| decision.to_string());
+        ruled.into_iter().chain(watchdog.map(Reason::to_string)).collect()
     }
 
     /// Whether a person would have had to be asked, and there was none (`headless = "halt"`): nothing else will run.
@@ -156,20 +164,16 @@ impl Session {
         self.halted.load(Ordering::Relaxed)
     }
 
-    /// Has a person say yes, if rules, mode or watchdog want that. Nothing that they did not see runs: the answer is for these
+    /// Has a person say yes, if there is a reason. Nothing that they did not see runs: the answer is for these
     /// arguments, this plan and this program.
     pub(crate) async fn approve(
         &self,
         call: &Presented<'_>,
         plan: &CallPlan,
         (decision, key): (Decision, ApprovalKey),
-        watchdog: Option<Reason>,
+        why: Vec<String>,
         asking: Place,
     ) -> Result<Passed, CallError> {
-        // Who types a call has approved of it; of what a rule or a watchdog wants asked they are asked.
-        let typed = self.asked_by == AskedBy::Person && decision.by == DecidedBy::Default;
-        let ruled = (decision.action == Action::Ask && !typed).then(|| decision.to_string());
-        let why: Vec<String> = ruled.into_iter().chain(watchdog.map(|reason| reason.to_string())).collect();
         let passed = |approved_by| Passed { decision: Some(decision.clone()), approved_by };
         if why.is_empty() {
             return Ok(passed(None));

@@ -332,6 +332,38 @@ fn x0_11_a_host_adds_rules() {
     });
 }
 
+/// E8: what a person was shown is what is changed, and not what a link leads to: one that was there, one that took the name
+/// while they were asked, one on the way.
+#[test]
+fn e8_no_link_leads_elsewhere_what_a_person_approved() {
+    with_sessions(Some(Answer::Once), async |session, host, workspace| {
+        std::fs::create_dir_all(workspace.join("deep")).unwrap();
+        for file in ["other", "deep/file", "swapped"] {
+            std::fs::write(workspace.join(file), "old").unwrap();
+        }
+        std::os::unix::fs::symlink("other", workspace.join("link")).unwrap();
+        std::os::unix::fs::symlink("deep", workspace.join("way")).unwrap();
+        let (from, to) = (workspace.join("link"), workspace.join("swapped"));
+        let swap = move || std::fs::rename(from, to).unwrap();
+        for (path, act) in [("link", None), ("way/file", None), ("swapped", Some(Act(Box::new(swap))))] {
+            *host.first.lock().unwrap() = act;
+            let edit = json!({ "path": path, "old_string": "old", "new_string": "new" });
+            for (tool, args) in [("edit", edit), ("write", json!({ "path": path, "content": "new" }))] {
+                let denied = session.call(tool, args).await;
+                let said = denied.error_text.unwrap_or_default();
+                assert!(said.contains("goes by a symbolic link to"), "{tool} {path}: {said}");
+                assert_eq!(host.asked().len(), 1, "{tool} {path}");
+            }
+        }
+        for file in ["other", "deep/file"] {
+            assert_eq!(std::fs::read_to_string(workspace.join(file)).unwrap(), "old");
+        }
+        // The control: by its own name.
+        assert_eq!(write(session, "other").await.kind, Outcome::Output);
+        assert_eq!(std::fs::read_to_string(workspace.join("other")).unwrap(), "x");
+    });
+}
+
 /// S3-12, X3-2: in `auto-edit` the two tools that change files run without a word, and nothing else that changes something does.
 #[test]
 fn s3_12_x3_2_auto_edit_asks_about_all_but_edits() {
