@@ -12,7 +12,7 @@ const HOLDS: &[(&str, &[&str])] = &[
     ("processes", &["landlock", "seccomp", "namespaces"]),
     ("privilege", &["capabilities", "no_new_privs", "seccomp"]),
     ("descriptors", &["close_fds"]),
-    ("limits", &["limits", "cgroup"]),
+    ("limits", &["limits", "cgroup", "core_dumps"]),
 ];
 
 /// Of sessions that may start only some programs. Others have no step of that name, and claim nothing.

@@ -202,14 +202,14 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// What an attack could have changed about a process: priority, processors, core limit, tracer.
+/// What an attack could have changed about a process: priority, processors, a limit, tracer.
 pub fn condition_of(pid: u32) -> String {
     let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let kept = ["TracerPid:", "Cpus_allowed:"];
     let status = file("status");
     let mut seen: Vec<&str> = status.lines().filter(|line| kept.iter().any(|key| line.starts_with(key))).collect();
     let limits = file("limits");
-    seen.extend(limits.lines().filter(|line| line.starts_with("Max core")));
+    seen.extend(limits.lines().filter(|line| line.starts_with("Max msgqueue")));
     let stat = file("stat");
     // The 17th field after the command's name in brackets is the nice value.
     seen.extend(stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16)));

@@ -142,7 +142,7 @@ fn get_ready() -> io::Result<()> {
         within: Vec::new(),
         as_spelt: false,
         work: Work::Program { argv: vec!["true".into()], working_dir: "/".into() },
-        limits: vec![Limit { resource: Resource::Core, max: 0 }],
+        limits: vec![Limit { resource: Resource::OpenFiles, max: 1024 }],
         bounds: Bounds::of(&Limits::default(), 0),
         timeout: Duration::ZERO,
     };

@@ -333,7 +333,6 @@ fn limits(bounds: &Bounds, work: &Work, strength: Strength) -> Vec<Limit> {
     // RLIMIT_CPU counts whole seconds, and comes second: the init has told by then what the call did.
     let seconds = bounds.cpu.as_secs() + 2;
     let mut limits = vec![
-        Limit { resource: Resource::Core, max: 0 },
         Limit { resource: Resource::OpenFiles, max: bounds.open_files },
         Limit { resource: Resource::FileSize, max: bounds.file_size },
         Limit { resource: Resource::CpuSeconds, max: seconds },

@@ -192,8 +192,6 @@ pub enum Starter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
-    /// `RLIMIT_CORE`, bytes. Always 0: a core dump is a copy of memory left behind.
-    Core,
     /// `RLIMIT_NOFILE`, count. A soft limit that is lower stays: programs that walk all descriptors, or keep them in a
     /// `select(2)` set, rely on it.
     OpenFiles,

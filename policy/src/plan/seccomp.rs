@@ -13,9 +13,15 @@
 //! - The filter judges integers. What depends on pointed-to memory goes to the broker ([`Verdict::Notify`]), which
 //!   acts on its own copy, or is refused.
 
+mod commands;
+
 use std::fmt;
 
 use serde::Serialize;
+
+use self::commands::{
+    FCNTLS, IOCTLS, OWNER_FCNTLS, OWNER_IOCTLS, PR_SET_MM, PRCTLS, REFUSED_FCNTLS, REFUSED_IOCTLS, TIOCGPTPEER,
+};
 
 use super::{Starter, Strength, Writer};
 
@@ -52,6 +58,10 @@ pub enum Errno {
     Eperm,
     /// Permission denied.
     Eacces,
+    /// Invalid argument: no such command.
+    Einval,
+    /// Not for this descriptor: no such control.
+    Enotty,
     /// No such system call.
     Enosys,
     /// Not supported on this socket, or by this file system.
@@ -69,6 +79,8 @@ impl Errno {
             Self::Success => 0,
             Self::Eperm => 1,
             Self::Eacces => 13,
+            Self::Einval => 22,
+            Self::Enotty => 25,
             Self::Enosys => 38,
             Self::Enoprotoopt => 92,
             Self::Eopnotsupp => 95,
@@ -82,6 +94,8 @@ impl Errno {
             Self::Success => "success, doing nothing",
             Self::Eperm => "EPERM",
             Self::Eacces => "EACCES",
+            Self::Einval => "EINVAL",
+            Self::Enotty => "ENOTTY",
             Self::Enosys => "ENOSYS",
             Self::Enoprotoopt => "ENOPROTOOPT",
             Self::Eopnotsupp => "EOPNOTSUPP",
@@ -546,8 +560,7 @@ fn ordinary() -> Vec<Group> {
             "fork vfork exit exit_group wait4 waitid getpid getppid gettid \
              getpgid setpgid getpgrp getsid setsid set_tid_address set_robust_list \
              get_robust_list futex futex_waitv futex_wake futex_wait futex_requeue rseq \
-             restart_syscall arch_prctl getrandom uname sysinfo times getrusage getrlimit \
-             setrlimit getcpu",
+             restart_syscall arch_prctl getrandom uname sysinfo times getrusage getrlimit getcpu",
         ),
         allow(
             "own identity",
@@ -707,7 +720,7 @@ fn socket_options() -> Group {
         title: "options of sockets",
         why: "those that are named tune a connection. Others send it elsewhere than its address says: SO_BINDTODEVICE and \
               IPV6_RTHDR lead a connection to loopback out of the host, TCP_FASTOPEN_CONNECT turns a later write into a \
-              connect, TCP_ULP replaces the protocol underneath. SO_REUSEPORT would let a call share the port of a \
+              connect, TCP_ULP replaces the protocol underneath; SO_ZEROCOPY pins memory that nobody counts. SO_REUSEPORT would let a call share the port of a \
               stranger's server of the same user, and take its connections: it is said to be set, and is not",
         attacks: &["B2", "B5"],
         calls: vec![(
@@ -718,42 +731,37 @@ fn socket_options() -> Group {
 }
 
 fn ioctls(landlock_abi: u8) -> Group {
-    let mut refused = vec![
-        TIOCSTI,
-        TIOCLINUX,
-        TIOCCONS,
-        TIOCSETD,
-        FS_IOC_SETFLAGS,
-        FS_IOC32_SETFLAGS,
-        FS_IOC_SETVERSION,
-        FS_IOC32_SETVERSION,
-        FS_IOC_FSSETXATTR,
-        FS_IOC_SET_ENCRYPTION_POLICY,
-        FS_IOC_ENABLE_VERITY,
-    ];
-    if landlock_abi < 6 {
-        // F_SETOWN by another name: with O_ASYNC the kernel sends SIGIO, which kills, to whom they name.
-        refused.extend([FIOSETOWN, SIOCSPGRP]);
-    }
+    let owners = if landlock_abi < 6 { EPERM } else { Verdict::Allow };
     Group {
         title: "device and file controls",
-        why: "TIOCSTI and TIOCLINUX type into a terminal that the host's shell reads; the FS_IOC ones change \
-              attributes through a descriptor that was opened for reading, which Landlock's right for devices does \
-              not cover. TIOCGPTPEER opens the other end of a pseudo-terminal: no rule names those of a call, so the \
-              broker opens it for who holds the master",
-        attacks: &["A12", "D5", "D6"],
+        why: "a descriptor that was opened for reading is enough for many of them, which neither Landlock nor a mode then \
+              judges: those of btrfs make trees in a read-only directory, others set attributes or reserve space, TIOCSTI and \
+              TIOCLINUX type into a terminal. So what is not listed is answered as by a file that has no such control. \
+              TIOCGPTPEER opens the other end of a pseudo-terminal: no rule names those of a call, so the broker opens it for \
+              who holds the master",
+        attacks: &["A12", "D5", "D6", "D11"],
         calls: vec![(
             "ioctl",
             Action::Args {
-                rules: refused
-                    .into_iter()
-                    .map(|request| ArgRule { when: vec![equal(1, request)], then: EPERM })
-                    .chain([ArgRule { when: vec![equal(1, TIOCGPTPEER)], then: Verdict::Notify }])
-                    .collect(),
-                otherwise: Verdict::Allow,
+                rules: by_command(
+                    1,
+                    &[
+                        (IOCTLS, Verdict::Allow),
+                        (OWNER_IOCTLS, owners),
+                        (REFUSED_IOCTLS, EPERM),
+                        (&[TIOCGPTPEER], Verdict::Notify),
+                    ],
+                ),
+                otherwise: Verdict::Errno(Errno::Enotty),
             },
         )],
     }
+}
+
+/// A verdict for each number of a list.
+fn by_command(arg: u8, lists: &[(&[Operand], Verdict)]) -> Vec<ArgRule> {
+    let each = lists.iter().flat_map(|(list, then)| list.iter().map(|command| (*command, *then)));
+    each.map(|(command, then)| ArgRule { when: vec![equal(arg, command)], then }).collect()
 }
 
 fn ipc() -> Group {
@@ -850,36 +858,71 @@ fn set_id(mode: u8, when: impl Fn(Condition) -> Vec<Condition>) -> Vec<ArgRule> 
     [S_ISUID, S_ISGID].map(|bit| ArgRule { when: when(has_all(mode, bit)), then: EPERM }).into()
 }
 
-fn other_processes(landlock_abi: u8) -> [Group; 3] {
+/// A limit of 1 byte is how core(5) says that no program is to get a process's memory through a pipe; at 0 it gets all of it.
+/// Nothing would be gained by another value, for no core fits into a byte, so that setting one is said to be done.
+fn limits_of_processes() -> Group {
+    let core = |mut conditions: Vec<Condition>, then| {
+        conditions.push(equal(1, RLIMIT_CORE));
+        ArgRule { when: conditions, then }
+    };
+    let reads = equal_64(2, NULL);
+    let (pretended, own) = (Verdict::Errno(Errno::Success), equal(0, SELF));
+    Group {
+        title: "limits of processes",
+        why: "a core dump is a copy of memory left behind, and what the limit for it must be to prevent one, programs set \
+              otherwise: to 0, which a pipe's reader is not bound by. 0 is the caller's own number; other numbers are of any \
+              process of the same user, and checked by the broker",
+        attacks: &["D1", "D8"],
+        calls: vec![
+            (
+                "setrlimit",
+                Action::Args {
+                    rules: vec![ArgRule { when: vec![equal(0, RLIMIT_CORE)], then: pretended }],
+                    otherwise: Verdict::Allow,
+                },
+            ),
+            (
+                "prlimit64",
+                Action::Args {
+                    rules: vec![
+                        ArgRule { when: vec![own, reads], then: Verdict::Allow },
+                        ArgRule { when: vec![reads], then: Verdict::Notify },
+                        core(vec![own, equal_64(3, NULL)], pretended),
+                        core(vec![], EPERM),
+                        ArgRule { when: vec![own], then: Verdict::Allow },
+                    ],
+                    otherwise: Verdict::Notify,
+                },
+            ),
+        ],
+    }
+}
+
+fn other_processes(landlock_abi: u8) -> [Group; 4] {
     let oneself = |conditions: Vec<Condition>| Action::Args {
         rules: vec![ArgRule { when: conditions, then: Verdict::Allow }],
         otherwise: Verdict::Notify,
     };
     let scheduling = Group {
-        title: "limits and scheduling of processes",
+        title: "scheduling of processes",
         why: "they take the id of any process of the same user that is in the PID namespace, other calls of the session at \
               least. 0 is the caller; other ids are checked by the broker",
         attacks: &["D1"],
         calls: vec![
             ("setpriority", oneself(vec![equal(0, PRIO_PROCESS), equal(1, SELF)])),
             ("ioprio_set", oneself(vec![equal(0, IOPRIO_WHO_PROCESS), equal(1, SELF)])),
-            (
-                "sched_setaffinity sched_setscheduler sched_setparam sched_setattr prlimit64",
-                oneself(vec![equal(0, SELF)]),
-            ),
+            ("sched_setaffinity sched_setscheduler sched_setparam sched_setattr", oneself(vec![equal(0, SELF)])),
             ("pidfd_open", NOTIFY),
         ],
     };
     let unscoped = landlock_abi < 6;
-    let mut refused = vec![F_SETLEASE, F_SETDELEG];
-    let (why, signal) = if unscoped {
-        refused.extend([F_SETOWN, F_SETOWN_EX, F_SETSIG]);
-        ("Landlock before ABI 6 has no signal scope, so the broker checks whom a signal is for", NOTIFY)
+    let (why, signal, owners) = if unscoped {
+        ("Landlock before ABI 6 has no signal scope, so the broker checks whom a signal is for", NOTIFY, EPERM)
     } else {
-        ("Landlock's signal scope bounds them", ALLOW)
+        ("Landlock's signal scope bounds them", ALLOW, Verdict::Allow)
     };
-    let rules = refused.into_iter().map(|command| ArgRule { when: vec![equal(1, command)], then: EPERM }).collect();
-    let fcntl = Action::Args { rules, otherwise: Verdict::Allow };
+    let rules = by_command(1, &[(FCNTLS, Verdict::Allow), (OWNER_FCNTLS, owners), (REFUSED_FCNTLS, EPERM)]);
+    let fcntl = Action::Args { rules, otherwise: Verdict::Errno(Errno::Einval) };
     let signals = Group {
         title: "signals to processes",
         why,
@@ -890,11 +933,12 @@ fn other_processes(landlock_abi: u8) -> [Group; 3] {
         title: "descriptor flags and locks",
         why: "F_SETOWN and F_SETSIG have the kernel send a signal of one's choice to anyone; the scope covers that \
               only where it exists. Who holds a lease makes everybody else who opens the file wait, up to 45 s each \
-              time: the broker, and people outside",
-        attacks: &["D2"],
+              time: the broker, and people outside. F_NOTIFY tells what others do in a directory, and a write hint is set \
+              on a file that was opened for reading. What is not listed is answered as by a kernel without it",
+        attacks: &["A12", "D1", "D2"],
         calls: vec![("fcntl", fcntl)],
     };
-    [scheduling, signals, owners]
+    [limits_of_processes(), scheduling, signals, owners]
 }
 
 fn memory_of_others() -> Group {
@@ -1045,24 +1089,19 @@ fn clones() -> Group {
 }
 
 fn process_controls() -> Group {
+    let mut rules = vec![ArgRule {
+        when: vec![equal(0, PR_SET_DUMPABLE), equal_64(1, SUID_DUMP_DISABLE)],
+        then: Verdict::Errno(Errno::Success),
+    }];
+    rules.extend(by_command(0, &[(PRCTLS, Verdict::Allow), (&[PR_SET_MM], EPERM)]));
     Group {
         title: "process controls",
         why: "the broker cannot look at a process that is not dumpable, so that asking for this is answered with \
-              success and not done; PR_SET_MM rewrites what /proc shows of a command line",
-        attacks: &["C14"],
-        calls: vec![(
-            "prctl",
-            Action::Args {
-                rules: vec![
-                    ArgRule {
-                        when: vec![equal(0, PR_SET_DUMPABLE), equal_64(1, SUID_DUMP_DISABLE)],
-                        then: Verdict::Errno(Errno::Success),
-                    },
-                    ArgRule { when: vec![equal(0, PR_SET_MM)], then: EPERM },
-                ],
-                otherwise: Verdict::Allow,
-            },
-        )],
+              success and not done; PR_SET_MM rewrites what /proc shows of a command line. What is not listed is answered as by \
+              a kernel without it: PR_SCHED_CORE keeps others off a processor, PR_SET_VMA and PR_FUTEX_HASH take memory that \
+              nobody counts",
+        attacks: &["C14", "D11"],
+        calls: vec![("prctl", Action::Args { rules, otherwise: Verdict::Errno(Errno::Einval) })],
     }
 }
 
@@ -1132,6 +1171,8 @@ fn has_all(arg: u8, bits: Operand) -> Condition {
 
 const NONE: Operand = Operand::new("0", 0);
 const SELF: Operand = Operand::new("0 (the caller)", 0);
+const NULL: Operand = Operand::new("NULL", 0);
+const RLIMIT_CORE: Operand = Operand::new("RLIMIT_CORE", 4);
 
 const AF_UNIX: Operand = Operand::new("AF_UNIX", 1);
 const AF_INET: Operand = Operand::new("AF_INET", 2);
@@ -1165,7 +1206,6 @@ const OPTIONS: &[(Operand, &[Operand])] = &[
             Operand::new("SO_TIMESTAMPNS_OLD", 35),
             Operand::new("SO_TIMESTAMPING_OLD", 37),
             Operand::new("SO_PEEK_OFF", 42),
-            Operand::new("SO_ZEROCOPY", 60),
             Operand::new("SO_TIMESTAMP_NEW", 63),
             Operand::new("SO_PASSPIDFD", 76),
         ],
@@ -1173,6 +1213,8 @@ const OPTIONS: &[(Operand, &[Operand])] = &[
     (
         SOL_TCP,
         &[
+            Operand::new("TCP_QUICKACK", 12),
+            Operand::new("TCP_CONGESTION", 13),
             Operand::new("TCP_USER_TIMEOUT", 18),
             Operand::new("TCP_FASTOPEN", 23),
             Operand::new("TCP_NOTSENT_LOWAT", 25),
@@ -1196,36 +1238,21 @@ const OPTIONS: &[(Operand, &[Operand])] = &[
     ),
 ];
 /// The same, by level, all bits of a number but the lowest, and what these must equal.
-const OPTION_ROWS: [(Operand, Operand, Operand); 5] = [
+const OPTION_ROWS: [(Operand, Operand, Operand); 6] = [
     // SO_DEBUG to SO_BSDCOMPAT: reuse of addresses, sizes of buffers, keep-alive, lingering, priority.
     (SOL_SOCKET, Operand::new("~15", !15 & 0xffff_ffff), NONE),
     // SO_TIMESTAMPNS_NEW, SO_TIMESTAMPING_NEW, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW.
     (SOL_SOCKET, Operand::new("~3", !3 & 0xffff_ffff), Operand::new("64", 64)),
-    // TCP_NODELAY to TCP_MD5SIG.
-    (SOL_TCP, Operand::new("~15", !15 & 0xffff_ffff), NONE),
+    // TCP_NODELAY to TCP_SYNCNT.
+    (SOL_TCP, Operand::new("~7", !7 & 0xffff_ffff), NONE),
+    // TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP, TCP_INFO.
+    (SOL_TCP, Operand::new("~3", !3 & 0xffff_ffff), Operand::new("8", 8)),
     // IP_TOS, IP_TTL.
     (SOL_IP, Operand::new("~3", !3 & 0xffff_ffff), NONE),
     // IP_PKTINFO (to be told of it), IP_MTU_DISCOVER, IP_RECVERR, IP_RECVTTL, IP_RECVTOS, IP_FREEBIND.
     (SOL_IP, Operand::new("~7", !7 & 0xffff_ffff), Operand::new("8", 8)),
 ];
 const TCP_ULP: Operand = Operand::new("TCP_ULP", 31);
-
-const TIOCSTI: Operand = Operand::new("TIOCSTI", 0x5412);
-const TIOCLINUX: Operand = Operand::new("TIOCLINUX", 0x541c);
-const TIOCCONS: Operand = Operand::new("TIOCCONS", 0x541d);
-const TIOCSETD: Operand = Operand::new("TIOCSETD", 0x5423);
-const TIOCGPTPEER: Operand = Operand::new("TIOCGPTPEER", 0x5441);
-const FIOSETOWN: Operand = Operand::new("FIOSETOWN", 0x8901);
-const SIOCSPGRP: Operand = Operand::new("SIOCSPGRP", 0x8902);
-const FS_IOC_SETFLAGS: Operand = Operand::new("FS_IOC_SETFLAGS", 0x4008_6602);
-const FS_IOC32_SETFLAGS: Operand = Operand::new("FS_IOC32_SETFLAGS", 0x4004_6602);
-const FS_IOC_SETVERSION: Operand = Operand::new("FS_IOC_SETVERSION", 0x4008_7602);
-const FS_IOC32_SETVERSION: Operand = Operand::new("FS_IOC32_SETVERSION", 0x4004_7602);
-const FS_IOC_FSSETXATTR: Operand = Operand::new("FS_IOC_FSSETXATTR", 0x401c_5820);
-/// `_IOR('f', 19, struct fscrypt_policy_v1)`, 12 bytes.
-const FS_IOC_SET_ENCRYPTION_POLICY: Operand = Operand::new("FS_IOC_SET_ENCRYPTION_POLICY", 0x800c_6613);
-/// `_IOW('f', 133, struct fsverity_enable_arg)`, 128 bytes.
-const FS_IOC_ENABLE_VERITY: Operand = Operand::new("FS_IOC_ENABLE_VERITY", 0x4080_6685);
 
 // aarch64 kept the numbers of 32-bit ARM for O_NOFOLLOW and O_DIRECTORY.
 const O_NOFOLLOW_O_CLOEXEC: Operand = Operand::by_arch("(O_NOFOLLOW|O_CLOEXEC)", 0xa_0000, 0x8_8000);
@@ -1244,12 +1271,6 @@ const O_CREAT_O_EXCL: Operand = Operand::new("(O_CREAT|O_EXCL)", 0xc0);
 
 const PRIO_PROCESS: Operand = Operand::new("PRIO_PROCESS", 0);
 const IOPRIO_WHO_PROCESS: Operand = Operand::new("IOPRIO_WHO_PROCESS", 1);
-const F_SETLEASE: Operand = Operand::new("F_SETLEASE", 1024);
-/// Linux 6.19.
-const F_SETDELEG: Operand = Operand::new("F_SETDELEG", 1040);
-const F_SETOWN: Operand = Operand::new("F_SETOWN", 8);
-const F_SETSIG: Operand = Operand::new("F_SETSIG", 10);
-const F_SETOWN_EX: Operand = Operand::new("F_SETOWN_EX", 15);
 
 const F_DUPFD_CLOEXEC: Operand = Operand::new("F_DUPFD_CLOEXEC", 1030);
 const F_GETFD: Operand = Operand::new("F_GETFD", 1);
@@ -1287,7 +1308,6 @@ const CLONE_FS_CLONE_THREAD: Operand = Operand::new("(CLONE_FS|CLONE_THREAD)", 0
 const CLONE_REFUSED: Operand = Operand::new("(CLONE_NEW*|CLONE_UNTRACED)", 0x7e02_0000 | 0x80_0000 | 0x80);
 const PR_SET_DUMPABLE: Operand = Operand::new("PR_SET_DUMPABLE", 4);
 const SUID_DUMP_DISABLE: Operand = Operand::new("0", 0);
-const PR_SET_MM: Operand = Operand::new("PR_SET_MM", 35);
 const PROT_EXEC: Operand = Operand::new("PROT_EXEC", 4);
 const SHM_EXEC: Operand = Operand::new("SHM_EXEC", 0x8000);
 

@@ -110,15 +110,16 @@ fn tell_left(Leftover { path, errno }: &Leftover) {
 
 /// No core dump and no look into this process's memory by others of its user (D1): it holds secrets and policy.
 fn protect_self() -> Result<(), Failure> {
-    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
-    let refused = |what: &str, errno: rustix::io::Errno| {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    let refused = |what: &str, errno: Option<i32>| {
         Failure::Open(OpenError::Confine(ConfineError::Refused(StepFailure {
             step: "supervisor".to_owned(),
             what: what.to_owned(),
-            errno: Some(errno.raw_os_error()),
+            errno,
         })))
     };
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
-        .map_err(|e| refused("set its core limit to 0", e))?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| refused("close its memory to others", e))
+    // Sessions start with this limit, and could not raise it.
+    callgate_worker::apply::limit::limit_cores().map_err(|e| refused("set its core limit", e.raw_os_error()))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|e| refused("close its memory to others", Some(e.raw_os_error())))
 }

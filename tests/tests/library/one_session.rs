@@ -299,7 +299,7 @@ for kind in ('shm', 'sem', 'msg'):
     ids[kind] = made['id']
 os.popen(f'{sys.argv[2]} shm-posix {name}').read()
 def condition():
-    return [os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0)), resource.getrlimit(resource.RLIMIT_CORE)]
+    return [os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0)), resource.prlimit(0, 12)]
 before = condition()
 facts = {'pid': os.getpid(), 'group': os.getpgrp(), 'port': listeners[2].getsockname()[1], 'ids': ids}
 open('facts.new', 'w').write(json.dumps(facts))

@@ -28,7 +28,7 @@ fn assert_enforced(target: Target, envelope: &Value, tool: bool) {
         ("processes", &["landlock", "namespaces", "seccomp"]),
         ("privilege", &["capabilities", "no_new_privs", "seccomp"]),
         ("descriptors", &["close_fds"]),
-        ("limits", &["limits"]),
+        ("limits", &["core_dumps", "limits"]),
     ];
     let enforced = envelope["metadata"]["enforced"].as_array().unwrap();
     assert_eq!(enforced.len(), expected.len(), "{enforced:?}");

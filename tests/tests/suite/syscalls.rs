@@ -200,3 +200,130 @@ print(errno.errorcode[ctypes.get_errno()] if done else 'made', open('/proc/sys/f
         assert_eq!(ended.stdout, "ENOSYS \n", "{ended:?}");
     });
 }
+
+/// A12, D1, D5, D11: what ioctl(2), fcntl(2) and prctl(2) take is a list. On no descriptor, what the kernel would carry out is
+/// EBADF, so that a control that makes a tree of btrfs's is told from one that no file here knows.
+#[test]
+fn a12_d5_d11_controls_of_files_and_processes_are_a_list() {
+    let script = r#"
+import ctypes, errno, os, signal
+signal.signal(signal.SIGIO, signal.SIG_IGN) # of F_NOTIFY, below
+libc = ctypes.CDLL(None, use_errno=True)
+def tells(name, call, *args):
+    ctypes.set_errno(0)
+    done = call(*map(ctypes.c_long, args))
+    print(name, "done" if done >= 0 else errno.errorcode[ctypes.get_errno()])
+for name, number in (
+    ("TCGETS", 0x5401), ("FIONREAD", 0x541b), ("FICLONE", 0x40049409), ("FS_IOC_GETFLAGS", 0x80086601),
+    ("BTRFS_IOC_SUBVOL_CREATE", 0x5000940e), ("BTRFS_IOC_SNAP_CREATE_V2", 0x50009417), ("FS_IOC_RESVSP", 0x40305828),
+    ("FS_IOC_SETVERSION", 0x40087602), ("FS_IOC_ENABLE_VERITY", 0x40806685), ("FIDEDUPERANGE", 0xc0189436),
+    ("SIOCETHTOOL", 0x8946), ("TIOCSETD", 0x5423), ("next year's", 0x40ff94ff),
+    ("FS_IOC_SETFLAGS", 0x40086602), ("TIOCSTI", 0x5412),
+): tells(name, libc.ioctl, -1, number, 0)
+open("own", "w")
+own, here = os.open("own", os.O_RDONLY), os.open(".", os.O_RDONLY)
+written = os.open("written", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+tells("F_GETFL", libc.fcntl, own, 3, 0)
+tells("F_NOTIFY", libc.fcntl, here, 1026, 2)
+hint = ctypes.c_uint64(2)
+tells("F_SET_RW_HINT", libc.fcntl, own, 1036, ctypes.addressof(hint))
+name = ctypes.create_string_buffer(16)
+tells("PR_GET_NAME", libc.prctl, 16, ctypes.addressof(name), 0, 0, 0)
+tells("PR_SET_TIMING", libc.prctl, 14, 0, 0, 0, 0)
+class Space(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int16), ("whence", ctypes.c_int16), ("start", ctypes.c_int64), ("length", ctypes.c_int64),
+                ("rest", ctypes.c_uint32 * 6)]
+space = Space(0, 0, 0, 1 << 20)
+tells("FS_IOC_RESVSP of a file", libc.ioctl, written, 0x40305828, ctypes.addressof(space))
+print("reserved" if os.fstat(written).st_blocks else "nothing reserved")
+"#;
+    let allowed = "TCGETS EBADF\nFIONREAD EBADF\nFICLONE EBADF\nFS_IOC_GETFLAGS EBADF\n";
+    let answers = |unknown: &str, refused: &str| {
+        let unlisted = [
+            "BTRFS_IOC_SUBVOL_CREATE",
+            "BTRFS_IOC_SNAP_CREATE_V2",
+            "FS_IOC_RESVSP",
+            "FS_IOC_SETVERSION",
+            "FS_IOC_ENABLE_VERITY",
+            "FIDEDUPERANGE",
+            "SIOCETHTOOL",
+            "TIOCSETD",
+            "next year's",
+        ];
+        let unlisted: String = unlisted.iter().map(|name| format!("{name} {unknown}\n")).collect();
+        format!("{allowed}{unlisted}FS_IOC_SETFLAGS {refused}\nTIOCSTI {refused}\nF_GETFL done\n")
+    };
+    let bare = answers("EBADF", "EBADF")
+        + "F_NOTIFY done\nF_SET_RW_HINT done\nPR_GET_NAME done\nPR_SET_TIMING done\nFS_IOC_RESVSP of a file done\nreserved\n";
+    let confined = answers("ENOTTY", "EPERM")
+        + "F_NOTIFY EPERM\nF_SET_RW_HINT EINVAL\nPR_GET_NAME done\nPR_SET_TIMING EINVAL\nFS_IOC_RESVSP of a file ENOTTY\n\
+           nothing reserved\n";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let run = |run: callgate_tests::Run| run.run(&["/usr/bin/python3", "-c", script]);
+        let (control, ended) = (run(env.bare()), run(env.sandbox()));
+        assert_eq!(control.stdout, bare, "the control: {control:?}");
+        assert_eq!(ended.stdout, confined, "{ended:?}");
+    });
+}
+
+/// D8: nobody outside gets a program's memory when it crashes: neither by a file nor by a pipe of `core_pattern` (a limit of
+/// one byte), nor by a socket (no memory is in it). A program that sets its limit to 0, as many do, is told that it is, and
+/// still none is made: at 0 a pipe would get all.
+#[test]
+fn d8_no_core_dump_is_made_whatever_a_program_sets() {
+    let script = r#"
+import ctypes, errno, os, resource, time
+libc = ctypes.CDLL(None, use_errno=True)
+class Limit(ctypes.Structure): _fields_ = [("soft", ctypes.c_uint64), ("hard", ctypes.c_uint64)]
+def sets(*more):
+    ctypes.set_errno(0)
+    done = libc.prlimit(0, 4, ctypes.byref(Limit(0, 0)), *more)
+    print("set" if done == 0 else errno.errorcode[ctypes.get_errno()], end=" ")
+def read(): return resource.getrlimit(resource.RLIMIT_CORE)
+before = read()
+sets(None)
+sets(ctypes.byref(Limit()))
+print("as before" if read() == before else "changed", *before)
+open("ready", "w").close()
+while not os.path.exists("go"): time.sleep(0.02)
+"#;
+    // What the kernel puts into a dump of the program: the file that says so can be read from outside alone.
+    let filter_of = |mark: &str| {
+        let listing = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let read = |path: &std::path::Path, file| std::fs::read_to_string(path.join(file)).unwrap_or_default();
+        let is_it =
+            |path: &std::path::PathBuf| read(path, "comm") == "python3\n" && read(path, "cmdline").contains(mark);
+        let found: Vec<_> = listing.filter(is_it).map(|path| read(&path, "coredump_filter")).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        u32::from_str_radix(found[0].trim(), 16).unwrap()
+    };
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let mark = format!("mark-{}", env.workspace().display());
+        let run = |run: callgate_tests::Run, limit: &str| {
+            let words =
+                ["/bin/sh", "-c", &format!("{limit} exec \"$@\""), "sh", "/usr/bin/python3", "-c", script, &mark];
+            let (ready, go) = (env.workspace().join("ready"), env.workspace().join("go"));
+            let (ended, filter) = std::thread::scope(|scope| {
+                let run = scope.spawn(|| run.run(&words));
+                callgate_tests::eventually("it waits", || ready.exists() || run.is_finished());
+                let filter = ready.exists().then(|| filter_of(&mark));
+                std::fs::write(&go, "").unwrap();
+                (run.join().unwrap(), filter)
+            });
+            std::fs::remove_file(ready).unwrap();
+            std::fs::remove_file(go).unwrap();
+            (ended, filter)
+        };
+        let (control, has_memory) = run(env.bare(), "ulimit -S -c 1 || :;");
+        assert!(control.stdout.starts_with("set set changed "), "{control:?}");
+        assert_ne!(has_memory, Some(0), "{control:?}");
+        let (ended, has_memory) = run(env.sandbox(), "");
+        // A limit that is 0 for good on this host stays.
+        let hard = control.stdout.split_whitespace().last().unwrap();
+        let most = if hard == "0" { "0 0" } else { "1 1" };
+        assert_eq!(ended.stdout, format!("set EPERM as before {most}\n"), "{ended:?}");
+        assert_eq!(has_memory, Some(0));
+    });
+}

@@ -2,7 +2,7 @@
 
 pub(crate) mod call;
 pub mod landlock;
-pub(crate) mod limit;
+pub mod limit;
 pub(crate) mod mount;
 pub(crate) mod namespace;
 pub(crate) mod privilege;

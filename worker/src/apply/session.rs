@@ -9,7 +9,7 @@ use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Mechanism, Pres
 use rustix::fs::{Mode, OFlags};
 
 use super::landlock::{Executing, Place, Reach, Whose};
-use super::{call, done, failure, kernel, landlock, mount, namespace, privilege};
+use super::{call, done, failure, kernel, landlock, limit, mount, namespace, privilege};
 use crate::directory::Directory;
 use crate::filters;
 use crate::programs::{self, Found};
@@ -32,7 +32,7 @@ pub(crate) struct Programs {
 ///
 /// What is returned besides is a procfs that is mounted nowhere, for the inits of programs: see [`mount::procfs`].
 pub(crate) fn enter(plan: &SessionPlan) -> Result<(Vec<StepReport>, Option<OwnedFd>), StepFailure> {
-    let (mut steps, mut procfs) = (Vec::new(), None);
+    let (mut steps, mut procfs) = (vec![done("core_dumps", limit::no_core_dumps()?)], None); // before the filter, under which it cannot be set
     if plan.strength == Strength::Namespaces {
         steps.push(done("namespaces", "user, mount, pid, network, ipc, uts"));
         // Before the capabilities are gone. An older kernel has one number for all of the host, which stays as it is.

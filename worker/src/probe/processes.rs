@@ -146,7 +146,7 @@ fn proc_pid(args: &Args<'_>) -> Outcome {
 }
 
 fn prlimit(args: &Args<'_>) -> Outcome {
-    let resource = args.number_or(1, i64::from(libc::RLIMIT_CORE))?;
+    let resource = args.number_or(1, i64::from(libc::RLIMIT_MSGQUEUE))?;
     let limit = [args.number_or(2, 4096)?; 2];
     call("prlimit64", libc::SYS_prlimit64, &[int(args.pid(0)?), int(resource), sys::from(&limit), null()])?;
     done()

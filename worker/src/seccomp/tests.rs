@@ -298,11 +298,12 @@ fn second_action_for_a_name_is_refused() {
 }
 
 /// Installing costs as much as the path that the kernel runs for each of its numbers. About eight comparisons are meant,
-/// besides the four instructions that come first.
+/// besides the four instructions that come first. The length itself costs little: what is allowed of ioctl(2), fcntl(2), prctl(2)
+/// and setsockopt(2) is listed number by number, and only these calls go through their lists.
 #[test]
 fn paths_are_short() {
     for (filter, bound) in
-        variants().map(|variant| (base(variant), if variant.writer.is_broker() { 480 } else { 450 })).chain([
+        variants().map(|variant| (base(variant), if variant.writer.is_broker() { 800 } else { 770 })).chain([
             (tool_delta(), 100),
             (readers(), 200),
             (reader_delta(), 20),

@@ -108,7 +108,6 @@ fn a_call_gets_what_it_needs() {
     assert_eq!(
         write.limits,
         [
-            (Resource::Core, 0),
             (Resource::OpenFiles, 65_536),
             (Resource::FileSize, 64 << 30),
             (Resource::CpuSeconds, 24 * 3600 + 2),
