@@ -25,7 +25,7 @@ use crate::family;
 use crate::probe;
 use crate::procfs::Procfs;
 use crate::protocol::{
-    Channel, FromWorker, LimitHit, ProgramEnd, Received, Register, StepFailure, Threads, ToWorker, ToolEnd,
+    Channel, FromWorker, LimitHit, ProgramEnd, Received, Register, StepFailure, Threads, ToWorker, ToolEnd, shortened,
 };
 use crate::sys::fd;
 use crate::sys::process::{self, Ended, Exec, Fork, OneThread, Pid};
@@ -284,7 +284,8 @@ fn tool(
 }
 
 fn work(channel: &Channel, plan: &CallPlan, threads: Threads, arguments: &Value) -> io::Result<()> {
-    let error = |text, errno| channel.send(&FromWorker::ToolEnded(ToolEnd::Error { text, errno }), &[]);
+    let error =
+        |text, errno| channel.send(&FromWorker::ToolEnded(ToolEnd::Error { text: shortened(text), errno }), &[]);
     let Some((name, mut context)) = tools::Context::of(plan) else { return error("a program".to_owned(), None) };
     if threads == Threads::OfItsOwn {
         context.threads = processors();

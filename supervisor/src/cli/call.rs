@@ -13,12 +13,14 @@ use super::arguments::Call;
 use super::exit::{self, Failure};
 use super::prompt::AtTerminal;
 use super::{show, supervise};
-use crate::confine::Launcher;
+use crate::confine::{Launcher, measured};
 use crate::decide::interaction_required;
 use crate::session::AskedBy;
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.
 const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;
+/// Most bytes that they may take when they are parsed.
+const PARSED_MAX: usize = 256 * 1024 * 1024;
 
 pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> {
     let mut spec = show::spec(&call.grants)?;
@@ -69,7 +71,7 @@ fn arguments(given: &str) -> Result<Value, Failure> {
             )));
         }
     }
-    serde_json::from_str(&text).map_err(|e| Failure::Data(format!("the arguments are not JSON: {e}")))
+    measured::parse(text.as_bytes(), PARSED_MAX).map_err(|e| Failure::Data(format!("the arguments are not JSON: {e}")))
 }
 
 fn status(envelope: &ResultEnvelope) -> u8 {

@@ -3,9 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use callgate_worker::protocol::{Channel, Received};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use callgate_worker::protocol::{Channel, Message, Received};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -25,11 +23,11 @@ impl AsyncChannel {
     }
 
     /// Sends if there is room now; `WouldBlock` otherwise.
-    pub(super) fn try_send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(super) fn try_send<T: Message>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.0.get_ref().send(message, fds)
     }
 
-    pub(crate) async fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(crate) async fn send<T: Message>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         // Most of the time there is room, and nothing to wait for.
         match self.try_send(message, fds) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -40,7 +38,7 @@ impl AsyncChannel {
         room.async_io(Interest::WRITABLE, |_| self.try_send(message, fds)).await
     }
 
-    pub(crate) async fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
+    pub(crate) async fn receive<T: Message>(&self) -> io::Result<Received<T>> {
         self.0.async_io(Interest::READABLE, Channel::receive).await
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod cgroup;
 mod channel;
 mod launcher;
+pub(crate) mod measured;
 mod outputs;
 mod private;
 mod program;

@@ -10,7 +10,7 @@ use callgate_worker::protocol::{FromWorker, ProgramEnd, Received, ToWorker};
 
 use super::cgroup::Group;
 use super::channel::AsyncChannel;
-use super::session::{Broker, ConfineError, Worker};
+use super::session::{self, Broker, ConfineError, Worker};
 
 /// A program's standard input, output and error, and its terminal if it has one ([`Session::terminal`]).
 ///
@@ -200,7 +200,7 @@ impl Program {
 
     /// Waits for the worker's last frame, and keeps what it said: whoever waits may be dropped before the rest is known.
     async fn hear(&self) -> Result<ProgramEnd, ConfineError> {
-        let failed = |source| ConfineError::Channel { what: "hear from the program's worker", source };
+        let failed = session::heard("hear from the program's worker");
         match self.channel()?.receive::<FromWorker>().await.map_err(failed)? {
             Received::Message(FromWorker::Ended(end), _) => Ok(*self.told.get_or_init(|| end)),
             Received::Message(..) | Received::Data(_) => {

@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::cgroup::{Delegated, Group};
 use super::channel::AsyncChannel;
 use super::launcher::Launcher;
+use super::measured;
 use super::outputs::Outputs;
 use super::program::{Program, Stdio};
 use super::terminal::{Terminal, TerminalError, WindowSize};
@@ -26,6 +27,8 @@ use crate::turn::Turn;
 
 /// Most bytes that a worker may send as a tool's result: room for the largest limit with every byte escaped.
 const RESULT_MAX: usize = 4 * 1024 * 1024;
+/// Most bytes that a result may take when it is parsed.
+const PARSED_MAX: usize = 64 * 1024 * 1024;
 /// Most bytes that it may send of what a result has no room for: what a tool keeps, and one more entry.
 const REST_MAX: usize = 12 * 1024 * 1024;
 /// Most reports that are kept for whoever may ask again.
@@ -67,6 +70,17 @@ pub enum ConfineError {
 
 fn channel(what: &'static str) -> impl FnOnce(io::Error) -> ConfineError {
     move |source| ConfineError::Channel { what, source }
+}
+
+/// What a worker says may be hostile: a frame that is none, or too long, tells so.
+pub(super) fn heard(what: &'static str) -> impl FnOnce(io::Error) -> ConfineError {
+    move |source| {
+        if source.kind() == io::ErrorKind::InvalidData {
+            ConfineError::Hostile { what: "a frame that is too long, or none" }
+        } else {
+            ConfineError::Channel { what, source }
+        }
+    }
 }
 
 /// An open session.
@@ -583,7 +597,7 @@ impl Worker {
 
     /// The worker's first frame: what it confirmed before it read anything that a model wrote.
     async fn confined(&self) -> Result<Vec<StepReport>, ConfineError> {
-        match self.channel()?.receive::<FromWorker>().await.map_err(channel("hear from the worker"))? {
+        match self.channel()?.receive::<FromWorker>().await.map_err(heard("hear from the worker"))? {
             Received::Message(FromWorker::Confined { steps }, _) => Ok(steps),
             Received::Message(FromWorker::Failed(failed), _) => Err(ConfineError::Refused(failed)),
             Received::Message(..) | Received::Data(_) => {
@@ -599,7 +613,7 @@ impl Worker {
         let steps = self.confined().await?;
         let (mut long, mut rest) = (Vec::new(), None::<Vec<u8>>);
         loop {
-            match self.channel()?.receive::<FromWorker>().await.map_err(channel("hear from the worker"))? {
+            match self.channel()?.receive::<FromWorker>().await.map_err(heard("hear from the worker"))? {
                 Received::Data(chunk) => {
                     let (part, most) = match &mut rest {
                         None => (&mut long, RESULT_MAX),
@@ -612,8 +626,8 @@ impl Worker {
                 }
                 Received::Message(FromWorker::Rest, _) if rest.is_none() => rest = Some(Vec::new()),
                 Received::Message(FromWorker::ToolEnded(ToolEnd::Output { truncated, lost, data }), _) => {
-                    let not_json = |_e| ConfineError::Hostile { what: "a result that is not JSON" };
-                    let data = data.map_or_else(|| serde_json::from_slice(&long), Ok).map_err(not_json)?;
+                    let not_json = |_e| ConfineError::Hostile { what: "a result that is not JSON, or too much of it" };
+                    let data = data.map_or_else(|| measured::parse(&long, PARSED_MAX), Ok).map_err(not_json)?;
                     let rest = rest.unwrap_or_default();
                     return Ok((steps, Ok(ToolOutput { data, truncated, rest, lost })));
                 }

@@ -12,17 +12,17 @@ use std::io;
 
 use callgate_policy::envelope::StepReport;
 
-use crate::protocol::StepFailure;
+use crate::protocol::{StepFailure, shortened};
 
 impl StepFailure {
     pub(crate) fn new(step: &str, what: impl Into<String>) -> Self {
-        Self { step: step.to_owned(), what: what.into(), errno: None }
+        Self { step: step.to_owned(), what: shortened(what.into()), errno: None }
     }
 }
 
 /// A step that the kernel refused.
 pub(crate) fn kernel(step: &str, what: impl Into<String>, source: io::Error) -> StepFailure {
-    StepFailure { step: step.to_owned(), what: what.into(), errno: source.raw_os_error() }
+    StepFailure { errno: source.raw_os_error(), ..StepFailure::new(step, what) }
 }
 
 /// The same, for `map_err`.

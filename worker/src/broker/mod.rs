@@ -51,7 +51,9 @@ use crate::apply::{done, failure, kernel, landlock, limit, namespace, session};
 use crate::directory::{self, Directory};
 use crate::family;
 use crate::filters;
-use crate::protocol::{Channel, Received, Register, SessionReply, SessionSteps, StepFailure, Threads, ToBroker};
+use crate::protocol::{
+    Channel, FRAME_MAX, Message, Received, Register, SessionReply, SessionSteps, StepFailure, Threads, ToBroker,
+};
 use crate::sys::fd;
 use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::process::{self, Fork, OneThread, Pid};
@@ -95,6 +97,10 @@ pub(crate) fn refuse(supervisor: &Channel, failed: StepFailure) -> i32 {
 enum ZygoteReply {
     Confined(Vec<StepReport>),
     Failed(StepFailure),
+}
+
+impl Message for ZygoteReply {
+    const LONGEST: usize = FRAME_MAX;
 }
 
 fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) -> Result<Served, StepFailure> {

@@ -16,14 +16,28 @@ use serde::de::DeserializeOwned;
 
 /// The largest frame, bytes, tag included.
 pub const FRAME_MAX: usize = 32 * 1024;
-/// The largest message that travels as a memfd, bytes: a bound on what one side makes the other hold.
-const MEMFD_MAX: u64 = 64 * 1024 * 1024;
+/// The largest message of a side that is believed, bytes: what it may make the other hold.
+pub const LARGE: usize = 64 * 1024 * 1024;
 /// Most descriptors in a frame: of a program with a terminal and a cgroup, and the memfd of a message that is long.
 const FDS_MAX: usize = 9;
 
 const TAG_INLINE: u8 = b'J';
 const TAG_MEMFD: u8 = b'M';
 const TAG_DATA: u8 = b'D';
+
+/// What one process says to another.
+///
+/// Invariant: a longer one is refused before it is read. Read as JSON it is many times as long in memory, and who sends may have
+/// been taken over; so each kind says how long it has reason to be.
+pub trait Message: Serialize + DeserializeOwned {
+    /// Most bytes of one, as JSON. Up to [`FRAME_MAX`] it travels in a frame, and never as a memfd.
+    const LONGEST: usize;
+}
+
+/// Nothing is said: who listens waits for the other side's end.
+impl Message for () {
+    const LONGEST: usize = FRAME_MAX;
+}
 
 /// One end of a connection between two of callgate's processes.
 #[derive(Debug)]
@@ -53,11 +67,15 @@ impl Channel {
     /// Sends a message with descriptors.
     ///
     /// # Errors
-    /// `EPIPE` if the other side is gone; `EAGAIN` on a full non-blocking channel.
-    pub fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    /// `EPIPE` if the other side is gone; `EAGAIN` on a full non-blocking channel; `InvalidData` for a message that is longer
+    /// than its kind may be.
+    pub fn send<T: Message>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let frame = inline(message)?;
         if frame.len() <= FRAME_MAX {
             return self.send_frame(&frame, fds);
+        }
+        if frame.len() > T::LONGEST {
+            return Err(invalid("a message longer than its kind may be"));
         }
         let memfd = sealed_memfd(&frame[1..])?;
         let mut all = fds.to_vec();
@@ -69,7 +87,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Channel::send`].
-    pub fn send_if_it_fits<T: Serialize>(&self, message: &T) -> io::Result<bool> {
+    pub fn send_if_it_fits<T: Message>(&self, message: &T) -> io::Result<bool> {
         let frame = inline(message)?;
         let fits = frame.len() <= FRAME_MAX;
         if fits {
@@ -113,7 +131,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Channel::receive`].
-    pub fn receive_if_there<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
+    pub fn receive_if_there<T: Message>(&self) -> io::Result<Option<T>> {
         let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, PollTimeout::ZERO) {
             Ok(0) | Err(nix::Error::EINTR) => return Ok(None),
@@ -138,7 +156,7 @@ impl Channel {
     ///
     /// # Errors
     /// `EAGAIN` on an empty non-blocking channel; `InvalidData` for a frame that is not one of ours.
-    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Received<T>> {
+    pub fn receive<T: Message>(&self) -> io::Result<Received<T>> {
         let Some(mut buffer) = self.wait_for_frame()? else { return Ok(Received::Closed) };
         let mut fds = self.receive_frame(&mut buffer)?;
         let Some((tag, body)) = buffer.split_first() else {
@@ -148,7 +166,7 @@ impl Channel {
             TAG_INLINE => Ok(Received::Message(serde_json::from_slice(body)?, fds)),
             TAG_MEMFD => {
                 let memfd = fds.pop().ok_or_else(|| invalid("a large message without its memfd"))?;
-                Ok(Received::Message(serde_json::from_slice(&read_memfd(memfd)?)?, fds))
+                Ok(Received::Message(serde_json::from_slice(&read_memfd(memfd, T::LONGEST)?)?, fds))
             }
             TAG_DATA => {
                 buffer.remove(0);
@@ -249,14 +267,22 @@ fn sealed() -> SealFlags {
 
 /// Reads a message out of a memfd, which must be sealed: the sender cannot change it while it is read, nor shrink it
 /// under a mapping.
-fn read_memfd(fd: OwnedFd) -> io::Result<Vec<u8>> {
+fn read_memfd(fd: OwnedFd, longest: usize) -> io::Result<Vec<u8>> {
+    if longest <= FRAME_MAX {
+        return Err(invalid("a large message of a kind that is never large"));
+    }
+    // Another file has no seals, or may not be asked for them.
     if !rustix::fs::fcntl_get_seals(&fd)?.contains(sealed()) {
         return Err(invalid("a large message that is not sealed"));
     }
     let mut file = File::from(fd);
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    if length > longest {
+        return Err(invalid("a message longer than its kind may be"));
+    }
     file.rewind()?;
-    let mut bytes = Vec::new();
-    file.take(MEMFD_MAX).read_to_end(&mut bytes)?;
+    let mut bytes = vec![0; length];
+    file.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -264,6 +290,62 @@ fn read_memfd(fd: OwnedFd) -> io::Result<Vec<u8>> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
     use super::*;
+
+    impl Message for String {
+        const LONGEST: usize = 4 * FRAME_MAX;
+    }
+
+    /// As a process would that was taken over.
+    fn send_memfd(channel: &Channel, bytes: &[u8]) {
+        channel.send_frame(&[TAG_MEMFD], &[sealed_memfd(bytes).unwrap().as_fd()]).unwrap();
+    }
+
+    fn is_refused<T: Message>(channel: &Channel) -> bool {
+        channel.receive::<T>().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData)
+    }
+
+    /// D11: what is longer than its kind may be is neither read nor parsed; what is as long is.
+    #[test]
+    fn d11_a_message_longer_than_its_kind_may_be_is_refused() {
+        let (a, b) = Channel::pair().unwrap();
+        let quoted = |length: usize| format!("\"{}\"", "x".repeat(length - 2)).into_bytes();
+        send_memfd(&a, &quoted(String::LONGEST));
+        assert!(matches!(b.receive::<String>(), Ok(Received::Message(..))), "the control");
+        send_memfd(&a, &quoted(String::LONGEST + 1));
+        assert!(is_refused::<String>(&b));
+        assert_eq!(a.send(&"x".repeat(String::LONGEST), &[]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        // A file of 64 GiB that takes none: nobody makes room for it.
+        let sparse = rustix::fs::memfd_create(c"x", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&sparse, 64 << 30).unwrap();
+        rustix::fs::fcntl_add_seals(&sparse, sealed()).unwrap();
+        a.send_frame(&[TAG_MEMFD], &[sparse.as_fd()]).unwrap();
+        assert!(is_refused::<String>(&b));
+    }
+
+    /// D11: what a worker that was taken over can say is never large, whichever frame it is.
+    #[test]
+    fn d11_no_frame_of_a_worker_is_large() {
+        use crate::protocol::{FromWorker, StepFailure, ToolEnd};
+        let long = "x".repeat(2 * FRAME_MAX);
+        let step = |detail: String| callgate_policy::envelope::StepReport { step: "s".to_owned(), detail };
+        let output = |data| FromWorker::ToolEnded(ToolEnd::Output { truncated: false, lost: false, data: Some(data) });
+        let frames = [
+            FromWorker::Confined { steps: vec![step(long.clone())] },
+            FromWorker::Confined { steps: (0..FRAME_MAX).map(|_| step(String::new())).collect() },
+            FromWorker::Failed(StepFailure { step: "s".to_owned(), what: long.clone(), errno: None }),
+            output(long.clone().into()),
+            output(vec![serde_json::Value::Null; FRAME_MAX].into()),
+            FromWorker::ToolEnded(ToolEnd::Error { text: long, errno: None }),
+        ];
+        let (a, b) = Channel::pair().unwrap();
+        for frame in frames {
+            assert!(a.send(&frame, &[]).is_err(), "an honest one does not send it");
+            send_memfd(&a, &serde_json::to_vec(&frame).unwrap());
+            assert!(is_refused::<FromWorker>(&b), "{frame:?}");
+        }
+        a.send(&output("x".into()), &[]).unwrap();
+        assert!(matches!(b.receive::<FromWorker>(), Ok(Received::Message(..))), "the control");
+    }
 
     #[test]
     fn a_message_larger_than_a_frame_arrives_whole_with_its_descriptors() {

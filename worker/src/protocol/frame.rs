@@ -7,6 +7,45 @@ use callgate_policy::plan::{CallPlan, SessionPlan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::channel::{FRAME_MAX, LARGE, Message};
+
+/// Most bytes of an error's text: escaped, it fits into a frame still.
+const TEXT_MAX: usize = 4096;
+
+/// A text that is no longer than an error's may be. It may be about what somebody wrote, and that is as long as they like.
+pub(crate) fn shortened(mut text: String) -> String {
+    if text.len() > TEXT_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_MAX));
+        text.push('…');
+    }
+    text
+}
+
+/// Most bytes of what a broker reports: what it remembers of a call, and of a session's confinement.
+const REPORT_MAX: usize = 1024 * 1024;
+
+macro_rules! longest {
+    ($($message:ty: $longest:expr;)*) => { $(impl Message for $message { const LONGEST: usize = $longest; })* };
+}
+
+longest! {
+    // Of a worker, a program's or a tool's, which may have been taken over.
+    FromWorker: FRAME_MAX;
+    SessionReply: REPORT_MAX;
+    FromZygote: FRAME_MAX;
+    Leftover: FRAME_MAX;
+    // With an argument vector, whole.
+    AboutToRun: LARGE;
+    // With the paths of a plan.
+    OpenSession: LARGE;
+    Register: LARGE;
+    // With arguments, whole.
+    ToWorker: LARGE;
+    ToZygote: FRAME_MAX;
+    ToBroker: FRAME_MAX;
+    MayRun: REPORT_MAX;
+}
+
 /// From the launcher: what a session has left on the host, and nobody could remove.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {

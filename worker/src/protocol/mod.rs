@@ -1,6 +1,7 @@
 //! What the processes of one session say to each other.
 //!
-//! Control frames are JSON of at most [`FRAME_MAX`] bytes over `SOCK_SEQPACKET`; a larger one travels as a sealed memfd.
+//! Control frames are JSON of at most [`FRAME_MAX`] bytes over `SOCK_SEQPACKET`; a larger one travels as a sealed memfd, if it is
+//! of a kind that may be larger ([`Message::LONGEST`]). None of a worker's is.
 //! A worker's frames are hostile input once it has read a call's arguments: from then on it may send result bytes and
 //! an end, nothing else, and neither names a path, a status or an enforcement.
 
@@ -8,7 +9,8 @@ mod channel;
 mod frame;
 pub mod notice;
 
-pub use channel::{Channel, FRAME_MAX, Received};
+pub use channel::{Channel, FRAME_MAX, LARGE, Message, Received};
+pub(crate) use frame::shortened;
 pub use frame::{
     AboutToRun, FromWorker, FromZygote, Leftover, LimitHit, MayRun, OpenSession, ProgramEnd, Register, SessionReply,
     SessionSteps, StepFailure, Threads, ToBroker, ToWorker, ToZygote, ToolEnd, Used,
