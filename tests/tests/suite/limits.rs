@@ -537,6 +537,58 @@ fn d11_bombs_end_bounded() {
     });
 }
 
+/// Memory that the kernel keeps and cannot give back, bytes: what a bomb of mappings takes.
+fn kernel_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap();
+    let line = text.lines().find(|line| line.starts_with("SUnreclaim:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// A process with 60,000 mappings, and as many children with as many, a page each in turn with other rights: 15 MB of the kernel's
+/// memory each, and next to none of its own. Some are the child of the one before.
+const MAPPINGS: &str = "python3 -c '
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+at = libc.mmap(None, ctypes.c_size_t(60_000 * 4096), 3, 0x22, -1, ctypes.c_long(0))
+for page in range(0, 60_000, 2): libc.mprotect(ctypes.c_void_p(at + page * 4096), ctypes.c_size_t(4096), 1)
+made = 0
+for n in range(CHILDREN):
+    if os.fork() == 0:
+        if n % 2: time.sleep(60); os._exit(0)
+    elif not n % 2: break
+open(\"made\", \"w\")
+time.sleep(LASTS)'";
+
+/// D11: memory that the kernel keeps for mappings is a call's memory. Nobody waits for what it gives back longer than for that.
+#[test]
+fn d11_bombs_of_mappings_end_bounded() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let mut bystander = env.bystander();
+        let script = |children: &str, lasts: &str| MAPPINGS.replace("CHILDREN", children).replace("LASTS", lasts);
+        let few = script("2", "0.8");
+        let (control, envelope) = run(&env, &["memory=256MiB"], &few);
+        assert_eq!(report(&envelope, "memory")["hit"], false, "the control: {control:?} {envelope}");
+        let before = kernel_memory();
+        let most = std::thread::scope(|scope| {
+            let run = scope.spawn(|| run(&env, &["memory=128MiB"], &script("200", "60")));
+            let mut most = 0;
+            while !run.is_finished() {
+                most = most.max(kernel_memory());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let (ended, envelope) = run.join().unwrap();
+            assert_eq!(ended.status.code(), Some(137), "{ended:?}");
+            assert_eq!(report(&envelope, "memory")["hit"], true, "{envelope}");
+            most.saturating_sub(before)
+        });
+        // What is made between two looks comes to the limit.
+        assert!(most < 640 << 20, "{most}");
+        assert!(bystander.is_alive());
+    });
+}
+
 /// How many processes and threads there are on this host: one look, for which there is time whatever they do.
 fn tasks() -> usize {
     let text = fs::read_to_string("/proc/loadavg").unwrap();
