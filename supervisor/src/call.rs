@@ -24,8 +24,9 @@ use crate::turn::{Concurrency, Turn};
 
 /// How long a call may take that does not say (X2-1).
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// How much longer a worker may take to end a program whose time is up.
-const GRACE: Duration = Duration::from_secs(5);
+/// How much longer a worker may take to end a program whose time is up, and all that it started: it gives up after a minute
+/// for each, and reports what is left.
+const GRACE: Duration = Duration::from_secs(150);
 /// The most that a program without privilege can make a pipe hold, bytes: `/proc/sys/fs/pipe-max-size`, pipe(7).
 const PIPE_MAX: usize = 1024 * 1024;
 /// What a `spawn` may take: its host ends it when it wants to.
@@ -283,7 +284,7 @@ impl Session {
             // EFBIG: setrlimit(2) bounds it, or the file system does.
             Err(ToolError { errno: Some(27), .. }) => {
                 let hit = LimitHit { limit: LimitName::FileSize, used: 0 };
-                Err(denied(crate::limits::denial(&self.bounds, hit)))
+                Err(denied(crate::limits::denial(&self.bounds, hit, 0)))
             }
             Err(ToolError { text, errno: Some(libc_errno) })
                 if is_refusal(libc_errno)
@@ -344,7 +345,7 @@ impl Session {
         let truncated = head.dropped;
         let limits = crate::limits::of_program(&self.bounds, &end, Some(crate::limits::ms(timeout)), Some(head.seen));
         let hit = crate::limits::ended_for(&self.bounds, &end, Some(head.seen));
-        let ended_for = hit.map(|hit| crate::limits::denial(&self.bounds, hit));
+        let ended_for = hit.map(|hit| crate::limits::denial(&self.bounds, hit, end.left));
         let data = match ended_for {
             Some(_) => Value::String(head.text()),
             None => shell_data(&head, end, started.elapsed()),
@@ -632,11 +633,13 @@ fn is_begun(bytes: &[u8]) -> bool {
 
 /// C-27's shape, with C-13's unit.
 fn shell_data(head: &Head, end: ProgramEnd, took: Duration) -> Value {
-    json!({
+    let mut data = json!({
         "output": head.text(),
         "exit_code": end.code,
         "duration_seconds": (took.as_secs_f64() * 1000.0).round() / 1000.0,
         "timed_out": end.timed_out,
         "signal": end.signal,
-    })
+    });
+    crate::limits::tell_left(&mut data, &end);
+    data
 }

@@ -71,13 +71,26 @@ fn signalled(end: &ProgramEnd) -> Option<LimitHit> {
     Some(LimitHit { limit, used: 0 })
 }
 
-/// Why a call has no result, and what to do about it.
-pub(crate) fn denial(bounds: &Bounds, hit: LimitHit) -> Denial {
+/// Adds to a result how many of its processes are still there, if any is: they were killed, and do not end.
+pub(crate) fn tell_left(data: &mut serde_json::Value, end: &ProgramEnd) {
+    if end.left > 0
+        && let Some(data) = data.as_object_mut()
+    {
+        data.insert("processes_left".to_owned(), end.left.into());
+    }
+}
+
+/// Why a call has no result, and what to do about it. `left`: how many of its processes do not end.
+pub(crate) fn denial(bounds: &Bounds, hit: LimitHit, left: u32) -> Denial {
     let value = bounds.value(hit.limit).unwrap_or(0);
+    let rest = match left {
+        0 => "everything that it had started was ended".to_owned(),
+        left => format!("{left} of its processes were killed and do not end"),
+    };
     Denial {
         layer: Layer::Limit,
         asked: hit.limit.to_string(),
-        reason: format!("{}; everything that it had started was ended", hit.limit.story(hit.used, value)),
+        reason: format!("{}; {rest}", hit.limit.story(hit.used, value)),
         remedy: Some(hit.limit.remedy(hit.used, value)),
     }
 }

@@ -68,6 +68,11 @@ pub(crate) fn signal_all_at_once(_: SignalsStayBelow, signal: i32) -> io::Result
 
 /// No round of killing takes longer, whatever is to be killed.
 const ROUND: Duration = Duration::from_secs(1);
+/// How long what was killed may take to be gone, until it is given up: memory is given back page by page, and a process that waits
+/// for a device or a host ends when that answers. Nothing is reported to be gone before it is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for those that have been killed, between two looks at what is left of them.
+const NAP: Duration = Duration::from_millis(1);
 
 /// What [`end_all`] did.
 #[derive(Debug, Default)]
@@ -76,20 +81,23 @@ pub(crate) struct Sweep {
     pub(crate) killed: u32,
     /// Those of them that were this process's children, reaped.
     pub(crate) reaped: Vec<Ended>,
+    /// Those that are still there: they were killed, and do not end.
+    pub(crate) left: Vec<Pid>,
 }
 
-/// Kills every descendant of this process except the children that `keep` names (and theirs), until none is left.
+/// Kills every descendant of this process except the children that `keep` names (and theirs), until none is left, or until
+/// those that are have been waited for in vain. Time in which this process was stopped or frozen with all the others does not
+/// count.
 ///
 /// # Errors
-/// `TimedOut` if there are still some after so long: a fork bomb that outruns the killing. Time in which this process was
-/// stopped or frozen with all the others does not count.
-pub(crate) fn end_all(keep: &dyn Fn(Pid) -> bool, within: Duration) -> io::Result<Sweep> {
+/// From kill(2) and wait4(2).
+pub(crate) fn end_all(keep: &dyn Fn(Pid) -> bool) -> io::Result<Sweep> {
     let (mut spent, mut round) = (Duration::ZERO, Instant::now());
-    let mut sweep = Sweep::default();
+    let (mut sweep, mut known) = (Sweep::default(), HashSet::new());
     loop {
         let left = kill_descendants(keep)?;
-        if left.is_empty() {
-            return Ok(sweep);
+        if left.is_empty() || spent > PATIENCE {
+            return Ok(Sweep { left, ..sweep });
         }
         loop {
             match process::reap() {
@@ -106,9 +114,9 @@ pub(crate) fn end_all(keep: &dyn Fn(Pid) -> bool, within: Duration) -> io::Resul
         }
         spent += round.elapsed().min(ROUND);
         round = Instant::now();
-        if spent > within {
-            return Err(io::Error::from(io::ErrorKind::TimedOut));
-        }
-        std::thread::yield_now();
+        // To those that make others no time is given; those that only end need the processor.
+        let before = known.len();
+        known.extend(left);
+        if known.len() > before { std::thread::yield_now() } else { std::thread::sleep(NAP) }
     }
 }

@@ -3,7 +3,7 @@
 //! The supervisor never forks: its size and its threads would make that slow and unsafe. It starts the launcher first,
 //! while it is small, and asks it for each session.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ use crate::sys::process::{self, Ended, Fork, OneThread, Pid};
 use crate::sys::{fd, memory};
 use crate::zygote::drain;
 
-/// How long what a killed broker has left may resist, and how long brokers may take to end.
-const SWEEP: Duration = Duration::from_secs(10);
+/// How long brokers may take to end by themselves, once the supervisor is gone: each waits as long for what its session has left.
+const PATIENCE: Duration = Duration::from_secs(150);
 /// Most reports of what is left that wait for the supervisor to hear them.
 const UNTOLD_MAX: usize = 100;
 
@@ -199,7 +199,13 @@ fn serve(channel: Channel) -> io::Result<()> {
     rustix::thread::set_name(c"cg-launcher")?;
     family::become_subreaper()?;
     let signals = process::children_as_fd()?;
-    let mut launcher = Serving { channel, brokers: HashMap::new(), cleaners: HashMap::new(), untold: Vec::new() };
+    let mut launcher = Serving {
+        channel,
+        brokers: HashMap::new(),
+        cleaners: HashMap::new(),
+        given_up: HashSet::new(),
+        untold: Vec::new(),
+    };
     while launcher.serve_one(&signals)? {}
     launcher.end(&signals)
 }
@@ -220,6 +226,8 @@ struct Serving {
     brokers: HashMap<Pid, Left>,
     /// Processes that empty what sessions have left.
     cleaners: HashMap<Pid, Left>,
+    /// Processes that were killed and do not end.
+    given_up: HashSet<Pid>,
     /// What stays on the host, and the supervisor has not heard of.
     untold: Vec<Leftover>,
 }
@@ -298,7 +306,7 @@ impl Left {
     /// For a report, with the errno of what was in the way.
     fn leftovers(&self, errno: Option<i32>) -> impl Iterator<Item = Leftover> {
         let paths = self.directories.iter().map(|directory| directory.path().display().to_string());
-        paths.map(move |path| Leftover { path, errno })
+        paths.map(move |path| Leftover::Directory { path, errno })
     }
 }
 
@@ -413,11 +421,14 @@ impl Serving {
             }
         }
         loop {
-            let kept = |pid| self.brokers.contains_key(&pid) || self.cleaners.contains_key(&pid);
-            let swept = family::end_all(&kept, SWEEP)?;
+            let kept = |pid| {
+                self.brokers.contains_key(&pid) || self.cleaners.contains_key(&pid) || self.given_up.contains(&pid)
+            };
+            let swept = family::end_all(&kept)?;
             // One that has ended meanwhile was taken there. What it has left is ended in its turn.
             let before = over.len();
             swept.reaped.iter().for_each(|ended| self.take(ended, &mut over));
+            self.give_up(swept.left);
             if over.len() == before {
                 break;
             }
@@ -426,8 +437,20 @@ impl Serving {
         Ok(())
     }
 
+    /// Reports processes that do not end, once.
+    fn give_up(&mut self, left: Vec<Pid>) {
+        for pid in left {
+            if self.given_up.insert(pid) {
+                let name = Procfs::USUAL.text(pid, "comm").unwrap_or_default().trim_end().to_owned();
+                self.untold.push(Leftover::Process { pid, name });
+            }
+        }
+        self.tell_untold();
+    }
+
     /// What was a broker's is to be removed; what was a cleaner's has been, or stays.
     fn take(&mut self, ended: &Ended, over: &mut Vec<Left>) {
+        self.given_up.remove(&ended.pid);
         over.extend(self.brokers.remove(&ended.pid));
         if let Some(mut left) = self.cleaners.remove(&ended.pid)
             && !left.remove_if_empty()
@@ -450,6 +473,10 @@ impl Serving {
     /// Reports what stays on the host.
     fn tell(&mut self, left: &Left, errno: Option<i32>) {
         self.untold.extend(left.leftovers(errno));
+        self.tell_untold();
+    }
+
+    fn tell_untold(&mut self) {
         self.untold.truncate(UNTOLD_MAX);
         while let Some(leftover) = self.untold.first() {
             // A supervisor that does not listen must not hold this process; it may listen later.
@@ -464,14 +491,15 @@ impl Serving {
 
     /// The supervisor is gone. Brokers see the same and end their sessions; this process stays until nothing is left of them.
     fn end(&mut self, signals: &OwnedFd) -> io::Result<()> {
-        let deadline = Instant::now() + SWEEP;
+        let deadline = Instant::now() + PATIENCE;
         while !self.brokers.is_empty() && Instant::now() < deadline {
             self.wait_for_an_end(signals)?;
         }
         if !self.brokers.is_empty() {
-            let ended = family::end_all(&|pid| self.cleaners.contains_key(&pid), SWEEP)?;
+            let ended = family::end_all(&|pid| self.cleaners.contains_key(&pid) || self.given_up.contains(&pid))?;
             let mut over = Vec::new();
             ended.reaped.iter().for_each(|ended| self.take(ended, &mut over));
+            self.give_up(ended.left);
             over.into_iter().for_each(|left| self.retire(left));
         }
         while !self.cleaners.is_empty() {

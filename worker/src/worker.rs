@@ -33,10 +33,10 @@ use crate::tools;
 use crate::watch::{Base, Meters, Watch};
 use crate::zygote::{Trade, drain};
 
+/// How often to look whether a program that was killed has ended, milliseconds, should nobody tell.
+const A_WHILE: u8 = 250;
 /// How long a worker that has spoken its last frame waits for the supervisor, milliseconds.
 const LINGER: u8 = 50;
-/// How long a call's processes may resist being killed; after that the worker gives up and the zygote goes on.
-const SWEEP: Duration = Duration::from_secs(5);
 
 /// What the workers of programs, and of tools that change things, have from their zygote: made once, by fork in each.
 pub(crate) struct Programs {
@@ -236,6 +236,10 @@ impl Programs {
                 return Ok(());
             };
             channel.send(&FromWorker::Ended(end), &[])?;
+            if end.left > 0 {
+                // They are its zygote's now, which tries again and gives the session up.
+                return Err(io::ErrorKind::ResourceBusy.into());
+            }
             // Whoever waits for that was woken on this processor, most of the time, and goes first.
             std::thread::yield_now();
             // Before it takes another. A broker that knows nothing of this call is not woken.
@@ -531,18 +535,21 @@ impl Init<'_> {
     fn run(mut self) -> io::Result<ProgramEnd> {
         let mut listening = true;
         let mut timed_out = false;
+        // Since when the program itself is to be gone.
+        let mut killed = None::<Instant>;
         loop {
             let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
             if listening {
                 fds.push(PollFd::new(self.channel.as_fd(), PollFlags::POLLIN));
             }
             fds.extend(self.group.map(|group| PollFd::new(group.pids_events.as_fd(), PollFlags::POLLPRI)));
-            match poll(&mut fds, if timed_out { PollTimeout::NONE } else { self.pause() }) {
+            match poll(&mut fds, if timed_out { A_WHILE.into() } else { self.pause() }) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }
             if !timed_out && self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 timed_out = true;
+                killed.get_or_insert_with(Instant::now);
                 process::kill(self.main, libc::SIGKILL)?;
             }
             // A number in the file has changed (cgroups(7)).
@@ -554,9 +561,16 @@ impl Init<'_> {
             }
             if listening && fds.get(1).is_some_and(|fd| fd.any().unwrap_or(false)) {
                 listening = self.command()?;
+                if !listening {
+                    killed.get_or_insert_with(Instant::now);
+                }
             }
             if let Some(end) = self.reap()? {
                 return self.finish(end, timed_out);
+            }
+            if killed.is_some_and(|since| since.elapsed() > family::PATIENCE) {
+                let sweep = self.end_all()?;
+                return Ok(self.report(self.end_of_main(&sweep), timed_out, &sweep));
             }
             if !timed_out
                 && let Some(hit) = self.watch.look(self.deadline)
@@ -579,7 +593,7 @@ impl Init<'_> {
         if let Some(scope) = self.scope {
             family::signal_all_at_once(scope, libc::SIGKILL)?;
         }
-        family::end_all(&|_| false, SWEEP)
+        family::end_all(&|_| false)
     }
 
     /// Ends the program, and everything that it started, for a limit: at once, for each moment makes it worse.
@@ -590,10 +604,13 @@ impl Init<'_> {
             hit.used = hit.used.max(u64::from(sweep.killed));
         }
         self.hit = Some(hit);
-        let main = sweep.reaped.into_iter().find(|end| end.pid == self.main);
-        // It is a child of this process, which alone reaps it.
-        let end = main.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))?;
-        self.finish(end, false)
+        Ok(self.report(self.end_of_main(&sweep), false, &sweep))
+    }
+
+    /// How the program itself ended. It is a child of this process, which alone reaps it; not reaped, it does not end.
+    fn end_of_main(&self, sweep: &family::Sweep) -> Ended {
+        let main = sweep.reaped.iter().find(|end| end.pid == self.main).copied();
+        main.unwrap_or(Ended { pid: self.main, status: libc::SIGKILL, cpu_us: 0, max_rss_kib: 0 })
     }
 
     /// Handles a frame from the supervisor. False once the program has been killed on its word, or because it is gone.
@@ -630,10 +647,15 @@ impl Init<'_> {
 
     /// The program has ended; now everything else that it started ends too.
     fn finish(&self, end: Ended, timed_out: bool) -> io::Result<ProgramEnd> {
-        let killed = match process::reap() {
-            Err(e) if e.raw_os_error() == Some(libc::ECHILD) => 0,
-            _ => self.end_all()?.killed,
+        let sweep = match process::reap() {
+            Err(e) if e.raw_os_error() == Some(libc::ECHILD) => family::Sweep::default(),
+            _ => self.end_all()?,
         };
+        Ok(self.report(end, timed_out, &sweep))
+    }
+
+    fn report(&self, end: Ended, timed_out: bool, sweep: &family::Sweep) -> ProgramEnd {
+        let (killed, left) = (sweep.killed, u32::try_from(sweep.left.len()).unwrap_or(u32::MAX));
         let (code, signal) = if self.hit.is_some() {
             // Should it have ended by itself in this moment, it was over the limit then.
             (None, Some(libc::SIGKILL))
@@ -646,13 +668,16 @@ impl Init<'_> {
         used.cpu_ms = used.cpu_ms.max(end.cpu_us / 1000);
         used.memory = used.memory.max(end.max_rss_kib * 1024);
         used.processes = used.processes.max(1).max(u64::from(killed));
-        let left = used.processes > self.bounds.processes;
+        let too_many = used.processes > self.bounds.processes;
         if let Some(group) = self.group {
             used.memory = used.memory.max(group.peak());
         }
         let held = || self.group.and_then(|group| group.hit(self.bounds));
-        let hit =
-            self.hit.or_else(held).or(left.then_some(LimitHit { limit: LimitName::Processes, used: used.processes }));
-        Ok(ProgramEnd { code, signal, cpu_us: end.cpu_us, killed, timed_out, hit, used, grouped: self.group.is_some() })
+        let hit = self
+            .hit
+            .or_else(held)
+            .or(too_many.then_some(LimitHit { limit: LimitName::Processes, used: used.processes }));
+        let (cpu_us, grouped) = (end.cpu_us, self.group.is_some());
+        ProgramEnd { code, signal, cpu_us, killed, left, timed_out, hit, used, grouped }
     }
 }

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::event::{EventfdFlags, eventfd};
@@ -14,9 +13,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::family;
 use crate::protocol::{Channel, FromZygote, Received, Register, Threads, ToZygote};
 use crate::sys::process::{self, Fork, OneThread, Pid};
-
-/// How long a worker's leftovers may resist being killed before the whole session is given up.
-const SWEEP: Duration = Duration::from_secs(10);
 
 /// What a zygote's workers do.
 pub(crate) trait Trade {
@@ -73,7 +69,7 @@ impl<T: Trade> Zygote<T> {
     pub(crate) fn run(mut self) -> io::Result<()> {
         while self.serve_one()? {}
         if T::LEAVES {
-            return family::end_all(&|_| false, SWEEP).map(drop);
+            return family::end_all(&|_| false).map(drop);
         }
         // Each of them is one process. Ours and not yet reaped, so the numbers still mean them.
         self.workers.keys().try_for_each(|pid| process::kill(*pid, libc::SIGKILL))
@@ -174,7 +170,11 @@ impl<T: Trade> Zygote<T> {
         }
         if sweep {
             // A worker that was killed could not end its own; they are ours now. Any child that is not a worker is one.
-            let swept = family::end_all(&|pid| self.workers.contains_key(&pid), SWEEP)?;
+            let swept = family::end_all(&|pid| self.workers.contains_key(&pid))?;
+            if !swept.left.is_empty() {
+                // Nobody is told that they are gone: the session is given up, and whoever ends it reports them.
+                return Err(io::ErrorKind::ResourceBusy.into());
+            }
             gone.extend(swept.reaped.iter().filter_map(|end| Some((end.pid, self.workers.remove(&end.pid)?))));
         }
         for (pid, forked) in gone {

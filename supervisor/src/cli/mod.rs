@@ -100,10 +100,9 @@ fn end_sessions(launcher: &Launcher) {
     launcher.wait_for_its_end().iter().for_each(tell_left);
 }
 
-/// Says what could not be removed.
-fn tell_left(Leftover { path, errno }: &Leftover) {
-    let why = errno.map(|errno| format!(": {}", std::io::Error::from_raw_os_error(errno))).unwrap_or_default();
-    let said = writeln!(std::io::stderr(), "callgate: {path} is left, for it could not be removed{why}");
+/// Says what could not be removed, or does not end.
+fn tell_left(leftover: &Leftover) {
+    let said = writeln!(std::io::stderr(), "callgate: {leftover}");
     // With nobody to read it there is nothing more to do.
     said.unwrap_or(());
 }

@@ -149,7 +149,7 @@ fn tell_limit(session: &Session, end: &ProgramEnd) {
     let late = || bounds.value(LimitName::Wall).filter(|_| end.timed_out);
     let hit = crate::limits::ended_for(bounds, end, None);
     let Some(hit) = hit.or_else(|| Some(LimitHit { limit: LimitName::Wall, used: late()? })) else { return };
-    let denial = crate::limits::denial(bounds, hit);
+    let denial = crate::limits::denial(bounds, hit, end.left);
     let remedy = denial.remedy.unwrap_or_default();
     let text = format!("callgate: the command met its `{}` limit: {}\n  {remedy}\n", denial.asked, denial.reason);
     // With standard error gone as well, the exit status is all that is left to tell.
@@ -182,15 +182,17 @@ fn report(
     started: Instant,
     mut file: std::fs::File,
 ) -> Result<(), Failure> {
+    let mut data = json!({
+        "exit_code": end.code,
+        "signal": end.signal,
+        "cpu_us": end.cpu_us,
+        "killed": end.killed,
+        "timed_out": end.timed_out,
+    });
+    crate::limits::tell_left(&mut data, &end);
     let envelope = ResultEnvelope {
         kind: Outcome::Output,
-        data: Some(json!({
-            "exit_code": end.code,
-            "signal": end.signal,
-            "cpu_us": end.cpu_us,
-            "killed": end.killed,
-            "timed_out": end.timed_out,
-        })),
+        data: Some(data),
         error_text: None,
         metadata: Metadata {
             duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),

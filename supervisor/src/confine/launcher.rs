@@ -62,9 +62,8 @@ impl Drop for Process {
     }
 }
 
-fn report(Leftover { path, errno }: &Leftover) {
-    let why = errno.map(io::Error::from_raw_os_error);
-    tracing::warn!(%path, why = why.as_ref().map(tracing::field::display), "a session's directory could not be removed");
+fn report(leftover: &Leftover) {
+    tracing::warn!(%leftover, "a session has left something");
 }
 
 /// Asks for no more, and waits until the launcher, or whoever else removes directories, has ended: with it all of its

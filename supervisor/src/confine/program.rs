@@ -111,7 +111,8 @@ pub struct Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        if self.ended.get().is_some() {
+        // One with something left in it ends.
+        if self.ended.get().is_some_and(|end| end.left == 0) {
             self.worker.give_back();
         }
     }

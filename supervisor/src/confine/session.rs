@@ -35,6 +35,9 @@ const REST_MAX: usize = 12 * 1024 * 1024;
 const LATE: usize = 64;
 /// How long a session may take to open, or a worker to be forked, before the host is given up on.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a killed worker may take to be gone with everything it started: longer than its zygote waits for that, a minute,
+/// before it gives up its session.
+const GONE: Duration = Duration::from_secs(90);
 
 /// Why nothing ran, or why a call has no result.
 #[derive(Debug, thiserror::Error)]
@@ -499,7 +502,7 @@ impl Zygote {
             self.prepare(worker, threads).await?;
         }
         busy.waits = true;
-        let made = self.hear(|heard| heard.ready.remove(&worker)).await?;
+        let made = self.hear(PATIENCE, |heard| heard.ready.remove(&worker)).await?;
         busy.waits = false;
         let channel = AsyncChannel::new(made.map_err(ConfineError::Refused)?);
         Ok(Worker::new(channel.map_err(self::channel("wait on the worker's channel"))?, Some(busy)))
@@ -508,15 +511,25 @@ impl Zygote {
     /// Kills a worker, and waits until it is gone with everything it started.
     async fn kill(&self, worker: u64) -> Result<(), ConfineError> {
         self.channel.send(&ToZygote::Kill { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)?;
-        match self.hear(|heard| heard.gone.remove(&worker).then_some(())).await {
+        self.gone(worker).await
+    }
+
+    /// Waits until a worker that was killed is gone.
+    async fn gone(&self, worker: u64) -> Result<(), ConfineError> {
+        match self.hear(GONE, |heard| heard.gone.remove(&worker).then_some(())).await {
             // Everything is gone with its session.
             Err(ConfineError::Ended) => Ok(()),
             heard => heard,
         }
     }
 
+    /// Kills a worker if that can be asked for at once, and says whether it could.
+    fn kill_now(&self, worker: u64) -> bool {
+        self.channel.try_send(&ToZygote::Kill { worker }, &[]).is_ok()
+    }
+
     /// Listens to it until it has said what is waited for. One listens at a time, and keeps what is for others.
-    async fn hear<T>(&self, waited: impl Fn(&mut Heard) -> Option<T>) -> Result<T, ConfineError> {
+    async fn hear<T>(&self, patience: Duration, waited: impl Fn(&mut Heard) -> Option<T>) -> Result<T, ConfineError> {
         let listen = async {
             let mut heard = self.heard.lock().await;
             loop {
@@ -536,7 +549,7 @@ impl Zygote {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, listen).await.map_err(|_elapsed| ConfineError::TimedOut(PATIENCE))?
+        tokio::time::timeout(patience, listen).await.map_err(|_elapsed| ConfineError::TimedOut(patience))?
     }
 }
 
@@ -547,18 +560,23 @@ pub(super) struct Worker {
     /// `None` for the only worker of a session, which ends with it.
     busy: Option<Busy>,
     turn: Option<Turn>,
+    /// Where its end is waited for. `None` if it was made without one.
+    runtime: Option<tokio::runtime::Handle>,
 }
 
 impl Drop for Worker {
+    /// The end of what runs does not depend on the runtime, which may be blocked, or never run again: an init ends its program
+    /// when it finds its channel closed, and a zygote kills whichever worker it is asked to.
     fn drop(&mut self) {
+        drop(self.channel.take());
         // Only who has a place has to see to its end before the next; a runtime that ends has no next.
         let (Some(turn), Some(busy)) = (self.turn.take(), self.busy.take()) else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let channel = self.channel.take();
+        let asked = busy.zygote.kill_now(busy.worker);
+        let Some(runtime) = self.runtime.take() else { return };
         runtime.spawn(async move {
-            drop(channel);
+            let Busy { zygote, worker, .. } = &busy;
             // If it is not heard of any more, its session has ended with all that was in it.
-            drop(busy.zygote.kill(busy.worker).await);
+            drop(if asked { zygote.gone(*worker).await } else { zygote.kill(*worker).await });
             drop((busy, turn));
         });
     }
@@ -571,7 +589,8 @@ impl Worker {
     }
 
     fn new(channel: AsyncChannel, busy: Option<Busy>) -> Self {
-        Self { channel: Some(channel), busy, turn: None }
+        let runtime = tokio::runtime::Handle::try_current().ok();
+        Self { channel: Some(channel), busy, turn: None, runtime }
     }
 
     pub(super) fn channel(&self) -> Result<&AsyncChannel, ConfineError> {

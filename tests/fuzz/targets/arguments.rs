@@ -31,6 +31,7 @@ fuzz_target!(|data: &[u8]| {
                 signal: None,
                 cpu_us: 0,
                 killed: 0,
+                left: 0,
                 timed_out: false,
                 hit: None,
                 used: Used::default(),

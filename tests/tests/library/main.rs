@@ -123,6 +123,35 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// S0-69: that end needs nothing of the host's runtime, which may have other work, or never run again.
+#[test]
+fn s0_69_a_dropped_call_ends_though_the_runtime_is_blocked() {
+    in_sessions(async |session, workspace| {
+        let beats = workspace.join("beats");
+        let beat = "trap '' TERM INT HUP; while :; do echo >> beats; sleep 0.02; done";
+        let length = || fs::metadata(&beats).map_or(0, |about| about.len());
+        {
+            let arguments = json!({ "command": format!("setsid bash -c \"{beat}\" & {beat}"), "timeout_ms": 60_000 });
+            let mut call = std::pin::pin!(session.call("bash", arguments));
+            tokio::select! {
+                result = &mut call => panic!("it ends too soon: {result:?}"),
+                () = until("it runs", || length() > 5) => {}
+            }
+            // The control: the runtime is blocked, and the call is not dropped.
+            let before = length();
+            std::thread::sleep(Duration::from_millis(500));
+            assert!(length() > before, "it runs meanwhile");
+        }
+        // Dropped; and nothing is polled from here on.
+        std::thread::sleep(Duration::from_millis(1000));
+        let then = length();
+        std::thread::sleep(Duration::from_millis(1000));
+        assert_eq!(length(), then, "it runs still");
+        fs::remove_file(&beats).unwrap();
+        assert_eq!(output(session, "echo next").await, "next\n", "its place was given up");
+    });
+}
+
 /// S0-69: dropping the future of a call ends the command and its children, also one that ignores signals and has left its
 /// process group; the session goes on.
 #[test]

@@ -342,3 +342,43 @@ fn d12_killing_the_broker_leaves_nothing() {
 fn d12_killing_the_worker_leaves_nothing() {
     killed("worker", 0o22);
 }
+
+/// D2, S0-27: a result is reported when everything is gone, however long that takes, and is not lost by that. Here somebody outside
+/// traces a process of the call's, so that the kernel keeps it from being reaped until they let go.
+#[test]
+fn d2_a_result_waits_until_all_is_gone() {
+    const HOLD: &str = "
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+if libc.ptrace(0x4206, int(sys.argv[1]), None, None): sys.exit(os.strerror(ctypes.get_errno()))
+open('held', 'w').close()
+time.sleep(7)";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let file = env.workspace().join("pids");
+        let probe = Binaries::of_this_build().probe().display().to_string();
+        let script =
+            format!("{probe} fork-children 1 60 {}; until [ -e held ]; do sleep 0.05; done; exit 3", file.display());
+        let (ended, took) = std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                let ended = env.sandbox().flag(&["--read", &probe]).run(&["/bin/sh", "-c", &script]);
+                (ended, Instant::now())
+            });
+            let mut held = Vec::new();
+            eventually("it has left a process, and ended itself", || {
+                let made = file.exists();
+                held = survivors(&file);
+                made && held.len() == 1
+            });
+            let holds = env.bare().run(&["/usr/bin/python3", "-c", HOLD, &held[0]]);
+            let let_go = Instant::now();
+            assert!(holds.status.success(), "{holds:?}");
+            let (ended, at) = run.join().unwrap();
+            (ended, at.checked_duration_since(let_go))
+        });
+        assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+        assert!(took.is_some(), "it returned while a process was there");
+        assert_eq!(survivors(&file), Vec::<String>::new());
+    });
+}

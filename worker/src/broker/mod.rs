@@ -60,9 +60,6 @@ use crate::sys::process::{self, Fork, OneThread, Pid};
 use crate::worker::{Attempts, Programs, Readers};
 use crate::zygote::{Links, Trade as _, Zygote};
 
-/// How long what is left of a session may resist being killed.
-const SWEEP: Duration = Duration::from_secs(10);
-
 /// A handler: one kind of notification, performed or refused. An error is the caller's errno.
 type Handler = fn(&mut Broker, &Caller<'_>, &Notification) -> Result<Answer, i32>;
 
@@ -639,7 +636,8 @@ impl Broker {
 /// Ends what still runs of a session, and empties its private directory. Without the broker's lock: who is traced is not gone
 /// until the tracer has seen it.
 fn clean_up(own: &OwnedFd) -> io::Result<()> {
-    family::end_all(&|_| false, SWEEP)?;
+    // What does not end becomes the launcher's, which reports it.
+    family::end_all(&|_| false)?;
     directory::empty(own.as_fd())
 }
 

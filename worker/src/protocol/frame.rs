@@ -1,5 +1,7 @@
 //! The messages themselves.
 
+use std::fmt;
+
 use callgate_policy::envelope::{Changes, StepReport};
 use callgate_policy::limit::LimitName;
 use callgate_policy::path::HostPath;
@@ -46,13 +48,37 @@ longest! {
     MayRun: REPORT_MAX;
 }
 
-/// From the launcher: what a session has left on the host, and nobody could remove.
+/// From the launcher: what a session has left on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Leftover {
-    /// Where.
-    pub path: String,
-    /// Why it stays, if that is known.
-    pub errno: Option<i32>,
+#[serde(rename_all = "kebab-case")]
+pub enum Leftover {
+    /// Nobody could remove it.
+    Directory {
+        /// Where.
+        path: String,
+        /// Why it stays, if that is known.
+        errno: Option<i32>,
+    },
+    /// It was killed, and does not end.
+    Process {
+        /// Its number on the host.
+        pid: i32,
+        /// What it calls itself.
+        name: String,
+    },
+}
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory { path, errno } => {
+                write!(f, "{path} is left, for it could not be removed{}", errno_text(errno))
+            }
+            Self::Process { pid, name } => {
+                write!(f, "process {pid} ({}) is left: it was killed, and does not end", name.escape_debug())
+            }
+        }
+    }
 }
 
 /// Supervisor to launcher: make a broker for this session. Carries the broker's end of the session, and, where the plan has a
@@ -229,7 +255,8 @@ pub enum FromWorker {
     },
     /// A step failed; nothing ran.
     Failed(StepFailure),
-    /// The program ended, and nothing that it started is left. The worker may be given another call.
+    /// The program ended, and nothing that it started is left, or the report says otherwise. The worker may be given another call
+    /// unless something is.
     Ended(ProgramEnd),
     /// The data that follows is what the result had no room for (S0-44), not the result.
     Rest,
@@ -248,6 +275,8 @@ pub struct ProgramEnd {
     pub cpu_us: u64,
     /// Processes that it had left behind and that were killed.
     pub killed: u32,
+    /// Processes that are still there though they were killed and waited for, a minute long. The session ends with that.
+    pub left: u32,
     /// Its time was up, and it was killed.
     pub timed_out: bool,
     /// It passed another limit, and was killed with all that it had started.
