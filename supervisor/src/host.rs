@@ -82,6 +82,21 @@ impl Missing {
     }
 }
 
+/// Whether a step of making namespaces failed because this host refuses them, and not for a limit that was met just now: what
+/// comes of chance must not decide what confines a session.
+pub(crate) fn refuses_namespaces(failed: &StepFailure) -> bool {
+    let is_step = matches!(failed.step.as_str(), "namespaces" | "mounts");
+    // A most of zero is how they are switched off (namespaces(7)).
+    let are_off = || {
+        let kinds = ["user", "mnt", "pid", "net", "ipc", "uts"];
+        let mut most =
+            kinds.iter().map(|kind| text_of(Path::new(&format!("/proc/sys/user/max_{kind}_namespaces")), 64));
+        most.any(|most| most.is_ok_and(|most| most.trim() == "0"))
+    };
+    let is_clone = failed.step == "namespaces" && failed.errno == Some(rustix::io::Errno::NOSPC.raw_os_error());
+    is_step && (failed.limit().is_none() || (is_clone && are_off()))
+}
+
 /// As whom a session runs: the owner of the workspace if we may become that, else ourselves.
 pub(crate) fn owner(workspace: &[HostPath]) -> Result<Identity, HostError> {
     let me = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
@@ -113,6 +128,16 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// The home directory of whoever runs this: HOME, or what the user database says.
 pub(crate) fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|home| home.is_absolute())
+}
+
+/// The directory for temporary files, or what was named as one that is not there.
+pub(crate) fn temporary() -> Result<PathBuf, (PathBuf, std::io::Error)> {
+    let path = std::env::temp_dir();
+    match std::fs::metadata(&path) {
+        Ok(about) if about.is_dir() => Ok(path),
+        Ok(_) => Err((path, std::io::ErrorKind::NotADirectory.into())),
+        Err(source) => Err((path, source)),
+    }
 }
 
 /// What is in a regular file, to at most so many bytes. Opened without waiting: a FIFO that nobody writes would hold us for ever,

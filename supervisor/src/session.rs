@@ -321,6 +321,14 @@ pub enum OpenError {
     /// No name could be made up for the session's private directory.
     #[error("make up a name for the session's private directory")]
     Private(#[source] std::io::Error),
+    /// There is no directory for temporary files.
+    #[error("use {path} for temporary files, as TMPDIR says")]
+    NoTemporary {
+        /// What was named.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// A contract of ours is broken.
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -406,7 +414,7 @@ impl Supervisor {
             Err(OpenError::Confine(ConfineError::Refused(failed)))
                 if spec.strength == StrengthChoice::Best
                     && first == Strength::Namespaces
-                    && matches!(failed.step.as_str(), "namespaces" | "mounts") =>
+                    && host::refuses_namespaces(&failed) =>
             {
                 // Not a downgrade: the first strength holds the same grants by other means, and every result says so.
                 tracing::info!(%failed, "this host refuses namespaces; Landlock and seccomp hold alone");
@@ -467,7 +475,7 @@ impl Supervisor {
         let written = compile::written(effective);
         let private = match strength {
             Strength::Landlock => {
-                let path = private_directory(identity, &written).map_err(OpenError::Private)?;
+                let path = private_directory(identity, &written)?;
                 PrivateDir { inside: path.into(), kind: PrivateKind::OnHost }
             }
             Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },

@@ -114,6 +114,7 @@ impl Failure {
                 "the directory that the work is in (cd, -C, --read, --write); or, with the keys: --allow-home"
                     .to_owned(),
             ),
+            Self::Open(OpenError::NoTemporary { .. }) => Some("make that directory, or unset TMPDIR".to_owned()),
             Self::Open(OpenError::NotTrusted { .. }) => {
                 Some("name it callgate.toml, in the project's own directory, and: callgate trust DIR".to_owned())
             }
@@ -147,6 +148,9 @@ impl Failure {
         if let Some(failed) = self.missing_grant() {
             return format!("a path that is granted is not there: {failed}");
         }
+        if let Some(failed) = self.met_limit() {
+            return format!("a limit of this process or host was met: {failed}");
+        }
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(source) = cause {
@@ -165,6 +169,16 @@ impl Failure {
             return None;
         };
         is_missing(failed).then_some(failed)
+    }
+
+    /// Nor is this: it can be done, and could not now.
+    fn met_limit(&self) -> Option<&StepFailure> {
+        let (Self::Open(OpenError::Confine(ConfineError::Refused(failed)))
+        | Self::Call(CallError::Confine(ConfineError::Refused(failed)))) = self
+        else {
+            return None;
+        };
+        failed.limit().map(|_raise| failed)
     }
 
     /// Tells the person, once, and gives the exit status.
@@ -198,6 +212,9 @@ fn confine_remedy(error: &ConfineError) -> Option<String> {
         ConfineError::Refused(failed) if is_missing(failed) => {
             Some("make it before the session is opened, or leave it out of what is granted".to_owned())
         }
+        ConfineError::Refused(failed) if failed.limit().is_some() => {
+            failed.limit().map(|limit| format!("more of: {limit}"))
+        }
         ConfineError::Refused(_) => {
             Some("`callgate doctor` tells what this host can enforce, and how to get more".to_owned())
         }
@@ -212,7 +229,10 @@ fn confine_remedy(error: &ConfineError) -> Option<String> {
 fn open_status(error: &OpenError) -> u8 {
     match error {
         OpenError::Host(_) | OpenError::NotYet { .. } => UNAVAILABLE,
-        OpenError::Workspace { .. } | OpenError::NotAWorkspace { .. } | OpenError::Home { .. } => USAGE,
+        OpenError::Workspace { .. }
+        | OpenError::NotAWorkspace { .. }
+        | OpenError::NoTemporary { .. }
+        | OpenError::Home { .. } => USAGE,
         OpenError::Variable(_)
         | OpenError::Declare(_)
         | OpenError::Plan(_)

@@ -22,7 +22,10 @@ impl Temporary {
     /// This process must have one thread.
     pub(super) fn make(prefix: &str) -> Result<Self, Failure> {
         let random = crate::host::random().map_err(Failure::io("get random bytes"))?;
-        let path = std::env::temp_dir().join(format!("{prefix}-{random}"));
+        let place = crate::host::temporary().map_err(|(path, source)| {
+            Failure::named(format!("use {} for temporary files, as TMPDIR says", path.display()))(source)
+        })?;
+        let path = place.join(format!("{prefix}-{random}"));
         let user = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
         let directory = Directory::make(&path, &[], user).map_err(Failure::io(format!("make {}", path.display())))?;
         let remover = remove_at_the_end(directory).map_err(Failure::io("start what removes it"))?;

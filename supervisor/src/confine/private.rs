@@ -1,6 +1,5 @@
 //! Where a session's own directories on the host are made.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::path::HostPath;
@@ -8,16 +7,20 @@ use callgate_policy::plan::Identity;
 use callgate_worker::directory::open_trusted;
 
 use crate::host;
+use crate::session::OpenError;
 
 /// Where a session's private directory will be, with a name that cannot be guessed (A11). The launcher makes it, which also
 /// removes it: whenever the supervisor is killed, somebody is left to do so.
 ///
 /// It lies where the session cannot put something else in its place, if there is such a place. If not, the system's
 /// temporary directory is as good as any: the processes of callgate hold it by descriptor.
-pub(crate) fn private_directory(owner: Identity, written: &[HostPath]) -> io::Result<PathBuf> {
+pub(crate) fn private_directory(owner: Identity, written: &[HostPath]) -> Result<PathBuf, OpenError> {
     let place = places(owner, written).into_iter().next();
-    let place = place.or_else(|| places(owner, &[]).into_iter().next());
-    Ok(place.unwrap_or_else(std::env::temp_dir).join(format!("callgate-{}", host::random()?)))
+    let place = match place.or_else(|| places(owner, &[]).into_iter().next()) {
+        Some(place) => place,
+        None => host::temporary().map_err(|(path, source)| OpenError::NoTemporary { path, source })?,
+    };
+    Ok(place.join(format!("callgate-{}", host::random().map_err(OpenError::Private)?)))
 }
 
 /// Directories for temporary files that a session cannot replace, or what lies in them, which may change what lies at or below

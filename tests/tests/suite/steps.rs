@@ -33,7 +33,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("fail setsid EPERM", "session: "),
     ("fail setsid EINVAL", "launcher: setsid"),
     // All processes, and the program alone (CLONE_VFORK).
-    ("fail clone EAGAIN", "launcher: "),
+    ("fail clone EAGAIN", "a limit of this process or host was met: namespaces: clone"),
     ("fail clone EAGAIN arg0&0x4000=0x4000", "fork: "),
 ];
 

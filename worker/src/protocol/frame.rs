@@ -170,6 +170,21 @@ impl StepFailure {
     pub fn what_failed(&self) -> String {
         format!("{}{}", self.what, errno_text(&self.errno))
     }
+
+    /// What has to be raised, if a step failed for a limit: the host does not refuse it, and would do it another time.
+    #[must_use]
+    pub fn limit(&self) -> Option<&'static str> {
+        match self.errno? {
+            libc::EMFILE => Some("open files of a process (ulimit -n)"),
+            libc::ENFILE => Some("open files of the host (sysctl fs.file-max)"),
+            libc::EAGAIN => Some("processes (ulimit -u, or pids.max of the cgroup)"),
+            libc::ENOMEM => Some("memory (of the host, or memory.max of the cgroup)"),
+            libc::ENOSPC => {
+                Some("namespaces or mounts (sysctl user.max_*_namespaces, fs.mount-max), or space on a disk")
+            }
+            _ => None,
+        }
+    }
 }
 
 fn errno_text(errno: &Option<i32>) -> String {
