@@ -32,6 +32,7 @@ mod fifos;
 mod fs_outside;
 mod grants;
 mod homes;
+mod identity;
 mod ipc;
 mod kill_tree;
 mod lacking;

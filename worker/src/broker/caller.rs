@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::Read as _;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use callgate_policy::plan::exec::FileId;
@@ -66,10 +66,13 @@ impl Thread {
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let cwd = rustix::fs::openat(&self.proc, c"cwd", flags, Mode::empty()).ok()?;
             let fd = rustix::fs::openat2(cwd, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS).ok()?;
-            located(fd).ok()
+            given(fd).ok()
         };
-        let is_writable = |target: &Target| writable.iter().any(|tree| target.path.starts_with(tree));
-        let Some(named) = open(word).filter(|target| identity(target.fd.as_fd()) == Ok(file)) else { return false };
+        // What lies in another mount tree may be writable there.
+        let is_writable =
+            |target: &Target| target.is_stray() || writable.iter().any(|tree| target.path.starts_with(tree));
+        let is_meant = |target: &Target| !target.is_stray() && identity(target.fd.as_fd()) == Ok(file);
+        let Some(named) = open(word).filter(is_meant) else { return false };
         let ends = word.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &word[..=at]);
         let start: &[u8] = if word.starts_with(b"/") { b"/" } else { b"." };
         is_writable(&named)
@@ -118,11 +121,45 @@ impl Links {
     }
 }
 
-/// A file that a name stood for: the descriptor pins it whatever the name becomes.
+/// A file that a name or a descriptor stood for: the descriptor here pins it whatever the name becomes.
 pub(super) struct Target {
     pub(super) fd: OwnedFd,
-    /// Where it was when it was opened, from the kernel, without links.
-    pub(super) path: PathBuf,
+    /// What the kernel has for it, without links.
+    path: PathBuf,
+    standing: Standing,
+}
+
+/// Whether what the kernel has as a file's path leads to that file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It did, in the broker's mount tree, a moment ago.
+    Named,
+    /// That name was removed (and another may be left), or it is one in another mount tree.
+    Stray,
+}
+
+impl Target {
+    /// A directory of the broker's own.
+    pub(super) fn own(fd: OwnedFd, path: PathBuf) -> Self {
+        Self { fd, path, standing: Standing::Named }
+    }
+
+    /// Where it is. A path that does not lead to the file says nothing of what may be done with it: EACCES.
+    pub(super) fn path(&self) -> Result<&Path, i32> {
+        match self.standing {
+            Standing::Named => Ok(&self.path),
+            Standing::Stray => Err(libc::EACCES),
+        }
+    }
+
+    /// Where the kernel says it is or was. Enough to tell in whose tree it may lie, and for nothing else.
+    pub(super) fn last_path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn is_stray(&self) -> bool {
+        self.standing == Standing::Stray
+    }
 }
 
 impl<'a> Caller<'a> {
@@ -254,7 +291,7 @@ impl<'a> Caller<'a> {
             return if links == Links::Follow { self.open_fd(number) } else { Err(libc::ELOOP) };
         }
         let base = self.base(dirfd, path)?;
-        self.open_from(base.as_ref().map_or(CWD, |fd| fd.as_fd()), path, links.flags())
+        self.open_from(base.as_ref().map(|fd| fd.as_fd()), path, links.flags())
     }
 
     /// What file a name stands for in the caller's eyes, or a descriptor if the name is empty.
@@ -278,9 +315,16 @@ impl<'a> Caller<'a> {
         if path.as_bytes().starts_with(b"/") { Ok(None) } else { self.directory(dirfd).map(Some) }
     }
 
-    /// The same from a directory of the broker's.
-    pub(super) fn open_from(&self, base: BorrowedFd<'_>, path: &CString, flags: OFlags) -> Result<Target, i32> {
-        located(open_path(base, path, flags)?)
+    /// The same from the directory that [`Self::base`] says.
+    pub(super) fn open_from(&self, base: Option<BorrowedFd<'_>>, path: &CString, flags: OFlags) -> Result<Target, i32> {
+        let fd = open_path(base.unwrap_or(CWD), path, flags)?;
+        match (where_is(fd.as_fd()), base) {
+            // Found from this process's own root a moment ago.
+            (Ok(path), None) => Ok(Target { fd, path, standing: Standing::Named }),
+            (Ok(path), Some(_)) => find_again(fd, path),
+            (Err(libc::ENAMETOOLONG), Some(base)) => step_by_step(fd, base, path),
+            (Err(e), _) => Err(e),
+        }
     }
 
     /// Opens the directory that a new name goes into, and the name.
@@ -302,12 +346,12 @@ impl<'a> Caller<'a> {
 
     /// Opens what an empty path stands for (AT_EMPTY_PATH).
     pub(super) fn open_start(&self, dirfd: i32) -> Result<Target, i32> {
-        located(self.directory(dirfd)?)
+        given(self.directory(dirfd)?)
     }
 
     /// Opens what a descriptor of the caller stands for.
     pub(super) fn open_fd(&self, number: i32) -> Result<Target, i32> {
-        located(self.pin_fd(number)?)
+        given(self.pin_fd(number)?)
     }
 
     fn pin_fd(&self, number: i32) -> Result<OwnedFd, i32> {
@@ -403,17 +447,78 @@ fn not_open(e: rustix::io::Errno) -> i32 {
 /// This process's own descriptors, by their numbers.
 static OWN: OnceLock<OwnedFd> = OnceLock::new();
 
-/// Asks the kernel where an open file is.
+/// What the kernel has as the path of an open file. With " (deleted)" behind it, perhaps; of a file in another mount tree, the
+/// path in that one.
 #[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
-pub(super) fn located(fd: OwnedFd) -> Result<Target, i32> {
-    use std::os::fd::AsRawFd as _;
-    let errno = rustix::io::Errno::raw_os_error;
+fn where_is(fd: BorrowedFd<'_>) -> Result<PathBuf, i32> {
     if OWN.get().is_none() {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // Whoever came first has set the same.
-        drop(OWN.set(rustix::fs::open("/proc/self/fd", flags, Mode::empty()).map_err(errno)?));
+        drop(OWN.set(rustix::fs::open("/proc/self/fd", flags, Mode::empty()).map_err(raw)?));
     }
     let own = OWN.get().ok_or(libc::EIO)?;
-    let path = rustix::fs::readlinkat(own, fd.as_raw_fd().to_string(), Vec::new()).map_err(errno)?;
-    Ok(Target { fd, path: PathBuf::from(OsStr::from_bytes(path.as_bytes())) })
+    let path = rustix::fs::readlinkat(own, fd.as_raw_fd().to_string(), Vec::new()).map_err(raw)?;
+    Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
+}
+
+/// What a caller has open, which may come from anywhere: from another mount tree, or from a name that was removed.
+fn given(fd: OwnedFd) -> Result<Target, i32> {
+    let path = where_is(fd.as_fd())?;
+    find_again(fd, path)
+}
+
+/// Names may change while a file is looked for, but not for ever.
+const LOOKS: usize = 10;
+
+/// Asks the kernel whether a file is where its path says. The descriptor is then the one that the path led to: what is done
+/// with it meets the mounts of this tree.
+fn find_again(fd: OwnedFd, mut path: PathBuf) -> Result<Target, i32> {
+    for _ in 0..LOOKS {
+        if let Some(found) = at(&path, fd.as_fd())? {
+            return Ok(Target { fd: found, path, standing: Standing::Named });
+        }
+        let now = where_is(fd.as_fd())?;
+        if now == path {
+            break;
+        }
+        path = now;
+    }
+    Ok(Target { fd, path, standing: Standing::Stray })
+}
+
+/// What is at a path, if it is this file. Both are held while they are compared.
+fn at(path: &Path, file: BorrowedFd<'_>) -> Result<Option<OwnedFd>, i32> {
+    // Pipes, sockets and their like have none.
+    if !path.is_absolute() {
+        return Ok(None);
+    }
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let without = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let Ok(found) = rustix::fs::openat2(CWD, path, flags, Mode::empty(), without) else { return Ok(None) };
+    Ok((identity(found.as_fd())? == identity(file)?).then_some(found))
+}
+
+/// A file that lies deeper than the kernel can say (PATH_MAX): where its directory is, and the names from there, each of which
+/// is looked up alone. They are the path's own, so a link among them is not followed.
+fn step_by_step(fd: OwnedFd, base: BorrowedFd<'_>, names: &CString) -> Result<Target, i32> {
+    let mut here = given(base.try_clone_to_owned().map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE))?)?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for name in names.as_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
+        here.fd =
+            rustix::fs::openat(&here.fd, name, flags, Mode::empty()).map_err(|_a_link_or_gone| libc::ENAMETOOLONG)?;
+        if name == b".." {
+            here.path.pop();
+        } else {
+            here.path.push(OsStr::from_bytes(name));
+        }
+    }
+    // A link on the way led elsewhere, or a name was changed meanwhile.
+    if identity(here.fd.as_fd())? != identity(fd.as_fd())? {
+        return Err(libc::ENAMETOOLONG);
+    }
+    Ok(Target { fd, ..here })
+}
+
+fn raw(e: rustix::io::Errno) -> i32 {
+    e.raw_os_error()
 }

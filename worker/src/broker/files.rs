@@ -7,7 +7,7 @@
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::Write as _;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -170,7 +170,7 @@ impl Broker {
         let Some(path) = path else { return Ok(Looked::Elsewhere(None)) };
         let (parent, last, slash) = split(path.as_bytes())?;
         let base = caller.base(dirfd, &parent)?;
-        let base = base.as_ref().map_or(CWD, |fd| fd.as_fd());
+        let base = base.as_ref().map(|fd| fd.as_fd());
         match last {
             Last::Name(name) => self.place_in(base, &parent, name, slash, caller),
             Last::Special => caller.open_from(base, &parent, OFlags::DIRECTORY).map(|_there| Looked::Special),
@@ -179,7 +179,7 @@ impl Broker {
 
     fn place_in(
         &mut self,
-        base: std::os::fd::BorrowedFd<'_>,
+        base: Option<BorrowedFd<'_>>,
         parent: &CString,
         name: CString,
         slash: bool,
@@ -190,12 +190,14 @@ impl Broker {
             // Links in a circle, or one that is another for each process.
             Err(libc::ELOOP) => {
                 let with = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let followed = rustix::fs::openat(base, parent, with, Mode::empty()).map_err(errno);
+                let followed = rustix::fs::openat(base.unwrap_or(CWD), parent, with, Mode::empty()).map_err(errno);
                 return followed.map(|_there| Looked::Elsewhere(None));
             }
             Err(e) => return Err(e),
         };
-        let path = parent.path.join(OsStr::from_bytes(name.as_bytes()));
+        // In another mount tree, or removed: Landlock judges the directory itself.
+        let Ok(directory) = parent.path() else { return Ok(Looked::Elsewhere(None)) };
+        let path = directory.join(OsStr::from_bytes(name.as_bytes()));
         let judgement = self.keeper.judge(&path);
         let place = Place { parent: parent.fd, name, path, slash };
         Ok(match judgement {
@@ -259,15 +261,14 @@ impl Broker {
 
     /// Whether what an open descriptor is may be changed: by its name, and by its other names.
     pub(super) fn refuse_kept(&mut self, caller: &Caller<'_>, target: &Target) -> Result<(), i32> {
-        let Some(judgement) = self.keeper.judge(&target.path) else { return Ok(()) };
+        let path = target.path()?;
+        let Some(judgement) = self.keeper.judge(path) else { return Ok(()) };
         let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
         let is_dir = kind(&stat) == FileType::Directory;
-        let closed = self.keeper.closes(&target.path, &judgement, is_dir);
-        self.refuse(caller, &target.path, closed)?;
-        if !is_dir && stat.st_nlink > 1 && self.keeper.is_linked(stat.st_dev, stat.st_ino) {
-            self.refuse(caller, &target.path, Some("it is another name of a file that is kept"))?;
-        }
-        Ok(())
+        let closed = self.keeper.closes(path, &judgement, is_dir);
+        self.refuse(caller, path, closed)?;
+        let closed = if is_dir || stat.st_nlink <= 1 { None } else { self.keeper.closes_linked(&target.fd) };
+        self.refuse(caller, path, closed)
     }
 
     /// Whether a new name may be made for a socket.
@@ -354,12 +355,13 @@ fn open_to_read(
 ) -> Result<Answer, i32> {
     let links = if asked.contains(OFlags::NOFOLLOW) { Links::Keep } else { Links::Follow };
     let Ok(target) = caller.open(dirfd, path, links) else { return Ok(Answer::Continue) };
+    let Ok(at) = target.path() else { return Ok(Answer::Continue) };
     let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
     let written = &broker.call(caller)?.written;
     let single = match kind(&stat) {
-        FileType::Directory => written.may_list(&target.path),
+        FileType::Directory => written.may_list(at),
         FileType::RegularFile if !path.as_bytes().ends_with(b"/") => {
-            matches!(written.grant_of(&target.path, &stat), Some(Grant::Name | Grant::Twin))
+            matches!(written.grant_of(at, &stat), Some(Grant::Name | Grant::Twin))
         }
         FileType::RegularFile
         | FileType::Symlink
@@ -389,7 +391,7 @@ fn open_existing(
     mode: u32,
     path: &CString,
 ) -> Result<Answer, i32> {
-    if broker.keeper.judge(&target.path).is_none() {
+    if broker.keeper.judge(target.last_path()).is_none() {
         return Ok(Answer::Continue);
     }
     let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
@@ -419,13 +421,14 @@ fn open_existing(
     }
     let mut grant = Grant::Twin;
     if stat.st_nlink == 0 {
-        // A removed file that the caller still holds: if it may write to it already.
+        // A removed file that the caller still holds: if it may write to it already. (One that has another name, nobody
+        // knows which, is refused below.)
         let number = caller.own_descriptor(path.as_bytes()).ok_or(libc::ENOENT)?;
         if !caller.is_writable_fd(number)? {
             return Err(libc::EACCES);
         }
     } else {
-        grant = broker.may_change(caller, &target.path, &stat)?;
+        grant = broker.may_change(caller, target.path()?, &stat)?;
         broker.refuse_kept(caller, &target)?;
     }
     let with = (asked - OFlags::CREATE - OFlags::EXCL - OFlags::NOFOLLOW) | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -440,7 +443,7 @@ fn open_existing(
         rustix::fs::fcntl_setfl(&fd, status - OFlags::NONBLOCK).map_err(errno)?;
     }
     if grant != Grant::Twin {
-        broker.call(caller)?.changes.changed(&target.path);
+        broker.call(caller)?.changes.changed(target.path()?);
     }
     Ok(Answer::Fd { fd, cloexec })
 }
@@ -457,7 +460,7 @@ fn open_unnamed(
     asked: OFlags,
     mode: u32,
 ) -> Result<Answer, i32> {
-    if !broker.call(caller)?.written.may_hold_unnamed(&directory.path) {
+    if !broker.call(caller)?.written.may_hold_unnamed(directory.path()?) {
         return Err(libc::EACCES);
     }
     broker.refuse_kept(caller, directory)?;
@@ -479,17 +482,16 @@ fn make(
 ) -> Result<Option<Answer>, i32> {
     let (parent, Last::Name(name), _) = split(path.as_bytes())? else { return Ok(None) };
     let base = caller.base(dirfd, &parent)?;
-    let (place, judgement) =
-        match broker.place_in(base.as_ref().map_or(CWD, |fd| fd.as_fd()), &parent, name, false, caller)? {
-            Looked::Here(place, judgement) => (place, judgement),
-            Looked::Elsewhere(place) => {
-                let stays = asked.contains(OFlags::EXCL) || asked.contains(OFlags::NOFOLLOW);
-                // No link is there. (Should one come by now, Landlock judges where it leads.)
-                let stays = stays || place.is_some_and(|place| place.link().is_err());
-                return Ok(stays.then_some(Answer::Continue));
-            }
-            Looked::Special => return Ok(None),
-        };
+    let (place, judgement) = match broker.place_in(base.as_ref().map(|fd| fd.as_fd()), &parent, name, false, caller)? {
+        Looked::Here(place, judgement) => (place, judgement),
+        Looked::Elsewhere(place) => {
+            let stays = asked.contains(OFlags::EXCL) || asked.contains(OFlags::NOFOLLOW);
+            // No link is there. (Should one come by now, Landlock judges where it leads.)
+            let stays = stays || place.is_some_and(|place| place.link().is_err());
+            return Ok(stays.then_some(Answer::Continue));
+        }
+        Looked::Special => return Ok(None),
+    };
     // Of what is there already, something else is to be said.
     let refused = broker.keeper.closes_to_new(&judgement, What::File).is_some();
     match broker.may_make(caller, &place.path, New::File) {
@@ -536,7 +538,7 @@ fn create(
     let Last::Name(mut name) = last else { return Err(libc::ENOENT) };
     let mut base = caller.base(dirfd, &parent)?;
     for _ in 0..LINKS {
-        let looked = broker.place_in(base.as_ref().map_or(CWD, |fd| fd.as_fd()), &parent, name, false, caller)?;
+        let looked = broker.place_in(base.as_ref().map(|fd| fd.as_fd()), &parent, name, false, caller)?;
         let (place, judgement) = match looked {
             Looked::Here(place, judgement) => (place, Some(judgement)),
             Looked::Elsewhere(Some(place)) => (place, None),
@@ -648,7 +650,7 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
         Err(libc::ELOOP) => return Ok(Answer::Continue),
         Err(e) => return Err(e),
     };
-    let from_here = broker.keeper.judge(&source.path);
+    let from_here = broker.keeper.judge(source.last_path());
     let (place, judgement) = match (broker.place(caller, to, libc::EEXIST)?, &from_here) {
         // As Landlock says of a link that would gain rights.
         (Looked::Here(..), None) | (Looked::Elsewhere(_) | Looked::Special, Some(_)) => return Err(libc::EXDEV),
@@ -671,12 +673,20 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
         broker.made(caller, &place.path, &judgement)?;
         return Ok(DONE);
     }
-    // An unnamed file is the caller's, which holds it.
     if stat.st_nlink > 0 {
-        broker.may_change(caller, &source.path, &stat)?;
+        broker.may_change(caller, source.path()?, &stat)?;
         broker.refuse_kept(caller, &source)?;
+    } else {
+        // An unnamed file is the caller's if it may write to it.
+        let number = if old.is_empty() { Some(from.0) } else { caller.own_descriptor(old.as_bytes()) };
+        if !caller.is_writable_fd(number.ok_or(libc::ENOENT)?)? {
+            return Err(libc::EACCES);
+        }
     }
     rustix::fs::linkat(CWD, by_proc(&source.fd), &place.parent, &place.name, AtFlags::SYMLINK_FOLLOW).map_err(errno)?;
+    if stat.st_nlink == 1 {
+        broker.keeper.was_linked(&source.fd);
+    }
     broker.made(caller, &place.path, &judgement)?;
     Ok(DONE)
 }

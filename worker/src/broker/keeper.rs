@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -22,8 +23,10 @@ use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 
 use super::calls::{lies_in, real};
+use super::mounts::{Alias, Granted, Mounts};
 use super::writable::name;
 use crate::apply::landlock::reach;
+use crate::protocol::StepFailure;
 
 /// Most bytes that what is remembered of directories takes, about: a hundred thousand of them with common paths.
 const REMEMBERED: usize = 16 << 20;
@@ -43,10 +46,12 @@ type Identity = (u64, u64, (i64, u32));
 struct Root {
     path: PathBuf,
     state: State,
+    /// It was granted, and is not the session's own.
+    is_granted: bool,
 }
 
 /// What is known of a name.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Judgement {
     /// What its own state makes of names below it.
     pub(super) state: State,
@@ -66,15 +71,28 @@ pub(super) struct Keeper {
     roots: Vec<Root>,
     /// Repositories' directories and pointers that calls of this session have made.
     made: HashSet<Identity>,
-    /// Files that have a kept name and another, by device and inode. Found when the first such file is to be changed: until
-    /// then no call can have made one.
-    linked: Option<HashSet<(u64, u64)>>,
+    /// Files that have a kept name and another. Found when the first file with several names is to be changed: until then no
+    /// call can have made one.
+    linked: Option<Linked>,
+    /// Files that had one name until a call of this session gave them another.
+    made_links: HashSet<Identity>,
+    /// The other names of what lies in directories that are mounted twice.
+    aliases: Vec<Alias>,
     /// Directories whose repository, if they have one, is known.
     seen: Remembered<()>,
     /// What repositories' settings lead to (A18).
     redirected: Vec<PathBuf>,
     /// The state of directories in which something was judged, by their paths.
     states: Remembered<State>,
+}
+
+/// Files that have a kept name and another.
+#[derive(Default)]
+struct Linked {
+    /// By device and inode.
+    files: HashSet<(u64, u64)>,
+    /// Something could not be looked at: there may be more.
+    more: bool,
 }
 
 /// What is remembered of directories, by their paths; it begins anew when it becomes too much. Paths are a call's to make,
@@ -107,18 +125,19 @@ fn is_directory(path: &Path) -> bool {
 }
 
 impl Keeper {
-    pub(super) fn new(plan: &SessionPlan) -> Self {
-        let mut roots: BTreeMap<PathBuf, State> = BTreeMap::new();
+    pub(super) fn new(plan: &SessionPlan, mounts: &Mounts) -> Result<Self, StepFailure> {
+        let mut roots: BTreeMap<PathBuf, (State, bool)> = BTreeMap::new();
         let kept = |rules: &[_]| -> Vec<(PathBuf, PathBuf, Extent)> {
             let rules = rules.iter().filter(|rule: &&callgate_policy::plan::FsRule| rule.access == FsAccess::Kept);
             rules.map(|rule| (real(&reach(rule)), name(rule.path.as_path()), rule.extent)).collect()
         };
         // The session's own, such as a private `/tmp`, is nobody's project.
-        roots.extend(kept(&plan.surroundings).into_iter().map(|(tree, ..)| (tree, State::FREE)));
+        roots.extend(kept(&plan.surroundings).into_iter().map(|(tree, ..)| (tree, (State::FREE, false))));
         let mut grants = kept(&plan.grants);
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
         let mut granted: Vec<(PathBuf, State)> = Vec::new();
+        let mut places = Vec::new();
         for (tree, path, extent) in grants {
             let outer = granted.iter().rev().find(|(outer, _)| tree != *outer && tree.starts_with(outer));
             let state = match outer.and_then(|(outer, state)| Some((state, tree.strip_prefix(outer).ok()?))) {
@@ -129,19 +148,27 @@ impl Keeper {
                 None => names().root(tree.as_os_str().as_bytes()),
             };
             let state = if extent == Extent::File { State::FREE } else { state };
+            places.push((tree.clone(), extent == Extent::Subtree));
             granted.push((tree, state));
             if extent == Extent::Entry {
                 // Named as it is: granted, whatever it is called.
-                roots.insert(path, State::FREE);
+                places.push((path.clone(), false));
+                roots.insert(path, (State::FREE, true));
             }
         }
-        roots.extend(granted);
-        let mut roots: Vec<Root> = roots.into_iter().map(|(path, state)| Root { path, state }).collect();
+        roots.extend(granted.into_iter().map(|(tree, state)| (tree, (state, true))));
+        let places: Vec<Granted<'_>> =
+            places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
+        let aliases = mounts.aliases(&places)?;
+        let mut roots: Vec<Root> =
+            roots.into_iter().map(|(path, (state, is_granted))| Root { path, state, is_granted }).collect();
         roots.sort_by_key(|root| std::cmp::Reverse(root.path.as_os_str().len()));
         let mut keeper = Self {
             roots,
             made: HashSet::new(),
             linked: None,
+            made_links: HashSet::new(),
+            aliases,
             seen: Remembered::default(),
             redirected: Vec::new(),
             states: Remembered::default(),
@@ -152,7 +179,51 @@ impl Keeper {
         for root in above {
             root.ancestors().for_each(|directory| keeper.look_for_repository(directory));
         }
-        keeper
+        keeper.refuse_what_the_kernel_writes(plan, mounts, &places)?;
+        Ok(keeper)
+    }
+
+    /// Landlock lets calls write trees of which nobody keeps any name, as well as what is mounted in them: none may be another
+    /// place of a kept name.
+    fn refuse_what_the_kernel_writes(
+        &mut self,
+        plan: &SessionPlan,
+        mounts: &Mounts,
+        kept: &[Granted<'_>],
+    ) -> Result<(), StepFailure> {
+        let written: Vec<PathBuf> = plan
+            .grants
+            .iter()
+            .filter(|rule| rule.access == FsAccess::Write)
+            .map(|rule| real(rule.path.as_path()))
+            .collect();
+        let trees: Vec<Granted<'_>> = written.iter().map(|path| Granted { path, is_tree: true }).collect();
+        let all: Vec<Granted<'_>> = trees.iter().chain(kept).copied().collect();
+        for alias in mounts.aliases(&all)? {
+            let here = alias.local();
+            if self.root(here).is_some() || !written.iter().any(|tree| lies_in(here, tree)) {
+                continue;
+            }
+            let other = alias.other(Path::new("")).filter(|other| !written.iter().any(|tree| lies_in(other, tree)));
+            let judged = other.as_ref().and_then(|other| self.judge_granted(other));
+            let holds =
+                |other: &PathBuf| self.roots.iter().any(|root| !root.state.is_free() && lies_in(&root.path, other));
+            let keeps = match (judged, alias.outside()) {
+                _ if other.as_ref().is_some_and(holds) => true,
+                (Some(judged), _) => judged.kept.is_some() || !judged.state.is_free(),
+                (None, Found::Kept { .. }) => true,
+                (None, Found::Open(state)) => state.is_begun(),
+            };
+            if keeps {
+                let other = other.map(|other| format!(" ({})", other.display())).unwrap_or_default();
+                let what = format!(
+                    "{} is mounted from where names are kept{other}: unmount it, or do not grant it for writing",
+                    here.display()
+                );
+                return Err(StepFailure::new("kept_names", what));
+            }
+        }
+        Ok(())
     }
 
     /// Whether anything is kept in this session.
@@ -166,10 +237,50 @@ impl Keeper {
 
     /// What is to be said of a path. `None` where the broker is not the writer: Landlock judges there.
     pub(super) fn judge(&mut self, path: &Path) -> Option<Judgement> {
+        let mut judgement = self.judge_name(path)?;
+        if !self.aliases.is_empty() {
+            let others: Vec<Judgement> =
+                self.aliases.clone().iter().filter_map(|alias| self.judge_alias(path, alias)).collect();
+            judgement = others.into_iter().fold(judgement, Judgement::and);
+            // Where it is mounted from, and where, is known by its path.
+            judgement.above |= self.aliases.iter().flat_map(Alias::both).any(|place| lies_in(place, path));
+        }
+        Some(judgement)
+    }
+
+    /// What is to be said of a path for another name that it has.
+    fn judge_alias(&mut self, path: &Path, alias: &Alias) -> Option<Judgement> {
+        let rest = alias.rest(path)?;
+        if let Some(judgement) = alias.other(rest).and_then(|other| self.judge_granted(&other)) {
+            return Some(judgement);
+        }
+        let found = match alias.outside() {
+            Found::Open(state) => names().find(state, rest.as_os_str().as_bytes()),
+            kept @ Found::Kept { .. } => kept,
+        };
+        Some(match found {
+            Found::Open(state) => Judgement { state, ..Judgement::default() },
+            Found::Kept { group, depth, .. } => {
+                let repository = alias.local().join(rest.iter().take(depth.saturating_sub(1)).collect::<PathBuf>());
+                let is_outside = matches!(alias.outside(), Found::Kept { .. });
+                let own = !is_outside && group.guard != Guard::Closed && self.has_made(&repository);
+                Judgement { kept: (!own).then_some(group.reason), ..Judgement::default() }
+            }
+        })
+    }
+
+    /// What is to be said of a path of the host's, if it was granted. (In a private `/tmp` it would be another file's.)
+    fn judge_granted(&mut self, path: &Path) -> Option<Judgement> {
+        self.root(path).filter(|root| root.is_granted)?;
+        self.judge_name(path)
+    }
+
+    /// What is to be said of a path for this name alone.
+    fn judge_name(&mut self, path: &Path) -> Option<Judgement> {
         let root = self.root(path)?;
         let (top, start) = (root.path.clone(), root.state);
         let name = path.file_name().unwrap_or_default().as_bytes();
-        let mut judgement = Judgement { state: start, kept: None, settings: false, pointer: false, above: false };
+        let mut judgement = Judgement { state: start, ..Judgement::default() };
         if path == top {
             return Some(judgement);
         }
@@ -226,8 +337,13 @@ impl Keeper {
     }
 
     fn identity(path: &Path) -> Option<Identity> {
+        Self::identity_of(CWD, path)
+    }
+
+    /// With an empty path, of the descriptor itself.
+    fn identity_of(from: impl AsFd, path: impl rustix::path::Arg) -> Option<Identity> {
         let flags = StatxFlags::INO | StatxFlags::BTIME;
-        let stat = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, flags).ok()?;
+        let stat = rustix::fs::statx(from, path, AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH, flags).ok()?;
         let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
         Some((device, stat.stx_ino, (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)))
     }
@@ -264,23 +380,49 @@ impl Keeper {
         (judgement.pointer && !is_dir && !self.has_made(path)).then_some("it says where git finds the repository")
     }
 
-    /// Whether a file with several names has a kept one (A3).
-    pub(super) fn is_linked(&mut self, device: u64, inode: u64) -> bool {
-        if self.linked.is_none() {
-            let mut linked = HashSet::new();
-            for (path, state) in self.roots.iter().map(|root| (root.path.clone(), root.state)).collect::<Vec<_>>() {
-                // A tree that cannot be looked through is not taken for one without.
-                let _whole = self.walk(&path, state, &mut |path| {
-                    collect_linked(path, &mut linked);
-                    false
-                });
-            }
-            for kept in &self.redirected {
-                collect_linked(kept, &mut linked);
-            }
-            self.linked = Some(linked);
+    /// Why a file with several names may not be changed, if so: one of them is kept (A3).
+    pub(super) fn closes_linked(&mut self, file: &OwnedFd) -> Option<&'static str> {
+        let Ok(stat) = rustix::fs::fstat(file) else { return Some("it cannot be looked at") };
+        let linked = self.linked.take().unwrap_or_else(|| self.find_linked());
+        let (is_kept, more) = (linked.files.contains(&(stat.st_dev, stat.st_ino)), linked.more);
+        self.linked = Some(linked);
+        let is_calls = || Self::identity_of(file, c"").is_some_and(|identity| self.made_links.contains(&identity));
+        if is_kept {
+            Some("it is another name of a file that is kept")
+        } else if more && !is_calls() {
+            Some("it has another name, which may be kept: not every directory can be looked into")
+        } else {
+            None
         }
-        self.linked.as_ref().is_some_and(|linked| linked.contains(&(device, inode)))
+    }
+
+    fn find_linked(&self) -> Linked {
+        let mut linked = Linked::default();
+        let roots = self.roots.iter().map(|root| (root.path.as_path(), Found::Open(root.state)));
+        let aliases = self.aliases.iter().map(|alias| (alias.local(), alias.outside()));
+        for (path, found) in roots.chain(aliases) {
+            let state = match found {
+                Found::Open(state) => state,
+                Found::Kept { .. } => {
+                    linked.collect(path);
+                    continue;
+                }
+            };
+            let whole = self.walk(path, state, &mut |path| {
+                linked.collect(path);
+                false
+            });
+            linked.more |= whole.is_err();
+        }
+        self.redirected.iter().for_each(|kept| linked.collect(kept));
+        linked
+    }
+
+    /// A call has given a file that had one name another.
+    pub(super) fn was_linked(&mut self, file: &OwnedFd) {
+        if self.made_links.len() < MADE {
+            self.made_links.extend(Self::identity_of(file, c""));
+        }
     }
 
     /// Why a directory may not be moved away, if so: with it would go what is kept in it (A4).
@@ -304,35 +446,44 @@ impl Keeper {
         !there.state.is_free() && self.walk(path, there.state, &mut |_kept| true).unwrap_or(true)
     }
 
-    /// Visits what is kept below a directory, until told to stop.
+    /// Visits what is kept below a directory, until told to stop. Fails if it was not, and something could not be looked at.
     fn walk(&self, top: &Path, state: State, stop: &mut dyn FnMut(&Path) -> bool) -> std::io::Result<bool> {
         let mut pending = vec![(top.to_owned(), state)];
+        let mut failed = Ok(false);
         while let Some((directory, state)) = pending.pop() {
-            let entries = match fs::read_dir(&directory) {
-                Ok(entries) => entries,
-                Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
-                    continue;
-                }
-                Err(e) => return Err(e),
-            };
-            for entry in entries {
-                let entry = entry?;
-                let name = entry.file_name();
-                let is_dir = entry.file_type()?.is_dir();
-                match names().step(state, name.as_bytes()) {
-                    Step::Kept(group) => {
-                        let own = group.guard != Guard::Closed && self.has_made(&directory);
-                        if !own && stop(&entry.path()) {
-                            return Ok(true);
-                        }
+            match self.walk_one(&directory, state, &mut pending, stop) {
+                Ok(false) => {}
+                Ok(true) => return Ok(true),
+                Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {}
+                Err(e) => failed = Err(e),
+            }
+        }
+        failed
+    }
+
+    fn walk_one(
+        &self,
+        directory: &Path,
+        state: State,
+        pending: &mut Vec<(PathBuf, State)>,
+        stop: &mut dyn FnMut(&Path) -> bool,
+    ) -> std::io::Result<bool> {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            match names().step(state, name.as_bytes()) {
+                Step::Kept(group) => {
+                    let own = group.guard != Guard::Closed && self.has_made(directory);
+                    if !own && stop(&entry.path()) {
+                        return Ok(true);
                     }
-                    Step::Open(below) if below.is_free() => {}
-                    Step::Open(below) if is_dir => pending.push((entry.path(), below)),
-                    Step::Open(_) => {
-                        let pointer = protect::is_git(name.as_bytes()) && !self.has_made(&entry.path());
-                        if pointer && stop(&entry.path()) {
-                            return Ok(true);
-                        }
+                }
+                Step::Open(below) if below.is_free() => {}
+                Step::Open(below) if entry.file_type()?.is_dir() => pending.push((entry.path(), below)),
+                Step::Open(_) => {
+                    let pointer = protect::is_git(name.as_bytes()) && !self.has_made(&entry.path());
+                    if pointer && stop(&entry.path()) {
+                        return Ok(true);
                     }
                 }
             }
@@ -413,6 +564,22 @@ pub(super) enum What {
 }
 
 impl Judgement {
+    /// Of what has two names: kept under either is kept.
+    fn and(self, other: Self) -> Self {
+        let settings = match (self.kept, other.kept) {
+            (Some(_), Some(_)) => self.settings && other.settings,
+            (None, _) => other.settings,
+            (_, None) => self.settings,
+        };
+        Self {
+            state: self.state.and(other.state),
+            kept: self.kept.or(other.kept),
+            settings,
+            pointer: self.pointer || other.pointer,
+            above: self.above || other.above,
+        }
+    }
+
     /// Whether this is settings that may be replaced by others.
     pub(super) fn is_settings(&self) -> bool {
         self.settings
@@ -424,15 +591,22 @@ impl Judgement {
     }
 }
 
-/// The files with several names at or below a path.
-fn collect_linked(path: &Path, linked: &mut HashSet<(u64, u64)>) {
-    let mut pending = vec![path.to_owned()];
-    while let Some(path) = pending.pop() {
-        let Ok(stat) = fs::symlink_metadata(&path) else { continue };
-        if stat.is_dir() {
-            pending.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
-        } else if stat.nlink() > 1 {
-            linked.insert((stat.dev(), stat.ino()));
+impl Linked {
+    /// The files with several names at or below a path.
+    fn collect(&mut self, path: &Path) {
+        let mut pending = vec![path.to_owned()];
+        while let Some(path) = pending.pop() {
+            let looked = fs::symlink_metadata(&path).and_then(|stat| {
+                if stat.is_dir() {
+                    for entry in fs::read_dir(&path)? {
+                        pending.push(entry?.path());
+                    }
+                } else if stat.nlink() > 1 {
+                    self.files.insert((stat.dev(), stat.ino()));
+                }
+                Ok(())
+            });
+            self.more |= looked.is_err_and(|e| e.kind() != std::io::ErrorKind::NotFound);
         }
     }
 }

@@ -102,7 +102,7 @@ impl Broker {
 
     fn own(&mut self, caller: &Caller<'_>, target: Target) -> Result<Target, i32> {
         let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
-        if self.call(caller)?.written.grant_of(&target.path, &stat).is_none() {
+        if self.call(caller)?.written.grant_of(target.path()?, &stat).is_none() {
             return Err(libc::EACCES);
         }
         self.refuse_kept(caller, &target)?;
@@ -125,9 +125,11 @@ impl Broker {
     fn own_fd(&mut self, caller: &Caller<'_>, number: i32) -> Result<Target, i32> {
         let target = caller.open_fd(number)?;
         let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
-        if self.call(caller)?.written.grant_of(&target.path, &stat).is_some() {
-            self.refuse_kept(caller, &target)?;
-            return Ok(target);
+        if let Ok(path) = target.path() {
+            return match self.call(caller)?.written.grant_of(path, &stat) {
+                Some(_) => self.refuse_kept(caller, &target).map(|()| target),
+                None => Err(libc::EACCES),
+            };
         }
         let nameless = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 0;
         if nameless && caller.is_writable_fd(number)? { Ok(target) } else { Err(libc::EACCES) }

@@ -15,6 +15,7 @@ mod files;
 mod ipc;
 mod keeper;
 mod metadata;
+mod mounts;
 mod processes;
 mod shm;
 mod sockets;
@@ -45,6 +46,7 @@ use self::calls::{Call, Calls};
 use self::changes::Notices;
 use self::exec::Gate;
 use self::keeper::Keeper;
+use self::mounts::Mounts;
 use self::together::{HandOver, Together};
 use self::tracer::Tracer;
 use crate::apply::{done, failure, kernel, landlock, limit, namespace, session};
@@ -109,6 +111,8 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     let one_thread = OneThread::confirm().map_err(failure("family", "count the broker's threads"))?;
     // Modes are worked out from each caller's own mask.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    // While the host's mounts are there to be seen.
+    let mounts = Mounts::read()?;
     let (common, procfs) = session::enter(plan)?;
     // Before the broker is confined: it stands beside the broker, and needs less.
     let readers = match plan.calls {
@@ -156,7 +160,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     // It holds some for each call, and what it forked before keeps the limit that it was given.
     limit::open_files_as_many();
     let notices = Notices::new().map_err(failure("channels", "make a file for notices"))?;
-    let keeper = Keeper::new(plan);
+    let keeper = Keeper::new(plan, &mounts)?;
     let mut steps = SessionSteps { common, programs: confined.steps, readers: Vec::new() };
     let (more, listener) = programs.hear()?;
     let listener = listener.ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?;

@@ -88,7 +88,7 @@ fn watch(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<A
     let path = caller.path(n.args[1])?;
     let target = caller.open(libc::AT_FDCWD, &path, links)?;
     let call = broker.calls.of(caller).ok_or(libc::EPERM)?;
-    if !call.may_read(&target.path, &broker.readable) {
+    if !call.may_read(target.path()?, &broker.readable) {
         return Err(libc::EACCES);
     }
     let (fd, _) = first_watch(&info).and_then(|first| call.watches.kept.get(&first)).ok_or(libc::EINVAL)?;

@@ -100,10 +100,11 @@ pub(super) fn bind(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address
     match unix_name(address)? {
         UnixName::Path(path) => {
             let (parent, name) = caller.open_parent(libc::AT_FDCWD, &path)?;
-            if broker.call(caller)?.written.grant(&parent.path) != Some(Grant::Tree) {
+            let directory = parent.path()?;
+            if broker.call(caller)?.written.grant(directory) != Some(Grant::Tree) {
                 return Err(libc::EACCES);
             }
-            broker.refuse_new(caller, &parent.path.join(OsStr::from_bytes(name.as_bytes())))?;
+            broker.refuse_new(caller, &directory.join(OsStr::from_bytes(name.as_bytes())))?;
             let mask = broker.mask(caller)?;
             bind_file(broker, caller, inode, &parent, &name, mask).map(drop)
         }
@@ -162,7 +163,7 @@ fn make_file(socket: &OwnedFd, parent: &Target, name: &CString) -> Result<OwnedF
 /// exchanged in between would lead the name astray: so the thread that binds can make sockets below that directory only.
 /// A path too long for an address goes by the descriptor.
 fn bind_in(socket: &OwnedFd, parent: &Target, name: &CString) -> Result<(), i32> {
-    let real = parent.path.join(OsStr::from_bytes(name.as_bytes()));
+    let real = parent.path()?.join(OsStr::from_bytes(name.as_bytes()));
     let Ok(address) = unix_address(real.as_os_str().as_bytes()) else {
         let path = [by_proc(&parent.fd).as_bytes(), b"/", name.as_bytes()].concat();
         return raw::bind(socket.as_fd(), &unix_address(&path)?).map_err(io_errno);
@@ -205,8 +206,7 @@ fn bind_name(broker: &mut Broker, caller: &Caller<'_>, inode: u64, name: Vec<u8>
 }
 
 fn directory_of_names(broker: &Broker) -> Result<Target, i32> {
-    let (path, fd) = (broker.private.join("ipc"), broker.part("ipc")?);
-    Ok(Target { fd, path })
+    Ok(Target::own(broker.part("ipc")?, broker.private.join("ipc")))
 }
 
 /// An abstract name is free again when its socket is closed (unix(7)), which nobody is told of: so whoever wants it next

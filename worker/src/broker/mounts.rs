@@ -1,0 +1,288 @@
+//! What a directory is called besides: the same one may be mounted in several places (bind mounts), and a name that is kept
+//! in one of them is kept in all.
+//!
+//! Only somebody privileged makes such mounts. They are read when the session begins, before it has a mount tree of its own,
+//! and are the same in it; a directory that is one, or leads to one, stays where it is.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use callgate_policy::plan::protect::{Found, State, names};
+
+use super::calls::lies_in;
+use crate::apply::failure;
+use crate::protocol::StepFailure;
+
+/// A line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    at: PathBuf,
+    /// The file system, as `major:minor`.
+    device: Vec<u8>,
+    /// The directory of that file system which is seen here.
+    root: PathBuf,
+}
+
+/// All mounts that the session's processes can reach.
+#[derive(Debug)]
+pub(super) struct Mounts(Vec<Mount>);
+
+/// A tree or a single name that was granted for writing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Granted<'a> {
+    pub(super) path: &'a Path,
+    /// Whether its own path says what is kept in it, not only other grants.
+    pub(super) is_tree: bool,
+}
+
+/// Another name of what has one in a granted tree.
+#[derive(Debug, Clone)]
+pub(super) struct Alias {
+    /// The one in a granted tree.
+    local: PathBuf,
+    /// The other, unless only its file system knows it.
+    other: Option<PathBuf>,
+    /// What the other makes of it, where it lies in no granted tree.
+    outside: Found,
+}
+
+/// Part of the file system of a mount, as it is seen in a granted tree.
+struct Window<'a> {
+    path: PathBuf,
+    mount: &'a Mount,
+    root: PathBuf,
+    /// It is all that was granted: by this name, so that no part of the name is held against it.
+    granted: Option<Granted<'a>>,
+}
+
+impl Mounts {
+    #[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
+    pub(super) fn read() -> Result<Self, StepFailure> {
+        let text = fs::read("/proc/self/mountinfo").map_err(failure("kept_names", "read /proc/self/mountinfo"))?;
+        Self::parse(&text).ok_or_else(|| StepFailure::new("kept_names", "/proc/self/mountinfo is in no known form"))
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(Mount::parse).collect::<Option<_>>().map(Self)
+    }
+
+    /// The other names of what lies in granted trees, as far as they make a difference.
+    pub(super) fn aliases(&self, granted: &[Granted<'_>]) -> Result<Vec<Alias>, StepFailure> {
+        let windows = self.windows(granted)?;
+        let mut aliases = Vec::new();
+        for window in &windows {
+            let here = self.0.iter().filter(|mount| mount.device == window.mount.device);
+            let views = here.map(|mount| (mount.root.as_path(), Some(mount.at.as_path())));
+            // What the file system itself calls it, if that is mounted nowhere.
+            for (root, at) in views.chain([(Path::new("/"), None)]) {
+                let alias = window.alias(root, at).filter(|alias| alias.makes_a_difference(granted));
+                aliases.extend(alias);
+            }
+        }
+        Ok(aliases)
+    }
+
+    /// Granted trees, and what is mounted in them.
+    fn windows<'a>(&'a self, granted: &[Granted<'a>]) -> Result<Vec<Window<'a>>, StepFailure> {
+        let mut windows = Vec::new();
+        let mut unknown = None;
+        for &tree in granted {
+            match self.over(tree.path) {
+                Some(mount) => windows.push(Window {
+                    path: tree.path.to_owned(),
+                    mount,
+                    root: joined(&mount.root, tree.path.strip_prefix(&mount.at).unwrap_or(tree.path)),
+                    granted: Some(tree),
+                }),
+                None => unknown = Some(tree.path),
+            }
+        }
+        let is_within = |mount: &&Mount| granted.iter().any(|tree| tree.is_tree && is_below(&mount.at, tree.path));
+        let within = self.0.iter().filter(is_within);
+        windows.extend(within.map(|mount| Window {
+            path: mount.at.clone(),
+            mount,
+            root: mount.root.clone(),
+            granted: None,
+        }));
+        match unknown {
+            // In a chroot(2) that is no mount: then nothing that is granted may be one.
+            Some(path) if !windows.is_empty() => {
+                let what = format!(
+                    "which directories are mounted twice cannot be told for {}: it lies in no mount that shows here; grant \
+                     nothing for writing that is a mount or has one in it",
+                    path.display()
+                );
+                Err(StepFailure::new("kept_names", what))
+            }
+            Some(_) | None => Ok(windows),
+        }
+    }
+
+    /// What is mounted over a path: the last of those that are nearest.
+    fn over(&self, path: &Path) -> Option<&Mount> {
+        self.0.iter().filter(|mount| lies_in(path, &mount.at)).max_by_key(|mount| mount.at.as_os_str().len())
+    }
+}
+
+impl Mount {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let (device, root, at) = (fields.next()?, fields.next()?, fields.next()?);
+        Some(Self { at: unescaped(at)?, device: device.to_owned(), root: unescaped(root)? })
+    }
+}
+
+impl Window<'_> {
+    /// Its name, or that of a part of it, by a mount of the same file system; `at` is none for the file system itself.
+    fn alias(&self, root: &Path, at: Option<&Path>) -> Option<Alias> {
+        let base = at.unwrap_or(Path::new("/"));
+        let (local, other) = match (self.root.strip_prefix(root), root.strip_prefix(&self.root)) {
+            (Ok(rest), _) => (self.path.clone(), joined(base, rest)),
+            (Err(_), Ok(rest)) => (joined(&self.path, rest), base.to_owned()),
+            (Err(_), Err(_)) => return None,
+        };
+        let bytes = other.as_os_str().as_bytes();
+        let outside = match self.granted.filter(|_| local == self.path) {
+            Some(granted) if granted.is_tree => Found::Open(names().root(bytes)),
+            Some(_) => Found::Open(State::FREE),
+            None => names().find(State::default(), bytes),
+        };
+        (local != other).then(|| Alias { local, other: at.is_some().then_some(other), outside })
+    }
+}
+
+impl Alias {
+    fn makes_a_difference(&self, granted: &[Granted<'_>]) -> bool {
+        let is_granted = |tree: &Granted<'_>| {
+            self.other.as_ref().is_some_and(|other| lies_in(other, tree.path) || lies_in(tree.path, other))
+        };
+        let keeps = match self.outside {
+            Found::Kept { .. } => true,
+            Found::Open(state) => state.is_begun(),
+        };
+        keeps || granted.iter().any(is_granted)
+    }
+
+    pub(super) fn local(&self) -> &Path {
+        &self.local
+    }
+
+    pub(super) fn outside(&self) -> Found {
+        self.outside
+    }
+
+    /// What lies below it at this path.
+    pub(super) fn rest<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        lies_in(path, &self.local).then(|| path.strip_prefix(&self.local).unwrap_or(path))
+    }
+
+    /// The other name of what lies below it.
+    pub(super) fn other(&self, rest: &Path) -> Option<PathBuf> {
+        self.other.as_ref().map(|other| joined(other, rest))
+    }
+
+    /// Both names, for what must stay where it is.
+    pub(super) fn both(&self) -> impl Iterator<Item = &PathBuf> {
+        [Some(&self.local), self.other.as_ref()].into_iter().flatten()
+    }
+}
+
+fn is_below(path: &Path, tree: &Path) -> bool {
+    path != tree && lies_in(path, tree)
+}
+
+/// Without the slash that [`Path::join`] leaves behind for nothing.
+fn joined(path: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() { path.to_owned() } else { path.join(rest) }
+}
+
+/// Blanks and backslashes stand as `\040` in it.
+fn unescaped(field: &[u8]) -> Option<PathBuf> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'\\' {
+            plain.push(*first);
+            continue;
+        }
+        let (digits, after) = after.split_at_checked(3)?;
+        let digits = std::str::from_utf8(digits).ok()?;
+        plain.push(u8::from_str_radix(digits, 8).ok()?);
+        rest = after;
+    }
+    Some(PathBuf::from(OsStr::from_bytes(&plain)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+    use super::*;
+
+    fn aliases(mounts: &[(&str, &str, &str)], granted: &[&str]) -> Vec<(String, Option<String>, bool)> {
+        let line =
+            |(device, root, at): &(&str, &str, &str)| format!("1 0 {device} {root} {at} rw - ext4 /dev/sda rw\n");
+        let mounts = Mounts::parse(mounts.iter().map(line).collect::<String>().as_bytes()).unwrap();
+        let granted: Vec<_> = granted.iter().map(|path| Granted { path: Path::new(*path), is_tree: true }).collect();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let shown = |alias: &Alias| {
+            let keeps = !matches!(alias.outside, Found::Open(state) if !state.is_begun());
+            (text(&alias.local), alias.other.as_deref().map(text), keeps)
+        };
+        mounts.aliases(&granted).unwrap().iter().map(shown).collect()
+    }
+
+    const ROOT: (&str, &str, &str) = ("8:1", "/", "/");
+
+    #[test]
+    fn a18_most_mounts_make_no_difference() {
+        let mounts = [
+            ROOT,
+            ("8:2", "/", "/home"),
+            ("0:5", "/", "/proc"),
+            ("8:1", "/var/lib/hosts", "/etc/hosts"),
+            ("8:3", "/", "/home/u/w/data"),
+            ("8:1", "/srv/cache", "/home/u/w/cache"),
+        ];
+        assert_eq!(aliases(&mounts, &["/home/u/w"]), []);
+        // As in a container, where another name is the host's affair.
+        assert_eq!(aliases(&[("0:9", "/", "/"), ("8:1", "/home/u/.claude/worktrees/x", "/w")], &["/w"]), []);
+    }
+
+    #[test]
+    fn a18_a_directory_that_is_mounted_twice_has_both_names() {
+        let inner = [ROOT, ("8:1", "/w/.git", "/w/a\\040b")];
+        let (git, alias) = ("/w/.git".to_owned(), "/w/a b".to_owned());
+        assert_eq!(
+            aliases(&inner, &["/w"]),
+            [
+                (git.clone(), Some(alias.clone()), false),
+                (alias.clone(), Some(git.clone()), true),
+                (alias.clone(), None, true),
+            ]
+        );
+        // The second is a grant of its own.
+        let granted = aliases(&[ROOT, ("8:1", "/w/.git", "/x")], &["/w", "/x"]);
+        assert!(granted.contains(&("/x".to_owned(), Some(git.clone()), true)), "{granted:?}");
+        assert!(granted.contains(&(git, Some("/x".to_owned()), false)), "{granted:?}");
+        // What lies in no grant, and what is seen of a grant from outside.
+        let outside = aliases(&[ROOT, ("8:1", "/home/u/.ssh", "/w/k")], &["/w"]);
+        assert!(outside.contains(&("/w/k".to_owned(), Some("/home/u/.ssh".to_owned()), true)), "{outside:?}");
+        let seen = aliases(&[ROOT, ("8:1", "/w/fish", "/home/u/.config/fish")], &["/w"]);
+        assert_eq!(seen, [("/w/fish".to_owned(), Some("/home/u/.config/fish".to_owned()), true)]);
+    }
+
+    #[test]
+    fn a18_what_cannot_be_told_is_refused() {
+        let mounts = |lines: &[u8]| Mounts::parse(lines);
+        assert!(mounts(b"1 0 8:1 / /w\\04 rw - ext4 a rw\n").is_none() && mounts(b"1 0 8:1 /\n").is_none());
+        let tree = |path| Granted { path: Path::new(path), is_tree: true };
+        let chroot = mounts(b"1 0 8:1 /c/w/x /w/x rw - ext4 a rw\n").unwrap();
+        assert!(chroot.aliases(&[tree("/w")]).is_err());
+        assert!(chroot.aliases(&[tree("/v")]).unwrap().is_empty(), "the control: nothing that is granted is a mount");
+    }
+}
