@@ -365,7 +365,7 @@ fn a18_what_git_runs_stays() {
             assert!(!ended.status.success(), "{script}: {ended:?}");
             assert_eq!(picture(&top), before, "{script}");
         }
-        let script = "set -e; git config user.name x; git config user.email x@y; git remote add up ./up; \
+        let script = "set -e; git config user.name x; git config user.email x@y; git remote add up https://x/y; \
                       echo 1 > one; git add one; git commit -qm two; git config user.name; git worktree add -q ../workspace/w2; \
                       git -C w2 status --short; git worktree remove w2; git init -q --bare b.git; git push -q ./b.git main; \
                       git clone -q b.git c; git -C c config core.hooksPath x; git -C c config alias.x '!y'; \

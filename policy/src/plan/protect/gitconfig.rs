@@ -1,10 +1,14 @@
-//! A repository's configuration: which keys run programs, and whether two files say the same of them (A18).
+//! A repository's configuration: which of its settings may change, and what it leads to (A18).
 //!
 //! git reads a file as `git-config(1)` describes and `config.c` does; so does this, and a file that it cannot read is
 //! refused, never guessed at.
 
+use std::collections::HashSet;
+
+use super::gitkeys::{Value, harmless};
+
 /// One setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Setting {
     /// In lower case, as git compares it.
     pub section: String,
@@ -26,16 +30,24 @@ pub enum Refusal {
         /// From 1.
         line: usize,
     },
-    /// A key that runs programs differs.
-    #[error("{key} differs, which can run programs")]
+    /// A key differs that is not known to be harmless.
+    #[error("{key} is not among the settings that are known to run no program")]
     Key {
         /// `section.name` or `section.subsection.name`.
         key: String,
     },
+    /// A value that is not known to be harmless, of a key that is.
+    #[error("{key} would have a value with which git may run a program or use another repository")]
+    Value {
+        /// The same.
+        key: String,
+    },
 }
 
-/// Whether `new` may take the place of `old` (empty if there is none): all keys that can run programs have the same values
-/// in the same order.
+/// Whether `new` may take the place of `old` (empty if there is none).
+///
+/// Settings that are not known to be harmless ([`harmless`]) are in both, with the same values and in the same order. One
+/// whose key is known may go, and may come with a value that is known too.
 ///
 /// # Errors
 /// [`Refusal`], with the first key that differs.
@@ -43,135 +55,73 @@ pub fn may_replace(old: &[u8], new: &[u8]) -> Result<(), Refusal> {
     if old == new {
         return Ok(());
     }
-    let running = |text| parse(text).map(|all| all.into_iter().filter(runs).collect::<Vec<_>>());
-    let (old, new) = (running(old)?, running(new)?);
-    let mut pairs = old.iter().zip(&new);
-    let differs = pairs.find(|(old, new)| old != new).map(|(_, new)| new);
-    let differs = differs.or_else(|| new.get(old.len())).or_else(|| old.get(new.len()));
-    match differs {
+    let (old, new) = (parse(old)?, parse(new)?);
+    let unknown = |all: &'_ [Setting]| all.iter().filter(|setting| harmless(setting).is_none()).cloned().collect();
+    let (was, is): (Vec<Setting>, Vec<Setting>) = (unknown(&old), unknown(&new));
+    let mut pairs = was.iter().zip(&is);
+    let differs = pairs.find(|(was, is)| was != is).map(|(_, is)| is);
+    let differs = differs.or_else(|| is.get(was.len())).or_else(|| was.get(is.len()));
+    if let Some(setting) = differs {
+        return Err(Refusal::Key { key: key(setting) });
+    }
+    // `git remote rename` writes the address first under its new name, and what refers to it after that.
+    let remotes = Remotes::of([&old, &new]);
+    let was: HashSet<&Setting> = old.iter().collect();
+    let admitted = |setting: &&Setting| match harmless(setting) {
+        Some(value) => remotes.admit(value, setting) || was.contains(setting),
+        None => true,
+    };
+    match new.iter().find(|setting| !admitted(setting)) {
         None => Ok(()),
-        Some(setting) => Err(Refusal::Key { key: key(setting) }),
+        Some(setting) => Err(Refusal::Value { key: key(setting) }),
     }
 }
 
+/// Most characters of a key that are shown.
+const SHOWN: usize = 100;
+
+/// How a setting's key is shown: whoever wrote it chose its length, and what is in it.
 fn key(setting: &Setting) -> String {
-    match &setting.subsection {
+    let key = match &setting.subsection {
         Some(sub) => format!("{}.{}.{}", setting.section, String::from_utf8_lossy(sub), setting.name),
         None => format!("{}.{}", setting.section, setting.name),
+    };
+    key.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).take(SHOWN).collect()
+}
+
+/// The first setting that can run programs, as far as is known: of a configuration that nobody judged.
+///
+/// # Errors
+/// [`Refusal::Unreadable`].
+pub fn first_not_harmless(text: &[u8]) -> Result<Option<String>, Refusal> {
+    let all = parse(text)?;
+    let remotes = Remotes::of([&all]);
+    let admitted = |setting: &&Setting| harmless(setting).is_some_and(|value| remotes.admit(value, setting));
+    Ok(all.iter().find(|setting| !admitted(setting)).map(key))
+}
+
+/// The names of remotes that have an address.
+struct Remotes<'a>(Vec<&'a [u8]>);
+
+impl<'a> Remotes<'a> {
+    fn of<const N: usize>(files: [&'a [Setting]; N]) -> Self {
+        let addressed = |setting: &&Setting| setting.section == "remote" && setting.name == "url";
+        let all = files.into_iter().flatten().filter(addressed);
+        let mut names: Vec<&[u8]> = all.filter_map(|setting| setting.subsection.as_deref()).collect();
+        names.sort_unstable();
+        Self(names)
+    }
+
+    fn admit(&self, value: Value, setting: &Setting) -> bool {
+        value.admits(setting.value.as_deref(), |name| self.0.binary_search(&name).is_ok())
     }
 }
 
-/// Sections all of whose keys count, and why.
-const SECTIONS: &[(&str, &str)] = &[
-    ("alias", "a value that starts with `!` is a command"),
-    ("browser", "browser.*.cmd and .path"),
-    ("credential", "helpers are programs, and are handed passwords"),
-    ("difftool", "commands"),
-    ("filter", "clean, smudge and process run at checkout and add"),
-    ("gpg", "gpg.program, gpg.*.program, defaultKeyCommand"),
-    ("guitool", "commands"),
-    ("hook", "hooks by configuration"),
-    ("http", "proxies, certificates and headers: who is believed"),
-    ("https", "the same"),
-    ("imap", "imap.tunnel is a command"),
-    ("include", "another file is read as if it stood here"),
-    ("includeif", "the same"),
-    ("instaweb", "commands"),
-    ("man", "man.*.cmd and .path"),
-    ("mergetool", "commands"),
-    ("pager", "commands"),
-    ("protocol", "lets `ext::` addresses run commands"),
-    ("sendemail", "commands and servers"),
-    ("sequence", "sequence.editor"),
-    ("trailer", "trailer.*.command and .cmd"),
-    ("uploadpack", "uploadpack.packObjectsHook"),
-    ("web", "web.browser"),
-];
-
-/// Single keys, `section.name`; a subsection may stand between.
-const KEYS: &[&str] = &[
-    "add.interactive",
-    "core.alternaterefscommand",
-    "core.askpass",
-    "core.attributesfile",
-    "core.editor",
-    "core.fsmonitor",
-    "core.gitproxy",
-    "core.hookspath",
-    "core.pager",
-    "core.protecthfs",
-    "core.protectntfs",
-    "core.sshcommand",
-    "core.worktree",
-    "diff.command",
-    "diff.external",
-    "diff.guitool",
-    "diff.textconv",
-    "diff.tool",
-    "help.browser",
-    "init.templatedir",
-    "interactive.difffilter",
-    "merge.driver",
-    "merge.guitool",
-    "merge.tool",
-    "remote.proxy",
-    "remote.receivepack",
-    "remote.uploadpack",
-    "remote.vcs",
-    "ssh.variant",
-    "submodule.update",
-    "tar.command",
-    "user.signingkeycommand",
-];
-
-/// Ends of names by which other programs (git-lfs, git-annex, git-svn, …) call what they run.
-const ENDS: &[&str] = &[
-    "agent",
-    "browser",
-    "cmd",
-    "command",
-    "driver",
-    "editor",
-    "exec",
-    "helper",
-    "hook",
-    "hooks",
-    "hookspath",
-    "pager",
-    "program",
-    "prog",
-    "proxy",
-    "script",
-    "shell",
-    "tool",
-];
-
-/// Whether a setting can make git, or a program that reads the same file, run another program, or read such settings
-/// elsewhere.
-#[must_use]
-pub fn runs(setting: &Setting) -> bool {
-    let Setting { section, name, value, .. } = setting;
-    let value = value.as_deref().unwrap_or_default();
-    let whole = format!("{section}.{name}");
-    // `checkout`, `merge`, `rebase` and `none` are git's own; `submodule update --init` writes them.
-    if whole == "submodule.update" {
-        return value.trim_ascii_start().starts_with(b"!");
-    }
-    let address = matches!(name.as_str(), "url" | "pushurl" | "insteadof" | "pushinsteadof") || section == "url";
-    let helper = |text: &[u8]| text.windows(2).any(|two| two == b"::");
-    // `ext::sh -c …` runs a command, and any `name::` a program git-remote-name.
-    if address && (helper(value) || setting.subsection.as_deref().is_some_and(helper)) {
-        return true;
-    }
-    SECTIONS.iter().any(|(own, _)| own == section)
-        || KEYS.contains(&whole.as_str())
-        || ENDS.iter().any(|end| name.ends_with(end))
-        || value.trim_ascii_start().starts_with(b"!")
-        || (section == "lfs" && matches!(name.as_str(), "path" | "args" | "clean" | "smudge"))
-}
+/// What a path has in front of it that need not be there.
+const OPTIONAL: &[u8] = b":(optional)";
 
 /// What a configuration has git read or run elsewhere: the values of `core.hooksPath`, `core.fsmonitor` and the includes'
-/// paths, as written.
+/// paths, as written. One that begins with `~/` or `~name/` is relative to a home directory.
 #[must_use]
 pub fn redirects(text: &[u8]) -> Vec<(Redirect, Vec<u8>)> {
     let Ok(settings) = parse(text) else { return Vec::new() };
@@ -180,7 +130,8 @@ pub fn redirects(text: &[u8]) -> Vec<(Redirect, Vec<u8>)> {
         ("include" | "includeif", "path") => Some(Redirect::FromFile),
         _ => None,
     };
-    settings.into_iter().filter_map(|setting| Some((redirect(&setting)?, setting.value?))).collect()
+    let path = |value: Vec<u8>| value.strip_prefix(OPTIONAL).map(<[u8]>::to_vec).unwrap_or(value);
+    settings.into_iter().filter_map(|setting| Some((redirect(&setting)?, path(setting.value?)))).collect()
 }
 
 /// What a relative value starts from.
@@ -397,24 +348,31 @@ mod tests {
     fn ordinary_settings_may_change() {
         for added in [
             "[user]\nname = x\nemail = y\n",
-            "[remote \"up\"]\nurl = git@x:y\npushurl=z\n",
-            "[branch \"main\"]\nremote = up\nmerge = refs/heads/main\n",
-            "[submodule \"s\"]\nactive = true\nurl = ../s\nupdate = none\n",
+            "[remote \"up\"]\nurl = git@x:y\npushurl=https://z/y\n",
+            "[branch \"main\"]\nremote = origin\nmerge = refs/heads/main\n",
+            "[branch \"local\"]\nremote = .\nmerge = refs/heads/main\n",
+            "[branch \"x\"]\nremote = up\n[remote \"up\"]\nurl = ssh://x/y\n",
+            "[submodule \"s\"]\nactive = true\nurl = https://x/s\nupdate = none\n",
             "[pull]\nrebase\n",
             "[extensions]\nworktreeConfig = true\n",
             "[core]\nautocrlf = true ; alias\n",
+            "[core]\ncompression = -1\n",
             "# [alias] x = !y\n",
             "[lfs]\nrepositoryformatversion = 0\n",
+            "[lfs \"https://x/y.git/info/lfs\"]\naccess = basic\nlocksverify = true\n",
             "[commit]\ngpgsign = true\n",
+            "[color \"diff\"]\nmeta = bold #ff0000\n",
+            "[gc \"refs/stash\"]\nreflogExpire = 2 weeks\n",
         ] {
             assert!(!refused(added), "{added}");
         }
         assert!(may_replace(b"", PLAIN.as_bytes()).is_ok());
+        assert_eq!(first_not_harmless(PLAIN.as_bytes()), Ok(None));
     }
 
-    /// A18: each key that runs something, in each spelling.
+    /// A18: each key that runs something, in each spelling, and what nobody knows.
     #[test]
-    fn a18_keys_that_run_programs_may_not() {
+    fn a18_all_other_settings_may_not() {
         for added in [
             "[core]\nhooksPath = x\n",
             "[CORE]HOOKSPATH=x",
@@ -425,11 +383,15 @@ mod tests {
             "[core]\naskPass = x\n",
             "[core]\ngitProxy = x\n",
             "[core]\nworktree = /home/u\n",
+            "[core \"x\"]\nbare = false\n",
+            "[core]\nbare = ./x\n",
             "[alias]\nst = !x\n",
+            "[alias]\nst = status\n",
             "[alias \"st\"]\ncommand = !x\n",
             "[filter \"f\"]\nclean = x\n",
             "[filter.f]\nsmudge = x\n",
             "[diff \"d\"]\ntextconv = x\n",
+            "[diff \"renames\"]\nrenames = x\n",
             "[diff]\nexternal = x\n",
             "[merge \"m\"]\ndriver = x\n",
             "[credential]\nhelper = x\n",
@@ -442,25 +404,55 @@ mod tests {
             "[sequence]\neditor = x\n",
             "[uploadpack]\npackObjectsHook = x\n",
             "[submodule \"s\"]\nupdate = !x\n",
+            "[submodule \"s\"]\nurl = ../s\n",
             "[remote \"r\"]\nuploadpack = x\n",
             "[remote \"r\"]\nreceivepack = x\n",
             "[remote \"r\"]\nvcs = x\n",
             "[remote \"r\"]\nurl = ext::sh -c x\n",
+            "[remote \"r\"]\nurl = ./x\n",
+            "[remote \"r\"]\nurl\n",
+            "[remote \"r\"]\nurl =\n",
+            "[remote \"origin\"]\npushurl = ./x\n",
+            "[remote \"r\"]\nproxy = x\n",
+            "[remote \"r\"]\nfetch = --upload-pack=x\n",
+            "[remote \"r\"]\ntagOpt = --upload-pack=x\n",
+            "[remote]\npushDefault = x\n",
+            "[branch \"b\"]\nremote = ./x\n",
+            "[branch \"b\"]\nremote = x\n",
+            "[branch \"b\"]\nremote = ext::sh\n",
+            "[branch \"b\"]\npushRemote = x\n",
+            "[branch \"b\"]\nmergeOptions = --strategy=x/evil\n",
+            "[url \"ext::x \"]\ninsteadOf = https://\n",
+            "[url \"./x\"]\npushInsteadOf = https://x/\n",
             "[http]\nproxy = x\n",
+            "[http]\nsslVerify = false\n",
             "[protocol \"ext\"]\nallow = always\n",
             "[trailer \"t\"]\ncmd = x\n",
             "[tar \"x\"]\ncommand = x\n",
             "[difftool \"d\"]\ncmd = x\n",
             "[lfs \"customtransfer.x\"]\npath = x\n",
+            "[lfs]\nurl = x\n",
             "[annex]\nyoutube-dl-command = x\n",
-            "[x]\ny = !z\n",
+            "[annex]\nfreezecontent-command = x\n",
+            "[tig]\nx = y\n",
+            "[tig \"bind\"]\ngeneric = x !y\n",
+            "[stgit]\nextensions = x\n",
+            "[rebase]\ninstructionFormat = \"%nexec x\"\n",
+            "[rebase]\nautosquash = \"%nexec x\"\n",
+            "[pull]\ntwohead = x/evil\n",
+            "[pull]\noctopus = x/evil\n",
+            "[pull]\nrebase = x/evil\n",
+            "[format]\noutputDirectory = /home/u\n",
+            "[x]\ny = z\n",
             "[interactive]\ndiffFilter = x\n",
             "[core]\n\\\nhooksPath = x\n",
             "[core]\r\nhooksPath = x\r\n",
             "[hook \"a\"]\ncommand = x\n",
             "[core]a=b\\\n\n[alias]x=y",
+            "[user]\nname = a\\nb\n",
         ] {
             assert!(refused(added), "{added}");
+            assert!(!matches!(first_not_harmless(added.as_bytes()), Ok(None)), "{added}");
         }
     }
 
@@ -474,6 +466,41 @@ mod tests {
         assert_eq!(key("[core]\n\tpager = less\n"), Refusal::Key { key: "alias.st".into() });
         assert_eq!(key("[core]\npager = more\n[alias]\nst = status\n"), Refusal::Key { key: "core.pager".into() });
         assert_eq!(key("[alias]\nst = status\n[core]\npager = less\n"), Refusal::Key { key: "alias.st".into() });
+    }
+
+    /// What the user has set stays or goes: a path as an address, a branch that follows one. It comes to nothing else.
+    #[test]
+    fn what_the_user_set_may_stay_or_go() {
+        let old = "[remote \"o\"]\nurl = /srv/x\n[branch \"b\"]\nremote = ../y\nmerge = refs/heads/b\n";
+        let may = |new: &str| may_replace(old.as_bytes(), new.as_bytes()).is_ok();
+        assert!(may(&format!("{old}[user]\nname = x\n")) && may(""));
+        assert!(may("[branch \"b\"]\nremote = o\n[remote \"o\"]\nurl = /srv/x\n"));
+        assert!(!may("[remote \"o\"]\nurl = /srv/y\n") && !may("[remote \"p\"]\nurl = /srv/x\n"));
+        assert!(!may("[branch \"c\"]\nremote = ../y\n"));
+    }
+
+    /// What `git remote rename` writes, step by step.
+    #[test]
+    fn a_remote_may_have_another_name() {
+        let branch = |remote: &str| format!("[branch \"main\"]\nremote = {remote}\nmerge = refs/heads/main\n");
+        let remote = |name: &str| format!("[remote \"{name}\"]\nurl = https://x/y\n");
+        let steps = [
+            format!("{}{}", remote("origin"), branch("origin")),
+            format!("{}{}", remote("up"), branch("origin")),
+            format!("{}fetch = +refs/heads/*:refs/remotes/up/*\n{}", remote("up"), branch("origin")),
+            format!("{}{}", remote("up"), branch("up")),
+        ];
+        for pair in steps.windows(2) {
+            assert_eq!(may_replace(pair[0].as_bytes(), pair[1].as_bytes()), Ok(()), "{pair:?}");
+        }
+        assert!(may_replace(steps[3].as_bytes(), format!("{}{}", remote("up"), branch("x")).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_key_is_shown_without_control_characters() {
+        let text = format!("[x \"\u{1b}[2J{}\"]\ny = z\n", "x".repeat(9999));
+        let Err(Refusal::Key { key }) = may_replace(b"", text.as_bytes()) else { unreachable!("it is refused") };
+        assert!(key.chars().count() <= SHOWN && !key.contains('\u{1b}'), "{key}");
     }
 
     #[test]
@@ -503,7 +530,8 @@ mod tests {
 
     #[test]
     fn redirects_are_found() {
-        let text = b"[core]\nhooksPath = .hooks\n[include]\npath = ../x\n[includeIf \"gitdir:/\"]\npath = y\n";
+        let text =
+            b"[core]\nhooksPath = :(optional).hooks\n[include]\npath = ../x\n[includeIf \"gitdir:/\"]\npath = y\n";
         let found: Vec<_> = redirects(text).into_iter().map(|(_, value)| String::from_utf8(value).unwrap()).collect();
         assert_eq!(found, [".hooks", "../x", "y"]);
     }

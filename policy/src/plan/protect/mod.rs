@@ -6,6 +6,7 @@
 //! lies in it.
 
 pub mod gitconfig;
+pub mod gitkeys;
 pub mod later;
 pub mod names;
 
