@@ -78,7 +78,8 @@ pub struct Changes {
     /// What was there and is not.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub removed: Vec<String>,
-    /// New repositories (or files that say where one is): their hooks and configuration are the call's.
+    /// New repositories, under any name, and files that say where one is: their hooks and configuration are the call's. What in
+    /// them runs a program is in `runs_later`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub repositories: Vec<String>,
     /// What another program will run later, or be told by.

@@ -88,6 +88,7 @@ impl fmt::Display for SessionPlan {
                 let by_content = if group.guard == Guard::GitConfig { " (judged by content)" } else { "" };
                 writeln!(f, "  {}{by_content}  ← {}", group.patterns.join(" "), group.reason)?;
             }
+            writeln!(f, "  a repository of any other name is kept as if it were called .git")?;
             writeln!(f, "  nothing in: {}", FREE.join(", "))?;
         }
         if self.exec.is_judged() {

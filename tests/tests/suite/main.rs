@@ -30,6 +30,7 @@ mod exec_gate;
 mod fd_env_leak;
 mod fifos;
 mod fs_outside;
+mod git_anywhere;
 mod grants;
 mod homes;
 mod identity;

@@ -11,6 +11,7 @@ use callgate_policy::plan::protect::later;
 use callgate_policy::plan::{FsRule, SessionPlan};
 
 use super::calls::{lies_in, real};
+use super::planted;
 use crate::apply::landlock::reach;
 use crate::protocol::notice;
 
@@ -203,8 +204,13 @@ impl Collected {
     }
 
     pub(super) fn moved(&mut self, from: &Path, to: &Path, replaced: bool) {
+        let with_it: Vec<PathBuf> =
+            self.repositories.all.iter().filter_map(|path| Some(to.join(path.strip_prefix(from).ok()?))).collect();
+        self.repositories.forget(|path| path.starts_with(from));
         self.removed(from);
         self.came(to, replaced);
+        // With nothing behind it, the path would have a slash.
+        with_it.iter().for_each(|path| self.repository(&path.components().collect::<PathBuf>()));
     }
 
     /// Something that was of no account before has a name now.
@@ -219,7 +225,7 @@ impl Collected {
         note(&mut self.repositories, path, &mut self.more);
     }
 
-    pub(super) fn refused(&mut self, path: &Path, why: &'static str) {
+    pub(super) fn refused(&mut self, path: &Path, why: impl Into<Cow<'static, str>>) {
         self.refused.insert((path.to_owned(), why.into()));
     }
 
@@ -245,19 +251,25 @@ impl Collected {
     /// As much as fits in a frame, and how much did not.
     pub(super) fn report(&self) -> Changes {
         let (mut names, mut notes, mut more) = (BYTES, BYTES, self.more);
+        let mut planted = Bounded::default();
+        for (path, why) in self.repositories.all.iter().flat_map(|repository| planted::programs(repository)) {
+            more += u64::from(!planted.insert((path, why.into())));
+        }
         let mut list = |paths: &Bounded<PathBuf>| -> Vec<String> {
             paths.all.iter().filter_map(|path| take(path, 0, &mut names, &mut more)).collect()
         };
-        let (created, changed, removed) = (list(&self.created), list(&self.changed), list(&self.removed));
+        // First what a call could hide among many others.
         let repositories = list(&self.repositories);
+        let (created, changed, removed) = (list(&self.created), list(&self.changed), list(&self.removed));
         let mut noted = |kept: &Bounded<Noted>| -> Vec<Note> {
             let note = |(path, why): &Noted| {
                 take(path, why.len(), &mut notes, &mut more).map(|path| Note { path, why: why.clone().into_owned() })
             };
             kept.all.iter().filter_map(note).collect()
         };
+        let mut runs_later = noted(&planted);
+        runs_later.extend(noted(&self.later));
         let (refused, not_started) = (noted(&self.refused), noted(&self.not_started));
-        let runs_later = noted(&self.later);
         Changes { created, changed, removed, repositories, runs_later, refused, not_started, more }
     }
 }

@@ -4,6 +4,7 @@
 //! Everywhere else the answer is "continue": Landlock judges the real call there, and lets it only read where the broker
 //! writes, so that a pointer that changes meanwhile gains nothing.
 
+use std::borrow::Cow;
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::Write as _;
@@ -225,7 +226,12 @@ impl Broker {
     }
 
     /// Refuses, and remembers why.
-    fn refuse(&mut self, caller: &Caller<'_>, path: &Path, reason: Option<&'static str>) -> Result<(), i32> {
+    fn refuse(
+        &mut self,
+        caller: &Caller<'_>,
+        path: &Path,
+        reason: Option<impl Into<Cow<'static, str>>>,
+    ) -> Result<(), i32> {
         let Some(reason) = reason else { return Ok(()) };
         self.call(caller)?.changes.refused(path, reason);
         Err(libc::EACCES)
@@ -238,6 +244,14 @@ impl Broker {
         changes.created(path);
         if repository {
             changes.repository(path);
+        }
+        self.note_repository(caller, path)
+    }
+
+    /// Notes the repository that a call has made, or changed, by what has come to this path.
+    fn note_repository(&mut self, caller: &Caller<'_>, path: &Path) -> Result<(), i32> {
+        if let Some(repository) = self.keeper.own_repository(path) {
+            self.call(caller)?.changes.repository(&repository);
         }
         Ok(())
     }
@@ -444,6 +458,7 @@ fn open_existing(
     }
     if grant != Grant::Twin {
         broker.call(caller)?.changes.changed(target.path()?);
+        broker.note_repository(caller, target.path()?)?;
     }
     Ok(Answer::Fd { fd, cloexec })
 }
@@ -820,6 +835,10 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
             call.changes.came(&target.path, replaced.is_some());
         }
     }
+    broker.note_repository(caller, &target.path)?;
+    if exchanged {
+        broker.note_repository(caller, &source.path)?;
+    }
     Ok(DONE)
 }
 
@@ -856,9 +875,8 @@ fn replace_settings(
         Ok(_) => return broker.refuse(caller, &target.path, Some("it is not a file")).map(|()| DONE),
         Err(_absent) => Vec::new(),
     };
-    if gitconfig::may_replace(&old, &new).is_err() {
-        let reason = "it would set another program for git to run, or could not be read";
-        return broker.refuse(caller, &target.path, Some(reason)).map(|()| DONE);
+    if let Err(reason) = gitconfig::may_replace(&old, &new) {
+        return broker.refuse(caller, &target.path, Some(reason.to_string())).map(|()| DONE);
     }
     let temporary = CString::new(format!(".callgate-{}-{}", caller.id(), moved.st_ino)).map_err(|_nul| libc::EIO)?;
     let with = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -8,7 +8,7 @@
     reason = "it only looks, in the session's domain: `files.rs` acts, by descriptor"
 )]
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
@@ -24,6 +24,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 
 use super::calls::{lies_in, real};
 use super::mounts::{Alias, Granted, Mounts};
+use super::planted;
 use super::writable::name;
 use crate::apply::landlock::reach;
 use crate::protocol::StepFailure;
@@ -38,6 +39,10 @@ const INCLUDES: usize = 5;
 const MADE: usize = 1 << 16;
 /// Most paths that the settings of one repository lead to.
 const REDIRECTS: usize = 1000;
+/// Most repositories of other names than `.git` that are remembered; those beyond are looked at each time.
+const REPOSITORIES: usize = 1 << 16;
+/// A `.git` may be a link to a file that says where the repository is, and no more than that.
+const POINTERS: usize = 3;
 
 /// A file or directory that was made here. Numbers are given out again once a file is gone, but not within one instant.
 type Identity = (u64, u64, (i64, u32));
@@ -80,6 +85,11 @@ pub(super) struct Keeper {
     aliases: Vec<Alias>,
     /// Directories whose repository, if they have one, is known.
     seen: Remembered<()>,
+    /// Repositories that no call has made, by their directories, and directories that a `.git` or a `commondir` leads to:
+    /// those whose names do not say so.
+    repositories: HashSet<PathBuf>,
+    /// Directories that calls of this session have made such.
+    planted: HashSet<Identity>,
     /// What repositories' settings lead to (A18).
     redirected: Vec<PathBuf>,
     /// The state of directories in which something was judged, by their paths.
@@ -170,6 +180,8 @@ impl Keeper {
             made_links: HashSet::new(),
             aliases,
             seen: Remembered::default(),
+            repositories: HashSet::new(),
+            planted: HashSet::new(),
             redirected: Vec::new(),
             states: Remembered::default(),
         };
@@ -178,6 +190,17 @@ impl Keeper {
             keeper.roots.iter().filter(|root| !root.state.is_free()).map(|root| root.path.clone()).collect();
         for root in above {
             root.ancestors().for_each(|directory| keeper.look_for_repository(directory));
+        }
+        // A tree may lie within one.
+        for root in &mut keeper.roots {
+            for repository in keeper.repositories.iter().filter(|repository| root.path.starts_with(repository)) {
+                let below = root.path.strip_prefix(repository).unwrap_or(&root.path).as_os_str().as_bytes();
+                if let Found::Open(state) = names().find(State::default().in_repository(), below)
+                    && !root.state.is_free()
+                {
+                    root.state = root.state.and(state);
+                }
+            }
         }
         keeper.refuse_what_the_kernel_writes(plan, mounts, &places)?;
         Ok(keeper)
@@ -293,9 +316,9 @@ impl Keeper {
         let found = match known {
             Some(state) => match names().step(state, name) {
                 Step::Kept(group) => Found::Kept { group, depth: 0, beneath: false },
-                Step::Open(state) => Found::Open(state),
+                Step::Open(state) => Found::Open(self.state_of(path, state)),
             },
-            None => names().find(start, path.strip_prefix(&top).unwrap_or(path).as_os_str().as_bytes()),
+            None => self.find(&top, start, path),
         };
         match found {
             Found::Open(state) => {
@@ -330,10 +353,63 @@ impl Keeper {
 
     /// The state of a directory, so that the next name in it is found in one step.
     fn remember(&mut self, top: &Path, start: State, directory: &Path) {
-        let below = directory.strip_prefix(top).unwrap_or(directory).as_os_str().as_bytes();
-        if let Found::Open(state) = names().find(start, below) {
+        if let Found::Open(state) = self.find(top, start, directory) {
             self.states.insert(directory, state);
         }
+    }
+
+    /// What a path in a tree leads to: by names, and by the repositories that it lies in.
+    fn find(&self, top: &Path, start: State, path: &Path) -> Found {
+        let below = path.strip_prefix(top).unwrap_or(path);
+        if self.repositories.is_empty() || start.is_free() {
+            return names().find(start, below.as_os_str().as_bytes());
+        }
+        let (mut at, mut state) = (top.to_owned(), self.state_of(top, start));
+        let mut components = below.components();
+        let mut depth = 0;
+        while let Some(name) = components.next() {
+            depth += 1;
+            at.push(name);
+            match names().step(state, name.as_os_str().as_bytes()) {
+                Step::Kept(group) => return Found::Kept { group, depth, beneath: components.next().is_some() },
+                Step::Open(next) => state = self.state_of(&at, next),
+            }
+        }
+        Found::Open(state)
+    }
+
+    /// The state of what has a path, which has this one by names alone.
+    fn state_of(&self, path: &Path, state: State) -> State {
+        let unknown = self.repositories.len() >= REPOSITORIES;
+        let is = self.repositories.contains(path) || (unknown && self.is_repository(path));
+        if is && !state.is_free() { state.in_repository() } else { state }
+    }
+
+    /// Whether this is a repository that no call of this session has made.
+    fn is_repository(&self, directory: &Path) -> bool {
+        planted::is_repository(directory) && {
+            let identity = Self::identity(directory);
+            !identity.is_some_and(|identity| self.planted.contains(&identity) || self.made.contains(&identity))
+        }
+    }
+
+    /// A call has changed this just now. If that has made, or changed, a repository that is the call's: where it is.
+    pub(super) fn own_repository(&mut self, path: &Path) -> Option<PathBuf> {
+        let directory = planted::may_be_repository(path).filter(|directory| planted::is_repository(directory))?;
+        let root = self.root(directory)?;
+        let (top, start) = (root.path.clone(), root.state);
+        if self.repositories.contains(directory) {
+            return None;
+        }
+        // Below `.git`, and what it names.
+        let begun = matches!(self.find(&top, start, directory), Found::Open(state) if state.is_begun());
+        if begun && !self.has_made(directory) {
+            return None;
+        }
+        if self.planted.len() < MADE {
+            self.planted.extend(Self::identity(directory));
+        }
+        Some(directory.to_owned())
     }
 
     fn identity(path: &Path) -> Option<Identity> {
@@ -352,13 +428,13 @@ impl Keeper {
         !self.made.is_empty() && Self::identity(path).is_some_and(|identity| self.made.contains(&identity))
     }
 
-    /// A call has made this just now. True if it is a repository, or says where one is.
+    /// A call has made this just now. True if it is called as a repository, or says where one is.
     pub(super) fn was_made(&mut self, path: &Path, judgement: &Judgement) -> bool {
         let counts = judgement.pointer || (judgement.state.is_begun() && is_directory(path));
         if counts && self.made.len() < MADE {
             self.made.extend(Self::identity(path));
         }
-        judgement.pointer || (judgement.state.is_begun() && path.extension() == Some(OsStr::new("git")))
+        judgement.pointer
     }
 
     /// Why nothing may be made under this name, if so.
@@ -468,6 +544,8 @@ impl Keeper {
         pending: &mut Vec<(PathBuf, State)>,
         stop: &mut dyn FnMut(&Path) -> bool,
     ) -> std::io::Result<bool> {
+        let bare = !state.is_free() && (self.repositories.contains(directory) || self.is_repository(directory));
+        let state = if bare { state.in_repository() } else { state };
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -491,21 +569,59 @@ impl Keeper {
         Ok(false)
     }
 
-    /// Reads where the settings of the repository in a directory lead, if there is one that no call has made.
+    /// Reads where the settings of the repository in a directory lead, and of one that it is itself, if no call has made them.
     fn look_for_repository(&mut self, directory: &Path) {
         if self.seen.get(directory).is_some() {
             return;
         }
         self.seen.insert(directory, ());
-        let git = directory.join(".git");
-        let Ok(stat) = fs::symlink_metadata(&git) else { return };
-        if self.has_made(&git) {
-            return;
+        let is_git = protect::is_git(directory.file_name().unwrap_or_default().as_bytes());
+        if !is_git && self.is_repository(directory) {
+            self.keep_repository(directory, directory);
         }
-        let git = if stat.is_file() { pointed_to(directory, &git) } else { git };
-        let common = settings(&git.join("commondir")).map(|text| git.join(OsStr::from_bytes(text.trim_ascii())));
-        let places = [Some(git.clone()), common].into_iter().flatten();
-        self.follow(places.flat_map(|place| ["config", "config.worktree"].map(|name| place.join(name))), directory);
+        let git = directory.join(".git");
+        if fs::symlink_metadata(&git).is_ok() && !self.has_made(&git) {
+            self.follow_pointer(git, directory);
+        }
+    }
+
+    /// Keeps the repository that a `.git` is or leads to: it may be a directory, a file that names one, or a link to either.
+    fn follow_pointer(&mut self, mut pointer: PathBuf, worktree: &Path) {
+        for _ in 0..POINTERS {
+            let found = self.redirect_links(&pointer);
+            match fs::symlink_metadata(&found) {
+                Ok(stat) if stat.is_dir() => return self.keep_repository(&found, worktree),
+                Ok(stat) if stat.is_file() => {
+                    if found != pointer {
+                        self.redirect(&found);
+                    }
+                    pointer = pointed_to(found.parent().unwrap_or(worktree), &found);
+                }
+                // What is made there would be believed.
+                Ok(_) | Err(_) => return self.redirect(&found),
+            }
+        }
+    }
+
+    /// Keeps what git reads and runs in a repository, whatever that is called, and what its settings lead to.
+    fn keep_repository(&mut self, git: &Path, worktree: &Path) {
+        let common = git.join("commondir");
+        let common = settings(&common).map(|text| git.join(OsStr::from_bytes(text.trim_ascii())));
+        let mut places = vec![git.to_owned()];
+        if let Some(common) = common {
+            places.push(self.redirect_links(&common));
+        }
+        for place in &places {
+            let named = names().step(State::default(), place.file_name().unwrap_or_default().as_bytes());
+            let is_named = matches!(named, Step::Open(state) if state == state.in_repository());
+            let room = self.repositories.len() < REPOSITORIES;
+            if !is_named && room && self.repositories.insert(place.clone()) {
+                // What was said of what lies in it was said without knowing.
+                (self.states, self.linked) = (Remembered::default(), None);
+            }
+        }
+        let files = places.iter().flat_map(|place| ["config", "config.worktree"].map(|name| place.join(name)));
+        self.follow(files, worktree);
     }
 
     /// Keeps what files of settings lead to, the nearest first and each file once: they may include each other. No call can write
@@ -523,28 +639,52 @@ impl Keeper {
                     Redirect::FromWorktree => worktree,
                     Redirect::FromFile => file.parent().unwrap_or(worktree),
                 };
-                let target = normal(&base.join(OsStr::from_bytes(&value)));
-                // Nobody can open a longer one.
-                if target.as_os_str().len() >= libc::PATH_MAX as usize {
-                    continue;
-                }
-                if left == 0 {
-                    return;
-                }
-                left -= 1;
-                self.redirect(&target);
-                if kind == Redirect::FromFile && depth > 0 {
-                    pending.push_back((target, depth - 1));
+                for target in self.meant(base, &value) {
+                    // Nobody can open a longer one.
+                    if target.as_os_str().len() >= libc::PATH_MAX as usize {
+                        continue;
+                    }
+                    if left == 0 {
+                        return;
+                    }
+                    left -= 1;
+                    self.redirect(&target);
+                    if kind == Redirect::FromFile && depth > 0 {
+                        pending.push_back((target, depth - 1));
+                    }
                 }
             }
         }
     }
 
-    /// Keeps a path, and the links on the way to it.
+    /// The paths that a value may mean. `~` is the home of whoever runs git, which is not known here: any directory that a
+    /// granted tree lies in.
+    fn meant(&self, base: &Path, value: &[u8]) -> Vec<PathBuf> {
+        let Some(rest) = value.strip_prefix(b"~") else { return vec![base.join(OsStr::from_bytes(value))] };
+        let Some(slash) = rest.iter().position(|c| *c == b'/') else { return Vec::new() };
+        let below = OsStr::from_bytes(rest.get(slash + 1..).unwrap_or_default());
+        let trees = self.roots.iter().filter(|root| !root.state.is_free());
+        let homes: BTreeSet<&Path> = trees.flat_map(|root| root.path.ancestors()).collect();
+        let targets = homes.into_iter().map(|home| home.join(below));
+        // What lies in no tree is no call's to change.
+        targets.filter(|target| self.root(&trace(target).1).is_some()).collect()
+    }
+
+    /// Keeps a path, the links on the way to it, and where they lead.
     fn redirect(&mut self, target: &Path) {
-        let mut on_the_way = vec![target.to_owned(), real(target)];
-        on_the_way.extend(target.ancestors().filter(|part| part.is_symlink()).map(Path::to_owned));
-        for path in on_the_way {
+        let end = self.redirect_links(target);
+        self.keep([end]);
+    }
+
+    /// Keeps the links on the way to a path. Returns where they lead.
+    fn redirect_links(&mut self, target: &Path) -> PathBuf {
+        let (links, end) = trace(target);
+        self.keep(links);
+        end
+    }
+
+    fn keep(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        for path in paths {
             // What lies outside is not the broker's to write; a whole tree is not a hook.
             let inside = self.root(&path).is_some_and(|root| root.path != path);
             if inside && !self.redirected.contains(&path) {
@@ -615,7 +755,7 @@ impl Linked {
 fn pointed_to(directory: &Path, pointer: &Path) -> PathBuf {
     let text = settings(pointer).unwrap_or_default();
     let named = text.strip_prefix(b"gitdir:").unwrap_or_default().trim_ascii();
-    normal(&directory.join(OsStr::from_bytes(named)))
+    directory.join(OsStr::from_bytes(named))
 }
 
 /// A small file that is one.
@@ -631,22 +771,57 @@ pub(super) fn settings(path: &Path) -> Option<Vec<u8>> {
     (read as u64 <= SETTINGS).then_some(text)
 }
 
-/// Without `.` and `..`, as written.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => drop(normal.pop()),
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => normal.push(component),
+/// As many links as the kernel follows (path_resolution(7)).
+const LINKS: usize = 40;
+/// Most components of a path that are followed: four times as many as a path can have that is opened at once.
+const COMPONENTS: usize = 2 * libc::PATH_MAX as usize;
+
+/// The links on the way to a path, and where they lead; also where nothing is. A relative one starts from the root. Whoever
+/// wrote the path chose its length: what is longer than anybody can open is left where that shows.
+fn trace(path: &Path) -> (Vec<PathBuf>, PathBuf) {
+    let (mut links, mut at) = (Vec::new(), PathBuf::from("/"));
+    let parts = path.components().take(COMPONENTS);
+    let mut pending: VecDeque<PathBuf> = parts.map(|part| PathBuf::from(part.as_os_str())).collect();
+    while let Some(part) = pending.pop_front().filter(|_| at.as_os_str().len() < libc::PATH_MAX as usize) {
+        match part.components().next() {
+            Some(Component::ParentDir) => drop(at.pop()),
+            Some(Component::RootDir) => at = PathBuf::from("/"),
+            Some(Component::Normal(name)) => {
+                let next = at.join(name);
+                match fs::read_link(&next) {
+                    Ok(target) if links.len() < LINKS => {
+                        links.push(next);
+                        target.components().rev().for_each(|part| pending.push_front(part.as_os_str().into()));
+                    }
+                    Ok(_) | Err(_) => at = next,
+                }
+            }
+            Some(Component::CurDir | Component::Prefix(_)) | None => {}
         }
     }
-    normal
+    (links, at)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A18: each link of a chain is one that could be replaced, and where the last leads something could be made.
+    #[test]
+    fn a18_links_are_followed_as_the_kernel_does() -> std::io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let top = real(directory.path());
+        fs::create_dir_all(top.join("a/b"))?;
+        for (link, to) in [("one", "a/two"), ("a/two", "b/../../three"), ("three", "gone/x"), ("round", "round")] {
+            std::os::unix::fs::symlink(to, top.join(link))?;
+        }
+        let found = trace(&top.join("a/b/../../one/y"));
+        assert_eq!(found, (["one", "a/two", "three"].map(|name| top.join(name)).to_vec(), top.join("gone/x/y")));
+        assert_eq!(trace(&top.join("round")).1, top.join("round"));
+        let long = trace(&top.join("x/".repeat(500_000))).1;
+        assert!(long.as_os_str().len() <= libc::PATH_MAX as usize + "x/".len(), "{}", long.as_os_str().len());
+        Ok(())
+    }
 
     #[test]
     fn a18_what_is_remembered_of_directories_is_bounded_by_their_bytes() {

@@ -16,6 +16,7 @@ mod ipc;
 mod keeper;
 mod metadata;
 mod mounts;
+mod planted;
 mod processes;
 mod shm;
 mod sockets;

@@ -38,6 +38,16 @@ impl State {
         self == Self::default()
     }
 
+    /// Of a directory that is a repository, whatever it is called: the names below it are kept that are below `.git`, and
+    /// those that its place makes kept.
+    #[must_use]
+    pub fn in_repository(self) -> Self {
+        match names().step(Self::default(), b".git") {
+            Step::Open(git) if !self.free => self.and(git),
+            Step::Open(_) | Step::Kept(_) => self,
+        }
+    }
+
     /// Where a directory stands that has two names: what either keeps in it is kept.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -307,6 +317,10 @@ mod tests {
             ".git/worktrees/w/commondir",
             ".config/fish/config.fish",
             "x.git/hooks/update",
+            "x.git/worktrees/w/commondir",
+            "x.git/modules/y/config",
+            ".git/remotes/up",
+            ".git/branches/up",
             "a.code-workspace",
             ".cargo/config.toml",
         ] {
@@ -395,6 +409,18 @@ mod tests {
             assert_ne!(state(one), state(other), "{one} {other}");
         }
         assert_eq!(state(".git"), state("a/.GIT"));
+    }
+
+    /// A18: a repository of any name keeps what `.git` keeps, and moves only where that is so.
+    #[test]
+    fn a18_a_repository_has_any_name() {
+        let bare = state("x").in_repository();
+        let find = |path: &str| matches!(names().find(bare, path.as_bytes()), Found::Kept { .. });
+        assert!(find("hooks/update") && find("config") && find("worktrees/w/commondir") && find("sub/.git/config"));
+        assert!(!find("objects/config") && !find("HEAD"));
+        assert_eq!(bare, state(".git"));
+        assert_ne!(bare, state("x"));
+        assert_eq!(State::FREE.in_repository(), State::FREE);
     }
 
     #[test]

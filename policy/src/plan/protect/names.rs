@@ -3,6 +3,9 @@
 //! Patterns are relative to *any* directory: `.vscode` is protected in the workspace's root and in every directory below.
 //! They are written in lower case and compared without regard to case (A9): a file system that ignores case, or a
 //! checkout on one, reads `.VSCode` as `.vscode`. A pattern means the name and all beneath it.
+//!
+//! A repository may have any name. Whoever looks at directories ([`State::in_repository`](super::State::in_repository))
+//! takes one that git would take for a repository as if it were called `.git`.
 
 /// What is done about a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -190,17 +193,22 @@ pub const NAMES: &[Group] = &[
         reason: "programs that version control runs by itself, and pointers to where it finds them",
         guard: Guard::Repository,
         patterns: &[
-            ".git/hooks",
-            ".git/commondir",
-            ".git/modules/**/hooks",
-            ".git/modules/**/commondir",
-            ".git/modules/**/gitdir",
-            ".git/worktrees/*/commondir",
-            ".git/worktrees/*/gitdir",
-            "*.git/hooks",
+            "*.git/branches",
             "*.git/commondir",
+            "*.git/hooks",
+            "*.git/remotes",
+            "*.git/modules/**/branches",
+            "*.git/modules/**/commondir",
+            "*.git/modules/**/gitdir",
+            "*.git/modules/**/hooks",
+            "*.git/modules/**/remotes",
+            "*.git/worktrees/*/commondir",
+            "*.git/worktrees/*/gitdir",
             ".hg/hgrc",
+            ".hg/hgrc-not-shared",
+            ".hg/sharedpath",
             ".jj/repo/config.toml",
+            ".sl/config",
             ".husky",
         ],
     },
@@ -208,12 +216,11 @@ pub const NAMES: &[Group] = &[
         reason: "configuration of repositories, many of whose keys run programs (A18)",
         guard: Guard::GitConfig,
         patterns: &[
-            ".git/config",
-            ".git/config.worktree",
-            ".git/modules/**/config",
-            ".git/modules/**/config.worktree",
-            ".git/worktrees/*/config.worktree",
             "*.git/config",
+            "*.git/config.worktree",
+            "*.git/modules/**/config",
+            "*.git/modules/**/config.worktree",
+            "*.git/worktrees/*/config.worktree",
         ],
     },
 ];
