@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callgate_policy::envelope::{Changes, Note};
-use callgate_policy::plan::protect::later;
+use callgate_policy::plan::protect::later::{self, Before, Later};
 use callgate_policy::plan::{FsRule, SessionPlan};
 
 use super::calls::{lies_in, real};
@@ -176,8 +176,8 @@ impl Collected {
         if self.own.has(path) {
             return;
         }
-        self.removed.remove(path);
-        self.runs_later(path);
+        let before = if self.removed.remove(path) { Before::Another } else { Before::Nothing };
+        self.runs_later(path, before);
         note(&mut self.created, path, &mut self.more);
     }
 
@@ -185,8 +185,9 @@ impl Collected {
         if self.own.has(path) {
             return;
         }
-        self.runs_later(path);
-        if !self.created.all.contains(path) {
+        let own = self.created.all.contains(path);
+        self.runs_later(path, if own { Before::Nothing } else { Before::Another });
+        if !own {
             note(&mut self.changed, path, &mut self.more);
         }
     }
@@ -235,11 +236,11 @@ impl Collected {
         }
     }
 
-    fn runs_later(&mut self, path: &Path) {
+    fn runs_later(&mut self, path: &Path, before: Before) {
         use std::os::unix::ffi::OsStrExt as _;
-        if let Some(why) = later::why(path.as_os_str().as_bytes()) {
-            self.later.insert((path.to_owned(), why.into()));
-        }
+        let Some(Later { why, of_directory }) = later::why(path.as_os_str().as_bytes(), before) else { return };
+        let directory = path.parent().filter(|_| of_directory);
+        self.later.insert((directory.unwrap_or(path).to_owned(), why.into()));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -336,6 +337,21 @@ mod tests {
         assert_eq!(report.removed, ["/w/old"]);
         assert_eq!(report.runs_later.len(), 1);
         assert_eq!((report.refused.len(), report.more), (1, 0));
+    }
+
+    /// F2: a program that was there is named when another takes its place, in whatever way; new ones are named together.
+    #[test]
+    fn f2_a_program_of_an_environment_is_named() {
+        let mut all = Collected::default();
+        for name in ["a", "b"] {
+            all.created(&Path::new("/w/node_modules/.bin").join(name));
+        }
+        all.removed(Path::new("/w/.venv/bin/python"));
+        all.created(Path::new("/w/.venv/bin/python"));
+        all.changed(Path::new("/w/.venv/bin/pip"));
+        all.changed(Path::new("/w/node_modules/.bin/a"));
+        let told: Vec<_> = all.report().runs_later.into_iter().map(|note| note.path).collect();
+        assert_eq!(told, ["/w/.venv/bin/pip", "/w/.venv/bin/python", "/w/node_modules/.bin"]);
     }
 
     /// What is made in a `/tmp` of the session's own is not there for anybody else; a workspace in it is.

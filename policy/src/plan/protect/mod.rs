@@ -323,6 +323,18 @@ mod tests {
             ".git/branches/up",
             "a.code-workspace",
             ".cargo/config.toml",
+            ".zshrc.zwc",
+            ".local/share/fish/vendor_conf.d/x.fish",
+            ".local/share/systemd/user/x.service",
+            ".emacs.el",
+            ".gvimrc",
+            ".config/emacs/init.el",
+            ".dir-locals-2.el",
+            ".helix/languages.toml",
+            ".agent",
+            ".antigravity",
+            ".junie",
+            ".github/hooks/x.json",
         ] {
             assert!(kept(path), "{path}");
         }
