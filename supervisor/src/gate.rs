@@ -52,7 +52,7 @@ impl Gate {
     pub(crate) async fn judge(&self, call: &CallFacts<'_>, mode: Mode) -> Verdict {
         let builtin = match Builtin.judge(call) {
             Verdict::Ask(_) if mode == Mode::Yolo => Verdict::Allow,
-            verdict => verdict,
+            verdict @ (Verdict::Allow | Verdict::Ask(_) | Verdict::Deny(_)) => verdict,
         };
         let each = self.watchdogs.iter().map(|watchdog| watchdog.judge(call));
         let mut verdict = each.fold(builtin, Verdict::stricter);

@@ -299,3 +299,54 @@ fn a2_a8_a_single_name_is_not_followed_and_widens_nothing() {
         env.sandbox().probe(&["read", "/nowhere-to-be-found"]).assert_errno(ENOENT);
     });
 }
+
+/// In a directory that is kept, what lies beside the file stays kept: in a tree that is granted around it, and alone. Only
+/// names that say whose replacement they are can be made there.
+#[test]
+fn a8_a18_a_single_file_does_not_open_the_kept_directory_that_it_lies_in() {
+    for directory in [".vscode", ".git/hooks", ".ssh"] {
+        matrix(Host::STRENGTHS, |target| {
+            let env = TestEnv::new(target);
+            let kept = env.outside().join(directory);
+            fs::create_dir_all(kept.join("sub")).unwrap();
+            let granted = kept.join("granted");
+            for file in [granted.clone(), kept.join("theirs"), kept.join("sub/file")] {
+                env.file_at(file, "old\n");
+            }
+            for above in kept.ancestors().take_while(|above| *above != env.outside()) {
+                env.give(above);
+            }
+            env.give(&kept.join("sub"));
+            // A directory that holds keys is not granted as a whole.
+            let around = (directory != ".ssh").then(|| env.sandbox().write(env.outside()).write(&granted));
+            for run in std::iter::once(env.sandbox().write(&granted)).chain(around) {
+                let before = picture(&env.outside());
+                for act in [
+                    &["write", "theirs", "new"][..],
+                    &["create", "new"],
+                    &["create", "granted2"],
+                    &["create", "sub/new"],
+                    &["create", ".granted"],
+                    &["mkdir", "new"],
+                    &["chmod", "theirs", "600"],
+                    &["rename", "theirs", "new"],
+                    &["rename", "granted", "theirs"],
+                    &["symlink", "theirs", "new"],
+                ] {
+                    let at = |word: &str| kept.join(word).display().to_string();
+                    let last = if act[0] == "write" || act[0] == "chmod" { act[2].to_owned() } else { String::new() };
+                    let mut words = vec![act[0].to_owned(), at(act[1])];
+                    words.extend((act.len() > 2).then(|| if last.is_empty() { at(act[2]) } else { last }));
+                    run.probe(&words.iter().map(String::as_str).collect::<Vec<_>>()).assert_errno(EACCES);
+                    assert_eq!(picture(&env.outside()), before, "{directory}: {act:?}");
+                }
+                // The control: the file itself is changed and replaced.
+                let line = "cd \"$0\" && echo one > granted && cat granted > granted.new && mv granted.new granted";
+                let ended = run.run(&["/bin/sh", "-c", line, kept.to_str().unwrap()]);
+                assert!(ended.status.success(), "{directory}: {ended:?}");
+                assert_eq!(fs::read_to_string(&granted).unwrap(), "one\n");
+                fs::write(&granted, "old\n").unwrap();
+            }
+        });
+    }
+}

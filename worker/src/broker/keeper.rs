@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -20,14 +20,16 @@ use std::path::{Component, Path, PathBuf};
 use callgate_policy::plan::protect::gitconfig::{self, Redirect};
 use callgate_policy::plan::protect::{self, Found, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::calls::{lies_in, real};
+use super::made::Made;
 use super::mounts::{Alias, Granted, Mounts};
 use super::planted;
 use super::writable::name;
 use crate::apply::landlock::reach;
 use crate::protocol::StepFailure;
+use crate::tools::write::TEMPORARY_PREFIX;
 
 /// Most bytes that what is remembered of directories takes, about: a hundred thousand of them with common paths.
 const REMEMBERED: usize = 16 << 20;
@@ -35,8 +37,6 @@ const REMEMBERED: usize = 16 << 20;
 const SETTINGS: u64 = 1024 * 1024;
 /// Includes that include others are followed this far.
 const INCLUDES: usize = 5;
-/// Most directories and pointers that calls of a session have made themselves; those beyond are kept from them.
-const MADE: usize = 1 << 16;
 /// Most paths that the settings of one repository lead to.
 const REDIRECTS: usize = 1000;
 /// Most repositories of other names than `.git` that are remembered; those beyond are looked at each time.
@@ -44,15 +44,33 @@ const REPOSITORIES: usize = 1 << 16;
 /// A `.git` may be a link to a file that says where the repository is, and no more than that.
 const POINTERS: usize = 3;
 
-/// A file or directory that was made here. Numbers are given out again once a file is gone, but not within one instant.
-type Identity = (u64, u64, (i64, u32));
-
 /// A tree that the broker writes.
 struct Root {
     path: PathBuf,
     state: State,
     /// It was granted, and is not the session's own.
     is_granted: bool,
+}
+
+/// A kept directory in which single files are granted. What lies beside them stays kept.
+struct Beside {
+    /// Why it is kept.
+    reason: &'static str,
+    granted: Vec<OsString>,
+}
+
+impl Beside {
+    /// Whether a name may be made and changed. What is to replace a granted file has to lie beside it for a while: only names
+    /// that say what they are for can, for whatever has another is believed there.
+    fn allows(&self, name: &OsStr) -> bool {
+        let name = name.as_bytes();
+        let hidden = name.strip_prefix(b".").unwrap_or(name);
+        name.starts_with(TEMPORARY_PREFIX.as_bytes())
+            || self.granted.iter().any(|granted| {
+                name == granted.as_bytes()
+                    || hidden.strip_prefix(granted.as_bytes()).is_some_and(|rest| matches!(rest, [b'.' | b'~', ..]))
+            })
+    }
 }
 
 /// What is known of a name.
@@ -75,12 +93,14 @@ pub(super) struct Keeper {
     /// The longest first.
     roots: Vec<Root>,
     /// Repositories' directories and pointers that calls of this session have made.
-    made: HashSet<Identity>,
+    made: Made,
     /// Files that have a kept name and another. Found when the first file with several names is to be changed: until then no
     /// call can have made one.
     linked: Option<Linked>,
     /// Files that had one name until a call of this session gave them another.
-    made_links: HashSet<Identity>,
+    made_links: Made,
+    /// Kept directories in which single files are granted.
+    beside: HashMap<PathBuf, Beside>,
     /// The other names of what lies in directories that are mounted twice.
     aliases: Vec<Alias>,
     /// Directories whose repository, if they have one, is known.
@@ -89,7 +109,7 @@ pub(super) struct Keeper {
     /// those whose names do not say so.
     repositories: HashSet<PathBuf>,
     /// Directories that calls of this session have made such.
-    planted: HashSet<Identity>,
+    planted: Made,
     /// What repositories' settings lead to (A18).
     redirected: Vec<PathBuf>,
     /// The state of directories in which something was judged, by their paths.
@@ -129,6 +149,11 @@ impl<T: Copy> Remembered<T> {
     }
 }
 
+/// The rest of a path below a directory; all of it if it does not lie there.
+fn below<'p>(path: &'p Path, directory: &Path) -> &'p Path {
+    path.strip_prefix(directory).unwrap_or(path)
+}
+
 fn is_directory(path: &Path) -> bool {
     let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory)
@@ -146,10 +171,29 @@ impl Keeper {
         let mut grants = kept(&plan.grants);
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
+        let whole: HashSet<PathBuf> =
+            grants.iter().filter(|(.., extent)| *extent == Extent::Subtree).map(|(tree, ..)| tree.clone()).collect();
         let mut granted: Vec<(PathBuf, State)> = Vec::new();
         let mut places = Vec::new();
+        let mut beside: HashMap<PathBuf, Beside> = HashMap::new();
         for (tree, path, extent) in grants {
             let outer = granted.iter().rev().find(|(outer, _)| tree != *outer && tree.starts_with(outer));
+            if extent == Extent::Entry
+                && !whole.contains(&tree)
+                && let (Some(directory), Some(name)) = (path.parent(), path.file_name())
+                && let (start, below) =
+                    outer.map_or((State::default(), directory), |(outer, state)| (*state, below(directory, outer)))
+                && let Found::Kept { group, .. } = names().find(start, below.as_os_str().as_bytes())
+            {
+                let new = || Beside { reason: group.reason, granted: Vec::new() };
+                beside.entry(directory.to_owned()).or_insert_with(new).granted.push(name.to_owned());
+                if outer.is_some() {
+                    // Its directory is judged as a part of that tree.
+                    places.push((path.clone(), false));
+                    roots.insert(path, (State::FREE, true));
+                    continue;
+                }
+            }
             let state = match outer.and_then(|(outer, state)| Some((state, tree.strip_prefix(outer).ok()?))) {
                 Some((state, below)) => match names().find(*state, below.as_os_str().as_bytes()) {
                     Found::Kept { .. } => State::FREE,
@@ -175,13 +219,14 @@ impl Keeper {
         roots.sort_by_key(|root| std::cmp::Reverse(root.path.as_os_str().len()));
         let mut keeper = Self {
             roots,
-            made: HashSet::new(),
+            made: Made::default(),
             linked: None,
-            made_links: HashSet::new(),
+            made_links: Made::default(),
+            beside,
             aliases,
             seen: Remembered::default(),
             repositories: HashSet::new(),
-            planted: HashSet::new(),
+            planted: Made::default(),
             redirected: Vec::new(),
             states: Remembered::default(),
         };
@@ -308,6 +353,11 @@ impl Keeper {
             return Some(judgement);
         }
         let parent = path.parent().unwrap_or(path);
+        if let Some((directory, beside)) = self.beside_of(path, &top) {
+            let allows = parent == directory && path.file_name().is_some_and(|name| beside.allows(name));
+            judgement.kept = (!allows).then_some(beside.reason);
+            return Some(judgement);
+        }
         let known = self.states.get(parent);
         if !start.is_free() && known.is_none() {
             let below = path.ancestors().skip(1).take_while(|directory| lies_in(directory, &top));
@@ -351,6 +401,13 @@ impl Keeper {
         Some(judgement)
     }
 
+    /// The kept directory of single files that a path lies in, if no tree in that is granted with it.
+    fn beside_of(&self, path: &Path, top: &Path) -> Option<(&Path, &Beside)> {
+        let lies = |directory: &Path| lies_in(path, directory) && lies_in(directory, top);
+        let (directory, beside) = self.beside.iter().find(|(directory, _)| lies(directory))?;
+        Some((directory, beside))
+    }
+
     /// The state of a directory, so that the next name in it is found in one step.
     fn remember(&mut self, top: &Path, start: State, directory: &Path) {
         if let Found::Open(state) = self.find(top, start, directory) {
@@ -387,10 +444,7 @@ impl Keeper {
 
     /// Whether this is a repository that no call of this session has made.
     fn is_repository(&self, directory: &Path) -> bool {
-        planted::is_repository(directory) && {
-            let identity = Self::identity(directory);
-            !identity.is_some_and(|identity| self.planted.contains(&identity) || self.made.contains(&identity))
-        }
+        planted::is_repository(directory) && !self.planted.has(CWD, directory) && !self.made.has(CWD, directory)
     }
 
     /// A call has changed this just now. If that has made, or changed, a repository that is the call's: where it is.
@@ -406,33 +460,19 @@ impl Keeper {
         if begun && !self.has_made(directory) {
             return None;
         }
-        if self.planted.len() < MADE {
-            self.planted.extend(Self::identity(directory));
-        }
+        self.planted.add_at(CWD, directory);
         Some(directory.to_owned())
     }
 
-    fn identity(path: &Path) -> Option<Identity> {
-        Self::identity_of(CWD, path)
-    }
-
-    /// With an empty path, of the descriptor itself.
-    fn identity_of(from: impl AsFd, path: impl rustix::path::Arg) -> Option<Identity> {
-        let flags = StatxFlags::INO | StatxFlags::BTIME;
-        let stat = rustix::fs::statx(from, path, AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH, flags).ok()?;
-        let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);
-        Some((device, stat.stx_ino, (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)))
-    }
-
     fn has_made(&self, path: &Path) -> bool {
-        !self.made.is_empty() && Self::identity(path).is_some_and(|identity| self.made.contains(&identity))
+        self.made.has(CWD, path)
     }
 
     /// A call has made this just now. True if it is called as a repository, or says where one is.
     pub(super) fn was_made(&mut self, path: &Path, judgement: &Judgement) -> bool {
         let counts = judgement.pointer || (judgement.state.is_begun() && is_directory(path));
-        if counts && self.made.len() < MADE {
-            self.made.extend(Self::identity(path));
+        if counts {
+            self.made.add_at(CWD, path);
         }
         judgement.pointer
     }
@@ -462,7 +502,7 @@ impl Keeper {
         let linked = self.linked.take().unwrap_or_else(|| self.find_linked());
         let (is_kept, more) = (linked.files.contains(&(stat.st_dev, stat.st_ino)), linked.more);
         self.linked = Some(linked);
-        let is_calls = || Self::identity_of(file, c"").is_some_and(|identity| self.made_links.contains(&identity));
+        let is_calls = || self.made_links.has(file, c"");
         if is_kept {
             Some("it is another name of a file that is kept")
         } else if more && !is_calls() {
@@ -496,9 +536,7 @@ impl Keeper {
 
     /// A call has given a file that had one name another.
     pub(super) fn was_linked(&mut self, file: &OwnedFd) {
-        if self.made_links.len() < MADE {
-            self.made_links.extend(Self::identity_of(file, c""));
-        }
+        self.made_links.add(file);
     }
 
     /// Why a directory may not be moved away, if so: with it would go what is kept in it (A4).

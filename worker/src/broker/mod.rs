@@ -14,6 +14,7 @@ mod fifos;
 mod files;
 mod ipc;
 mod keeper;
+mod made;
 mod metadata;
 mod mounts;
 mod planted;
