@@ -225,6 +225,13 @@ impl Word {
         }
     }
 
+    /// Whether it may be none, or several, in any way: file names and braces too.
+    #[must_use]
+    pub fn may_be_several(&self) -> bool {
+        let files = |piece: &Piece| matches!(piece, Piece::Glob(_) | Piece::Braces);
+        self.may_split() || matches!(self, Self::Dynamic(pieces) if pieces.iter().any(files))
+    }
+
     /// Whether it may be none, or several, of which only the first begins as this one does.
     #[must_use]
     pub fn may_split(&self) -> bool {

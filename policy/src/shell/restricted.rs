@@ -289,13 +289,7 @@ impl<'a> Args<'a> {
     }
 
     fn at_most(&self, most: usize) -> Result<(), String> {
-        let several = |word: &&&Word| match word {
-            Word::Static(_) => false,
-            Word::Dynamic(pieces) => {
-                word.may_split() || pieces.iter().any(|piece| matches!(piece, Piece::Glob(_) | Piece::Braces))
-            }
-        };
-        if self.operands.len() > most || (most > 0 && self.operands.iter().any(|word| several(&word))) {
+        if self.operands.len() > most || (most > 0 && self.operands.iter().any(|word| word.may_be_several())) {
             return Err(match most {
                 0 => "what it is given may change something, or start a command".to_owned(),
                 _ => "it writes to the file that is named last".to_owned(),

@@ -2,7 +2,9 @@
 //! tries them all.
 
 use super::How;
-use super::scripts::{awk, curl, env, find, git, nice, read, sed, tar, test, timed, timeout, version, which, xargs};
+use super::scripts::{
+    awk, command, curl, env, find, git, nice, packed, read, sed, tar, test, timed, timeout, xargs, xxd,
+};
 
 /// One rule over commands of a kind.
 pub struct Rule {
@@ -123,6 +125,8 @@ pub const RULES: &[Rule] = &[
             "host",
             "netstat",
             "ping",
+            "which",
+            "type",
         ],
         How::Any,
         "",
@@ -133,6 +137,8 @@ pub const RULES: &[Rule] = &[
             "ls -la $dir *.rs",
             "wc -l $(git ls-files)",
             "cd src && ls",
+            "which ls",
+            "type ls",
         ],
         &["cat x | sh", "ls; rm x", "echo $(touch x)"],
     ),
@@ -184,6 +190,8 @@ pub const RULES: &[Rule] = &[
             "awk -F: '/a|b/ { n++ } END { print n }' f",
             "awk '$1 ~ /x/ || 5 < $2' f",
             "awk -v x=\"$y\" 'NR==1' f",
+            "awk '{ print ($1 + $2) / 2, $3 / n }' f",
+            "awk '{ if (/a|b/) print /x/ ? 1 : 2 }' f",
         ],
         &[
             "awk 'BEGIN{system(\"rm x\")}'",
@@ -193,6 +201,10 @@ pub const RULES: &[Rule] = &[
             "awk \"$x\" f",
             "awk '{\"date\" | getline}'",
             "awk '@load \"x\"'",
+            "awk 'BEGIN{print /\"/;system(\"rm x\");/\"/}'",
+            "awk 'BEGIN{if (1) /\"/;system(\"rm x\");/\"/}'",
+            "awk '{x++ /\"/;system(\"rm x\");/\"/}'",
+            "awk '{length /\"/;system(\"rm x\");/\"/}'",
         ],
     ),
     rule(
@@ -207,6 +219,9 @@ pub const RULES: &[Rule] = &[
             "git branch -a",
             "git grep -n x",
             "git config --get user.name",
+            "git config --global --list",
+            "git tag --sort=-v:refname -l 'v*'",
+            "git branch -r --contains HEAD",
             "git stash list",
             "git remote -v",
         ],
@@ -228,6 +243,10 @@ pub const RULES: &[Rule] = &[
             "git --exec-path=. log",
             "git remote add a b",
             "git tag v1",
+            "git tag --format -l new",
+            "git branch --sort --list new",
+            "git config set --comment -l k v",
+            "git config --default --get k v",
             "git $x",
         ],
     ),
@@ -320,17 +339,19 @@ pub const RULES: &[Rule] = &[
             flags: "cdltvkq",
             valued: "",
             long: &["stdout", "to-stdout", "decompress", "list", "test", "keep", "verbose"],
-            check: |args| {
-                if args.has(&["c", "l", "t", "stdout", "to-stdout", "list", "test"]) {
-                    Ok(())
-                } else {
-                    Err("it writes beside the file".to_owned())
-                }
-            },
+            check: packed,
         },
         "write to standard output: gzip -dc FILE",
-        &["gzip -dc a.gz | head", "gzip -l a.gz"],
-        &["gzip a", "gunzip a.gz", "xz -d a.xz"],
+        &["gzip -dc a.gz | head", "gzip -l a.gz", "xz -t a.xz", "zstd -dc a.zst"],
+        &[
+            "gzip a",
+            "gunzip a.gz",
+            "xz -d a.xz",
+            "xz -td a.xz",
+            "bzip2 -td a.bz2",
+            "zstd -td a.zst",
+            "xz -l --decompress a",
+        ],
     ),
     rule(
         &["sort"],
@@ -357,10 +378,10 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         &["xxd"],
-        few(1, "r", "clgso", &["revert"]),
+        How::Own(xxd),
         "write to standard output: it takes one file",
-        &["xxd f", "xxd -l 16 f"],
-        &["xxd f out", "xxd -r f"],
+        &["xxd f", "xxd -l 16 f", "xxd -ps f", "xxd -l16 -c 8 -s +4 f", "head f | xxd -p"],
+        &["xxd f out", "xxd -r f", "xxd -ps in f", "xxd -p in f", "xxd -revert f", "xxd -l $x f", "xxd ./*"],
     ),
     rule(
         &["rg"],
@@ -496,8 +517,26 @@ pub const RULES: &[Rule] = &[
         &["test", "[", "[["],
         How::Own(test),
         "name what is tested, and put variables in double quotes",
-        &["[ -f x ] && cat x", "[ \"$a\" = b ]", "[[ -n $(ls) ]]", "test -d src"],
-        &["[ $x ]", "test -v 'a[$(rm x)]'", "[ \"$x\" \"$y\" ]"],
+        &[
+            "[ -f x ] && cat x",
+            "[ \"$a\" = b ]",
+            "[ ! -e \"$a\" ]",
+            "[ \"$n\" -gt 3 ]",
+            "[ \"$a\" ]",
+            "[[ -n $(ls) ]]",
+            "test -d src",
+            "[ -f x -a -r x ]",
+        ],
+        &[
+            "[ $x ]",
+            "test -v 'a[$(rm x)]'",
+            "[ \"$x\" \"$y\" ]",
+            "test ! \"$op\" 'a[$(rm x)]'",
+            "test \"$a\" \"$op\" 'a[$(rm x)]'",
+            "[ a \"$op\" b ]",
+            "[ \"$a\" = b -a \"$c\" = d ]",
+            "[ '(' \"$x\" 'a[$(rm x)]' ')' ]",
+        ],
     ),
     rule(
         &["read"],
@@ -507,11 +546,11 @@ pub const RULES: &[Rule] = &[
         &["read PATH", "read -a x", "read 'a[$(rm x)]'"],
     ),
     rule(
-        &["which", "type", "command"],
-        How::Own(which),
+        &["command"],
+        How::Starts(command),
         "command -v NAME",
-        &["which ls", "type ls", "command -v cargo"],
-        &["command rm x", "command $x", "command -p rm x"],
+        &["command -v cargo", "command -v bash", "command ls -l", "command -V \"$x\""],
+        &["command rm x", "command $x", "command -p rm x", "command bash <<< 'rm x'", "command bash", "command -v $x"],
     ),
     rule(&["time"], How::Starts(timed), LEAVE_OUT, &["time ls"], &["time rm x", "time -o f ls"]),
     rule(
@@ -519,9 +558,15 @@ pub const RULES: &[Rule] = &[
         How::Starts(timeout),
         LEAVE_OUT,
         &["timeout 5 ls -R", "timeout -k 1 5 cat f"],
-        &["timeout 5 rm x", "timeout 5 sh -c ls"],
+        &["timeout 5 rm x", "timeout 5 sh -c ls", "timeout -k $x ls", "timeout -k $x 5 ls"],
     ),
-    rule(&["nice"], How::Starts(nice), LEAVE_OUT, &["nice -n 5 grep -r x ."], &["nice rm x", "nice -n 5 sh"]),
+    rule(
+        &["nice"],
+        How::Starts(nice),
+        LEAVE_OUT,
+        &["nice -n 5 grep -r x ."],
+        &["nice rm x", "nice -n 5 sh", "nice -n $x ls"],
+    ),
     rule(
         &["xargs"],
         How::Starts(xargs),
@@ -539,18 +584,13 @@ pub const RULES: &[Rule] = &[
             "ls | xargs -a f rm",
             "ls | xargs -I{} {} x",
             "ls | xargs find",
+            "xargs -n $x ls",
+            "xargs -d $x ls",
+            "ls | xargs -I% -n9 sort",
+            "ls | xargs -L1 -I% sort",
+            "ls | xargs -I% find . -name x \"%$y\"",
+            "ls | xargs -I% sort \"$y%\"",
         ],
-    ),
-    rule(
-        &[
-            "rustc", "cargo", "node", "npm", "python", "python3", "pip", "pip3", "go", "java", "gcc", "g++", "clang",
-            "make", "cmake", "ruby", "perl", "bash", "docker", "rustup", "uv", "deno", "bun", "php", "dotnet",
-            "kubectl",
-        ],
-        How::Own(version),
-        "only its version may be asked for here (--version)",
-        &["python3 --version", "cargo -V", "go version"],
-        &["python3 -c x", "bash --version -c x", "npm test", "cargo build", "bash -c ls", "make"],
     ),
 ];
 
@@ -606,6 +646,15 @@ pub(super) fn instead(name: &str) -> (&'static str, &'static str) {
             "leave it out",
         ),
         (&["ack"], "its options run perl", "use rg or grep"),
+        (
+            &[
+                "bash", "python", "python3", "perl", "ruby", "node", "deno", "bun", "php", "java", "make", "cmake",
+                "cargo", "rustc", "rustup", "gcc", "g++", "cc", "clang", "go", "dotnet", "npm", "npx", "yarn", "pip",
+                "pip3", "uv", "docker", "kubectl",
+            ],
+            "it runs what it is given",
+            "use commands that read; `command -v NAME` tells whether it is there",
+        ),
     ];
     let found = known.iter().find(|(names, _, _)| names.contains(&name));
     found.map_or(

@@ -205,69 +205,130 @@ pub(super) fn awk(args: &[Word]) -> Judged {
     awk_program(text)
 }
 
+/// What one reading of a program comes to.
+enum Reading {
+    /// It only prints.
+    Prints,
+    /// No awk reads it so: a string or a regular expression has no end.
+    Broken,
+    /// Why not.
+    Harms(String),
+}
+
+/// A program must do no harm however its slashes are read: what one awk takes for a division begins a regular expression for
+/// another, and in that a quote is no quote.
 fn awk_program(text: &str) -> Judged {
-    let bytes = text.as_bytes();
-    // Where an operand is expected a slash begins a regular expression.
-    let mut operand = true;
-    let mut at = 0;
-    let not_read = || "its program is not understood".to_owned();
-    let end_of = |from: usize, quote: u8| -> Result<usize, String> {
-        let mut at = from;
-        loop {
-            match bytes.get(at) {
-                None | Some(b'\n') => return Err(not_read()),
-                Some(b'\\') => at += 2,
-                Some(byte) if *byte == quote => return Ok(at + 1),
-                Some(_) => at += 1,
-            }
-        }
-    };
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'"' => {
-                at = end_of(at + 1, b'"')?;
-                operand = false;
-                continue;
-            }
-            b'/' if operand => {
-                let end = end_of(at + 1, b'/')?;
-                // awks differ on a slash in brackets.
-                let inner = &text[at..end];
-                if inner.matches('[').count() != inner.matches(']').count() {
-                    return Err(not_read());
-                }
-                at = end;
-                operand = false;
-                continue;
-            }
-            b'#' => {
-                at += bytes[at..].iter().take_while(|byte| **byte != b'\n').count();
-                continue;
-            }
-            b'|' if bytes.get(at + 1) == Some(&b'|') => at += 1,
-            b'|' => return Err("its program starts commands with `|`".to_owned()),
-            b'>' if bytes.get(at + 1) != Some(&b'=') => return Err("its program may write with `>`".to_owned()),
-            b'@' => return Err("its program loads or calls what is not in it".to_owned()),
-            b'\\' => return Err(not_read()),
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
-                let length = bytes[at..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
-                match &text[at..at + length] {
-                    "system" => return Err("its program starts commands with system()".to_owned()),
-                    "getline" => return Err("its program reads from elsewhere with getline".to_owned()),
-                    _ => {}
-                }
-                at += length;
-                operand = false;
-                continue;
-            }
-            _ => {}
-        }
-        if !byte.is_ascii_whitespace() || byte == b'\n' {
-            operand = !(byte.is_ascii_alphanumeric() || matches!(byte, b')' | b']' | b'$' | b'+' | b'-'));
-        }
-        at += 1;
+    let mut reader = AwkReader { text, bytes: text.as_bytes(), left: SLASHES };
+    match reader.read(0, Slash::Regex) {
+        Reading::Prints => Ok(()),
+        Reading::Broken => Err("its program is not understood".to_owned()),
+        Reading::Harms(why) => Err(why),
     }
-    Ok(())
+}
+
+/// Most slashes of two meanings that are followed both ways, all readings together.
+const SLASHES: u32 = 64;
+
+struct AwkReader<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    left: u32,
+}
+
+/// What a slash is behind what was read last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slash {
+    Regex,
+    Division,
+    Either,
+}
+
+impl AwkReader<'_> {
+    fn end_of(&self, mut at: usize, quote: u8) -> Option<usize> {
+        loop {
+            match self.bytes.get(at)? {
+                b'\n' => return None,
+                b'\\' => at += 2,
+                byte if *byte == quote => return Some(at + 1),
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// From here on, where a slash would be this.
+    fn read(&mut self, mut at: usize, mut slash: Slash) -> Reading {
+        let harms = |why: &str| Reading::Harms(why.to_owned());
+        while let Some(&byte) = self.bytes.get(at) {
+            match byte {
+                b'"' => {
+                    let Some(end) = self.end_of(at + 1, b'"') else { return Reading::Broken };
+                    (at, slash) = (end, Slash::Division);
+                    continue;
+                }
+                b'/' if slash == Slash::Either => {
+                    let Some(left) = self.left.checked_sub(1) else { return harms("its program is not understood") };
+                    self.left = left;
+                    // As a division here, as a regular expression below.
+                    let divided = self.read(at + 1, Slash::Regex);
+                    if let Reading::Harms(why) = divided {
+                        return Reading::Harms(why);
+                    }
+                    let broken = matches!(divided, Reading::Broken);
+                    return match self.read_regex(at) {
+                        Reading::Broken if !broken => Reading::Prints,
+                        read @ (Reading::Broken | Reading::Prints | Reading::Harms(_)) => read,
+                    };
+                }
+                b'/' if slash == Slash::Regex => return self.read_regex(at),
+                b'#' => {
+                    at += self.bytes[at..].iter().take_while(|byte| **byte != b'\n').count();
+                    continue;
+                }
+                b'|' if self.bytes.get(at + 1) == Some(&b'|') => at += 1,
+                b'|' => return harms("its program starts commands with `|`"),
+                b'>' if self.bytes.get(at + 1) != Some(&b'=') => return harms("its program may write with `>`"),
+                b'@' => return harms("its program loads or calls what is not in it"),
+                b'\\' => return harms("its program is not understood"),
+                b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
+                    let length =
+                        self.bytes[at..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+                    slash = match &self.text[at..at + length] {
+                        "system" => return harms("its program starts commands with system()"),
+                        "getline" => return harms("its program reads from elsewhere with getline"),
+                        "print" | "printf" | "return" | "in" | "case" | "else" | "do" | "delete" | "exit" => {
+                            Slash::Regex
+                        }
+                        "length" => Slash::Either,
+                        _ => Slash::Division,
+                    };
+                    at += length;
+                    continue;
+                }
+                _ => {}
+            }
+            slash = match byte {
+                b'\n' => Slash::Regex,
+                _ if byte.is_ascii_whitespace() => slash,
+                b']' => Slash::Division,
+                _ if byte.is_ascii_digit() || byte == b'.' => Slash::Division,
+                // `(1) / 2` and `if (1) /x/`, `n++ / 2` and `n + /x/`.
+                b')' | b'$' | b'+' | b'-' => Slash::Either,
+                _ => Slash::Regex,
+            };
+            at += 1;
+        }
+        Reading::Prints
+    }
+
+    fn read_regex(&mut self, at: usize) -> Reading {
+        let Some(end) = self.end_of(at + 1, b'/') else { return Reading::Broken };
+        // awks differ on a slash in brackets.
+        let inner = &self.text[at..end];
+        if inner.matches('[').count() != inner.matches(']').count() {
+            return Reading::Harms("its program is not understood".to_owned());
+        }
+        self.read(end, Slash::Division)
+    }
 }
 
 /// git's commands that look, and whether they take operands only with one of these options.
@@ -387,10 +448,7 @@ pub(super) fn git(args: &[Word]) -> Judged {
         let Some((_, needed)) = GIT.iter().find(|(known, _)| *known == name) else {
             return Err(format!("git {name} may change something"));
         };
-        let looks = needed.is_empty()
-            || rest
-                .iter()
-                .any(|word| word.text().is_some_and(|text| needed.contains(&text.split('=').next().unwrap_or(text))));
+        let looks = needed.is_empty() || begins_by_looking(rest, needed);
         // Where a name that stands alone would make something, and options alone show it.
         let shows = name != "config" && rest.iter().all(|word| word.text().is_some_and(|text| text.starts_with('-')));
         if !looks && !shows {
@@ -411,6 +469,49 @@ pub(super) fn git(args: &[Word]) -> Judged {
         }
     }
     Ok(())
+}
+
+/// Options that may stand before the one that makes a command look. Each is a word of its own: one with a value would take the
+/// next for it.
+const GIT_BEFORE: &[&str] = &[
+    "-a",
+    "-r",
+    "-v",
+    "-vv",
+    "-i",
+    "-z",
+    "--all",
+    "--remotes",
+    "--verbose",
+    "--ignore-case",
+    "--null",
+    "--global",
+    "--local",
+    "--system",
+    "--worktree",
+    "--show-origin",
+    "--show-scope",
+    "--name-only",
+    "--includes",
+    "--no-includes",
+    "--no-color",
+    "--no-column",
+];
+
+/// Whether one of the needed options is there, and is no other's value.
+fn begins_by_looking(words: &[Word], needed: &[&str]) -> bool {
+    for text in words.iter().map(Word::text) {
+        let Some(text) = text else { return false };
+        let name = text.split('=').next().unwrap_or(text);
+        if needed.contains(&name) {
+            return true;
+        }
+        let is_whole = GIT_BEFORE.contains(&text) || text.starts_with("--") && text.contains('=');
+        if !is_whole {
+            return false;
+        }
+    }
+    false
 }
 
 fn git_option(command: &str, text: &str) -> Judged {
@@ -512,6 +613,40 @@ pub(super) fn tar(args: &[Word]) -> Judged {
     }
 }
 
+/// Of several modes the last counts, or the first, or each: only one that writes to standard output makes all of them harmless.
+pub(super) fn packed(args: &Args<'_>) -> Judged {
+    let prints = args.has(&["c", "stdout", "to-stdout"]);
+    let looks = args.has(&["l", "t", "list", "test"]) && !args.has(&["d", "decompress"]);
+    if prints || looks { Ok(()) } else { Err("it writes beside the file".to_owned()) }
+}
+
+/// xxd reads its options in its own way: `-ps` is one, and `-p` takes no value.
+pub(super) fn xxd(args: &[Word]) -> Judged {
+    let mut operands = 0;
+    let mut rest = args.iter();
+    while let Some(word) = rest.next() {
+        match word.text() {
+            Some("-a" | "-b" | "-e" | "-E" | "-i" | "-p" | "-ps" | "-plain" | "-postscript" | "-u" | "-v" | "-h") => {}
+            Some("-c" | "-cols" | "-g" | "-l" | "-len" | "-s" | "-seek" | "-o") => {
+                rest.next().and_then(Word::text).ok_or("the value of an option is not plain")?;
+            }
+            Some(text) if text.starts_with('-') && text != "-" => {
+                let number =
+                    text.get(2..).is_some_and(|value| value.bytes().all(|b| b.is_ascii_hexdigit() || b == b'x'));
+                if !(matches!(text.as_bytes()[1], b'c' | b'g' | b'l' | b's' | b'o') && number) {
+                    return Err(format!("its option {text} may do more than read"));
+                }
+            }
+            Some(_) => operands += 1,
+            None if word.may_be_option() || word.may_be_several() => {
+                return Err(format!("`{}` may turn out to be an option, or several files", word.shown()));
+            }
+            None => operands += 1,
+        }
+    }
+    if operands > 1 { Err("it writes to the file that is named last".to_owned()) } else { Ok(()) }
+}
+
 pub(super) fn env(args: &[Word]) -> Judged {
     match args.iter().find(|word| !matches!(word.text(), Some("-0" | "--null" | "--version"))) {
         None => Ok(()),
@@ -531,18 +666,38 @@ pub(super) fn test(args: &[Word]) -> Judged {
     if let Some(word) = args.iter().find(|word| word.may_split()) {
         return Err(format!("`{}` may become several words", word.shown()));
     }
-    let operator = |word: Option<&Word>| {
-        matches!(
-            word.and_then(Word::text),
-            Some("=" | "==" | "!=" | "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge" | "-nt" | "-ot" | "-ef" | "]")
-        )
+    let args = match args.split_last() {
+        Some((last, rest)) if last.text() == Some("]") => rest,
+        _ => args,
     };
-    match args.first() {
-        Some(first) if first.may_be_option() && first.text().is_none() && !operator(args.get(1)) => {
-            Err(format!("`{}` may turn out to be an operator", first.shown()))
-        }
-        _ => Ok(()),
+    // What stands between these is one test each; with several of them, a value may turn out to be one.
+    let joins = |word: &Word| matches!(word.text(), Some("-a" | "-o" | "(" | ")" | "\\(" | "\\)"));
+    let unknown = |word: &&Word| word.text().is_none() && word.may_be_option();
+    let odd =
+        |word: &Word| Err(format!("`{}` may turn out to be an operator; write each test by itself", word.shown()));
+    if args.iter().any(joins) {
+        return args.iter().find(unknown).map_or(Ok(()), odd);
     }
+    let plain = |word: &Word, is: fn(&str) -> bool| word.text().is_some_and(is);
+    let mut rest = args;
+    // Of `! = x`, which compares, no more is asked than of `= x`.
+    while let Some((_, behind)) = rest.split_first().filter(|(first, _)| first.text() == Some("!")) {
+        rest = behind;
+    }
+    match rest {
+        [] | [_] => Ok(()),
+        [operator, _] if plain(operator, |text| text.starts_with('-')) => Ok(()),
+        [_, operator, _] if plain(operator, is_comparison) => Ok(()),
+        other => other.iter().find(unknown).map_or(Ok(()), odd),
+    }
+}
+
+/// Operators of test(1) with two sides.
+fn is_comparison(text: &str) -> bool {
+    matches!(
+        text,
+        "=" | "==" | "!=" | "<" | ">" | "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge" | "-nt" | "-ot" | "-ef"
+    )
 }
 
 pub(super) fn read(args: &[Word]) -> Judged {
@@ -550,37 +705,31 @@ pub(super) fn read(args: &[Word]) -> Judged {
     if args.iter().all(own) { Ok(()) } else { Err("it may set a variable that programs or the shell read".to_owned()) }
 }
 
-/// `command -v NAME` looks; `command NAME` starts it.
-pub(super) fn which(args: &[Word]) -> Judged {
-    // `which` and `type` have no harmful options, and nobody can tell them from `command` by arguments: all take -v's form.
-    match args.first().and_then(Word::text) {
-        Some("-v" | "-V" | "-a" | "-t") => Ok(()),
-        Some(name)
-            if args.len() == 1
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'+'))
-                && !name.starts_with('-') =>
-        {
-            // Alone, `command NAME` would start it: only what may be started without arguments.
-            super::RULES
-                .iter()
-                .find(|rule| rule.names.contains(&name))
-                .map(drop)
-                .ok_or_else(|| format!("`command` would start {name}; use command -v"))
+/// `command -v NAME` looks; `command NAME` starts it, whatever aliases and functions say.
+pub(super) fn command(args: &[Word]) -> Result<Vec<Word>, String> {
+    match args.split_first() {
+        Some((first, names)) if matches!(first.text(), Some("-v" | "-V")) => {
+            match names.iter().find(|word| word.may_split()) {
+                None => Ok(vec![Word::Static("true".to_owned())]),
+                Some(word) => Err(format!("`{}` may become several words; put it in double quotes", word.shown())),
+            }
         }
-        _ => Err("it may start a command".to_owned()),
-    }
-}
-
-pub(super) fn version(args: &[Word]) -> Judged {
-    match args {
-        [only] if matches!(only.text(), Some("--version" | "-V" | "-version" | "version")) => Ok(()),
-        _ => Err("it runs what it is given".to_owned()),
+        _ => plain_start(args),
     }
 }
 
 pub(super) fn timed(args: &[Word]) -> Result<Vec<Word>, String> {
     let args = if args.first().and_then(Word::text) == Some("-p") { &args[1..] } else { args };
     plain_start(args)
+}
+
+/// What is behind the value of a wrapper's option, which must be one word: where it becomes several, they are the command.
+fn after_value(words: &[Word]) -> Result<&[Word], String> {
+    match words.split_first() {
+        Some((value, rest)) if !value.may_be_several() => Ok(rest),
+        Some((value, _)) => Err(format!("`{}` may become several words, and so another command", value.shown())),
+        None => Err("the value of an option is missing".to_owned()),
+    }
 }
 
 /// A command, not an option of its wrapper.
@@ -595,7 +744,7 @@ pub(super) fn timeout(args: &[Word]) -> Result<Vec<Word>, String> {
     let mut rest = args;
     while let Some((flag, behind)) = rest.split_first().filter(|(word, _)| word.known_start().starts_with('-')) {
         rest = match flag.text() {
-            Some("-k" | "-s") => behind.get(1..).unwrap_or_default(),
+            Some("-k" | "-s") => after_value(behind)?,
             Some("--foreground" | "--preserve-status" | "-v") => behind,
             _ => return Err("an option that is not known".to_owned()),
         };
@@ -612,7 +761,7 @@ pub(super) fn timeout(args: &[Word]) -> Result<Vec<Word>, String> {
 
 pub(super) fn nice(args: &[Word]) -> Result<Vec<Word>, String> {
     match args.first().and_then(Word::text) {
-        Some("-n") => plain_start(args.get(2..).unwrap_or_default()),
+        Some("-n") => plain_start(after_value(&args[1..])?),
         _ => plain_start(args),
     }
 }
@@ -621,6 +770,7 @@ pub(super) fn nice(args: &[Word]) -> Result<Vec<Word>, String> {
 pub(super) fn xargs(args: &[Word]) -> Result<Vec<Word>, String> {
     let mut rest = args;
     let mut replaced = None;
+    let mut grouped = false;
     while let Some((flag, behind)) = rest.split_first().filter(|(word, _)| word.known_start().starts_with('-')) {
         let text = flag.text().ok_or("an option that is not known")?;
         rest = match text {
@@ -629,14 +779,20 @@ pub(super) fn xargs(args: &[Word]) -> Result<Vec<Word>, String> {
                 replaced = Some(behind.first().and_then(Word::text).ok_or("what it replaces is not known")?.to_owned());
                 behind.get(1..).unwrap_or_default()
             }
-            "-n" | "-P" | "-L" | "-d" => behind.get(1..).unwrap_or_default(),
+            "-n" | "-P" | "-L" | "-d" => {
+                grouped |= matches!(text, "-n" | "-L");
+                after_value(behind)?
+            }
             "-0r" | "-r0" => behind,
             _ => match text.strip_prefix("-I") {
                 Some(mark) => {
                     replaced = Some(mark.to_owned());
                     behind
                 }
-                None if ["-n", "-P", "-L", "-d"].iter().any(|flag| text.starts_with(flag)) => behind,
+                None if ["-n", "-P", "-L", "-d"].iter().any(|flag| text.starts_with(flag)) => {
+                    grouped |= text.starts_with("-n") || text.starts_with("-L");
+                    behind
+                }
                 None => return Err(format!("its option {text} may do more than read")),
             },
         };
@@ -648,12 +804,15 @@ pub(super) fn xargs(args: &[Word]) -> Result<Vec<Word>, String> {
     match replaced {
         None => Ok(rest.iter().cloned().chain([anything()]).collect()),
         Some(mark) if mark.is_empty() => Err("what it replaces is not known".to_owned()),
-        // A word that begins before the mark keeps its beginning.
+        // The later of the two counts, for some xargs; then the names are added behind all that is there.
+        Some(_) if grouped => Err("-I and -n or -L undo each other".to_owned()),
+        // A word that begins before the mark keeps its beginning. In one that is not known as a whole the mark may be anywhere.
         Some(mark) => Ok(rest
             .iter()
-            .map(|word| match word.text().and_then(|text| text.split_once(mark.as_str())) {
-                None => word.clone(),
-                Some((before, _)) => {
+            .map(|word| match word.text().map(|text| text.split_once(mark.as_str())) {
+                None => Word::Dynamic(vec![Piece::Output { quoted: true }]),
+                Some(None) => word.clone(),
+                Some(Some((before, _))) => {
                     let pieces = [Piece::Text(before.to_owned()), Piece::Output { quoted: true }];
                     Word::Dynamic(pieces.into_iter().filter(|piece| *piece != Piece::Text(String::new())).collect())
                 }
