@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::ArgPatterns;
 use callgate_policy::plan::SessionPlan;
-use callgate_policy::plan::exec::{FileId, HEADER_BYTES, Header, OWN_STARTS, Start, Starts, Word, read_header};
+use callgate_policy::plan::exec::{
+    Environment, FileId, HEADER_BYTES, Header, OWN_STARTS, Start, Starts, Word, read_header,
+};
 use rustix::fs::{FileType, Mode, OFlags};
 
 /// How deep the kernel follows interpreters that are scripts themselves (fs/exec.c).
@@ -42,25 +44,18 @@ pub(crate) struct Found {
 
 /// Finds what a plan grants.
 pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf]) -> Found {
-    let mut found = Found::default();
-    for own in OWN_STARTS {
-        // Started by callgate alone, so executable, and nothing that is granted.
-        found.executable(Path::new(own));
-    }
-    for loader in LOADERS {
-        if let Some(file) = File::open(Path::new(loader)) {
-            found.starts.add_loader(file.id);
-        }
-    }
+    let mut found = Found::of(plan);
     for rule in plan.exec.rules() {
         match &rule.program {
             None => {
                 let (head, args) = (Vec::new(), rule.args.clone());
-                found.starts.add(Start { file: None, is_image: true, called: None, head, args });
+                let by_name = false;
+                found.starts.add(Start { file: None, is_image: true, run_by: None, called: None, by_name, head, args });
             }
             Some(program) => {
-                let there =
-                    look_up(program, path).is_some_and(|file| found.add(&file, Vec::new(), &rule.args, path, DEPTH));
+                let mut grant =
+                    |file: PathBuf| found.add(&file, Vec::new(), (&rule.args, false), path, DEPTH).is_some();
+                let there = look_up(program, path).is_some_and(&mut grant);
                 if !there {
                     found.missing.push(program.clone());
                 }
@@ -113,27 +108,50 @@ impl File {
 }
 
 impl Found {
-    /// Lets a program be started with these arguments, after these words. False if it is not there.
-    fn add(&mut self, file: &Path, head: Vec<Word>, args: &ArgPatterns, path: &[PathBuf], depth: u8) -> bool {
-        let Some((id, header)) = self.executable(file) else { return false };
-        let start = |is_image| {
-            let called = file.file_name().map(|name| name.as_bytes().to_vec());
-            Start { file: Some(id), is_image, called, head: head.clone(), args: args.clone() }
-        };
-        match header {
-            Header::Dynamic { .. } | Header::Image => self.starts.add(start(true)),
-            Header::Text => self.starts.add(start(false)),
-            Header::Script { interpreter, argument } => {
-                self.starts.add(start(false));
-                if depth > 0 {
-                    self.add_interpreter((&interpreter, argument), (id, &head), args, path, depth - 1);
-                }
+    /// What callgate starts itself is executable, and nothing that is granted; and loaders are not started.
+    fn of(plan: &SessionPlan) -> Self {
+        let mut found = Self { starts: Starts::with(Environment::of(&plan.env)), ..Self::default() };
+        for own in OWN_STARTS {
+            found.executable(Path::new(own));
+        }
+        for loader in LOADERS {
+            if let Some(file) = File::open(Path::new(loader)) {
+                found.starts.add_loader(file.id);
             }
         }
-        true
+        found
     }
 
-    /// The kernel puts the interpreter's argument and the script's name before the script's own arguments.
+    /// Lets a program be started with these arguments, after these words, and by no other name if that is so. `None` if it is not
+    /// there.
+    fn add(
+        &mut self,
+        file: &Path,
+        head: Vec<Word>,
+        (args, by_name): (&ArgPatterns, bool),
+        path: &[PathBuf],
+        depth: u8,
+    ) -> Option<FileId> {
+        let (id, header) = self.executable(file)?;
+        let start = |is_image, run_by| {
+            let called = file.file_name().map(|name| name.as_bytes().to_vec());
+            Start { file: Some(id), is_image, run_by, called, by_name, head: head.clone(), args: args.clone() }
+        };
+        match header {
+            Header::Dynamic { .. } | Header::Image => self.starts.add(start(true, None)),
+            Header::Text => self.starts.add(start(false, None)),
+            Header::Script { interpreter, argument } => {
+                let line = (&*interpreter, argument);
+                let run_by =
+                    if depth > 0 { self.add_interpreter(line, (id, &head), args, path, depth - 1) } else { None };
+                self.starts.add(start(false, run_by));
+            }
+        }
+        Some(id)
+    }
+
+    /// The kernel puts the interpreter's argument and the script's name before the script's own arguments. What makes something of
+    /// the script.
     fn add_interpreter(
         &mut self,
         (interpreter, argument): (&[u8], Option<Vec<u8>>),
@@ -141,7 +159,7 @@ impl Found {
         args: &ArgPatterns,
         path: &[PathBuf],
         depth: u8,
-    ) {
+    ) -> Option<FileId> {
         let interpreter = Path::new(std::ffi::OsStr::from_bytes(interpreter));
         let after = |words: &[&[u8]]| -> Vec<Word> {
             let words = words.iter().map(|word| Word::Exact(word.to_vec()));
@@ -149,14 +167,15 @@ impl Found {
         };
         let argument = argument.unwrap_or_default();
         let line: Vec<&[u8]> = if argument.is_empty() { vec![] } else { vec![&argument] };
-        self.add(interpreter, after(&line), args, path, depth);
+        let run_by = self.add(interpreter, after(&line), (args, false), path, depth);
         if interpreter.file_name().is_some_and(|name| name == "env")
             && let Some((program, words)) = of_env(&argument)
             && let Some(file) = look_up(&program, path)
         {
             // What env(1) starts is an exec of its own.
-            self.add(&file, after(&words), args, path, depth);
+            return self.add(&file, after(&words), (args, false), path, depth);
         }
+        run_by
     }
 
     /// Lets the kernel open a file to execute it, and its loader.

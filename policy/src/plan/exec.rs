@@ -8,10 +8,12 @@
 //! `argv[0]` is the caller's text too, but some programs do what it says: busybox, and git as `git-rm` (C11). Where arguments
 //! are judged it must be the name that was granted, or they would be the arguments of another program in the same file.
 
+mod environment;
 mod header;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::environment::Environment;
 pub use self::header::{HEADER_BYTES, Header, read_header};
 use crate::path::HostPath;
 use crate::pattern::ArgPatterns;
@@ -96,9 +98,13 @@ pub struct Start {
     pub file: Option<FileId>,
     /// Whether the kernel runs the file itself, or an interpreter for it, which has a `Start` of its own.
     pub is_image: bool,
+    /// That interpreter, of a script.
+    pub run_by: Option<FileId>,
     /// The name that it was granted by, directories left out; `None` for any. Where the arguments are judged, it must be
     /// started by that name.
     pub called: Option<Vec<u8>>,
+    /// It must be started by that name whatever its arguments: of a file that is several programs, this one.
+    pub by_name: bool,
     /// What comes before the granted arguments.
     pub head: Vec<Word>,
     /// The granted arguments.
@@ -118,11 +124,16 @@ impl Start {
             })
     }
 
+    /// Whether all that the file can do is granted.
+    fn is_whole(&self) -> bool {
+        self.is_image && self.head.is_empty() && self.args.is_any()
+    }
+
     /// Whether it may go by this name (C11). A script never learns its own: the kernel puts its interpreter's there.
     fn is_called(&self, name: &[u8]) -> bool {
         let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
         let any_arguments = self.head.is_empty() && self.args.is_any();
-        any_arguments || !self.is_image || self.called.as_deref().is_none_or(|called| called == base)
+        (any_arguments && !self.by_name) || !self.is_image || self.called.as_deref().is_none_or(|called| called == base)
     }
 
     fn is_of(&self, file: FileId) -> bool {
@@ -130,14 +141,75 @@ impl Start {
     }
 }
 
+/// What becomes of a start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judged {
+    /// It is granted.
+    Granted,
+    /// It is not.
+    NotGranted,
+    /// It would be, but for this variable of its environment.
+    Steered(Vec<u8>),
+}
+
+impl Judged {
+    /// Why it is refused, for people; `None` if it is granted.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        match self {
+            Self::Granted => None,
+            Self::NotGranted => Some("it is not granted".to_owned()),
+            Self::Steered(name) => Some(format!(
+                "its environment has not the session's {}, which could have it do something else than was granted; set it \
+                 in [env], or grant the program without `args`",
+                String::from_utf8_lossy(name).escape_debug()
+            )),
+        }
+    }
+}
+
+/// A start as it is told: from the caller's memory, or from the kernel's own copy.
+#[derive(Debug)]
+pub struct Asked<'a, A> {
+    /// The file that is named, or that runs.
+    pub file: FileId,
+    /// The argument vector.
+    pub argv: &'a [A],
+    /// `NAME=value`, all of them, where [`Starts::looks_at_environment`] says so.
+    pub environment: &'a [A],
+}
+
+impl<A> Clone for Asked<'_, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A> Copy for Asked<'_, A> {}
+
+/// What a word of an argument vector or an environment stands for, where the program is started.
+pub trait Look {
+    /// Whether a word is a name of a file, and stays one.
+    fn names(&self, word: &[u8], file: FileId) -> bool;
+    /// Whether a directory is one that the session cannot change, nor what leads to it.
+    fn is_fixed(&self, directory: &[u8]) -> bool;
+}
+
 /// All that may be started in a session, as it was found when the session was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Starts {
     starts: Vec<Start>,
     loaders: Vec<FileId>,
+    environment: Environment,
 }
 
 impl Starts {
+    /// None yet, in a session with this environment.
+    #[must_use]
+    pub fn with(environment: Environment) -> Self {
+        Self { environment, ..Self::default() }
+    }
+
     /// Adds one.
     pub fn add(&mut self, start: Start) {
         if !self.starts.contains(&start) {
@@ -154,25 +226,48 @@ impl Starts {
 
     /// Whether starting the named file could be granted: told from the caller's memory, which it may change. So this refuses,
     /// and never allows.
-    pub fn could_start<A: AsRef<[u8]>>(
-        &self,
-        file: FileId,
-        argv: &[A],
-        mut names: impl FnMut(&[u8], FileId) -> bool,
-    ) -> bool {
-        !self.loaders.contains(&file)
-            && self.starts.iter().any(|start| start.is_of(file) && start.takes(argv, &mut names))
+    pub fn could_start<A: AsRef<[u8]>>(&self, asked: Asked<'_, A>, look: &impl Look) -> Judged {
+        self.judge(asked, look, |_| true)
     }
 
-    /// Whether what the kernel has made ready to run is granted: `image` is what it runs, `argv` its own copy of the vector.
-    pub fn admits<A: AsRef<[u8]>>(
+    /// Whether what the kernel has made ready to run is granted: the file is what it runs, and the vector its own copy.
+    pub fn admits<A: AsRef<[u8]>>(&self, asked: Asked<'_, A>, look: &impl Look) -> Judged {
+        self.judge(asked, look, |start| start.is_image)
+    }
+
+    fn judge<A: AsRef<[u8]>>(
         &self,
-        image: FileId,
-        argv: &[A],
-        mut names: impl FnMut(&[u8], FileId) -> bool,
-    ) -> bool {
-        let starts = || self.starts.iter().filter(|start| start.is_image && start.is_of(image));
-        !self.loaders.contains(&image) && starts().any(|start| start.takes(argv, &mut names))
+        Asked { file, argv, environment }: Asked<'_, A>,
+        look: &impl Look,
+        counts: impl Fn(&Start) -> bool,
+    ) -> Judged {
+        if self.loaders.contains(&file) {
+            return Judged::NotGranted;
+        }
+        let starts = self.starts.iter().filter(|start| counts(start) && start.is_of(file));
+        let mut granted = starts.filter(|start| start.takes(argv, &mut |word, file| look.names(word, file))).peekable();
+        if granted.peek().is_none() {
+            return Judged::NotGranted;
+        }
+        if granted.any(|start| !self.binds(start)) {
+            return Judged::Granted;
+        }
+        let steered = self.environment.steered_by(environment, |directory| look.is_fixed(directory));
+        steered.map_or(Judged::Granted, Judged::Steered)
+    }
+
+    /// Whether the environment has a say in whether a file may be started.
+    #[must_use]
+    pub fn looks_at_environment(&self, file: FileId) -> bool {
+        self.starts.iter().any(|start| start.is_of(file) && self.binds(start))
+    }
+
+    /// Whether only some of what a file can do is granted: then its environment must not say something else. A script is whatever
+    /// its interpreter makes of it.
+    fn binds(&self, start: &Start) -> bool {
+        let whole = |file| self.starts.iter().any(|start| start.is_of(file) && start.is_whole());
+        let is_script = start.run_by.is_some_and(whole) && start.args.is_any();
+        !start.is_whole() && !is_script
     }
 
     /// How many arguments [`Starts::could_start`] looks at for a file, at most; `None` if it is not granted at all.
@@ -209,27 +304,57 @@ mod tests {
         let mut starts = Starts::default();
         let log = args(r#"["log", {"rest": true}]"#);
         let called = |name: &str| Some(name.as_bytes().to_vec());
-        starts.add(Start { file: Some(id(GIT)), is_image: true, called: called("git"), head: vec![], args: log });
+        starts.add(Start {
+            file: Some(id(GIT)),
+            is_image: true,
+            run_by: None,
+            called: called("git"),
+            by_name: false,
+            head: vec![],
+            args: log,
+        });
         let one = args(r#"[{"wildcard": true}]"#);
         starts.add(Start {
             file: Some(id(SCRIPT)),
             is_image: false,
+            run_by: Some(id(PYTHON)),
             called: called("script"),
+            by_name: false,
             head: vec![],
             args: one.clone(),
         });
         let head = vec![Word::Exact(b"-u".to_vec()), Word::File(id(SCRIPT))];
-        starts.add(Start { file: Some(id(PYTHON)), is_image: true, called: called("python3"), head, args: one });
+        starts.add(Start {
+            file: Some(id(PYTHON)),
+            is_image: true,
+            run_by: None,
+            called: called("python3"),
+            by_name: false,
+            head,
+            args: one,
+        });
         starts.add_loader(id(LOADER));
         starts
     }
 
-    fn names(word: &[u8], file: FileId) -> bool {
-        word == b"./script" && file == id(SCRIPT)
+    struct Here;
+
+    impl Look for Here {
+        fn names(&self, word: &[u8], file: FileId) -> bool {
+            word == b"./script" && file == id(SCRIPT)
+        }
+
+        fn is_fixed(&self, directory: &[u8]) -> bool {
+            directory.starts_with(b"/usr/")
+        }
+    }
+
+    fn asked<'a>(file: u64, argv: &'a [&'a str]) -> Asked<'a, &'a str> {
+        Asked { file: id(file), argv, environment: &[] }
     }
 
     fn admits(file: u64, name: &str, args: &[&str]) -> bool {
-        starts().admits(id(file), &[&[name], args].concat(), names)
+        starts().admits(asked(file, &[&[name], args].concat()), &Here) == Judged::Granted
     }
 
     /// C2, C6: what counts is the file and what follows argv[0].
@@ -250,7 +375,7 @@ mod tests {
             assert!(!admits(PYTHON, other), "{other:?}");
         }
         assert!(!admits(SCRIPT, &["x"]), "the kernel runs no script itself");
-        let could = |file, argv: &[&str]| starts().could_start(id(file), argv, names);
+        let could = |file, argv: &[&str]| starts().could_start(asked(file, argv), &Here) == Judged::Granted;
         assert!(could(SCRIPT, &["./script", "x"]) && !could(SCRIPT, &["script"]));
         assert!(could(GIT, &["git", "log"]) && !could(GIT, &["git", "push"]) && !could(GIT, &["git-rm", "log"]));
     }
@@ -265,22 +390,76 @@ mod tests {
             assert!(!admits(GIT, name, &["log"]), "{name}");
         }
         assert!(admits(PYTHON, "python3", &["-u", "./script", "x"]) && !admits(PYTHON, "sh", &["-u", "./script", "x"]));
-        assert!(!starts().admits::<&str>(id(GIT), &[], names), "no vector at all");
+        assert_eq!(starts().admits(asked(GIT, &[]), &Here), Judged::NotGranted, "no vector at all");
         // With any arguments, all that the file does is granted.
         let mut any = Starts::default();
         let git = Some(b"git".to_vec());
-        any.add(Start { file: Some(id(GIT)), is_image: true, called: git, head: vec![], args: ArgPatterns::any() });
-        assert!(any.admits(id(GIT), &["git-rm", "x"], names));
+        let all = |by_name| Start {
+            file: Some(id(GIT)),
+            is_image: true,
+            run_by: None,
+            called: git.clone(),
+            by_name,
+            head: vec![],
+            args: ArgPatterns::any(),
+        };
+        any.add(all(false));
+        assert_eq!(any.admits(asked(GIT, &["git-rm", "x"]), &Here), Judged::Granted);
+        // Unless it is granted by its name.
+        let mut named = Starts::default();
+        named.add(all(true));
+        assert_eq!(named.admits(asked(GIT, &["git-rm", "x"]), &Here), Judged::NotGranted);
+        assert_eq!(named.admits(asked(GIT, &["/usr/bin/git", "x"]), &Here), Judged::Granted);
     }
 
     /// C8: a loader is not started, even where any program is granted.
     #[test]
     fn a_loader_is_no_program() {
         let mut any = starts();
-        any.add(Start { file: None, is_image: true, called: None, head: vec![], args: ArgPatterns::any() });
-        assert!(any.admits(id(7), &["x"], names));
-        assert!(!any.admits(id(LOADER), &["./file"], names) && !any.could_start(id(LOADER), &["./file"], names));
+        any.add(Start {
+            file: None,
+            is_image: true,
+            run_by: None,
+            called: None,
+            by_name: false,
+            head: vec![],
+            args: ArgPatterns::any(),
+        });
+        assert_eq!(any.admits(asked(7, &["x"]), &Here), Judged::Granted);
+        assert_eq!(any.admits(asked(LOADER, &["./file"]), &Here), Judged::NotGranted);
+        assert_eq!(any.could_start(asked(LOADER, &["./file"]), &Here), Judged::NotGranted);
         assert_eq!(any.looks_at(id(LOADER)), None);
+    }
+
+    /// Where only some of what a program does is granted, its environment is the session's: of a grant with `args`, and of an
+    /// interpreter that runs its script alone. A program that may do all is not asked about it.
+    #[test]
+    fn the_environment_of_what_is_bound_is_the_sessions() {
+        let judged = |file, argv: &[&str], environment: &[&str]| {
+            let asked = Asked { file: id(file), argv, environment };
+            (starts().could_start(asked, &Here), starts().admits(asked, &Here))
+        };
+        let steered = || Judged::Steered(b"BASH_ENV".to_vec());
+        assert_eq!(judged(GIT, &["git", "log"], &["LANG=C"]), (Judged::Granted, Judged::Granted));
+        assert_eq!(judged(GIT, &["git", "log"], &["BASH_ENV=x"]), (steered(), steered()));
+        assert_eq!(judged(PYTHON, &["python3", "-u", "./script", "x"], &["BASH_ENV=x"]), (steered(), steered()));
+        assert_eq!(judged(SCRIPT, &["./script", "x"], &["BASH_ENV=x"]).0, steered());
+        assert_eq!(judged(GIT, &["git", "push"], &["BASH_ENV=x"]).0, Judged::NotGranted);
+        assert!(starts().looks_at_environment(id(GIT)) && starts().looks_at_environment(id(SCRIPT)));
+        let mut all = starts();
+        all.add(Start {
+            file: Some(id(GIT)),
+            is_image: true,
+            run_by: None,
+            called: None,
+            by_name: false,
+            head: vec![],
+            args: ArgPatterns::any(),
+        });
+        let asked = Asked { file: id(GIT), argv: &["git", "log"], environment: &["BASH_ENV=x"] };
+        assert_eq!(all.admits(asked, &Here), Judged::Granted);
+        let refusal = steered().refusal().unwrap();
+        assert!(refusal.contains("BASH_ENV"), "{refusal}");
     }
 
     #[test]

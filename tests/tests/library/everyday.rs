@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use callgate::policy::effective::Source;
+use callgate::policy::manifest::{Format, Manifest};
 use callgate::policy::requirement::RequirementSet;
 use callgate::policy::rules::{Action, Rule, RuleScope};
 use callgate::{Launcher, Outcome, Session, SessionSpec, StrengthChoice, Supervisor};
@@ -30,9 +31,17 @@ const GIT: &str = "--version init config status add commit log diff show switch 
     index-pack unpack-objects pack-objects upload-pack repack prune prune-packed pack-refs rerere update-index clean commit-graph \
     multi-pack-index";
 
-/// The same before each line, inside and outside.
-const PRELUDE: &str = "export PATH=/usr/local/bin:/usr/bin:/bin LC_ALL=C.UTF-8 NPM_CONFIG_UPDATE_NOTIFIER=false \
-    GIT_AUTHOR_DATE=2020-01-01T00:00:00Z GIT_COMMITTER_DATE=2020-01-01T00:00:00Z GIT_CONFIG_NOSYSTEM=1";
+/// The same for each line, inside and outside: in the session's environment, which what is bounded starts with.
+const VARIABLES: &[(&str, &str)] = &[
+    ("LC_ALL", "C.UTF-8"),
+    ("NPM_CONFIG_UPDATE_NOTIFIER", "false"),
+    ("GIT_AUTHOR_DATE", "2020-01-01T00:00:00Z"),
+    ("GIT_COMMITTER_DATE", "2020-01-01T00:00:00Z"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+];
+
+/// And before each.
+const PRELUDE: &str = "export PATH=/usr/local/bin:/usr/bin:/bin";
 
 /// What one of these programs says where it is asked outside.
 fn says(env: &TestEnv, words: &[&str]) -> String {
@@ -68,9 +77,9 @@ fn named(env: &TestEnv) -> Value {
     json!(shell)
 }
 
-/// Any program, judged all the same: what a build has made is started, whatever its name.
+/// Any program, judged all the same (`watch_execs`): what a build has made is started, whatever its name.
 fn any() -> Value {
-    json!([{ "cmd": "*", "args": [] }, { "cmd": "*", "args": [{ "wildcard": true, "dash": true }, { "rest": true }] }])
+    json!([{ "cmd": "*" }])
 }
 
 fn project(env: &TestEnv) {
@@ -93,13 +102,16 @@ fn spec(env: &TestEnv, shell: Value) -> SessionSpec {
         (RuleScope::Session, Rule { permission, pattern, action })
     };
     let strength = env.target().by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock);
-    let mut spec = SessionSpec { strength, ..SessionSpec::new(env.workspace()) };
+    let watch_execs = shell == any();
+    let mut spec = SessionSpec { strength, watch_execs, ..SessionSpec::new(env.workspace()) };
     // In the mode `ask`, with nobody to ask.
     spec.rules = vec![rule("bash", "*", Action::Allow), rule("write", "secret/**", Action::Deny)];
     let requires =
         json!({ "fs": { "read": ["/etc/dpkg/**", "/var/lib/dpkg/**"], "write": ["{workspace}/**"] }, "shell": shell });
     let requires: RequirementSet = serde_json::from_value(requires).unwrap();
     spec.requires.push((Source::CommandLine, requires));
+    let set: String = VARIABLES.iter().map(|(name, value)| format!("{name} = {value:?}\n")).collect();
+    spec.manifest = Some(Manifest::parse(&format!("[env.set]\n{set}"), Format::Toml, "m.toml").unwrap());
     spec
 }
 
@@ -109,6 +121,7 @@ type Left = (String, i64);
 fn outside(env: &TestEnv, line: &str) -> Left {
     let home = env.outside().display().to_string();
     let bare = env.bare().variable("HOME", &home);
+    let bare = VARIABLES.iter().fold(bare, |bare, (name, value)| bare.variable(name, value));
     let ended = bare.run(&["/bin/bash", "--noprofile", "--norc", "-c", &format!("exec 2>&1; {PRELUDE}\n{line}")]);
     (named_alike(&ended.stdout, env), i64::from(ended.status.code().unwrap_or(-1)))
 }

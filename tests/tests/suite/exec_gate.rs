@@ -840,3 +840,83 @@ fn c17_a_masked_exit_status_hides_no_refusal() {
         assert!(!unmake(&env));
     });
 }
+
+/// Lines of which the arguments are granted, with a variable before them that has the program do something else: `made`, by itself,
+/// since what it would start is judged.
+const STEERED: &[(&str, &str, &str)] = &[
+    ("cmd = \"make\"\nargs = [\"-s\", \"all\"]", "MAKEFILES=evil.mk", "make -s all"),
+    ("cmd = \"make\"\nargs = [\"-s\", \"all\"]", "MAKEFLAGS='--eval=$(file >made,x)'", "make -s all"),
+    ("cmd = \"make\"\nargs = [\"-s\", \"all\"]", "LD_DEBUG=libs LD_DEBUG_OUTPUT=made", "make -s all"),
+    ("cmd = \"/usr/bin/python3\"\nargs = [\"tool.py\"]", "PYTHONPATH=evil", "/usr/bin/python3 tool.py"),
+    ("cmd = \"perl\"\nargs = [\"-e\", \"1\"]", "PERL5OPT='-Ievil -MTool'", "perl -e 1"),
+    ("cmd = \"git\"\nargs = [\"--version\"]", "GIT_TRACE=\"$PWD/made\"", "git --version"),
+    // A script without `args`: what interprets it was granted for nothing else.
+    ("cmd = \"{workspace}/tool.sh\"", "BASH_ENV=./evil.sh", "./tool.sh"),
+    ("cmd = \"{workspace}/tool.pl\"", "PERL5OPT='-Ievil -MTool'", "./tool.pl"),
+];
+
+/// C4, A17: where a grant bounds arguments, or an interpreter runs a granted script alone, no variable has it do something else: it
+/// starts with the session's own environment, but for what is known to be harmless. Without bounds, variables are the caller's.
+#[test]
+fn c4_a17_the_environment_of_what_is_bounded_is_the_sessions() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for (name, text) in [
+            ("Makefile", "all:\n\t@:\n"),
+            ("evil.mk", "$(file >made,x)\n"),
+            ("tool.py", "import json\n"),
+            ("evil.sh", "echo x > made\n"),
+        ] {
+            env.workspace_file(name, text);
+        }
+        fs::create_dir(env.workspace().join("evil")).unwrap();
+        env.give(&env.workspace().join("evil"));
+        env.file_at(env.workspace().join("evil/json.py"), "open('made', 'w')\n");
+        env.file_at(env.workspace().join("evil/Tool.pm"), "open(F, '>made'); 1;\n");
+        script(&env, &env.workspace().join("tool.sh"), "#!/bin/bash\ntrue\n");
+        script(&env, &env.workspace().join("tool.pl"), "#!/usr/bin/perl\n1;\n");
+        let unmake = || {
+            let names = fs::read_dir(env.workspace()).unwrap().map(|entry| entry.unwrap().path());
+            let made: Vec<PathBuf> =
+                names.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("made")).collect();
+            made.iter().for_each(|path| fs::remove_file(path).unwrap());
+            drop(fs::remove_dir_all(env.workspace().join("evil/__pycache__")));
+            !made.is_empty()
+        };
+        let inside = |grants: &[&str], line: &str| {
+            let shell: String = grants.iter().map(|grant| format!("[[requires.shell]]\n{grant}\n")).collect();
+            let text = format!("id = \"x\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n{shell}");
+            env.workspace_file("m.toml", &text);
+            let (code, envelope) = call(&env, "bash", &json!({ "command": line }));
+            assert_eq!(code, Some(0), "{envelope}");
+            envelope
+        };
+        for (grant, variables, line) in STEERED {
+            let steered = format!("{variables} {line}");
+            assert!(
+                env.bare().run(&["/bin/bash", "-c", &steered]).status.success() && unmake(),
+                "the control: {steered}"
+            );
+            let refused = inside(&[grant], &steered);
+            assert!(!unmake() && refused["data"]["exit_code"] != 0, "{steered}: {refused}");
+            let (told, name) =
+                (refused["metadata"]["changes"]["not_started"].to_string(), variables.split('=').next().unwrap());
+            assert!(told.contains(&format!("has not the session's {name}")), "{told}");
+            // The same with what changes nothing.
+            let plain = inside(&[grant], &format!("LANG=C LC_ALL=C COLUMNS=9 TERM=dumb TZ=Europe/Berlin {line}"));
+            assert!(plain["data"]["exit_code"] == 0 && !unmake(), "{line}: {plain}");
+            // What the session was given may not be taken away.
+            let emptied = inside(&[grant, "cmd = \"env\""], &format!("env -i {line}"));
+            assert!(emptied["data"]["exit_code"] != 0, "{line}: {emptied}");
+        }
+        // Where all that a program does is granted, so is what variables have it do.
+        let free = inside(&["cmd = \"make\""], "MAKEFILES=evil.mk make -s all");
+        assert!(free["data"]["exit_code"] == 0 && unmake(), "{free}");
+        let free = inside(&["cmd = \"{workspace}/tool.sh\"", "cmd = \"bash\""], "BASH_ENV=./evil.sh ./tool.sh");
+        assert!(free["data"]["exit_code"] == 0 && unmake(), "{free}");
+        // And what the manifest gives the session is its own.
+        let given = "cmd = \"make\"\nargs = [\"-s\", \"all\"]\n[env]\nset = { MAKEFILES = \"evil.mk\" }";
+        let given = inside(&[given], "make -s all");
+        assert!(given["data"]["exit_code"] == 0 && unmake(), "{given}");
+    });
+}

@@ -58,19 +58,35 @@ impl Thread {
         Ok(rustix::fs::openat(&self.proc, c"cmdline", READ, Mode::empty())?.into())
     }
 
+    /// The same of its environment (proc_pid_environ(5)).
+    pub(super) fn open_environment(&self) -> std::io::Result<fs::File> {
+        Ok(rustix::fs::openat(&self.proc, c"environ", READ, Mode::empty())?.into())
+    }
+
+    /// Whether a directory, by its absolute path, is one that the session cannot change, and neither is any that leads to it.
+    pub(super) fn is_fixed(&self, directory: &[u8], writable: &[PathBuf]) -> bool {
+        let ends = directory.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &directory[..=at]);
+        directory.starts_with(b"/")
+            && ends.chain([directory]).all(|path| {
+                let opened = self.open_as_it_sees(path);
+                opened.is_some_and(|target| !target.may_be_in(writable))
+            })
+    }
+
+    /// Opens a name as this process would, but for magic links.
+    fn open_as_it_sees(&self, path: &[u8]) -> Option<Target> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let cwd = rustix::fs::openat(&self.proc, c"cwd", flags, Mode::empty()).ok()?;
+        let fd = rustix::fs::openat2(cwd, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS).ok()?;
+        given(fd).ok()
+    }
+
     /// Whether a word is a name of a file, in the eyes of this process, and stays one: if the file lies where the session cannot
     /// write, so must every directory that leads to it, or a link could lead elsewhere by the time that it is followed. (What
     /// lies where the session can write, it can change as well.) A magic link would be followed with this process's own eyes.
     pub(super) fn names(&self, word: &[u8], file: FileId, writable: &[PathBuf]) -> bool {
-        let open = |path: &[u8]| {
-            let flags = OFlags::PATH | OFlags::CLOEXEC;
-            let cwd = rustix::fs::openat(&self.proc, c"cwd", flags, Mode::empty()).ok()?;
-            let fd = rustix::fs::openat2(cwd, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS).ok()?;
-            given(fd).ok()
-        };
-        // What lies in another mount tree may be writable there.
-        let is_writable =
-            |target: &Target| target.is_stray() || writable.iter().any(|tree| target.path.starts_with(tree));
+        let open = |path: &[u8]| self.open_as_it_sees(path);
+        let is_writable = |target: &Target| target.may_be_in(writable);
         let is_meant = |target: &Target| !target.is_stray() && identity(target.fd.as_fd()) == Ok(file);
         let Some(named) = open(word).filter(is_meant) else { return false };
         let ends = word.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &word[..=at]);
@@ -159,6 +175,11 @@ impl Target {
 
     pub(super) fn is_stray(&self) -> bool {
         self.standing == Standing::Stray
+    }
+
+    /// Whether it may lie in one of these trees: what lies in another mount tree may do so there.
+    fn may_be_in(&self, trees: &[PathBuf]) -> bool {
+        self.is_stray() || trees.iter().any(|tree| self.path.starts_with(tree))
     }
 }
 

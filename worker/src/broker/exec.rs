@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::exec::{FileId, Starts};
+use callgate_policy::plan::exec::{self, FileId, Judged, Look, Starts};
 use callgate_policy::plan::{SessionPlan, Watched};
 use rustix::fs::MemfdFlags;
 
@@ -29,7 +29,8 @@ use crate::sys::ptrace;
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_execve, |b, c, n| {
         let path = c.path(n.args[0])?;
-        start(b, c, n, Asked { directory: libc::AT_FDCWD, path, argv: n.args[1], links: Links::Follow })
+        let (argv, environment) = (n.args[1], n.args[2]);
+        start(b, c, n, Asked { directory: libc::AT_FDCWD, path, argv, environment, links: Links::Follow })
     }),
     (libc::SYS_execveat, |b, c, n| {
         let flags = int(n.args[4]);
@@ -38,13 +39,18 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
             return Err(libc::ENOENT);
         }
         let links = if flags & libc::AT_SYMLINK_NOFOLLOW == 0 { Links::Follow } else { Links::Keep };
-        start(b, c, n, Asked { directory: int(n.args[0]), path, argv: n.args[2], links })
+        let (argv, environment) = (n.args[2], n.args[3]);
+        start(b, c, n, Asked { directory: int(n.args[0]), path, argv, environment, links })
     }),
     (libc::SYS_memfd_create, memfd),
 ];
 
 /// Most bytes of one argument, its NUL included (`MAX_ARG_STRLEN`, execve(2)).
 const ARGUMENT: usize = 128 * 1024;
+/// Most variables that the first look reads. Of an environment with more, what lies behind counts as gone.
+const VARIABLES: usize = 1024;
+/// Why a start is refused.
+const NOT_GRANTED: &str = "it is not granted";
 /// How many arguments of a refused start are shown, and how many characters of it all.
 const SHOWN: (usize, usize) = (12, 200);
 
@@ -54,6 +60,7 @@ struct Asked {
     /// Empty for the descriptor itself.
     path: CString,
     argv: u64,
+    environment: u64,
     links: Links,
 }
 
@@ -66,6 +73,23 @@ pub(super) struct Job {
     pub(super) call: (Pid, u64),
     /// It is what callgate starts itself for the call; to be set once it has started.
     pub(super) own: Option<Arc<AtomicBool>>,
+}
+
+/// What words mean to whoever starts something.
+pub(super) struct Eyes<'a> {
+    pub(super) thread: &'a Thread,
+    /// Where the session writes.
+    pub(super) writable: &'a [PathBuf],
+}
+
+impl Look for Eyes<'_> {
+    fn names(&self, word: &[u8], file: FileId) -> bool {
+        self.thread.names(word, file, self.writable)
+    }
+
+    fn is_fixed(&self, directory: &[u8]) -> bool {
+        self.thread.is_fixed(directory, self.writable)
+    }
 }
 
 /// How the second look is taken.
@@ -125,7 +149,8 @@ impl Gate {
             }
             Err(barred) => {
                 let own = Thread::open(process::id()).and_then(|this| this.image()).ok().map(|image| image.file);
-                let step = done("programs", format!("program only (ptrace: {barred}), {programs} granted{missing}"));
+                let held = format!("program only (ptrace: {barred}), {programs} granted{missing}");
+                let step = done("programs", held);
                 let gate = Self { starts, writable, watched: false, second: Second::Landlock { own } };
                 Ok(Made { gate, watchdogs: None, step })
             }
@@ -145,17 +170,22 @@ impl Gate {
         }
     }
 
-    /// The first look.
-    fn look(&self, caller: &Caller<'_>, asked: &Asked) -> Result<(), i32> {
+    /// The first look. `Err` if it cannot be taken.
+    fn look(&self, caller: &Caller<'_>, asked: &Asked) -> Result<Judged, i32> {
         let file = match asked.path.as_bytes() {
             // What a program runs to start itself again; the link is followed for the caller.
             b"/proc/self/exe" => caller.thread.image()?.file,
             _ => caller.identity(asked.directory, &asked.path, asked.links)?,
         };
-        let count = self.starts.looks_at(file).ok_or(libc::EACCES)?;
+        let Some(count) = self.starts.looks_at(file) else { return Ok(Judged::NotGranted) };
         let argv = arguments(caller, asked.argv, count + 1)?;
-        let names = |word: &[u8], file| caller.thread.names(word, file, &self.writable);
-        if self.starts.could_start(file, &argv, names) { Ok(()) } else { Err(libc::EACCES) }
+        let environment = match self.starts.looks_at_environment(file) {
+            true => arguments(caller, asked.environment, VARIABLES)?,
+            false => Vec::new(),
+        };
+        let told = exec::Asked { file, argv: &argv, environment: &environment };
+        let eyes = Eyes { thread: &caller.thread, writable: &self.writable };
+        Ok(self.starts.could_start(told, &eyes))
     }
 
     /// Hands it on to the second.
@@ -215,14 +245,18 @@ fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Aske
     let call = broker.calls.of(caller).ok_or(libc::EPERM)?;
     let gate = broker.gate.as_ref().ok_or(libc::EPERM)?;
     let own = gate.is_own(caller, worker, &call.started).then(|| Arc::clone(&call.started));
-    if own.is_none()
-        && let Err(errno) = gate.look(caller, &asked)
-    {
-        // A name that leads nowhere is what a search along PATH asks for.
-        if !matches!(errno, libc::ENOENT | libc::ENOTDIR) {
-            call.changes.not_started(shown(caller, &asked), "it is not granted".into());
+    if own.is_none() {
+        let (errno, why) = match gate.look(caller, &asked) {
+            Ok(judged) => (libc::EACCES, judged.refusal()),
+            Err(errno) => (errno, Some(NOT_GRANTED.to_owned())),
+        };
+        if let Some(why) = why {
+            // A name that leads nowhere is what a search along PATH asks for.
+            if !matches!(errno, libc::ENOENT | libc::ENOTDIR) {
+                call.changes.not_started(shown(caller, &asked), why.into());
+            }
+            return Err(if errno == libc::ELOOP { libc::EACCES } else { errno });
         }
-        return Err(if errno == libc::ELOOP { libc::EACCES } else { errno });
     }
     let job = Job { id: n.id, tid: caller.tid(), call: (worker, call.number), own };
     broker.gate.as_mut().map(|gate| gate.pass(job)).ok_or(libc::EPERM)

@@ -25,12 +25,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::exec::Starts;
+use callgate_policy::plan::exec::{Asked as Told, Judged, Starts};
 use callgate_policy::watchdog::{self, Builtin};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::caller::Thread;
-use super::exec::{Gate, Job, text};
+use super::exec::{Eyes, Gate, Job, text};
 use super::{Broker, locked};
 use crate::protocol::{AboutToRun, Channel, MayRun, Received};
 use crate::sys::notify::{self, Answer};
@@ -40,7 +40,7 @@ use crate::zygote::drain;
 
 /// Why a program ends whose file the kernel does not tell.
 const NO_FILE: &str = "its file cannot be looked at";
-/// Most bytes of an argument vector: more than the kernel takes for one at the usual limit of stack (execve(2)).
+/// Most bytes of an argument vector or an environment: more than the kernel takes for one at the usual limit of stack (execve(2)).
 const ARGV: u64 = 8 * 1024 * 1024;
 /// Room for most of them, bytes.
 const USUAL: usize = 4096;
@@ -84,7 +84,7 @@ enum Verdict {
     /// It, with its arguments.
     Runs(Thread, Vec<Vec<u8>>),
     /// Why not, with its arguments.
-    Ends(&'static str, Vec<Vec<u8>>),
+    Ends(Cow<'static, str>, Vec<Vec<u8>>),
 }
 
 impl Tracer {
@@ -223,7 +223,7 @@ impl Tracer {
         }
         let (thread, argv) = match judge(&self.starts, &self.writable, pid) {
             Verdict::Runs(thread, argv) => (thread, argv),
-            Verdict::Ends(why, argv) => return self.ends(pid, call, &argv, why.into()),
+            Verdict::Ends(why, argv) => return self.ends(pid, call, &argv, why),
         };
         if !self.watched {
             return self.runs(pid);
@@ -292,25 +292,39 @@ impl Tracer {
 
 /// What the kernel is about to run, by what it is, and with which arguments, as it has them.
 fn judge(starts: &Starts, writable: &[PathBuf], pid: Pid) -> Verdict {
-    let Ok(thread) = Thread::open(pid) else { return Verdict::Ends("it cannot be looked at", Vec::new()) };
-    let Ok(argv) = command_line(&thread) else { return Verdict::Ends("its arguments cannot be read", Vec::new()) };
-    let Ok(image) = thread.image() else { return Verdict::Ends(NO_FILE, argv) };
+    let Ok(thread) = Thread::open(pid) else { return Verdict::Ends("it cannot be looked at".into(), Vec::new()) };
+    let Ok(argv) = thread.open_arguments().and_then(strings) else {
+        return Verdict::Ends("its arguments cannot be read".into(), Vec::new());
+    };
+    let Ok(image) = thread.image() else { return Verdict::Ends(NO_FILE.into(), argv) };
     if !image.has_name {
         // Nothing that was granted has no name; a file in memory has none (C7).
-        return Verdict::Ends("its file has no name", argv);
+        return Verdict::Ends("its file has no name".into(), argv);
+    }
+    let mut environment = Vec::new();
+    if starts.looks_at_environment(image.file) {
+        match thread.open_environment().and_then(strings) {
+            Ok(read) => environment = read,
+            Err(_) => return Verdict::Ends("its environment cannot be read".into(), argv),
+        }
     }
     // An empty vector is one that older kernels let programs read past.
-    if !argv.is_empty() && starts.admits(image.file, &argv, |word, file| thread.names(word, file, writable)) {
-        Verdict::Runs(thread, argv)
-    } else {
-        Verdict::Ends("it is not granted, and was changed after it had been looked at", argv)
+    let eyes = Eyes { thread: &thread, writable };
+    let told = Told { file: image.file, argv: &argv, environment: &environment };
+    let judged = if argv.is_empty() { Judged::NotGranted } else { starts.admits(told, &eyes) };
+    match judged {
+        Judged::Granted => Verdict::Runs(thread, argv),
+        Judged::NotGranted => {
+            Verdict::Ends("it is not granted, and was changed after it had been looked at".into(), argv)
+        }
+        steered @ Judged::Steered(_) => Verdict::Ends(steered.refusal().unwrap_or_default().into(), argv),
     }
 }
 
-/// All of it, or an error (proc_pid_cmdline(5)).
-fn command_line(thread: &Thread) -> io::Result<Vec<Vec<u8>>> {
+/// All strings of an argument vector or an environment, or an error (proc_pid_cmdline(5), proc_pid_environ(5)).
+fn strings(file: fs::File) -> io::Result<Vec<Vec<u8>>> {
     let mut bytes = Vec::with_capacity(USUAL);
-    thread.open_arguments()?.take(ARGV + 1).read_to_end(&mut bytes)?;
+    file.take(ARGV + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > ARGV {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));
     }

@@ -1,8 +1,9 @@
 //! Acts on what may be started (attacks C2 to C18): plain, and in races with whoever judges.
 
-use std::ffi::CString;
-use std::sync::Barrier;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
 use serde_json::json;
@@ -40,13 +41,25 @@ struct Vector {
 
 impl Vector {
     fn new(words: &[String]) -> Self {
-        let words: Vec<CString> = words.iter().map(|word| sys::c(word)).collect();
+        // Made before anything is forked that has no memory to ask for.
+        environment();
+        Self::of(words.iter().map(|word| sys::c(word)).collect())
+    }
+
+    fn of(words: Vec<CString>) -> Self {
         let pointers = words.iter().map(|word| word.as_ptr().expose_provenance()).chain([0]).collect();
         Self { _words: words, pointers }
     }
 }
 
-const ENVIRONMENT: [usize; 1] = [0];
+/// This process's own environment: what starts with another is judged by that.
+fn environment() -> &'static [usize] {
+    static OWN: OnceLock<Vector> = OnceLock::new();
+    let entry = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+    #[allow(clippy::disallowed_methods, reason = "what an act starts is to have what the act was given")]
+    let entries = || std::env::vars_os().filter_map(|pair| CString::new(entry(pair)).ok()).collect();
+    &OWN.get_or_init(|| Vector::of(entries())).pointers
+}
 
 /// Executes, with what it prints going nowhere. Returns -errno if that fails.
 fn execute(file: &CString, argv: &[usize]) -> i64 {
@@ -54,7 +67,7 @@ fn execute(file: &CString, argv: &[usize]) -> i64 {
         let placed = call("dup3", libc::SYS_dup3, &[sys::fd(&null), int(1), int(0)]);
         debug_assert!(placed.is_ok(), "1 can always be replaced");
     }
-    sys::raw(libc::SYS_execve, &[text(file), sys::from(argv), sys::from(&ENVIRONMENT)])
+    sys::raw(libc::SYS_execve, &[text(file), sys::from(argv), sys::from(environment())])
 }
 
 fn exec(args: &Args<'_>) -> Outcome {
@@ -75,7 +88,7 @@ fn exec_memfd(args: &Args<'_>) -> Outcome {
     .map_err(|error| Failure::io("write", &error))?;
     let argv = Vector::new(args.rest(0));
     sys::in_child("execveat", || {
-        let words = [sys::fd(&file), text(c""), sys::from(argv.pointers.as_slice()), sys::from(&ENVIRONMENT)];
+        let words = [sys::fd(&file), text(c""), sys::from(argv.pointers.as_slice()), sys::from(environment())];
         let [fd, path, argv, env] = words;
         sys::raw(libc::SYS_execveat, &[fd, path, argv, env, int(libc::AT_EMPTY_PATH)])
     })?;
@@ -172,7 +185,7 @@ fn exec_race(args: &Args<'_>) -> Outcome {
         }
         for _ in 0..tries {
             // Shares this process's memory until its exec, as vfork(2).
-            let ended = match sys::spawn(&file, &argv) {
+            let ended = match sys::spawn(&file, &argv, environment()) {
                 Ok(pid) => Ok(sys::wait(pid)?),
                 Err(errno) => Err(errno),
             };

@@ -129,11 +129,10 @@ pub(crate) fn fork_with(at: &str, flags: u64) -> Result<Side, Failure> {
 /// Starts a program as posix_spawn(3) does: in a child that shares this process's memory until its exec, so that the kernel reads
 /// its arguments where other threads may write meanwhile. The errno if it could not be started.
 ///
-/// `argv` ends in zero, and each pointer before is to a NUL-terminated string whatever is written there meanwhile.
-pub(crate) fn spawn(file: &CStr, argv: &[AtomicUsize]) -> Result<i32, i32> {
+/// `argv` and `environment` end in zero, and each pointer before is to a NUL-terminated string whatever is written there meanwhile.
+pub(crate) fn spawn(file: &CStr, argv: &[AtomicUsize], environment: &[usize]) -> Result<i32, i32> {
     let mut pid = 0;
-    let environment = [std::ptr::null_mut::<libc::c_char>()];
-    // SAFETY: `pid` and `environment` are live; the vector is one of machine words, as pointers are, and ends in a null one.
+    // SAFETY: `pid` and `environment` are live, and what that points to is never freed; the vector is one of machine words, as pointers are, and ends in a null one.
     // Other threads change it by atomic stores alone, and only this process's child and the kernel read it. The racer keeps
     // both words alive, and a word that is rewritten keeps its last byte zero.
     let failed = unsafe {
@@ -143,7 +142,7 @@ pub(crate) fn spawn(file: &CStr, argv: &[AtomicUsize]) -> Result<i32, i32> {
             std::ptr::null(),
             std::ptr::null(),
             argv.as_ptr().cast::<*mut libc::c_char>(),
-            environment.as_ptr(),
+            environment.as_ptr().cast::<*mut libc::c_char>(),
         )
     };
     if failed == 0 { Ok(pid) } else { Err(failed) }

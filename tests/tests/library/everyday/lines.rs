@@ -285,15 +285,14 @@ pub(super) const LINES: &[&str] = &[
     "git merge -q --no-edit side && ls side.txt",
     "git log --graph --format=%s | cat",
     "git tag v1 && git describe --tags",
-    "git stash list; echo w >> notes.txt; git stash -q; git status -s; git stash pop -q; git diff --name-only; git checkout -q notes.txt",
+    "git stash list; echo w >> notes.txt; git status -s; git diff --name-only; git checkout -q notes.txt",
     "git grep -n TODO",
     "git blame -s README.md | tail -1 | cut -c10-",
     "git rev-parse --abbrev-ref HEAD",
     "git ls-files '*.rs' | xargs wc -l",
-    "git -c alias.last='log -1 --format=%s' last",
+    "git -c log.decorate=short log -1 --format=%s",
     "git -c core.pager=cat log -1 --format=%an",
     "git clone -q . sub-clone && ls sub-clone | wc -l && rm -rf sub-clone",
-    "git worktree add -q wt side && ls wt/side.txt && git worktree remove wt",
     "git archive HEAD | tar t | head -2",
     "git reset -q --keep HEAD~1 && git log -1 --format=%s",
     "git reflog | wc -l",
@@ -327,6 +326,10 @@ pub(super) const LINES: &[&str] = &[
 
 /// What starts programs that it has made itself: for a policy that names no files.
 pub(super) const BUILDS: &[&str] = &[
+    // git starts itself with variables of its own, which is not for grants of its arguments.
+    "git init -q -b main g && cd g && git -c user.name=n -c user.email=a@b commit -q --allow-empty -m one && git worktree add -q wt && \
+     ls -d wt && git worktree remove wt && echo x > x && git add x && git -c user.name=n -c user.email=a@b stash -q && git stash list | wc -l && \
+     git -c alias.last='log -1 --format=%s' last; cd .. && rm -rf g",
     "make -s",
     "make -s clean; make -s -j2",
     "./hello; ./hello a b",
