@@ -58,6 +58,7 @@ pub struct CallGrant {
     shell: Option<ShellNeed>,
     exact: bool,
     session_write: Scope<PathRegion>,
+    only_reads: bool,
 }
 
 impl CallGrant {
@@ -89,6 +90,18 @@ impl CallGrant {
     #[must_use]
     pub fn session_write(&self) -> &Scope<PathRegion> {
         &self.session_write
+    }
+
+    /// The same without anything to write: what a restricted shell gets, whatever is in force (S4-9).
+    #[must_use]
+    pub fn for_reading(self) -> Self {
+        Self { write: Scope::default(), only_reads: true, ..self }
+    }
+
+    /// Whether nothing may be changed by it, and only programs be started that read.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        self.only_reads
     }
 
     /// Whether a pattern that would be widened is refused.
@@ -140,7 +153,7 @@ impl EffectiveSet {
                 let (read, write) = (Scope::default(), Scope::default());
                 let session_write = self.rights().write.clone();
                 let (hosts, exact) = (vec![], self.is_exact());
-                return Ok(CallGrant { read, write, hosts, shell: None, exact, session_write });
+                return Ok(CallGrant { read, write, hosts, shell: None, exact, session_write, only_reads: false });
             }
             Some(ShellNeed::CommandLine) => !self.rights().shell.is_empty(),
             Some(ShellNeed::Program { argv }) => self.rights().allows_argv(argv),
@@ -155,6 +168,7 @@ impl EffectiveSet {
             shell: needs.shell.clone(),
             exact: self.is_exact(),
             session_write: self.rights().write.clone(),
+            only_reads: false,
         })
     }
 

@@ -104,6 +104,14 @@ impl fmt::Display for SessionPlan {
             }
             writeln!(f, "  ← {source}")?;
         }
+        if let Some(programs) = &self.reading {
+            let names: Vec<String> = programs.iter().map(ToString::to_string).collect();
+            writeln!(
+                f,
+                "calls of the restricted shell: nothing to write, and of programs only\n  {}",
+                names.join(" ")
+            )?;
+        }
         writeln!(f, "environment")?;
         for (name, value) in &self.env {
             writeln!(f, "  {name}={value}")?;

@@ -159,6 +159,9 @@ impl Session {
             .prepare(args, &Context { root, shell_dir, limit: self.registry.output_limit(tool.id) })
             .map_err(|e| CallError::Arguments(e.to_string()))?;
         let grant = self.check(&prepared.needs)?;
+        // Whatever its line says, and whatever is made of it: the kernel holds a restricted shell to reading.
+        let restricted = prepared.needs.shell.is_some() && self.profile.restricts_the_shell();
+        let grant = if restricted { grant.for_reading() } else { grant };
         Ok((tool, prepared, grant))
     }
 

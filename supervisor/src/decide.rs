@@ -1,9 +1,11 @@
 //! Between the capability check and the sandbox: rules and mode, the watchdog's question, and the person (C-7).
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use callgate_policy::approval::ApprovalKey;
 use callgate_policy::call_grant::{CallNeeds, ShellNeed};
+use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::mode::Headless;
 use callgate_policy::path::HostPath;
@@ -81,6 +83,10 @@ impl Session {
 
     /// S4-9, C-23: a shell that only reads, whatever the mode.
     fn refuse_what_does_more_than_read(&self, line: Option<&Line>) -> Result<(), CallError> {
+        #[cfg(feature = "ablation")]
+        if self.lacks(Layer::Rule) {
+            return Ok(());
+        }
         let Some(line) = line.filter(|_| self.profile.restricts_the_shell()) else { return Ok(()) };
         restricted::judge(line).map_err(|refusal| {
             CallError::Denied(Box::new(Denial {
@@ -109,9 +115,17 @@ impl Session {
         let key = call.key(work);
         // A line that nothing looks at is for those rules alone that are about all of them.
         let commands = call.line.and_then(commands::parts).map(|parts| self.with_phrases(parts, call.args));
-        let (named, reach) = parts(call.needs, commands.as_deref(), &self.effective);
+        let (named, reach) = parts(call.needs, commands.as_deref(), &self.in_force_for(call));
         let decision = self.judge(&RuledCall { tool: call.tool.id, key: &key.text, named, reach })?;
         Ok((decision, key))
+    }
+
+    /// What a program of this call could use: a restricted shell has nothing to write (S4-9).
+    fn in_force_for(&self, call: &Presented<'_>) -> Cow<'_, EffectiveSet> {
+        match call.needs.shell.is_some() && self.profile.restricts_the_shell() {
+            true => Cow::Owned(self.effective.for_reading()),
+            false => Cow::Borrowed(&self.effective),
+        }
     }
 
     /// A text that a rule looks for and that is in none of the commands, but in the line that they make.
@@ -235,7 +249,7 @@ impl Session {
         let mut reads = texts(&needs.read);
         reads.extend(needs.read_below.iter().map(|dir| format!("{dir} and all beneath it")));
         let (argv, reach) = match &plan.work {
-            Work::Program { argv, .. } => (texts(argv), self.effective.reach()),
+            Work::Program { argv, .. } => (texts(argv), self.in_force_for(call).reach()),
             Work::Tool { .. } => (Vec::new(), Vec::new()),
         };
         Question {
@@ -262,7 +276,7 @@ impl Session {
 fn parts<'a>(
     needs: &'a CallNeeds,
     commands: Option<&'a [Part]>,
-    effective: &callgate_policy::effective::EffectiveSet,
+    effective: &EffectiveSet,
 ) -> (Vec<(Capability, Value<'a>)>, Vec<(Capability, Value<'a>)>) {
     let files = |paths: &'a [HostPath], capability| paths.iter().map(move |path| (capability, Value::File(path)));
     let read = files(&needs.read, Capability::FsRead)

@@ -17,6 +17,7 @@ use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPla
 use callgate_policy::profile::{Clause, NOT_YET, Placed, Profile};
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::rules::{Action, Rule, RuleError, RuleScope, RuleSet, RuleSource};
+use callgate_policy::shell::restricted;
 use callgate_policy::variable::{VariableError, Variables};
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
@@ -404,6 +405,7 @@ impl Supervisor {
             bounds: &bounds,
             ablation: ablation.as_ref(),
             watched: gate.watched(spec.watch_execs || in_manifest),
+            reads: profile.restricts_the_shell(),
         };
         let first = match (spec.strength, self.without_namespaces.get()) {
             (StrengthChoice::Landlock, _) | (StrengthChoice::Best, Some(_)) => Strength::Landlock,
@@ -469,7 +471,7 @@ impl Supervisor {
         &self,
         strength: Strength,
         calls: Calls,
-        Asked { workspace, effective, env, bounds, ablation, watched }: Asked<'_>,
+        Asked { workspace, effective, env, bounds, ablation, watched, reads }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(workspace)?;
         let written = compile::written(effective);
@@ -502,6 +504,7 @@ impl Supervisor {
             Some(by) => plan.watched(by),
             None => plan,
         };
+        let plan = if reads { plan.with_reading_calls(restricted::programs()) } else { plan };
         let opened = Opened::open(&self.launcher, plan.clone(), outputs.as_ref(), self.groups.clone()).await?;
         outputs.iter_mut().for_each(Outputs::hand_over);
         Ok(Attempt { effective, facts, plan, opened, outputs })
@@ -518,6 +521,8 @@ struct Asked<'a> {
     ablation: Option<&'a Ablation>,
     /// Who judges every program that is about to run, if anybody does.
     watched: Option<Watched>,
+    /// Whether its shells only read.
+    reads: bool,
 }
 
 /// A session that could be confined.

@@ -65,6 +65,19 @@ pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf]) -> Found {
     found
 }
 
+/// Finds what calls may start that only read: each program by its name, whatever else its file can be, with any arguments. What is
+/// not there is not missed.
+pub(crate) fn find_for_reading(plan: &SessionPlan, programs: &[HostPath], path: &[PathBuf]) -> Found {
+    let mut found = Found::of(plan);
+    for program in programs {
+        if let Some(file) = look_up(program, path) {
+            // Not there: one start less.
+            let _there = found.add(&file, Vec::new(), (&ArgPatterns::any(), true), path, DEPTH);
+        }
+    }
+    found
+}
+
 /// Where a name or path leads, as execvp(3) finds it.
 #[expect(clippy::disallowed_methods, reason = "only says what to open; what is granted is the file that is then held")]
 fn look_up(program: &HostPath, path: &[PathBuf]) -> Option<PathBuf> {

@@ -44,7 +44,9 @@ pub(crate) struct Programs {
     pub(crate) ruleset: OwnedFd,
     /// The ruleset of tools: what was granted.
     pub(crate) grants: OwnedFd,
-    /// What that ruleset holds, for reports.
+    /// The ruleset of calls that only read, and what it holds, in a session that has such.
+    pub(crate) reading: Option<(OwnedFd, String)>,
+    /// What the first ruleset holds, for reports.
     pub(crate) call_domain: String,
     pub(crate) landlock_abi: u8,
     /// Whether the rulesets are for one call, or for all of the session.
@@ -204,8 +206,10 @@ impl Programs {
         let meters = Meters::open(procfs);
         let mut base = Base::now(&meters, &self.writable);
         while let Some((plan, fds)) = receive_call(channel)? {
-            if let CallRules::Own(rules) = &plan.rules {
-                narrow(rules, broker)?;
+            match &plan.rules {
+                CallRules::OfSession => {}
+                CallRules::Own(rules) => narrow(rules, broker)?,
+                CallRules::Reading => broker.send(&Register::Reading { pid: process::id() }, &[])?,
             }
             let (argv, working_dir) = match &plan.work {
                 Work::Tool { .. } if self.attempts.is_some() => {
@@ -243,7 +247,7 @@ impl Programs {
             // Whoever waits for that was woken on this processor, most of the time, and goes first.
             std::thread::yield_now();
             // Before it takes another. A broker that knows nothing of this call is not woken.
-            let is_narrow = matches!(plan.rules, CallRules::Own(_));
+            let is_narrow = plan.rules != CallRules::OfSession;
             if is_narrow || asked.as_ref().is_none_or(was_asked) {
                 broker.send(&Register::Again { pid: process::id() }, &[])?;
             }
@@ -418,6 +422,12 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
     let own;
     let (ruleset, domain) = match &plan.rules {
         CallRules::OfSession => (&inherited.ruleset, inherited.call_domain.clone()),
+        CallRules::Reading => {
+            let reading = inherited.reading.as_ref();
+            let (ruleset, domain) =
+                reading.ok_or_else(|| StepFailure::new("landlock", "this session has no calls that only read"))?;
+            (ruleset, domain.clone())
+        }
         CallRules::Own(rules) => {
             let (ruleset, domain) = call::ruleset_for(rules, inherited.landlock_abi)?;
             own = ruleset;

@@ -142,6 +142,16 @@ impl EffectiveSet {
         self.exact
     }
 
+    /// The same for a call that only reads: what may be written may be read, and nothing be written.
+    #[must_use]
+    pub fn for_reading(&self) -> Self {
+        let mut reading = self.clone();
+        for (region, origins) in std::mem::take(&mut reading.rights.write).iter() {
+            reading.rights.read.add(region.clone(), origins.iter().cloned());
+        }
+        reading
+    }
+
     /// What a program that a call starts could use: reading always, since the base system is there to read.
     pub fn capabilities_of_programs(&self) -> impl Iterator<Item = Capability> + use<> {
         let writes = (!self.rights.write.is_empty()).then_some(Capability::FsWrite);

@@ -114,6 +114,7 @@ pub fn session(
         surroundings,
         grants,
         exec,
+        reading: None,
         watched: None,
         workspace: facts.workspace.clone(),
         private: facts.private.clone(),
@@ -190,6 +191,7 @@ pub struct CallSpec {
 /// [`PlanError`].
 pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<CallPlan, PlanError> {
     let rules = match grant.shell() {
+        Some(_) if grant.only_reads() => CallRules::Reading,
         Some(_) => CallRules::OfSession,
         // One of our own tools runs in the worker, which has all it needs mapped before its rules hold.
         None => {

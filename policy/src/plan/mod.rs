@@ -282,6 +282,10 @@ pub struct SessionPlan {
     pub grants: Vec<FsRule>,
     /// What may be started.
     pub exec: Exec,
+    /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramRule::program`]. `None`
+    /// in a session that has no such calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reading: Option<Vec<HostPath>>,
     /// Who judges every program that is about to run, if anybody does.
     pub watched: Option<Watched>,
     /// The workspace's roots. Fixed for the session (X0-55): if one is replaced, calls are refused.
@@ -315,8 +319,20 @@ impl SessionPlan {
     #[must_use]
     pub fn watched(mut self, by: Watched) -> Self {
         self.watched = Some(by);
+        self.judging_each("a watchdog that sees every exec")
+    }
+
+    /// The same, with calls that only read, which may start these programs and no others, whoever starts them.
+    #[must_use]
+    pub fn with_reading_calls(mut self, programs: Vec<HostPath>) -> Self {
+        self.reading = Some(programs);
+        self.judging_each("calls that may start anything, beside those that only read")
+    }
+
+    /// Has every start asked about, also where any program may be started.
+    fn judging_each(mut self, source: &str) -> Self {
         if self.exec == Exec::Any {
-            let source = "a watchdog that sees every exec".to_owned();
+            let source = source.to_owned();
             self.exec = Exec::Only(vec![ProgramRule { program: None, args: ArgPatterns::any(), source }]);
         }
         self
@@ -382,6 +398,8 @@ pub enum Work {
 pub enum CallRules {
     /// All of its session's: a program does not say beforehand what it will open.
     OfSession,
+    /// The same for reading alone: nothing may be changed, and nothing started but what [`SessionPlan::reading`] lists.
+    Reading,
     /// These.
     Own(Vec<FsRule>),
 }
@@ -391,7 +409,7 @@ impl CallRules {
     #[must_use]
     pub fn own(&self) -> &[FsRule] {
         match self {
-            Self::OfSession => &[],
+            Self::OfSession | Self::Reading => &[],
             Self::Own(rules) => rules,
         }
     }

@@ -11,6 +11,8 @@
 mod commands;
 mod scripts;
 
+use crate::path::HostPath;
+
 use super::{Assignment, Line, Nest, Piece, Redirect, Simple, Word};
 
 pub use commands::{RULES, Rule};
@@ -40,6 +42,25 @@ fn refuse<T>(command: impl Into<String>, why: impl Into<String>, remedy: impl In
     let command: String = command.into();
     let command = command.chars().take(SHOWN).collect();
     Err(Refusal { command, why: why.into(), remedy: remedy.into() })
+}
+
+/// What only the shell itself has, and no file stands for.
+const BUILTINS: &[&str] = &["[[", ":", "cd", "command", "exit", "read", "type"];
+
+/// Where git finds itself when it starts itself.
+const GIT_ITSELF: &[&str] = &[
+    "/usr/lib/git-core/git",
+    "/usr/libexec/git-core/git",
+    "/usr/local/lib/git-core/git",
+    "/usr/local/libexec/git-core/git",
+];
+
+/// What a restricted shell may start, and what that may start, whatever a line says: the programs of [`RULES`] and nothing else.
+/// The kernel is told so; [`judge`] explains it before.
+#[must_use]
+pub fn programs() -> Vec<HostPath> {
+    let names = RULES.iter().flat_map(|rule| rule.names).filter(|name| !BUILTINS.contains(name));
+    names.chain(GIT_ITSELF).map(|name| HostPath::from(*name)).collect()
 }
 
 /// Judges a whole line.

@@ -60,6 +60,8 @@ pub(crate) enum Whose {
     Brokers,
     /// A call, which only reads there.
     Calls,
+    /// A call that only reads anywhere.
+    ReadingCalls,
 }
 
 /// Opens what the rules name. An optional path that is not there is left out. What lies in one of `own` is opened by its
@@ -317,7 +319,7 @@ fn of_names(abi: ABI, whose: Whose) -> BitFlags<AccessFs> {
     let change = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::Truncate;
     match whose {
         Whose::Brokers => (make | change) & AccessFs::from_all(abi),
-        Whose::Calls => BitFlags::empty(),
+        Whose::Calls | Whose::ReadingCalls => BitFlags::empty(),
     }
 }
 
@@ -326,6 +328,7 @@ fn of_rule(abi: ABI, access: FsAccess, whose: Whose) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     match access {
         FsAccess::Read => read,
+        FsAccess::Write | FsAccess::Kept if whose == Whose::ReadingCalls => read,
         FsAccess::ReadExecute => read | AccessFs::Execute,
         // To truncate as well, which needs a descriptor to write by, or one of two calls that the broker never leaves to the
         // kernel (truncate(2), and O_TRUNC with O_RDONLY). Without that right Landlock would climb from each file that is

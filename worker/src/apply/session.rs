@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::envelope::StepReport;
+use callgate_policy::plan::exec::Starts;
 use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Mechanism, Presence, SessionPlan, Strength};
 use rustix::fs::{Mode, OFlags};
 
@@ -26,6 +27,17 @@ pub(crate) struct Programs {
     pub(crate) grants: OwnedFd,
     /// What may be started, if that is bounded.
     pub(crate) found: Option<Found>,
+    /// For calls that only read, if there are such.
+    pub(crate) reading: Option<Reading>,
+}
+
+/// What confines a call that only reads.
+pub(crate) struct Reading {
+    /// Nothing to write, and no file to execute but what it may start, and their interpreters and loaders.
+    pub(crate) ruleset: OwnedFd,
+    /// What it holds, for reports.
+    pub(crate) domain: String,
+    pub(crate) starts: Starts,
 }
 
 /// What every process of the session has in common. Namespaces were entered, as the owner, and settled before.
@@ -77,6 +89,18 @@ pub(crate) fn confine(
             (ruleset, call::domain(plan.landlock_abi, places().count()))
         }
     };
+    let reading = match &plan.reading {
+        None => None,
+        Some(programs) => {
+            let mut found = programs::find_for_reading(plan, programs, path);
+            let files: Vec<Place> = found.files.drain(..).map(landlock::program).collect();
+            let places = || surroundings.iter().chain(&granted).chain(&files);
+            let held = (Whose::ReadingCalls, Executing::Files);
+            let ruleset = landlock::build(plan.landlock_abi, places(), Reach::Everything, held)?;
+            let domain = format!("{}, nothing to write", call::domain(plan.landlock_abi, places().count()));
+            Some(Reading { ruleset, domain, starts: found.starts })
+        }
+    };
     let grants = landlock::build(plan.landlock_abi, &granted, Reach::Files, calls)?;
     let outer = landlock::build(plan.landlock_abi, places().chain(&own), Reach::Files, brokers)?;
     let mut steps = Vec::new();
@@ -85,7 +109,7 @@ pub(crate) fn confine(
         let rules = places().chain(&own).count();
         steps.push(done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi)));
     }
-    Ok(Programs { steps, call_ruleset, call_domain, grants, found })
+    Ok(Programs { steps, call_ruleset, call_domain, grants, found, reading })
 }
 
 /// Confines the readers' zygote and every worker below it: to read what was granted, and to reach nobody. What programs

@@ -34,6 +34,8 @@ pub(super) struct Call {
     /// As the supervisor numbers its worker.
     worker: u64,
     pub(super) written: Written,
+    /// It starts only what calls may start that only read.
+    pub(super) only_reads: bool,
     read: Readable,
     pub(super) watches: Watches,
     pub(super) sockets: Sockets,
@@ -138,6 +140,7 @@ impl Calls {
             number: self.next,
             worker,
             written: Written::new(Arc::clone(&self.write)),
+            only_reads: false,
             read: Readable::default(),
             watches: Watches::default(),
             sockets: Sockets::default(),
@@ -163,6 +166,14 @@ impl Calls {
         if let Some(call) = self.calls.get_mut(&worker) {
             call.written.narrow(Writable::narrowed(trees, names));
             call.read = Readable { named: Some(read), real: None };
+        }
+    }
+
+    /// Its call changes nothing, and may read what the session may.
+    pub(super) fn only_read(&mut self, worker: Pid) {
+        if let Some(call) = self.calls.get_mut(&worker) {
+            call.written.narrow(Writable::default());
+            call.only_reads = true;
         }
     }
 

@@ -51,6 +51,8 @@ const ARGUMENT: usize = 128 * 1024;
 const VARIABLES: usize = 1024;
 /// Why a start is refused.
 const NOT_GRANTED: &str = "it is not granted";
+/// The same, of a call that only reads.
+const NOT_FOR_READING: &str = "the shell of this profile starts only programs that read, whoever starts them";
 /// How many arguments of a refused start are shown, and how many characters of it all.
 const SHOWN: (usize, usize) = (12, 200);
 
@@ -73,6 +75,32 @@ pub(super) struct Job {
     pub(super) call: (Pid, u64),
     /// It is what callgate starts itself for the call; to be set once it has started.
     pub(super) own: Option<Arc<AtomicBool>>,
+    /// Of a call that only reads.
+    pub(super) reads: bool,
+}
+
+/// What may be started.
+pub(super) struct Granted {
+    session: Starts,
+    /// By calls that only read, and by the session's grants as well. In a session without such calls: nothing.
+    reading: Starts,
+}
+
+impl Granted {
+    /// By all of which a start of a call is to be granted.
+    fn of(&self, reads: bool) -> impl Iterator<Item = &Starts> {
+        std::iter::once(&self.session).chain(reads.then_some(&self.reading))
+    }
+
+    /// Whether the environment of a file has a say.
+    pub(super) fn looks_at_environment(&self, reads: bool, file: FileId) -> bool {
+        self.of(reads).any(|starts| starts.looks_at_environment(file))
+    }
+
+    /// Judged by each; the first that does not grant it says why.
+    pub(super) fn judge(&self, reads: bool, judge: impl Fn(&Starts) -> Judged) -> Judged {
+        self.of(reads).map(judge).find(|judged| *judged != Judged::Granted).unwrap_or(Judged::Granted)
+    }
 }
 
 /// What words mean to whoever starts something.
@@ -102,7 +130,7 @@ enum Second {
 
 /// What stands before every exec of a session.
 pub(super) struct Gate {
-    pub(super) starts: Arc<Starts>,
+    pub(super) granted: Arc<Granted>,
     /// Where the session writes.
     pub(super) writable: Arc<[PathBuf]>,
     /// Layer 2 judges too, at the second look.
@@ -122,11 +150,12 @@ impl Gate {
     /// Finds out whether this host lets the broker trace. Where it does not, arguments cannot be held to anything.
     pub(super) fn make(
         plan: &SessionPlan,
-        found: Found,
+        (found, reading): (Found, Option<Starts>),
         writable: Arc<[PathBuf]>,
         one_thread: OneThread,
     ) -> Result<Made, StepFailure> {
-        let starts = Arc::new(found.starts);
+        let reads = reading.as_ref().map_or("", |_| ", fewer to calls that only read");
+        let granted = Arc::new(Granted { session: found.starts, reading: reading.unwrap_or_default() });
         let programs = plan.exec.rules().len();
         let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
         let missing = if missing.is_empty() { String::new() } else { format!(", not found: {}", missing.join(" ")) };
@@ -140,8 +169,8 @@ impl Gate {
                     Some(Watched::Rules) => (None, ", each shown to the watchdog's rules"),
                     None => (None, ""),
                 };
-                let step = done("programs", format!("argv verified, {programs} granted{missing}{watched}"));
-                let gate = Self { starts, writable, watched: plan.watched.is_some(), second: Second::Tracer(None) };
+                let step = done("programs", format!("argv verified, {programs} granted{reads}{missing}{watched}"));
+                let gate = Self { granted, writable, watched: plan.watched.is_some(), second: Second::Tracer(None) };
                 Ok(Made { gate, watchdogs, step })
             }
             Err(_barred) if plan.watched.is_some() || plan.exec.judges_arguments() => {
@@ -149,9 +178,9 @@ impl Gate {
             }
             Err(barred) => {
                 let own = Thread::open(process::id()).and_then(|this| this.image()).ok().map(|image| image.file);
-                let held = format!("program only (ptrace: {barred}), {programs} granted{missing}");
+                let held = format!("program only (ptrace: {barred}), {programs} granted{reads}{missing}");
                 let step = done("programs", held);
-                let gate = Self { starts, writable, watched: false, second: Second::Landlock { own } };
+                let gate = Self { granted, writable, watched: false, second: Second::Landlock { own } };
                 Ok(Made { gate, watchdogs: None, step })
             }
         }
@@ -171,21 +200,24 @@ impl Gate {
     }
 
     /// The first look. `Err` if it cannot be taken.
-    fn look(&self, caller: &Caller<'_>, asked: &Asked) -> Result<Judged, i32> {
+    fn look(&self, caller: &Caller<'_>, asked: &Asked, reads: bool) -> Result<Judged, i32> {
         let file = match asked.path.as_bytes() {
             // What a program runs to start itself again; the link is followed for the caller.
             b"/proc/self/exe" => caller.thread.image()?.file,
             _ => caller.identity(asked.directory, &asked.path, asked.links)?,
         };
-        let Some(count) = self.starts.looks_at(file) else { return Ok(Judged::NotGranted) };
-        let argv = arguments(caller, asked.argv, count + 1)?;
-        let environment = match self.starts.looks_at_environment(file) {
+        let Some(counts) = self.granted.of(reads).map(|starts| starts.looks_at(file)).collect::<Option<Vec<_>>>()
+        else {
+            return Ok(Judged::NotGranted);
+        };
+        let argv = arguments(caller, asked.argv, counts.into_iter().max().unwrap_or(0) + 1)?;
+        let environment = match self.granted.looks_at_environment(reads, file) {
             true => arguments(caller, asked.environment, VARIABLES)?,
             false => Vec::new(),
         };
         let told = exec::Asked { file, argv: &argv, environment: &environment };
         let eyes = Eyes { thread: &caller.thread, writable: &self.writable };
-        Ok(self.starts.could_start(told, &eyes))
+        Ok(self.granted.judge(reads, |starts| starts.could_start(told, &eyes)))
     }
 
     /// Hands it on to the second.
@@ -245,20 +277,22 @@ fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Aske
     let call = broker.calls.of(caller).ok_or(libc::EPERM)?;
     let gate = broker.gate.as_ref().ok_or(libc::EPERM)?;
     let own = gate.is_own(caller, worker, &call.started).then(|| Arc::clone(&call.started));
+    let reads = call.only_reads;
     if own.is_none() {
-        let (errno, why) = match gate.look(caller, &asked) {
+        let (errno, why) = match gate.look(caller, &asked, reads) {
             Ok(judged) => (libc::EACCES, judged.refusal()),
             Err(errno) => (errno, Some(NOT_GRANTED.to_owned())),
         };
         if let Some(why) = why {
             // A name that leads nowhere is what a search along PATH asks for.
             if !matches!(errno, libc::ENOENT | libc::ENOTDIR) {
-                call.changes.not_started(shown(caller, &asked), why.into());
+                let why = if reads && why == NOT_GRANTED { NOT_FOR_READING.into() } else { why.into() };
+                call.changes.not_started(shown(caller, &asked), why);
             }
             return Err(if errno == libc::ELOOP { libc::EACCES } else { errno });
         }
     }
-    let job = Job { id: n.id, tid: caller.tid(), call: (worker, call.number), own };
+    let job = Job { id: n.id, tid: caller.tid(), call: (worker, call.number), own, reads };
     broker.gate.as_mut().map(|gate| gate.pass(job)).ok_or(libc::EPERM)
 }
 

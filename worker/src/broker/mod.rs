@@ -123,9 +123,12 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     };
     let path = search_path(plan);
     let confined = session::confine(plan, directories, &path, procfs.as_ref())?;
+    let (reading, may_read) =
+        confined.reading.map_or((None, None), |it| (Some((it.ruleset, it.domain)), Some(it.starts)));
     let trade = Programs {
         ruleset: confined.call_ruleset,
         grants: confined.grants,
+        reading,
         call_domain: confined.call_domain,
         landlock_abi: plan.landlock_abi,
         calls: plan.calls,
@@ -151,7 +154,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     let mut gate = None;
     let mut watchdogs = None;
     if let Some(found) = confined.found {
-        let made = Gate::make(plan, found, calls.writable(), one_thread)?;
+        let made = Gate::make(plan, (found, may_read), calls.writable(), one_thread)?;
         judged.push(made.step);
         (gate, watchdogs) = (Some(made.gate), made.watchdogs);
     }
@@ -320,6 +323,7 @@ fn writable(plan: &SessionPlan) -> Vec<PathBuf> {
 fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Result<()> {
     let mut keep = vec![links.supervisor.as_fd(), links.broker.as_fd(), trade.ruleset.as_fd(), trade.grants.as_fd()];
     keep.extend(trade.procfs.iter().chain(&trade.signal_scope).map(OwnedFd::as_fd));
+    keep.extend(trade.reading.iter().map(|(ruleset, _)| ruleset.as_fd()));
     let variant = Variant {
         strength: plan.strength,
         landlock_abi: plan.landlock_abi,
@@ -530,6 +534,7 @@ impl Broker {
                 Received::Message(Register::Call { pid, trees, names, read }, _) => {
                     self.calls.narrow(pid, (&trees, &names), read);
                 }
+                Received::Message(Register::Reading { pid }, _) => self.calls.only_read(pid),
                 Received::Message(Register::Again { pid }, _) => self.calls.renew(pid),
                 Received::Message(Register::Gone { pid }, _) => drop(self.calls.remove(pid)),
                 Received::Data(_) => {}

@@ -19,15 +19,24 @@ pub(super) fn object(path: &CString) -> Option<CString> {
     if plain { CString::new(name).ok() } else { None }
 }
 
+/// What is to be done with an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Reads,
+    Changes,
+}
+
 impl Broker {
     /// Whether names there are the broker's: without a mount tree.
     pub(super) fn names_shm(&self) -> bool {
         self.private_kind == PrivateKind::OnHost
     }
 
-    fn shm(&mut self, caller: &Caller<'_>) -> Result<OwnedFd, i32> {
-        // Only for callers that belong to a call.
-        self.call(caller)?;
+    fn shm(&mut self, caller: &Caller<'_>, act: Act) -> Result<OwnedFd, i32> {
+        // Only for callers that belong to a call, and nothing is made there by one that only reads.
+        if self.call(caller)?.only_reads && act == Act::Changes {
+            return Err(libc::EACCES);
+        }
         self.part("shm")
     }
 }
@@ -44,9 +53,10 @@ pub(super) fn open(
     flags: i32,
     mode: u32,
 ) -> Result<Answer, i32> {
-    let directory = broker.shm(caller)?;
     let mode = Mode::from_raw_mode(mode & 0o777);
     let asked = OFlags::from_bits_retain(flags as u32);
+    let changes = OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+    let directory = broker.shm(caller, if asked.intersects(changes) { Act::Changes } else { Act::Reads })?;
     // Without blocking, whatever was put there: a FIFO would hold the broker.
     let with = asked | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = broker.masked(caller, || rustix::fs::openat(directory, name, with, mode))?;
@@ -60,7 +70,7 @@ pub(super) fn open(
 /// `None` if it is no such name.
 pub(super) fn unlink(broker: &mut Broker, caller: &Caller<'_>, path: u64) -> Result<Option<Answer>, i32> {
     let Some(name) = object_at(caller, path) else { return Ok(None) };
-    let directory = broker.shm(caller)?;
+    let directory = broker.shm(caller, Act::Changes)?;
     rustix::fs::unlinkat(directory, name, AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
     Ok(Some(Answer::Return(0)))
 }
@@ -70,7 +80,7 @@ pub(super) fn link(broker: &mut Broker, caller: &Caller<'_>, from: u64, to: u64)
     let (Some(from), Some(to)) = (object_at(caller, from), object_at(caller, to)) else {
         return Ok(None);
     };
-    let directory = broker.shm(caller)?;
+    let directory = broker.shm(caller, Act::Changes)?;
     rustix::fs::linkat(&directory, from, &directory, to, AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
     Ok(Some(Answer::Return(0)))
 }

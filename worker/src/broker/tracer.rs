@@ -25,12 +25,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::exec::{Asked as Told, Judged, Starts};
+use callgate_policy::plan::exec::{Asked as Told, Judged};
 use callgate_policy::watchdog::{self, Builtin};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::caller::Thread;
-use super::exec::{Eyes, Gate, Job, text};
+use super::exec::{Eyes, Gate, Granted, Job, text};
 use super::{Broker, locked};
 use crate::protocol::{AboutToRun, Channel, MayRun, Received};
 use crate::sys::notify::{self, Answer};
@@ -48,7 +48,7 @@ const USUAL: usize = 4096;
 /// Answers for one session, and traces.
 pub(super) struct Tracer {
     listener: Arc<OwnedFd>,
-    starts: Arc<Starts>,
+    granted: Arc<Granted>,
     writable: Arc<[PathBuf]>,
     broker: Arc<Mutex<Broker>>,
     /// Layer 2 judges too.
@@ -95,7 +95,7 @@ impl Tracer {
         let Some(gate) = broker.gate.as_ref().filter(|gate| gate.traces()) else { return Ok(None) };
         Ok(Some(Self {
             listener: Arc::clone(&broker.listener),
-            starts: Arc::clone(&gate.starts),
+            granted: Arc::clone(&gate.granted),
             writable: Arc::clone(&gate.writable),
             broker: Arc::clone(shared),
             watched: gate.watched,
@@ -221,7 +221,7 @@ impl Tracer {
             started.store(true, Ordering::Release);
             return self.runs(pid);
         }
-        let (thread, argv) = match judge(&self.starts, &self.writable, pid) {
+        let (thread, argv) = match judge(&self.granted, flight.job.reads, &self.writable, pid) {
             Verdict::Runs(thread, argv) => (thread, argv),
             Verdict::Ends(why, argv) => return self.ends(pid, call, &argv, why),
         };
@@ -291,7 +291,7 @@ impl Tracer {
 }
 
 /// What the kernel is about to run, by what it is, and with which arguments, as it has them.
-fn judge(starts: &Starts, writable: &[PathBuf], pid: Pid) -> Verdict {
+fn judge(granted: &Granted, reads: bool, writable: &[PathBuf], pid: Pid) -> Verdict {
     let Ok(thread) = Thread::open(pid) else { return Verdict::Ends("it cannot be looked at".into(), Vec::new()) };
     let Ok(argv) = thread.open_arguments().and_then(strings) else {
         return Verdict::Ends("its arguments cannot be read".into(), Vec::new());
@@ -302,7 +302,7 @@ fn judge(starts: &Starts, writable: &[PathBuf], pid: Pid) -> Verdict {
         return Verdict::Ends("its file has no name".into(), argv);
     }
     let mut environment = Vec::new();
-    if starts.looks_at_environment(image.file) {
+    if granted.looks_at_environment(reads, image.file) {
         match thread.open_environment().and_then(strings) {
             Ok(read) => environment = read,
             Err(_) => return Verdict::Ends("its environment cannot be read".into(), argv),
@@ -311,7 +311,7 @@ fn judge(starts: &Starts, writable: &[PathBuf], pid: Pid) -> Verdict {
     // An empty vector is one that older kernels let programs read past.
     let eyes = Eyes { thread: &thread, writable };
     let told = Told { file: image.file, argv: &argv, environment: &environment };
-    let judged = if argv.is_empty() { Judged::NotGranted } else { starts.admits(told, &eyes) };
+    let judged = if argv.is_empty() { Judged::NotGranted } else { granted.judge(reads, |all| all.admits(told, &eyes)) };
     match judged {
         Judged::Granted => Verdict::Runs(thread, argv),
         Judged::NotGranted => {

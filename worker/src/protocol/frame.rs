@@ -369,6 +369,11 @@ pub enum Register {
         /// Trees and files that may be read.
         read: Vec<HostPath>,
     },
+    /// They may change nothing and start only what reads: as above, from the worker, before anything untrusted runs.
+    Reading {
+        /// As above.
+        pid: i32,
+    },
     /// The worker's program is gone with all that it started: from the worker, which may be given another. Only of a call
     /// that had asked, or might do less than the session.
     Again {

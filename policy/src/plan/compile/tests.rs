@@ -142,6 +142,33 @@ fn the_session_directory_is_in_the_plans() {
     assert_eq!(call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules, CallRules::OfSession);
 }
 
+/// S4-9: a restricted shell's call may write nothing, whatever its session may; and in such a session every exec is judged.
+#[test]
+fn s4_9_a_reading_call_has_nothing_to_write() {
+    let manifest = manifest("[requires.fs]\nwrite = [\"**\"]\n[[requires.shell]]\ncmd = \"*\"");
+    let effective = effective(&manifest);
+    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+    let grant = effective.check(&needs).unwrap();
+    assert!(!grant.write().is_empty() && !grant.only_reads(), "the control");
+    let grant = grant.for_reading();
+    assert!(grant.write().is_empty() && !grant.read().is_empty());
+    let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
+    let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
+    assert_eq!(call(&grant, &facts(), spec).unwrap().rules, CallRules::Reading);
+    let changes = |set: &EffectiveSet| set.reach().iter().any(|reach| reach.starts_with("change"));
+    assert!(changes(&effective) && !changes(&effective.for_reading()));
+    assert!(effective.for_reading().reach().contains(&"read /w/**".to_owned()));
+    let plan = session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap();
+    assert!(!plan.exec.is_judged());
+    let plan = plan.with_reading_calls(crate::shell::restricted::programs());
+    assert!(plan.exec.is_judged());
+    let listed = |name: &str| plan.reading.as_ref().unwrap().contains(&name.into());
+    assert!(["cat", "awk", "sed", "jq", "git", "find"].into_iter().all(listed));
+    for name in "sh bash dash python3 perl ruby node make cargo npm pip rm mv cp tee touch dd".split(' ') {
+        assert!(!listed(name), "{name}");
+    }
+}
+
 /// Without `shell` no rule for reading lets execute. (A write rule does; but then no call is granted a program.)
 #[test]
 fn without_shell_nothing_executes() {

@@ -4,6 +4,8 @@
 //! that is dangerous with granted means to the watchdog; a link that leads out of a granted path to the sandbox.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
+mod restricted;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
