@@ -123,6 +123,7 @@ const ABSENT: &[(&str, &[&str])] = &[
 /// Acts that are not in the table: they attack nobody, or have a test of their own that needs more than a word of answer.
 const ELSEWHERE: &[&str] = &[
     "sequences",
+    "campaign",
     "truncate-race",
     "under-terminal",
     "list-fds",
