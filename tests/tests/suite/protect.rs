@@ -584,6 +584,25 @@ fn a19_the_result_names_what_changed() {
     });
 }
 
+/// A19: a socket that a call has bound is a file that it has made, and one that it has removed again is not.
+#[test]
+fn a19_the_result_names_sockets() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let status = env.outside().join("status");
+        let script = "import os,socket\nfor name in ['Makefile','t','bound']:\n  socket.socket(socket.AF_UNIX).bind(name)\n\
+            os.unlink('t')";
+        let sandbox = env.sandbox().flag(&["--status", status.to_str().unwrap()]);
+        let ended = sandbox.run(&["/usr/bin/python3", "-c", script]);
+        assert!(ended.status.success(), "{ended:?}");
+        let envelope: serde_json::Value = serde_json::from_slice(&fs::read(&status).unwrap()).unwrap();
+        let changes = &envelope["metadata"]["changes"];
+        assert_eq!(changes["created"], serde_json::json!([text(&env, "Makefile"), text(&env, "bound")]), "{changes}");
+        assert_eq!(changes["runs_later"].as_array().map(Vec::len), Some(1), "{changes}");
+        assert_eq!(changes["removed"].as_array().map_or(0, Vec::len), 0, "{changes}");
+    });
+}
+
 /// A19: what exists only in a directory of the session's own is not there for anybody else to find.
 #[test]
 fn a19_the_result_names_nothing_that_goes_with_the_session() {

@@ -238,7 +238,7 @@ impl Broker {
     }
 
     /// Notes what a call has made.
-    fn made(&mut self, caller: &Caller<'_>, path: &Path, judgement: &Judgement) -> Result<(), i32> {
+    pub(super) fn made(&mut self, caller: &Caller<'_>, path: &Path, judgement: &Judgement) -> Result<(), i32> {
         let repository = self.keeper.was_made(path, judgement);
         let changes = &mut self.call(caller)?.changes;
         changes.created(path);
@@ -285,11 +285,12 @@ impl Broker {
         self.refuse(caller, path, closed)
     }
 
-    /// Whether a new name may be made for a socket.
-    pub(super) fn refuse_new(&mut self, caller: &Caller<'_>, path: &Path) -> Result<(), i32> {
-        let Some(judgement) = self.keeper.judge(path) else { return Ok(()) };
+    /// Whether a new name may be made for a socket. Returns what is to be said of it, where the broker is the writer.
+    pub(super) fn refuse_new(&mut self, caller: &Caller<'_>, path: &Path) -> Result<Option<Judgement>, i32> {
+        let Some(judgement) = self.keeper.judge(path) else { return Ok(None) };
         let closed = self.keeper.closes_to_new(&judgement, What::File);
-        self.refuse(caller, path, closed)
+        self.refuse(caller, path, closed)?;
+        Ok(Some(judgement))
     }
 }
 

@@ -104,9 +104,11 @@ pub(super) fn bind(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address
             if broker.call(caller)?.written.grant(directory) != Some(Grant::Tree) {
                 return Err(libc::EACCES);
             }
-            broker.refuse_new(caller, &directory.join(OsStr::from_bytes(name.as_bytes())))?;
+            let path = directory.join(OsStr::from_bytes(name.as_bytes()));
+            let judgement = broker.refuse_new(caller, &path)?;
             let mask = broker.mask(caller)?;
-            bind_file(broker, caller, inode, &parent, &name, mask).map(drop)
+            bind_file(broker, caller, inode, &parent, &name, mask)?;
+            judgement.map_or(Ok(()), |judgement| broker.made(caller, &path, &judgement))
         }
         UnixName::Abstract(name) => bind_name(broker, caller, inode, name),
         UnixName::None => {
