@@ -91,12 +91,13 @@ impl Shown {
     }
 }
 
-/// Cut into lines that are at most so wide. There is always one.
+/// Cut into lines that are at most so wide. There is always one. Letters that some terminals give two columns and others one
+/// (UAX 11: ambiguous) are taken for two.
 fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut width = 0;
     for c in text.chars() {
-        let wide = c.width().unwrap_or(0);
+        let wide = c.width_cjk().unwrap_or(0);
         if width + wide > room {
             lines.push(String::new());
             width = 0;
@@ -123,14 +124,28 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
+/// Letters from right to left, and the numbers among them: beside them a terminal may put digits and punctuation in another
+/// order. The blocks that Unicode has set apart for their scripts, also what is not assigned in them yet
+/// (DerivedBidiClass.txt: all of the classes R, AL and AN but for marks that are not seen).
+fn turns_the_line(c: char) -> bool {
+    matches!(
+        c,
+        '\u{590}'..='\u{8ff}'
+            | '\u{fb1d}'..='\u{fdff}'
+            | '\u{fe70}'..='\u{feff}'
+            | '\u{10800}'..='\u{10fff}'
+            | '\u{1e800}'..='\u{1efff}'
+    )
+}
+
 /// Not control characters, which have no width; nor what joins others, turns their direction, or is not seen: all of no
-/// width. Nor blanks other than the one that everybody knows: they could pad, or pass for it. Nor the letters of private use.
+/// width. Nor letters that turn it. Nor blanks other than the one that everybody knows: they could pad, or pass for it. Nor the letters of private use.
 fn stands_for_itself(c: char) -> bool {
     let seen = c.width().is_some_and(|width| width > 0);
     let private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..);
     // These have a width, and nothing to be seen.
     let empty = matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{2800}' | '\u{ad}' | '\u{fffc}');
-    seen && !private && !empty && (c == ' ' || !c.is_whitespace())
+    seen && !private && !empty && !turns_the_line(c) && (c == ' ' || !c.is_whitespace())
 }
 
 #[cfg(test)]
@@ -175,7 +190,7 @@ mod tests {
     }
 
     /// The parts that forgeries are made of: each alone is harmless to a careful eye, together they are not to a careless program.
-    const PARTS: [&str; 20] = [
+    const PARTS: [&str; 25] = [
         "\x1b[2J\x1b[H",
         "\x1b]0;title\x07",
         "\x1b[A\x1b[2K",
@@ -196,6 +211,11 @@ mod tests {
         "\u{e0041}",
         "                                                                                ",
         "\u{3164}",
+        "rm -rf /\u{5d0} 12",
+        "\u{627}\u{661}",
+        "\u{10803}",
+        "\u{1e95f}",
+        "\u{b1}\u{2014}\u{2500}\u{3b1}",
     ];
 
     /// E8: 10,000 forged texts from a generator. No line but those with callgate's margin holds any of it, nothing moves the
@@ -218,7 +238,7 @@ mod tests {
             for line in shown.lines() {
                 assert!(line.chars().all(stands_for_itself), "{line:?}");
                 if line.starts_with(MARGIN) {
-                    let width: usize = line.chars().map(|c| c.width().unwrap()).sum();
+                    let width: usize = line.chars().map(|c| c.width_cjk().unwrap()).sum();
                     assert!(width < columns.max(NARROWEST), "{line:?} in {columns}");
                 } else {
                     assert!(own.contains(&line) || line.starts_with("  ... and "), "{line:?}");
@@ -226,6 +246,25 @@ mod tests {
             }
             assert!(shown.lines().count() < 40, "a flood");
         }
+    }
+
+    /// E8: letters that turn the line are numbers; others, of whatever script, are themselves.
+    #[test]
+    fn nothing_turns_a_line() {
+        for turns in
+            ["\u{5d0}", "\u{627}", "\u{660}", "\u{7c0}", "\u{fb50}", "\u{10a00}", "\u{1ee00}", "\u{202e}", "\u{61c}"]
+        {
+            assert_eq!(escaped(turns), turns.escape_unicode().to_string());
+        }
+        let plain = "a1! \u{e9} \u{416} \u{4e2d} \u{3b1} \u{905}";
+        assert_eq!(escaped(plain), plain);
+    }
+
+    /// E8: a terminal that gives ambiguous letters two columns breaks no line either.
+    #[test]
+    fn ambiguous_letters_are_taken_for_wide() {
+        let lines = wrapped(&"\u{b1}".repeat(30), 20);
+        assert_eq!(lines.iter().map(|line| line.chars().count()).collect::<Vec<_>>(), [10, 10, 10]);
     }
 
     /// A flood is cut, and said to be; what is asked about stays on the screen.
