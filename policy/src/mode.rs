@@ -77,6 +77,22 @@ impl Headless {
             _ => None,
         }
     }
+
+    /// The name in a manifest.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Halt => "halt",
+        }
+    }
+}
+
+impl fmt::Display for AllowEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.tool)?;
+        self.keys.as_ref().map_or(Ok(()), |keys| write!(f, ":{}", keys.text()))
+    }
 }
 
 /// An entry of `allowlist`: a tool's name, or `name:keys` with a pattern for the key of an approval (C-4, X1-8).

@@ -5,6 +5,7 @@
 
 mod decode;
 pub(crate) mod error;
+mod shown;
 pub(crate) mod table;
 pub(crate) mod tree;
 mod unit;

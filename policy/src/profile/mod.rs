@@ -152,6 +152,15 @@ impl ProfileName {
         Profile::NAMES.into_iter().find(|name| *name == text).map(Self::BuiltIn)
     }
 
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::BuiltIn(name) => name,
+            Self::File(path) => path,
+        }
+    }
+
     /// The profile, if its name alone says what it is.
     #[must_use]
     pub fn built_in(&self) -> Option<Profile> {

@@ -275,6 +275,12 @@ impl Wildcard {
         }
     }
 
+    /// As it was written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Whether it matches a text.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use callgate_policy::manifest::Manifest;
-use callgate_policy::profile::ProfileName;
 use serde_json::json;
 
 use super::arguments::Trust;
@@ -55,7 +54,7 @@ fn revoked(out: &mut Vec<u8>, dir: &Path, was_there: bool, json: bool) -> std::i
     }
 }
 
-/// What was trusted, in the words of the manifest's own keys: whoever reads it need not have read the file.
+/// What was trusted, all of it: whoever reads it need not have read the file.
 fn given(out: &mut Vec<u8>, trusted: &Trusted, manifest: &Manifest, json: bool) -> std::io::Result<()> {
     if json {
         return writeln!(out, "{}", json!(trusted));
@@ -65,19 +64,7 @@ fn given(out: &mut Vec<u8>, trusted: &Trusted, manifest: &Manifest, json: bool) 
         Decision::Once => "for the next session there",
     };
     writeln!(out, "{} is trusted {lasts}. It asks for:", manifest.file.escape_debug())?;
-    let requires = &manifest.requires;
-    let mut line = |what: &str, items: Vec<String>| -> std::io::Result<()> {
-        items.iter().try_for_each(|item| writeln!(out, "  {what:<7} {}", item.escape_debug()))
-    };
-    line("read", requires.fs.read.iter().map(ToString::to_string).collect())?;
-    line("write", requires.fs.write.iter().map(ToString::to_string).collect())?;
-    line("net", requires.net.hosts.iter().map(ToString::to_string).collect())?;
-    line("shell", requires.shell.iter().map(ToString::to_string).collect())?;
-    if let ProfileName::File(path) = &manifest.profile {
-        line("profile", vec![path.clone()])?;
-    }
-    line("mode", manifest.mode.iter().map(ToString::to_string).collect())?;
-    line("rule", manifest.rules.iter().map(ToString::to_string).collect())?;
-    line("env", manifest.env.pass.clone())?;
-    line("env", manifest.env.set.iter().map(|(name, value)| format!("{name}={value}")).collect())
+    let entries = manifest.entries();
+    let width = entries.iter().map(|(key, _)| key.len()).max().unwrap_or_default();
+    entries.iter().try_for_each(|(key, says)| writeln!(out, "  {key:<width$} {}", says.escape_debug()))
 }

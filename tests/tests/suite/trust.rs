@@ -117,6 +117,53 @@ fn e1_x1_35_a_manifest_counts_when_it_is_trusted_and_as_long_as_it_is_the_same()
     });
 }
 
+/// E1, X1-35: who trusts a manifest is shown each of its keys.
+#[test]
+fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
+    matrix(&[Host::NoNamespaces], |target| {
+        let env = TestEnv::new(target);
+        let text = "id = \"every-key\"\nmode = \"allowlist\"\nallowlist = [\"bash:git *\"]\nheadless = \"halt\"\n\
+            approvals = \"project\"\nwatch_execs = true\nprofile = \"eval\"\ntools = [\"read\", \"bash\"]\n\
+            [requires.fs]\nread = [\"in/**\"]\nwrite = [\"out/**\"]\nexact = true\n\
+            [requires.net]\nhosts = [\"example.org\"]\n[[requires.shell]]\ncmd = \"make\"\n\
+            [[rules]]\npermission = \"bash\"\naction = \"deny\"\n\
+            [limits]\nwall = \"7s\"\ncpu = \"6s\"\nmemory = \"5MiB\"\nprocesses = 41\nopen_files = 42\n\
+            file_size = \"3MiB\"\ndisk = \"2MiB\"\noutput = \"1MiB\"\n[env]\npass = [\"LANG\"]\nset = { A = \"b\" }\n";
+        env.workspace_file("callgate.toml", text);
+        let shown = callgate(&env, &["trust", &env.workspace().display().to_string()]);
+        assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+        let lines: Vec<String> =
+            shown.stdout.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let wanted = [
+            "id every-key",
+            "read in/**",
+            "write out/**",
+            "exact true",
+            "net example.org",
+            "shell make",
+            "profile eval",
+            "tools read, bash",
+            "mode allowlist",
+            "allowlist bash:git *",
+            "headless halt",
+            "approvals project",
+            "watch_execs true",
+            "rule deny bash",
+            "limit wall=7s",
+            "limit cpu=6s",
+            "limit memory=5MiB",
+            "limit processes=41",
+            "limit open_files=42",
+            "limit file_size=3MiB",
+            "limit disk=2MiB",
+            "limit output=1MiB",
+            "env LANG",
+            "env A=b",
+        ];
+        assert_eq!(lines, wanted, "{shown:?}");
+    });
+}
+
 /// E1, X4-2: a profile in a file is a part of what is trusted.
 #[test]
 fn e1_a_profile_is_trusted_with_its_manifest() {

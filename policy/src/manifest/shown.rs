@@ -1,0 +1,101 @@
+//! A manifest in words, for a person who has not read the file.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Env, Manifest};
+use crate::approval::ApprovalScope;
+use crate::limit::{LimitName, Limits};
+use crate::mode::Headless;
+use crate::profile::ProfileName;
+use crate::requirement::{FsRequirement, NetRequirement, RequirementSet};
+
+/// Keys with what they say, in the order in which they are shown.
+type Entries = Vec<(&'static str, String)>;
+
+fn each<T: fmt::Display>(key: &'static str, items: &[T]) -> Entries {
+    items.iter().map(|item| (key, item.to_string())).collect()
+}
+
+fn only_if(shown: bool, key: &'static str, text: &str) -> Entries {
+    if shown { vec![(key, text.to_owned())] } else { Vec::new() }
+}
+
+impl Manifest {
+    /// All that it says, by key. What it leaves out, or says as if it had left it out, is not there.
+    ///
+    /// The structures are taken apart without `..`: a key that is new does not compile before it is shown.
+    #[must_use]
+    pub fn entries(&self) -> Vec<(&'static str, String)> {
+        let Self {
+            file: _,
+            id,
+            mode,
+            allowlist,
+            headless,
+            approvals,
+            profile,
+            tools,
+            requires,
+            watch_execs,
+            rules,
+            limits,
+            env,
+            lines: _,
+            rule_lines: _,
+        } = self;
+        let parts = [
+            each("id", id.as_slice()),
+            asked_for(requires),
+            only_if(*profile != ProfileName::default(), "profile", profile.as_str()),
+            tools.as_ref().map(|tools| vec![("tools", tools.join(", "))]).unwrap_or_default(),
+            each("mode", mode.as_slice()),
+            each("allowlist", allowlist),
+            only_if(*headless != Headless::default(), "headless", headless.name()),
+            only_if(*approvals != ApprovalScope::default(), "approvals", approvals.name()),
+            only_if(*watch_execs, "watch_execs", "true"),
+            each("rule", rules),
+            bounds(limits),
+            variables(env),
+        ];
+        parts.into_iter().flatten().collect()
+    }
+}
+
+fn asked_for(requires: &RequirementSet) -> Entries {
+    let RequirementSet { fs, net, shell, capabilities } = requires;
+    let FsRequirement { read, write, exact } = fs;
+    let NetRequirement { hosts } = net;
+    let parts = [
+        each("read", read),
+        each("write", write),
+        only_if(*exact, "exact", "true"),
+        each("net", hosts),
+        each("shell", shell),
+        each("capability", capabilities),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+fn bounds(limits: &Limits) -> Entries {
+    let Limits { wall, cpu, memory, processes, open_files, file_size, disk, output } = limits;
+    let ms = |time: &Option<Duration>| time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let all = [
+        (LimitName::Wall, ms(wall)),
+        (LimitName::Cpu, ms(cpu)),
+        (LimitName::Memory, memory.map(|size| size.0)),
+        (LimitName::Processes, *processes),
+        (LimitName::OpenFiles, *open_files),
+        (LimitName::FileSize, file_size.map(|size| size.0)),
+        (LimitName::Disk, disk.map(|size| size.0)),
+        (LimitName::Output, output.map(|size| size.0)),
+    ];
+    let given = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    given.map(|(name, value)| ("limit", format!("{name}={}", name.text(value)))).collect()
+}
+
+fn variables(env: &Env) -> Entries {
+    let Env { pass, set } = env;
+    let set = set.iter().map(|(name, value)| ("env", format!("{name}={value}")));
+    each("env", pass).into_iter().chain(set).collect()
+}
