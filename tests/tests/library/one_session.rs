@@ -384,8 +384,8 @@ fn d1_d2_a11_a_sibling_call_cannot_be_touched() {
                 assert!(wanted.contains(&answer), "{act} should have been {wanted:?}: {line}");
             }
             // The controls: one's own child, sockets and objects.
-            let own = "sleep 60 & P=PROBE; $P sched-affinity $!; $P setpriority $!; $P pidfd-signal $! 9; wait $!; \
-                       $P sem-sysv-create KEY; $P sem-sysv-get KEY; $P unix-self-abstract NAME; $P loopback-self 127.0.0.1";
+            let own = "sleep 60 & P=PROBE; for act in sched-affinity setpriority; do (exec $P $act $BASHPID); done; \
+                       $P pidfd-signal $! 9; wait $!; $P sem-sysv-create KEY; $P sem-sysv-get KEY; $P unix-self-abstract NAME; $P loopback-self 127.0.0.1";
             let own = own.replace("PROBE", &probe).replace("KEY", &key.to_string()).replace("NAME", &name);
             let own = output(session, &own).await;
             assert_eq!(own.as_str().unwrap().matches("\"ok\":true").count(), 7, "{own}");

@@ -436,13 +436,13 @@ impl<'a> World<'a> {
 
     fn processes(&self, rows: &mut Vec<Row>) {
         let pid = self.bystander();
-        // Without a signal scope the broker looks the process up, and finds no such sibling.
-        let scoped = abi(self.target) >= 6;
-        let signalled = if scoped { self.target.by_strength(ESRCH, EPERM) } else { EPERM };
         let opened = self.target.by_strength(ESRCH, EPERM);
+        // Without a signal scope the broker lets a thread's number be one of the caller's own process alone.
+        let scoped = abi(self.target) >= 6;
+        let signalled = |act: &str| if scoped || !act.starts_with('t') { opened } else { EPERM };
         for act in ["kill", "tkill", "tgkill", "sigqueue"] {
             for signal in ["0", "19", "18"] {
-                rows.push(deny(&[act, &pid, signal], signalled));
+                rows.push(deny(&[act, &pid, signal], signalled(act)));
             }
         }
         for words in [&["pidfd-open", &pid][..], &["pidfd-signal", &pid, "18"], &["pidfd-getfd", &pid, "0"]] {
@@ -460,7 +460,7 @@ impl<'a> World<'a> {
         }
         // Last, and each with a process of its own: bare, it is killed.
         for act in ["kill", "tkill", "tgkill", "sigqueue"] {
-            rows.push(deny(&[act, &self.bystander(), "9"], signalled));
+            rows.push(deny(&[act, &self.bystander(), "9"], signalled(act)));
         }
         rows.push(deny(&["pidfd-signal", &self.bystander(), "9"], opened));
     }

@@ -126,11 +126,120 @@ fn d1_d2_a_session_s_own_processes_cannot_be_touched() {
             assert_eq!(acts(&env, &lines), vec![i64::from(EPERM); lines.len()], "{pid}");
         }
         // The controls: one's own child, and oneself.
-        let script = "sleep 60 & P=PROBE; $P sched-affinity $!; $P setpriority $!; $P kill $! 9; wait $!; echo $?";
+        let script = "sleep 60 & P=PROBE; for act in sched-affinity setpriority; do (exec $P $act $BASHPID); done; \
+                      $P kill $! 9; wait $!; echo $?";
         let script = script.replace("PROBE", &Binaries::of_this_build().probe().display().to_string());
         let ended = env.sandbox().run(&["/bin/bash", "-c", &script]);
         assert_eq!(ended.stdout.matches("\"ok\":true").count(), 3, "{ended:?}");
         assert!(ended.stdout.ends_with("137\n"), "{ended:?}");
+    });
+}
+
+/// D1, D2: the kernel never carries out what was allowed for another process by its number, which may be a stranger's by then
+/// (a limit on processes leaves a PID namespace a few hundred, and a caller can be kept waiting for seconds). Limits, scheduling
+/// and priorities are one's own alone; a signal to another process comes from the broker, which has it as a descriptor.
+#[test]
+fn d1_d2_no_number_of_another_process_is_acted_on_by_the_kernel() {
+    let script = r#"
+import ctypes, os, resource, signal, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+number = {"x86_64": (200, 129, 251), "aarch64": (130, 138, 30)}[os.uname().machine]
+tkill, rt_sigqueueinfo, ioprio_set = number
+def errno(act, *arguments):
+    try: result = act(*arguments)
+    except OSError as e: return e.errno
+    return ctypes.get_errno() if result == -1 else 0
+def child(run):
+    pid = os.fork()
+    if pid == 0:
+        try: run()
+        finally: os._exit(1)
+    return pid
+asked, answers = os.pipe(), os.pipe()
+def tells_its_limit():
+    os.read(asked[0], 1)
+    os.write(answers[1], b"lowered" if resource.getrlimit(resource.RLIMIT_FSIZE)[0] == 8192 else b"as it was")
+    time.sleep(60)
+other = child(tells_its_limit)
+condition = lambda: [os.sched_getaffinity(other), os.getpriority(0, other), os.sched_getscheduler(other)]
+before = condition()
+print("limits", errno(resource.prlimit, other, resource.RLIMIT_FSIZE, (8192, 8192)),
+    errno(os.sched_setaffinity, other, {min(os.sched_getaffinity(0))}),
+    errno(os.setpriority, os.PRIO_PROCESS, other, 19),
+    errno(os.sched_setscheduler, other, os.SCHED_BATCH, os.sched_param(0)),
+    errno(libc.syscall, ioprio_set, 1, other, 3 << 13))
+os.write(asked[1], b"?")
+print("same", condition() == before, os.read(answers[0], 20).decode())
+print("oneself", errno(resource.prlimit, os.getpid(), resource.RLIMIT_FSIZE, resource.getrlimit(resource.RLIMIT_FSIZE)),
+    errno(os.sched_setaffinity, os.getpid(), os.sched_getaffinity(0)), errno(os.setpriority, os.PRIO_PROCESS, os.getpid(), 19))
+# Who sent it, and what it carries.
+mine = os.getpid()
+signal.pthread_sigmask(signal.SIG_BLOCK, {10, 12})
+heard = lambda n: (lambda info: (info.si_signo, info.si_code, info.si_pid == sender))(signal.sigtimedwait({n}, 20))
+sender = child(lambda: (os.kill(mine, 10), os._exit(0)))
+print("kill", *heard(10)); os.waitpid(sender, 0)
+def queue():
+    info = (ctypes.c_int * 32)(0, 0, -1, 0, os.getpid(), os.getuid(), 7)
+    assert libc.syscall(rt_sigqueueinfo, mine, 12, info) == 0
+    info[2] = 0
+    os._exit(0 if libc.syscall(rt_sigqueueinfo, mine, 12, info) == -1 and ctypes.get_errno() == 1 else 1)
+sender = child(queue)
+print("sigqueue", *heard(12), os.waitpid(sender, 0)[1])
+# A group that is not one's own, and one that is: each is reached.
+def group(ready):
+    os.setpgid(0, 0)
+    child(lambda: (os.write(ready, b"."), time.sleep(60)))
+    time.sleep(60)
+for how in (signal.SIGTERM, signal.SIGKILL):
+    gone, held = os.pipe()
+    leader = child(lambda: group(held))
+    os.close(held); os.read(gone, 1)
+    os.killpg(leader, how)
+    # The second is the end of the last who holds the pipe.
+    print("group", os.waitpid(leader, 0)[1] == how, os.read(gone, 1) == b"")
+def own():
+    os.setpgid(0, 0); os.killpg(os.getpgid(0), 9)
+print("own", os.waitpid(child(own), 0)[1])
+os.kill(other, 9); print("killed", os.waitpid(other, 0)[1])
+"#;
+    matrix(&[Host::Namespaces, Host::NoNamespaces, Host::Abi(5), Host::BareAbi(5)], |target| {
+        let env = TestEnv::new(target);
+        let words = ["/usr/bin/python3", "-c", script];
+        let wanted = |limits: &str, same: &str, kill: bool| {
+            let kill = if kill { "True" } else { "False" };
+            format!(
+                "limits {limits}\nsame {same}\noneself 0 0 0\nkill 10 0 {kill}\nsigqueue 12 -1 True 0\n\
+                 group True True\ngroup True True\nown 9\nkilled 9\n"
+            )
+        };
+        assert_eq!(env.bare().run(&words).stdout, wanted("0 0 0 0 0", "False lowered", true), "the control");
+        let inside = env.sandbox().run(&words);
+        let by_broker = matches!(target.host, Host::Abi(_) | Host::BareAbi(_));
+        assert_eq!(inside.stdout, wanted("1 1 1 1 1", "True as it was", !by_broker), "{inside:?}");
+    });
+}
+
+/// D1: what libraries do to the threads that they start.
+#[test]
+fn d1_threads_of_one_s_own_process_can_be_placed() {
+    let script = r#"
+import ctypes, os, threading
+libc = ctypes.CDLL(None, use_errno=True)
+tkill = {"x86_64": 200, "aarch64": 130}[os.uname().machine]
+over = threading.Event()
+thread = threading.Thread(target=over.wait); thread.start()
+one = {min(os.sched_getaffinity(0))}
+os.sched_setaffinity(thread.native_id, one)
+os.setpriority(os.PRIO_PROCESS, thread.native_id, 19)
+print(os.sched_getaffinity(thread.native_id) == one, os.getpriority(os.PRIO_PROCESS, thread.native_id), libc.syscall(tkill, thread.native_id, 0))
+over.set()
+"#;
+    matrix(&[Host::Namespaces, Host::NoNamespaces, Host::Abi(5), Host::BareAbi(5)], |target| {
+        let env = TestEnv::new(target);
+        let words = ["/usr/bin/python3", "-c", script];
+        assert_eq!(env.bare().run(&words).stdout, "True 19 0\n", "the control");
+        let inside = env.sandbox().run(&words);
+        assert_eq!(inside.stdout, "True 19 0\n", "{inside:?}");
     });
 }
 

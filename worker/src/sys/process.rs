@@ -138,10 +138,18 @@ pub(crate) fn is_leader(tid: Pid) -> bool {
 
 /// Whether a thread is one of a process (tgkill(2)).
 pub(crate) fn is_thread_of(process: Pid, tid: Pid) -> bool {
-    // SAFETY: takes integers only; the signal 0 is none.
-    let there = errno_if_negative(unsafe { libc::syscall(libc::SYS_tgkill, process, tid, 0) } as i32);
-    // One that may not be sent a signal is one that is there.
-    there.map_or_else(|e| e.raw_os_error() == Some(libc::EPERM), |_| true)
+    // The signal 0 is none. One that may not be sent a signal is one that is there.
+    signal_thread(process, tid, 0).map_or_else(|e| e.raw_os_error() == Some(libc::EPERM), |()| true)
+}
+
+/// tgkill(2).
+///
+/// # Errors
+/// tgkill's own; ESRCH also for a thread that is another process's.
+pub(crate) fn signal_thread(process: Pid, tid: Pid, signal: i32) -> io::Result<()> {
+    // SAFETY: takes integers only.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, tid, signal) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// getpgid(2); 0 for a group whose leader is outside of this PID namespace, of which rustix makes an impossible value.
@@ -150,15 +158,31 @@ pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
     errno_if_negative(unsafe { libc::getpgid(pid) }).ok()
 }
 
-/// pidfd_send_signal(2), with the information that kill(2) would send. Unlike rustix's, takes any signal number, 0 too.
+/// What a signal carries (sigaction(2)), as its sender wrote it.
+#[repr(C, align(8))]
+pub(crate) struct SignalInfo([u8; Self::LENGTH]);
+
+impl SignalInfo {
+    /// The kernel's `siginfo_t`.
+    pub(crate) const LENGTH: usize = 128;
+
+    /// With the number of the signal that it is for, which is its first word. `None` of another length.
+    pub(crate) fn of(signal: i32, written: &[u8]) -> Option<Self> {
+        let mut bytes: [u8; Self::LENGTH] = written.try_into().ok()?;
+        bytes[..4].copy_from_slice(&signal.to_ne_bytes());
+        Some(Self(bytes))
+    }
+}
+
+/// pidfd_send_signal(2); without any information with that which kill(2) would send. Unlike rustix's, takes any signal
+/// number, 0 too.
 ///
 /// # Errors
 /// pidfd_send_signal's own.
-pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
-    // SAFETY: an open descriptor, an integer, a null siginfo, no flags: the kernel reads no memory of ours.
-    let sent = unsafe {
-        libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, std::ptr::null::<libc::siginfo_t>(), 0)
-    };
+pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32, info: Option<&SignalInfo>) -> io::Result<()> {
+    let info = info.map_or(std::ptr::null(), |info| info.0.as_ptr());
+    // SAFETY: an open descriptor, integers, and null or 128 live bytes, aligned as the kernel's siginfo_t, which it reads.
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, info, 0) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -484,8 +508,7 @@ pub(crate) fn own_tid() -> Pid {
 /// Interrupts what a thread of this process waits for (tgkill(2)). None is there any more: as well.
 pub(crate) fn interrupt(tid: Pid) {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    // SAFETY: takes integers only; a number that is no thread of this process is ESRCH.
-    unsafe { libc::syscall(libc::SYS_tgkill, own, tid, INTERRUPTION) };
+    let _gone_is_as_well = signal_thread(own, tid, INTERRUPTION);
 }
 
 /// Blocks `SIGCHLD` and gives it back as a descriptor to poll (signalfd(2)); undoes [`ignore_children`].
