@@ -21,11 +21,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown, symlink};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -331,7 +331,8 @@ fn push_links(target: &Path, place: &Path, name: &Path) {
 
 /// The stranger's own file, which the call can name and not change.
 fn file_for_a_moment(path: &Path) -> Option<String> {
-    fs::write(path, PRECIOUS).ok()?;
+    // Made new: a FIFO that has the name would not be opened before somebody reads it.
+    File::create_new(path).and_then(|mut file| file.write_all(PRECIOUS.as_bytes())).ok()?;
     let before = all_about(path);
     std::thread::sleep(Duration::from_micros(300));
     let after = all_about(path);
@@ -366,7 +367,13 @@ fn mode_and_owner(path: &Path) -> String {
 fn text(path: &Path) -> String {
     let link = fs::read_link(path).map(|to| to.display().to_string());
     let is_file = fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
-    let held = link.or_else(|_no_link| if is_file { fs::read_to_string(path) } else { Ok(String::new()) });
+    let read = || {
+        let mut held = String::new();
+        // What has the name by now may be a FIFO.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        file.and_then(|mut file| file.read_to_string(&mut held)).map(|_length| held)
+    };
+    let held = link.or_else(|_no_link| if is_file { read() } else { Ok(String::new()) });
     format!("{:?}", held.unwrap_or_default())
 }
 
