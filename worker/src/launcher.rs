@@ -59,7 +59,7 @@ pub fn start() -> io::Result<Launcher> {
 pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
     debug_assert!(plan.private.kind == PrivateKind::InNamespace && plan.outputs.is_none(), "nothing to be removed");
     match fork_broker(plan, session) {
-        Ok(Side::Launcher(_)) => Ok(()),
+        Ok(Side::Launcher(_) | Side::Refused) => Ok(()),
         Ok(Side::Broker) => {
             process::exit_now(match become_nobodys_child(&[session.as_fd()]).and_then(|()| become_dumpable()) {
                 Ok(()) => broker::run(plan, session, &[]),
@@ -109,7 +109,7 @@ impl Ahead {
                 // Not this process's child, which ends, but the one's that waits for it.
                 let made = ready.map(|()| fork_into(one_thread, namespace::ALL | libc::CLONE_PARENT));
                 process::exit_now(match made {
-                    Ok(Ok(Side::Launcher(_))) => 0,
+                    Ok(Ok(Side::Launcher(_) | Side::Refused)) => 0,
                     Ok(Ok(Side::Broker)) => serve_one(theirs, namespace::settle(identity)),
                     Ok(Err(_refused)) => code_of(serve(theirs)),
                     Err(failed) => code_of(refuse_all(&theirs, &failed)),
@@ -529,6 +529,8 @@ fn ignore_permission(errno: rustix::io::Errno) -> rustix::io::Result<()> {
 enum Side {
     /// This one, with the broker's process id.
     Launcher(Pid),
+    /// This one, without a broker: who should have become one has told the session why not.
+    Refused,
     Broker,
 }
 
@@ -537,6 +539,7 @@ enum Side {
 fn open(plan: &SessionPlan, session: &Channel, directories: &[Directory]) -> io::Result<Option<Pid>> {
     match fork_broker(plan, session) {
         Ok(Side::Launcher(broker)) => Ok(Some(broker)),
+        Ok(Side::Refused) => Ok(None),
         Ok(Side::Broker) => process::exit_now(broker::run(plan, session, directories)),
         // A supervisor that is gone needs no answer.
         Err(failed) => session.send(&SessionReply::Failed(failed), &[]).or(Ok(())).map(|()| None),
@@ -562,14 +565,14 @@ fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailur
     let one_thread = OneThread::confirm().map_err(failure("fork", "count threads"))?;
     let before = Procfs::USUAL.children(process::id());
     match process::fork(one_thread, 0).map_err(failure("fork", "fork"))? {
-        Fork::Parent(between) => orphan_of(between, &before).map(Side::Launcher),
+        Fork::Parent(between) => Ok(orphan_of(between, &before)?.map_or(Side::Refused, Side::Launcher)),
         Fork::Child => match privilege::become_owner(plan.identity)
             .and_then(|_| become_dumpable())
             .and_then(|()| fork_into_namespaces(plan))
         {
             Ok(Side::Broker) => Ok(Side::Broker),
             // Its number is told by its being there when this process is not.
-            Ok(Side::Launcher(_)) => process::exit_now(0),
+            Ok(Side::Launcher(_) | Side::Refused) => process::exit_now(0),
             Err(failed) => {
                 let told = session.send(&SessionReply::Failed(failed), &[]);
                 process::exit_now(if told.is_ok() { 0 } else { 70 })
@@ -585,13 +588,11 @@ fn become_dumpable() -> Result<(), StepFailure> {
         .map_err(|e| kernel("identity", "prctl(PR_SET_DUMPABLE)", e.into()))
 }
 
-/// Waits for the process between to end, and finds the broker that it left to this process, if it left one: a child that
-/// was not there before.
-fn orphan_of(between: Pid, before: &[Pid]) -> Result<Pid, StepFailure> {
+/// Waits for the process between to end, and finds the broker that it left to this process: a child that was not there before.
+/// `None` if it left none: then it has told the supervisor why.
+fn orphan_of(between: Pid, before: &[Pid]) -> Result<Option<Pid>, StepFailure> {
     process::wait_for(between).map_err(failure("fork", "wait for the process between"))?;
-    let new = Procfs::USUAL.children(process::id()).into_iter().find(|pid| !before.contains(pid));
-    // None: it has told the supervisor why.
-    Ok(new.unwrap_or(between))
+    Ok(Procfs::USUAL.children(process::id()).into_iter().find(|pid| !before.contains(pid)))
 }
 
 fn fork_into_namespaces(plan: &SessionPlan) -> Result<Side, StepFailure> {
@@ -607,5 +608,25 @@ fn fork_into(one_thread: OneThread, namespaces: libc::c_int) -> Result<Side, Ste
     match process::fork(one_thread, namespaces).map_err(failure("namespaces", "clone"))? {
         Fork::Child => Ok(Side::Broker),
         Fork::Parent(broker) => Ok(Side::Launcher(broker)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::disallowed_methods,
+        reason = "a failed unwrap fails the test; it starts no sandbox"
+    )]
+    use super::*;
+
+    /// S0-64: a launcher waits for its brokers when it closes. A process between that could not make one is none, and has ended.
+    #[test]
+    fn s0_64_who_left_no_broker_is_not_one() {
+        let before = Procfs::USUAL.children(process::id());
+        let mut child = std::process::Command::new("false").spawn().unwrap();
+        let between = Pid::try_from(child.id()).unwrap();
+        assert_eq!(orphan_of(between, &before).unwrap(), None);
+        assert!(child.wait().is_err(), "the control: it was waited for");
     }
 }
