@@ -11,6 +11,8 @@ use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
 use callgate_worker::apply::landlock::host_abi;
 use callgate_worker::protocol::StepFailure;
 
+use crate::place::Place;
+
 /// The host cannot enforce what every session needs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,14 +20,6 @@ pub enum HostError {
     /// No Landlock.
     #[error("this kernel does not offer Landlock, without which nothing can be confined")]
     NoLandlock,
-    /// The workspace cannot be looked at.
-    #[error("look at {path}")]
-    Look {
-        /// What.
-        path: HostPath,
-        /// Why.
-        source: std::io::Error,
-    },
 }
 
 impl HostError {
@@ -37,7 +31,6 @@ impl HostError {
                 "use Linux 5.13 or newer built with CONFIG_SECURITY_LANDLOCK, with `landlock` among the lsm= names of its \
                  command line (see /sys/kernel/security/lsm); in a container, let its seccomp profile allow landlock_*"
             }
-            Self::Look { .. } => "check that the directory exists and may be entered",
         }
     }
 }
@@ -98,12 +91,9 @@ pub(crate) fn refuses_namespaces(failed: &StepFailure) -> bool {
 }
 
 /// As whom a session runs: the owner of the workspace if we may become that, else ourselves.
-pub(crate) fn owner(workspace: &[HostPath]) -> Result<Identity, HostError> {
+pub(crate) fn owner(workspace: Option<&Place>) -> Identity {
     let me = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
-    let Some(root) = workspace.first().filter(|_| me.uid == 0) else { return Ok(me) };
-    let look = |source| HostError::Look { path: root.clone(), source };
-    let metadata = std::fs::metadata(root.as_path()).map_err(look)?;
-    if metadata.uid() == 0 { Ok(me) } else { Ok(Identity { uid: metadata.uid(), gid: metadata.gid() }) }
+    workspace.filter(|_| me.uid == 0).map(Place::owner).filter(|owner| owner.uid != 0).unwrap_or(me)
 }
 
 /// How much memory this host has, bytes; a terabyte if it does not say.

@@ -28,6 +28,7 @@ mod gate;
 mod home;
 mod host;
 mod limits;
+mod place;
 mod registry;
 mod session;
 pub mod trust;

@@ -20,6 +20,7 @@ use callgate_policy::rules::{Action, Rule, RuleError, RuleScope, RuleSet, RuleSo
 use callgate_policy::shell::restricted;
 use callgate_policy::variable::{VariableError, Variables};
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
+use callgate_worker::protocol::StepFailure;
 
 use crate::approval::{Approver, PATIENCE, People};
 use crate::cli::Ablated;
@@ -31,6 +32,7 @@ use crate::confine::{
 use crate::gate::{Gate, WatchdogProgram};
 use crate::home::{Home, Homes};
 use crate::host::{self, HostError, HostSupport, Missing};
+use crate::place::{self, Place, Stranger, Unusable};
 use crate::profile::{self, ProfileError};
 use crate::registry::{Registry, RegistryError};
 use crate::trust::Project;
@@ -291,6 +293,27 @@ pub enum OpenError {
         /// Why.
         reason: &'static str,
     },
+    /// Root would go where somebody else has a say.
+    #[error(
+        "{act}: {} on the way belongs to user {uid}, who can have it lead anywhere; now it leads to what belongs to user {owner}",
+        on_the_way.display()
+    )]
+    Strangers {
+        /// What was to be done with which path.
+        act: String,
+        /// The directory or link.
+        on_the_way: PathBuf,
+        /// Whose that is.
+        uid: u32,
+        /// Whose it is what it leads to.
+        owner: u32,
+    },
+    /// What was granted was another thing when the session was confined than when it was looked at.
+    #[error("{what}")]
+    Replaced {
+        /// Which, and what to do.
+        what: String,
+    },
     /// A home directory would be granted, and nobody has insisted.
     #[error("{act}: {why}")]
     Home {
@@ -371,11 +394,12 @@ impl Supervisor {
         if let Some(tools) = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
             registry.offer_only(tools)?;
         }
-        let workspace = roots(&spec.workspace)?;
+        let roots = roots(&spec.workspace)?;
+        let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
         let effective = effective(&spec, &profile, &registry, &workspace)?;
         if !spec.allow_home {
-            refuse_homes(&workspace, &effective)?;
+            refuse_homes(&roots, &effective)?;
         }
         refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
@@ -399,7 +423,7 @@ impl Supervisor {
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
         let rules = rules(&spec, &profile, &variables)?;
         let asked = Asked {
-            workspace: &workspace,
+            roots: &roots,
             effective: &effective,
             env: &env,
             bounds: &bounds,
@@ -435,7 +459,7 @@ impl Supervisor {
             Watch { gate, people, manifest: manifest.clone(), session: id.clone() }.start(tracer)
         });
         // Now that the kernel is bound to it. What takes its place later is noticed by each call.
-        if let Some(project) = found_in.filter(|project| !workspace.first().is_some_and(|root| project.is_at(root))) {
+        if let Some(project) = found_in.filter(|project| !roots.first().is_some_and(|root| project.is_at(root))) {
             return Err(OpenError::OtherProject { path: project.root().clone() });
         }
         Ok(Session {
@@ -455,7 +479,7 @@ impl Supervisor {
             halted: AtomicBool::new(false),
             #[cfg(feature = "ablation")]
             ablated: None,
-            identities: identities(&workspace),
+            roots,
             facts,
             plan,
             bounds,
@@ -471,9 +495,9 @@ impl Supervisor {
         &self,
         strength: Strength,
         calls: Calls,
-        Asked { workspace, effective, env, bounds, ablation, watched, reads }: Asked<'_>,
+        Asked { roots, effective, env, bounds, ablation, watched, reads }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
-        let identity = host::owner(workspace)?;
+        let identity = host::owner(roots.first());
         let written = compile::written(effective);
         let private = match strength {
             Strength::Landlock => {
@@ -496,16 +520,25 @@ impl Supervisor {
             self.support.landlock_abi,
             identity,
             private,
-            workspace.to_vec(),
+            roots.iter().map(|root| root.path().clone()).collect(),
             &effective,
         );
         let plan = SessionPlan { ablation: ablation.cloned(), ..compile::session(&effective, &facts, env, bounds)? };
+        let seen = place::look(roots, &plan.grants, identity)
+            .map_err(|(path, stranger)| OpenError::strangers(format!("grant {path}"), stranger))?;
+        let plan = SessionPlan { seen, ..plan };
         let plan = match watched {
             Some(by) => plan.watched(by),
             None => plan,
         };
         let plan = if reads { plan.with_reading_calls(restricted::programs()) } else { plan };
-        let opened = Opened::open(&self.launcher, plan.clone(), outputs.as_ref(), self.groups.clone()).await?;
+        let opened = Opened::open(&self.launcher, plan.clone(), outputs.as_ref(), self.groups.clone()).await;
+        if let Err(ConfineError::Refused(failed)) = &opened
+            && failed.step == StepFailure::REPLACED
+        {
+            return Err(OpenError::Replaced { what: failed.what.clone() });
+        }
+        let opened = opened?;
         outputs.iter_mut().for_each(Outputs::hand_over);
         Ok(Attempt { effective, facts, plan, opened, outputs })
     }
@@ -514,7 +547,7 @@ impl Supervisor {
 /// What a session is opened with, whichever strength it gets.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
-    workspace: &'a [HostPath],
+    roots: &'a [Place],
     effective: &'a EffectiveSet,
     env: &'a Env,
     bounds: &'a Bounds,
@@ -551,24 +584,33 @@ impl Watchdog for Held {
     }
 }
 
-/// Resolves the workspace's roots, once: what they are now is the workspace for the whole session (X0-55, A10).
-fn roots(given: &[PathBuf]) -> Result<Vec<HostPath>, OpenError> {
-    let mut roots = Vec::new();
-    for path in given {
-        let failed = |source| OpenError::Workspace { path: path.clone(), source };
-        let real = std::fs::canonicalize(path).map_err(failed)?;
-        let refuse = |reason| Err(OpenError::NotAWorkspace { path: path.clone(), reason });
-        if !real.is_dir() {
-            return refuse("it is not a directory");
+/// Finds the workspace's roots, once: what they are now is the workspace for the whole session (X0-55, A10).
+fn roots(given: &[PathBuf]) -> Result<Vec<Place>, OpenError> {
+    given.iter().map(|path| root(path)).collect()
+}
+
+fn root(path: &Path) -> Result<Place, OpenError> {
+    let refuse = |path: &Path, reason| OpenError::NotAWorkspace { path: path.to_owned(), reason };
+    let place = Place::find(path).map_err(|why| match why {
+        Unusable::Io(source) => OpenError::Workspace { path: path.to_owned(), source },
+        Unusable::NotADirectory => refuse(path, "it is not a directory"),
+        Unusable::Replaced => refuse(path, "it was moved or removed while the session was opened"),
+        Unusable::Strangers(stranger) => {
+            OpenError::strangers(format!("use {} as the workspace", path.display()), stranger)
         }
-        let too_much =
-            ["/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/sys", "/dev", "/boot", "/run"];
-        if too_much.iter().any(|system| real == Path::new(system)) {
-            return refuse("it is a part of the system; choose the directory that the work is in");
-        }
-        roots.push(HostPath::from(real));
+    })?;
+    let too_much = ["/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/sys", "/dev", "/boot", "/run"];
+    if too_much.iter().any(|system| place.path().as_path() == Path::new(system)) {
+        let reason = "it is a part of the system; choose the directory that the work is in";
+        return Err(refuse(place.path().as_path(), reason));
     }
-    Ok(roots)
+    Ok(place)
+}
+
+impl OpenError {
+    pub(crate) fn strangers(act: String, Stranger { on_the_way, uid, owner }: Stranger) -> Self {
+        Self::Strangers { act, on_the_way, uid, owner }
+    }
 }
 
 /// What is in force: ceiling ∩ (manifest ∪ tools ∪ what was asked for) (C-1).
@@ -608,12 +650,12 @@ fn effective(
 }
 
 /// Keys are not granted by the way, with the directory that they lie in.
-fn refuse_homes(workspace: &[HostPath], effective: &EffectiveSet) -> Result<(), OpenError> {
+fn refuse_homes(roots: &[Place], effective: &EffectiveSet) -> Result<(), OpenError> {
     let homes = Homes::find();
     let home = |act: String, why: &Home| Err(OpenError::Home { act, why: why.to_string() });
-    for root in workspace {
-        if let Some(why) = homes.found_in(root.as_path()) {
-            return home(format!("use {root} as the workspace"), &why);
+    for root in roots {
+        if let Some(why) = homes.found_in(&root.link()) {
+            return home(format!("use {} as the workspace", root.path()), &why);
         }
     }
     match homes.granted(effective) {
@@ -724,11 +766,6 @@ fn session_id() -> Result<String, OpenError> {
     Ok(format!("ses_{random}"))
 }
 
-/// What each root is now, to notice one that is replaced.
-fn identities(workspace: &[HostPath]) -> Vec<Option<(u64, u64)>> {
-    workspace.iter().map(|root| host::identity_of(root.as_path())).collect()
-}
-
 /// A confined place for one agent's calls. Dropping it ends everything that runs in it.
 pub struct Session {
     pub(crate) id: String,
@@ -760,7 +797,8 @@ pub struct Session {
     #[cfg(feature = "ablation")]
     pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
     plan: SessionPlan,
-    identities: Vec<Option<(u64, u64)>>,
+    /// Held, to notice one that is replaced.
+    roots: Vec<Place>,
     /// Held, because it kills what is left of its sessions a while after the last copy has gone.
     _launcher: Launcher,
 }
@@ -822,8 +860,7 @@ impl Session {
     /// The roots that are no longer what they were when the session was opened. The kernel holds the session to the old
     /// ones, wherever they are now.
     pub(crate) fn replaced_root(&self) -> Option<&HostPath> {
-        let roots = self.facts.workspace.iter().zip(&self.identities);
-        roots.into_iter().find(|(root, was)| host::identity_of(root.as_path()) != **was).map(|(root, _)| root)
+        self.roots.iter().find(|root| !root.is_there()).map(Place::path)
     }
 }
 

@@ -89,6 +89,13 @@ impl Run {
         self
     }
 
+    /// Started in another directory.
+    #[must_use]
+    pub fn started_in(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = directory.into();
+        self
+    }
+
     /// A variable in the environment of what is started here.
     #[must_use]
     pub fn variable(mut self, key: &str, value: &str) -> Self {

@@ -113,6 +113,7 @@ pub fn session(
         landlock_abi: facts.landlock_abi,
         surroundings,
         grants,
+        seen: Vec::new(),
         exec,
         reading: None,
         watched: None,

@@ -109,6 +109,18 @@ impl FsRule {
     }
 }
 
+/// What the supervisor found at a path when it looked, so that the session is bound to that and to nothing that has taken its
+/// place since.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Where: the path of a grant, or one above it.
+    pub path: HostPath,
+    /// The device of what it leads to (`st_dev`).
+    pub device: u64,
+    /// Its number there (`st_ino`).
+    pub inode: u64,
+}
+
 /// As whom the broker, zygote and workers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -280,6 +292,10 @@ pub struct SessionPlan {
     pub surroundings: Vec<FsRule>,
     /// The file system rules of the EffectiveSet.
     pub grants: Vec<FsRule>,
+    /// What stood at the grants' paths when the supervisor looked. Nothing else is granted: if another thing stands there when
+    /// the session is confined, there is no session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<Seen>,
     /// What may be started.
     pub exec: Exec,
     /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramRule::program`]. `None`

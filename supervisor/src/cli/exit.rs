@@ -114,6 +114,11 @@ impl Failure {
                 "the directory that the work is in (cd, -C, --read, --write); or, with the keys: --allow-home"
                     .to_owned(),
             ),
+            Self::Open(OpenError::Strangers { .. }) => Some(
+                "go there, look at where that is (pwd -P), and name what you mean by a path of root's; or run callgate as \
+                 that user"
+                    .to_owned(),
+            ),
             Self::Open(OpenError::NoTemporary { .. }) => Some("make that directory, or unset TMPDIR".to_owned()),
             Self::Open(OpenError::NotTrusted { .. }) => {
                 Some("name it callgate.toml, in the project's own directory, and: callgate trust DIR".to_owned())
@@ -228,10 +233,11 @@ fn confine_remedy(error: &ConfineError) -> Option<String> {
 
 fn open_status(error: &OpenError) -> u8 {
     match error {
-        OpenError::Host(_) | OpenError::NotYet { .. } => UNAVAILABLE,
+        OpenError::Host(_) | OpenError::NotYet { .. } | OpenError::Replaced { .. } => UNAVAILABLE,
         OpenError::Workspace { .. }
         | OpenError::NotAWorkspace { .. }
         | OpenError::NoTemporary { .. }
+        | OpenError::Strangers { .. }
         | OpenError::Home { .. } => USAGE,
         OpenError::Variable(_)
         | OpenError::Declare(_)

@@ -12,6 +12,7 @@ use callgate_policy::requirement::{FsRequirement, NetRequirement, Program, Requi
 
 use super::arguments::Grants;
 use super::exit::Failure;
+use crate::place;
 use crate::profile::{self, ProfileError};
 use crate::session::{OpenError, SessionSpec};
 use crate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
@@ -20,7 +21,8 @@ use crate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
 pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     let workspace = match &grants.workspace {
         Some(dir) => dir.clone(),
-        None => std::env::current_dir().map_err(Failure::io("find the current directory"))?,
+        // Not by its name, which may lead elsewhere by the time that it is looked up.
+        None => PathBuf::from("."),
     };
     let mut spec = match &grants.manifest {
         Some(file) => SessionSpec::with_manifest(workspace, manifest(file)?),
@@ -103,11 +105,11 @@ fn of_directory(workspace: PathBuf) -> Result<SessionSpec, Failure> {
         found => found?,
     };
     Ok(match found {
-        // Not by the path that was typed, which may lead elsewhere by now.
-        Found::Trusted(project) => SessionSpec::of_project(project.root().as_path().to_owned(), *project),
+        // By the path that was typed: whether that leads to the same directory is seen when it is opened.
+        Found::Trusted(project) => SessionSpec::of_project(workspace, *project),
         Found::Nothing => SessionSpec::developer(workspace),
         Found::Untrusted { file } => {
-            let dir = workspace.to_str().and_then(|dir| shlex::try_quote(dir).ok());
+            let dir = file.parent().and_then(Path::to_str).and_then(|dir| shlex::try_quote(dir).ok());
             // A notice: what runs does not depend on somebody reading it.
             drop(writeln!(
                 std::io::stderr(),
@@ -125,6 +127,9 @@ fn paths(given: &[PathBuf], flag: &str) -> Result<Vec<PathTemplate>, Failure> {
     given
         .iter()
         .map(|path| {
+            if let Some(stranger) = place::stranger_to(path) {
+                return Err(OpenError::strangers(format!("{flag} {}", path.display()), stranger).into());
+            }
             let real = std::fs::canonicalize(path)
                 .map_err(|e| Failure::Usage(format!("{flag} {}: {e}; grants name what exists", path.display())))?;
             let is_dir = real.is_dir();

@@ -26,6 +26,7 @@ use sha2::{Digest as _, Sha256};
 
 use self::store::Store;
 use crate::host;
+use crate::place::Place;
 use crate::profile::{self, ProfileError};
 
 /// What a project's manifest may be called, in the project's own directory and in none above it (X1-35).
@@ -329,9 +330,9 @@ impl Project {
     }
 
     /// Whether this is the directory in which the trusted manifest was found: by what it is, and not by its path alone.
-    pub(crate) fn is_at(&self, directory: &HostPath) -> bool {
+    pub(crate) fn is_at(&self, place: &Place) -> bool {
         let held = rustix::fs::fstat(&self.directory).map(|stat| (stat.st_dev, stat.st_ino));
-        *directory == self.root && held.ok() == host::identity_of(directory.as_path())
+        *place.path() == self.root && held.ok() == Some(place.id())
     }
 
     /// What was approved of for the project before.

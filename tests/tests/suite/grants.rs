@@ -175,9 +175,12 @@ fn a14_an_unreachable_granted_path_refuses_the_session() {
             }
             // Its own it could reach with namespaces: as their root it may pass where it might as well have changed the mode.
             let stranger = if owner == 0 { 4242 } else { 0 };
-            if let Err(error) = chown(&closed, Some(stranger), Some(stranger)) {
-                eprintln!("SKIP {target:?}: {error}");
-                return;
+            // With all in it that is granted: another's directory leads root to nothing else (A10).
+            for path in [&closed, &inner, &files[0]] {
+                if let Err(error) = chown(path, Some(stranger), Some(stranger)) {
+                    eprintln!("SKIP {target:?}: {error}");
+                    return;
+                }
             }
             let looked: Vec<&Path> = files[1..].iter().map(PathBuf::as_path).collect();
             let inner_all = inner.join("**");

@@ -37,6 +37,7 @@ mod identity;
 mod ipc;
 mod kill_tree;
 mod lacking;
+mod led_astray;
 mod limits;
 mod metadata;
 mod nested;

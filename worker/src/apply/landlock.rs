@@ -3,7 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence};
+use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence, SessionPlan};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, Scope,
@@ -12,6 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::protocol::StepFailure as Failure;
 
+use super::seen::confirm_inside;
 use super::{failure, kernel};
 use crate::directory::Directory;
 
@@ -70,42 +71,51 @@ pub(crate) fn locate<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
     own: &[Directory],
 ) -> Result<Vec<Place>, Failure> {
-    located(rules, own, OFlags::NOFOLLOW)
+    located(rules, own, None, OFlags::NOFOLLOW)
+}
+
+/// The same of what a session was granted: only what stands there that its supervisor saw.
+pub(crate) fn locate_granted<'a>(
+    rules: impl IntoIterator<Item = &'a FsRule>,
+    own: &[Directory],
+    plan: &SessionPlan,
+) -> Result<Vec<Place>, Failure> {
+    located(rules, own, Some(plan), OFlags::NOFOLLOW)
 }
 
 /// The same for a call, which may read a file that one of its names leads to. Its session's domain bounds where that is.
 pub(crate) fn locate_for_call(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
-    located(rules, &[], OFlags::empty())
+    located(rules, &[], None, OFlags::empty())
 }
 
 fn located<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
     own: &[Directory],
+    seen: Option<&SessionPlan>,
     links: OFlags,
 ) -> Result<Vec<Place>, Failure> {
     let mut places = Vec::new();
     for rule in rules {
         let single = rule.access == FsAccess::Kept && rule.extent == Extent::Entry;
         let right = if single { Right::Names } else { Right::Rule(rule.access) };
-        places.extend(open(rule, own)?.map(|(fd, is_dir)| Place { fd, is_dir, right }));
+        let Some((fd, path)) = open(rule, own)? else { continue };
+        let is_own = own.iter().any(|held| path.starts_with(held.path()));
+        if let Some(plan) = seen.filter(|_| !is_own) {
+            confirm_inside(plan, path, &fd)?;
+        }
         // The file that has the name now; of another that takes it the kernel knows nothing.
-        places.extend(single.then(|| open_file(rule, links)).flatten().map(|fd| Place {
-            fd,
-            is_dir: false,
-            right: Right::Rule(rule.access),
-        }));
+        let file = if single { open_file(rule, (&fd, path), links) } else { None };
+        places.extend(file.map(|fd| Place { fd, is_dir: false, right: Right::Rule(rule.access) }));
+        places.push(Place { is_dir: is_directory(&fd, path)?, fd, right });
     }
     Ok(places)
 }
 
-/// The regular file that a name stands for, if it does.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a grant is a path: it is resolved here, once, as the session's user, and held from then on"
-)]
-fn open_file(rule: &FsRule, links: OFlags) -> Option<OwnedFd> {
+/// The regular file that a name stands for, if it does: the name in this directory, if that is its own.
+fn open_file(rule: &FsRule, (directory, path): (&OwnedFd, &Path), links: OFlags) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | links;
-    let fd = rustix::fs::open(rule.path.as_path(), flags, Mode::empty()).ok()?;
+    let name = rule.path.as_path().file_name().filter(|_| rule.path.as_path().parent() == Some(path))?;
+    let fd = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
     (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(fd)
 }
@@ -241,12 +251,13 @@ fn known_abi(abi: u8) -> Result<ABI, Failure> {
     }
 }
 
-/// Opens what a rule names, and whether it is a directory. `None` for an optional path that is not there.
+/// Opens what a rule names, and tells by which path: for an entry, that of its directory. `None` for an optional path that is not there.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a grant is a path: it is resolved here, once, as the session's user, and held from then on"
+    reason = "a grant is a path: it is resolved here, once, as the session's user, and held from then on; what was granted is \
+              compared with what the supervisor saw"
 )]
-fn open(rule: &FsRule, own: &[Directory]) -> Result<Option<(OwnedFd, bool)>, Failure> {
+fn open<'a>(rule: &'a FsRule, own: &[Directory]) -> Result<Option<(OwnedFd, &'a Path)>, Failure> {
     let mut path = rule.path.as_path();
     if rule.extent == Extent::Entry {
         // A name is replaced in its directory, so the right lies there.
@@ -277,8 +288,7 @@ fn open(rule: &FsRule, own: &[Directory]) -> Result<Option<(OwnedFd, bool)>, Fai
             let what = format!("find the directories above {}, which is granted alone", rule.path);
             return Err(kernel("landlock", what, std::io::Error::from_raw_os_error(libc::ENOENT)));
         }
-        let is_dir = is_directory(&fd, rule.path.as_path())?;
-        return Ok(Some((fd, is_dir)));
+        return Ok(Some((fd, path)));
     }
 }
 

@@ -6,6 +6,7 @@ pub mod limit;
 pub(crate) mod mount;
 pub(crate) mod namespace;
 pub(crate) mod privilege;
+mod seen;
 pub(crate) mod session;
 
 use std::io;
@@ -15,6 +16,9 @@ use callgate_policy::envelope::StepReport;
 use crate::protocol::{StepFailure, shortened};
 
 impl StepFailure {
+    /// The step in which what is granted is compared with what the supervisor saw. That it fails says nothing of the host.
+    pub const REPLACED: &'static str = "replaced";
+
     pub(crate) fn new(step: &str, what: impl Into<String>) -> Self {
         Self { step: step.to_owned(), what: shortened(what.into()), errno: None }
     }

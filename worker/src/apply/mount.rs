@@ -11,6 +11,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
+use super::seen::confirm;
 use super::{kernel, landlock};
 use crate::protocol::StepFailure;
 use crate::sys::mount::{Attributes, restrict};
@@ -21,7 +22,7 @@ const STEP: &str = "mounts";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     /// The host's, as it is or read-only.
-    Bind { writable: bool, devices: bool },
+    Bind { writable: bool, devices: bool, granted: bool },
     /// A new one of this type.
     New { kind: &'static str, options: &'static [(&'static str, &'static str)] },
     /// The session's own directory: a tmpfs of so many bytes.
@@ -42,7 +43,7 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     // Cloned before anything is covered, by their host paths.
     let mut trees = Vec::new();
     for (path, content) in &entries {
-        if let Some(tree) = make_tree(path, *content)? {
+        if let Some(tree) = make_tree(plan, path, *content)? {
             trees.push((path.as_path(), tree));
         }
     }
@@ -94,11 +95,11 @@ fn step(what: &str, errno: rustix::io::Errno) -> StepFailure {
 
 /// What goes where, parents before children: `/dev` and the session's own directory come before what may lie in `/tmp`.
 fn entries(plan: &SessionPlan) -> Vec<(PathBuf, Content)> {
-    let read_only = Content::Bind { writable: false, devices: false };
+    let read_only = Content::Bind { writable: false, devices: false, granted: false };
     let mut fixed: Vec<(PathBuf, Content)> =
         ["/usr", "/opt", "/etc", "/sys"].into_iter().map(|path| (path.into(), read_only)).collect();
     // Names are visible in it; which of them may be opened is Landlock's business.
-    fixed.push(("/dev".into(), Content::Bind { writable: false, devices: true }));
+    fixed.push(("/dev".into(), Content::Bind { writable: false, devices: true, granted: false }));
     // ptraceable: only processes of one's own Landlock domain are there to be seen (proc(5), Linux 5.8).
     fixed.push(("/proc".into(), Content::New { kind: "proc", options: &[("hidepid", "ptraceable")] }));
     let devpts = Content::New { kind: "devpts", options: &[("ptmxmode", "0666"), ("mode", "0600")] };
@@ -107,8 +108,11 @@ fn entries(plan: &SessionPlan) -> Vec<(PathBuf, Content)> {
     fixed.push((plan.private.inside.as_path().to_owned(), private));
     let mut rest: BTreeMap<PathBuf, Content> = BTreeMap::new();
     for bound in granted(plan) {
-        let writable = bound.writable || matches!(rest.get(&bound.path), Some(Content::Bind { writable: true, .. }));
-        rest.insert(bound.path, Content::Bind { writable, devices: false });
+        let (mut writable, mut granted) = (bound.writable, bound.granted);
+        if let Some(Content::Bind { writable: also, granted: too, .. }) = rest.get(&bound.path) {
+            (writable, granted) = (writable || *also, granted || *too);
+        }
+        rest.insert(bound.path, Content::Bind { writable, devices: false, granted });
     }
     fixed.into_iter().chain(rest).collect()
 }
@@ -118,17 +122,21 @@ struct Bound {
     path: PathBuf,
     whole: bool,
     writable: bool,
+    /// It is not a part of what every program needs.
+    granted: bool,
 }
 
 impl Bound {
-    fn of(plan: &SessionPlan, rule: &FsRule) -> Self {
+    fn of(plan: &SessionPlan, (rule, granted): (&FsRule, bool)) -> Self {
         let (path, writable) = (rule.path.as_path(), rule.access.changes());
         let directory = || landlock::reach(rule);
         match rule.extent {
             // A name is replaced in its directory; the broker holds that to the name.
-            Extent::Entry if !would_cover(plan, &directory()) => Self { path: directory(), whole: true, writable },
+            Extent::Entry if !would_cover(plan, &directory()) => {
+                Self { path: directory(), whole: true, writable, granted }
+            }
             Extent::Entry | Extent::File | Extent::Subtree => {
-                Self { path: path.to_owned(), whole: rule.extent == Extent::Subtree, writable }
+                Self { path: path.to_owned(), whole: rule.extent == Extent::Subtree, writable, granted }
             }
         }
     }
@@ -139,6 +147,11 @@ impl Bound {
 fn would_cover(plan: &SessionPlan, tree: &Path) -> bool {
     let own = [plan.private.inside.as_path(), Path::new("/tmp"), Path::new("/dev/shm"), Path::new("/proc")];
     own.iter().any(|own| own.starts_with(tree))
+}
+
+/// Whether a path is not the host's in the new tree: it lies in what the session has of its own, or holds that.
+pub(super) fn is_own(plan: &SessionPlan, path: &Path) -> bool {
+    path.starts_with(&plan.private.inside) || would_cover(plan, path)
 }
 
 /// A file that is not there yet, in a directory that the session has one of its own for, would be made in that and go with it.
@@ -163,7 +176,9 @@ fn refuse_what_would_be_lost(plan: &SessionPlan) -> Result<(), StepFailure> {
 
 /// What needs a mount: what the fixed part of the tree does not hold already.
 fn granted(plan: &SessionPlan) -> Vec<Bound> {
-    let rules = plan.rules().filter(|rule| !is_fixed(plan, rule)).map(|rule| (rule, Bound::of(plan, rule)));
+    let surroundings = plan.surroundings.iter().map(|rule| (rule, false));
+    let rules = surroundings.chain(plan.grants.iter().map(|rule| (rule, true)));
+    let rules = rules.filter(|(rule, _)| !is_fixed(plan, rule)).map(|rule| (rule.0, Bound::of(plan, rule)));
     let bound: Vec<Bound> = rules.filter(|(rule, bound)| is_there(rule, bound)).map(|(_, bound)| bound).collect();
     let covered = |bound_here: &Bound| {
         // A tree within another that is at least as open comes with it.
@@ -199,20 +214,23 @@ fn is_there(rule: &FsRule, bound: &Bound) -> bool {
 }
 
 /// A detached tree with its final attributes. `None` for a part of the system that this host lacks.
-fn make_tree(path: &Path, content: Content) -> Result<Option<OwnedFd>, StepFailure> {
+fn make_tree(plan: &SessionPlan, path: &Path, content: Content) -> Result<Option<OwnedFd>, StepFailure> {
     match content {
         Content::New { kind, options } => new_filesystem(kind, options).map(Some),
         // Memory that belongs to no process: without a bound of its own it may take half of the host's (tmpfs(5)).
         Content::Private { size } => {
             new_filesystem("tmpfs", &[("mode", "0700"), ("size", size.to_string().as_str())]).map(Some)
         }
-        Content::Bind { writable, devices } => {
+        Content::Bind { writable, devices, granted } => {
             let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
             let tree = match rustix::mount::open_tree(CWD, path, flags) {
                 Ok(tree) => tree,
                 Err(rustix::io::Errno::NOENT) => return Ok(None),
                 Err(e) => return Err(step(&format!("clone {}", path.display()), e)),
             };
+            if granted {
+                confirm(plan, path, &tree)?;
+            }
             restrict(tree.as_fd(), Attributes { read_only: !writable, no_dev: !devices }, true)
                 .map_err(|e| kernel(STEP, format!("restrict {}", path.display()), e))?;
             Ok(Some(tree))

@@ -69,7 +69,7 @@ pub(crate) fn confine(
 ) -> Result<Programs, StepFailure> {
     // Once for all three: what stands at a path must not change in between.
     let surroundings = landlock::locate(&plan.surroundings, directories)?;
-    let granted = landlock::locate(&plan.grants, directories)?;
+    let granted = landlock::locate_granted(&plan.grants, directories, plan)?;
     let mut found = plan.exec.is_judged().then(|| programs::find(plan, path));
     let files: Vec<Place> = found.iter_mut().flat_map(|found| found.files.drain(..)).map(landlock::program).collect();
     let executing = if plan.exec.names_all() { Executing::Files } else { Executing::Trees };
@@ -120,7 +120,7 @@ pub(crate) fn confine_readers(
     let_go_of_them: impl FnOnce() -> Result<(), StepFailure>,
 ) -> Result<Vec<StepReport>, StepFailure> {
     let reading: Vec<FsRule> = plan.grants.iter().map(FsRule::for_reading).collect();
-    let places = landlock::locate(&reading, directories)?;
+    let places = landlock::locate_granted(&reading, directories, plan)?;
     let whose = (Whose::Calls, Executing::Trees);
     let ruleset = landlock::build(plan.landlock_abi, &places, Reach::Everything, whose)?;
     landlock::restrict(&ruleset)?;

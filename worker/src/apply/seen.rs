@@ -1,0 +1,37 @@
+//! That a session is bound to what its supervisor saw: a path is looked up anew here, and whoever may change a part of it
+//! could have had it lead elsewhere meanwhile (A10).
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use callgate_policy::plan::{SessionPlan, Strength};
+
+use super::kernel;
+use crate::protocol::StepFailure;
+
+/// Whether what was opened at a path of the host's is what stood there when the supervisor looked.
+pub(super) fn confirm(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
+    if is_the_kernels(path) {
+        return Ok(());
+    }
+    let stat = rustix::fs::fstat(opened)
+        .map_err(|e| kernel(StepFailure::REPLACED, format!("look at {}", path.display()), e.into()))?;
+    let same = plan.seen.iter().find(|seen| seen.path.as_path() == path);
+    if same.is_some_and(|seen| (seen.device, seen.inode) == (stat.st_dev, stat.st_ino)) {
+        return Ok(());
+    }
+    let what = format!("{} was replaced while the session was opened; try again", path.display());
+    Err(StepFailure::new(StepFailure::REPLACED, what))
+}
+
+/// The same of a path in the session's own mount tree, if there is one: what is the session's own there, the supervisor
+/// has not seen.
+pub(super) fn confirm_inside(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
+    let own = plan.strength == Strength::Namespaces && super::mount::is_own(plan, path);
+    if own { Ok(()) } else { confirm(plan, path, opened) }
+}
+
+/// Nobody puts anything in the place of what is there, and it is another for each process (`/proc/self`).
+fn is_the_kernels(path: &Path) -> bool {
+    ["/proc", "/dev"].iter().any(|top| path.starts_with(top))
+}
