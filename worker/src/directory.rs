@@ -83,7 +83,7 @@ impl Directory {
         &self.path
     }
 
-    /// The descriptors for [`Directory::held`]: of its parent, and its own.
+    /// The descriptors for `Directory::held`: of its parent, and its own.
     #[must_use]
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.parent.as_fd(), self.itself.as_fd()]

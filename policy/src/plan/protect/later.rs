@@ -1,7 +1,7 @@
 //! Files that another program runs, or takes orders from, later: a call may write them, and its result says so.
 //!
 //! What names mean is data ([`KINDS`]): by kind, each with what reads the file and when. A name that is missing here is not
-//! reported and nothing else: what must not be written at all is in [`super::names`].
+//! reported and nothing else: what must not be written at all is in [`super::names()`].
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
