@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -149,6 +150,16 @@ impl Bounded<PathBuf> {
         }
         was
     }
+
+    /// Takes out what lies below a directory. Paths are in the order of their components.
+    fn take_below(&mut self, directory: &Path) -> Vec<PathBuf> {
+        let below = self.all.range::<Path, _>((Bound::Excluded(directory), Bound::Unbounded));
+        let below: Vec<PathBuf> = below.take_while(|path| path.starts_with(directory)).cloned().collect();
+        for path in &below {
+            self.remove(path);
+        }
+        below
+    }
 }
 
 /// Collected while the call runs.
@@ -208,10 +219,32 @@ impl Collected {
         let with_it: Vec<PathBuf> =
             self.repositories.all.iter().filter_map(|path| Some(to.join(path.strip_prefix(from).ok()?))).collect();
         self.repositories.forget(|path| path.starts_with(from));
+        let below = self.take_below(from, to);
         self.removed(from);
         self.came(to, replaced);
+        below.iter().for_each(|path| self.created(path));
         // With nothing behind it, the path would have a slash.
         with_it.iter().for_each(|path| self.repository(&path.components().collect::<PathBuf>()));
+    }
+
+    /// Two names were exchanged, with all that lies below them.
+    pub(super) fn exchanged(&mut self, one: &Path, other: &Path) {
+        let below = [self.take_below(one, other), self.take_below(other, one)].concat();
+        self.changed(one);
+        self.changed(other);
+        below.iter().for_each(|path| self.created(path));
+    }
+
+    /// What the call has made and changed below a directory, under the names that it has in another place.
+    fn take_below(&mut self, from: &Path, to: &Path) -> Vec<PathBuf> {
+        let mut taken = Vec::new();
+        for set in [&mut self.created, &mut self.changed] {
+            taken.extend(set.take_below(from));
+        }
+        if !taken.is_empty() {
+            self.later.forget(|(noted, _)| noted != from && noted.starts_with(from));
+        }
+        taken.iter().filter_map(|path| Some(to.join(path.strip_prefix(from).ok()?))).collect()
     }
 
     /// Something that was of no account before has a name now.
@@ -337,6 +370,27 @@ mod tests {
         assert_eq!(report.removed, ["/w/old"]);
         assert_eq!(report.runs_later.len(), 1);
         assert_eq!((report.refused.len(), report.more), (1, 0));
+    }
+
+    /// F2: what lies in a directory that is moved has another meaning in its new place.
+    #[test]
+    fn f2_what_moves_with_its_directory_is_looked_at_again() {
+        let mut all = Collected::default();
+        for path in ["/w/t", "/w/t/config.yml", "/w/t/more/x", "/w/ta"] {
+            all.created(Path::new(path));
+        }
+        all.changed(Path::new("/w/t/was"));
+        assert_eq!(all.report().runs_later, []);
+        all.moved(Path::new("/w/t"), Path::new("/w/.circleci"), false);
+        let report = all.report();
+        let now = ["/w/.circleci", "/w/.circleci/config.yml", "/w/.circleci/more/x", "/w/.circleci/was", "/w/ta"];
+        assert_eq!((report.created, report.changed.len()), (now.map(str::to_owned).to_vec(), 0));
+        assert!(report.runs_later.iter().any(|note| note.path == "/w/.circleci/config.yml"));
+        all.created(Path::new("/w/u"));
+        all.exchanged(Path::new("/w/.circleci"), Path::new("/w/u"));
+        let report = all.report();
+        assert!(report.created.contains(&"/w/u/config.yml".to_owned()), "{:?}", report.created);
+        assert_eq!(report.runs_later, []);
     }
 
     /// F2: a program that was there is named when another takes its place, in whatever way; new ones are named together.

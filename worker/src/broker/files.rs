@@ -830,6 +830,7 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     }
     let call = broker.call(caller)?;
     match grant {
+        Grant::Tree | Grant::Name if exchanged => call.changes.exchanged(&source.path, &target.path),
         Grant::Tree | Grant::Name => call.changes.moved(&source.path, &target.path, replaced.is_some()),
         Grant::Twin => {
             call.written.forget(&source.path);

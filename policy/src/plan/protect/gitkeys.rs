@@ -20,7 +20,7 @@ pub enum Value {
     /// A remote repository's address: `https://`, `ssh://`, `git://` or `user@host:path`. Neither a path, whose repository
     /// may have hooks, nor `name::address`, which runs `git-remote-name`.
     Url,
-    /// `.`, or a remote that has an address in the file: git takes any other name for a path.
+    /// `.`, or a remote of a plain name that has an address in the file: git takes any other name for a path.
     Remote,
     /// One of these.
     OneOf(&'static [&'static str]),
@@ -242,10 +242,16 @@ impl Value {
             Ref => all(b"-+_.=/:*^@") && no_option,
             Text => true,
             Url => is_address(value),
-            Remote => value == b"." || has_address(value),
+            Remote => value == b"." || (is_name(value) && has_address(value)),
             OneOf(words) => words.iter().any(|word| word.as_bytes() == value),
         }
     }
+}
+
+/// Whether git takes a name for a remote's wherever it stands. One with a slash it may take for a path, address or not.
+fn is_name(name: &[u8]) -> bool {
+    name.first().is_some_and(u8::is_ascii_alphanumeric)
+        && name.iter().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
 }
 
 /// Schemes for which git itself speaks to another host, and starts nothing but ssh.
