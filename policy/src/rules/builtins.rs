@@ -50,7 +50,8 @@ fn is_plain(name: &str, args: &[Text]) -> bool {
                     | "inherit_errexit"
             )
         }),
-        "read" | "mapfile" | "readarray" => is_plain_read(args),
+        "read" => is_plain_read(args, "rse", &["d", "n", "N", "p", "t", "u", "i"]),
+        "mapfile" | "readarray" => is_plain_read(args, "t", &["d", "n", "O", "s", "u", "c"]),
         "getopts" => args.get(1).and_then(Text::fixed).is_some_and(is_own_name),
         "unset" => all_fixed(|arg| matches!(arg, "-f" | "-v") || is_own_name(arg)),
         "export" | "readonly" | "local" | "declare" | "typeset" => args.iter().all(is_plain_declaration),
@@ -110,14 +111,13 @@ fn is_plain_set(args: &[Text]) -> bool {
 }
 
 /// `read` and `mapfile` into variables of the line's own. `-C` has a line evaluated.
-fn is_plain_read(args: &[Text]) -> bool {
+fn is_plain_read(args: &[Text], flags: &str, valued: &[&str]) -> bool {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let Some(text) = arg.fixed() else { return false };
         match text.strip_prefix('-') {
-            Some(flags) if flags.bytes().all(|flag| b"rset".contains(&flag)) && !flags.contains('t') => {}
-            // With a value.
-            Some("d" | "n" | "N" | "p" | "t" | "u" | "O" | "c") => {
+            Some(given) if given.chars().all(|flag| flags.contains(flag)) => {}
+            Some(given) if valued.contains(&given) => {
                 if args.next().is_none_or(|value| value.several || value.text.contains('[')) {
                     return false;
                 }
@@ -190,6 +190,7 @@ mod tests {
             "read $",
             "read -p x a[0]",
             "mapfile -C x a",
+            "mapfile -t PATH",
             "mapfile -C x -c 1 a",
             "let x",
             "eval ls",

@@ -241,12 +241,18 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
         return lines_of_shell(args);
     }
     match name {
-        "eval" => joined(args, 1),
+        "eval" => joined(&args[ends_options(args)..], 1 + ends_options(args)),
         // Its arguments may be the line, or name signals.
-        "trap" => args.first().map(|line| Start::Line { text: line.clone(), at: 1 }).into_iter().collect(),
+        "trap" => {
+            let at = ends_options(args);
+            args.get(at).map(|line| Start::Line { text: line.clone(), at: at + 1 }).into_iter().collect()
+        }
         "find" | "fd" | "fdfind" => of_find(args),
         "command" if looks_up(args) => Vec::new(),
-        "env" if args.iter().any(|arg| arg.text.starts_with("-S") || arg.text.starts_with("--split")) => any_word(args),
+        // It takes a word apart as a shell does not.
+        "env" if args.iter().any(splits_words) => {
+            any_word(args).into_iter().chain([Start::Command { words: vec![Text::anything()], at: 1 }]).collect()
+        }
         "ssh" => Vec::new(),
         "xargs" => of_xargs(args),
         name if starts_some_word(name) => any_word(args),
@@ -257,6 +263,18 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
 /// `command -v x` and `command -V x` only say what x is.
 fn looks_up(args: &[Text]) -> bool {
     args.first().and_then(Text::fixed).is_some_and(|arg| arg.starts_with('-') && arg.contains(['v', 'V']))
+}
+
+/// How many words in front say that no options follow.
+fn ends_options(args: &[Text]) -> usize {
+    usize::from(args.first().is_some_and(|arg| arg.fixed() == Some("--")))
+}
+
+/// `-S`, also among other letters, and each beginning of `--split-string`.
+fn splits_words(arg: &Text) -> bool {
+    let long = arg.text.split('=').next().unwrap_or_default();
+    let letters = arg.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+    letters.is_some_and(|letters| letters.contains('S')) || (long.len() > 2 && "--split-string".starts_with(long))
 }
 
 fn joined(args: &[Text], at: usize) -> Vec<Start> {
@@ -359,6 +377,8 @@ fn of_wrapper(wrapper: &Wrapper, args: &[Text]) -> Vec<Start> {
             break;
         }
         match option(wrapper, text) {
+            // `env -`
+            Option_::None if wrapper.assigns && text == "-" => at += 1,
             Option_::Takes(words) => at += words,
             Option_::Unknown => return any_word(args),
             Option_::None if wrapper.assigns && is_assignment(text) => at += 1,

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use callgate::{Launcher, Session, SessionSpec, StrengthChoice, Supervisor};
 use callgate_policy::plan::SessionPlan;
-use callgate_worker::launcher::remove_outputs;
 use callgate_worker::protocol::{
     Channel, FromWorker, FromZygote, OpenSession, Received, SessionReply, SessionSteps, notice,
 };
@@ -126,7 +125,7 @@ impl Processes {
     /// As the launcher does when a session has ended. A supervisor that got none has removed it itself.
     fn clean_up(&self) {
         if let Some(outputs) = &self.plan.outputs {
-            let _gone = remove_outputs(outputs, self.plan.identity);
+            let _gone = std::fs::remove_dir_all(outputs.as_path());
         }
     }
 

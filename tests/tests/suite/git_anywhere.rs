@@ -224,6 +224,53 @@ fn a18_paths_from_home_are_kept() {
     });
 }
 
+/// A18: no directory that a call has filled elsewhere takes a name below which a repository's settings lead.
+#[test]
+fn a18_no_directory_moves_to_where_settings_lead_below_it() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(
+            target,
+            "git init -q .; git config core.hooksPath tools/hooks; git config include.path ../conf/g.inc",
+        );
+        let fill = "mkdir -p z/hooks && echo x > z/hooks/pre-commit && echo x > z/g.inc";
+        for (to, planted) in [("tools", "tools/hooks"), ("conf", "conf/g.inc")] {
+            assert!(!sh(&env.sandbox(), &format!("{fill} && mv -T z {to}")).status.success(), "{to}");
+            assert!(fs::symlink_metadata(env.workspace().join(planted)).is_err(), "{planted}");
+            assert!(
+                !sh(&env.sandbox(), &format!("rm -rf {to}; mv --exchange z {to} || mv -T z {to}")).status.success()
+            );
+            assert!(fs::symlink_metadata(env.workspace().join(planted)).is_err(), "{planted}");
+        }
+        assert!(sh(&env.sandbox(), &format!("{fill} && mv -T z free")).status.success(), "the control");
+        assert!(env.workspace().join("free/hooks/pre-commit").is_file());
+    });
+}
+
+/// A18: where hooks and settings are links into the workspace, what they lead to is kept.
+#[test]
+fn a18_what_hooks_and_settings_link_to_is_kept() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(
+            target,
+            "git init -q .; mkdir -p scripts; echo x > scripts/pre-commit; echo x > scripts/free; mv .git/config gc; \
+             rm -f .git/hooks/pre-commit; ln -s ../../scripts/pre-commit .git/hooks/pre-commit; ln -s ../gc .git/config",
+        );
+        let before = picture(&env.workspace());
+        for act in [
+            "echo y > scripts/pre-commit",
+            "mv scripts/pre-commit scripts/x",
+            "mv scripts s",
+            "echo '[core]fsmonitor=x' >> gc",
+            "rm gc",
+        ] {
+            assert!(!sh(&env.sandbox(), act).status.success(), "{act}");
+            assert_eq!(picture(&env.workspace()), before, "{act}");
+        }
+        assert!(sh(&env.sandbox(), "echo y > scripts/free").status.success(), "the control");
+        assert_eq!(fs::read_to_string(env.workspace().join("scripts/free")).unwrap(), "y\n");
+    });
+}
+
 /// A18: what is not known to be harmless is refused, and the result says which setting it was.
 #[test]
 fn a18_settings_that_nobody_knows_are_refused() {

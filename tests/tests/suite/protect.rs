@@ -660,7 +660,7 @@ print(*made, make("d"), sorted(os.listdir()))
             let envelope: serde_json::Value = serde_json::from_slice(&fs::read(&status).unwrap()).unwrap();
             let created = envelope["metadata"]["changes"]["created"].as_array().unwrap();
             let made = |name: &str| created.iter().any(|path| *path == *text(&env, name));
-            assert!(made("first/a") && made("second/b") && !made("first/b"), "{created:?}");
+            assert!(made("second/a") && made("second/b") && !made("first/a") && !made("first/b"), "{created:?}");
         }
     });
 }

@@ -819,7 +819,8 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
             let closed = broker.keeper.holds(&place.path, now);
             broker.refuse(caller, &place.path, closed)?;
             // As if it were another file system: each name in it is then copied, and looked at.
-            if now.state != then.state && broker.keeper.would_hold(&place.path, then) {
+            let holds = now.state != then.state && broker.keeper.would_hold(&place.path, then);
+            if holds || then.is_above() {
                 return Err(libc::EXDEV);
             }
         }

@@ -658,8 +658,22 @@ impl Keeper {
                 (self.states, self.linked) = (Remembered::default(), None);
             }
         }
+        for place in &places {
+            self.keep_ends(place);
+        }
         let files = places.iter().flat_map(|place| ["config", "config.worktree"].map(|name| place.join(name)));
         self.follow(files, worktree);
+    }
+
+    /// Keeps where a repository's settings and hooks lead that are symbolic links.
+    fn keep_ends(&mut self, repository: &Path) {
+        let hooks = repository.join("hooks");
+        let entries = fs::read_dir(&hooks).into_iter().flatten().flatten().take(REDIRECTS).map(|entry| entry.path());
+        let names = ["config", "config.worktree"].map(|name| repository.join(name));
+        let all: Vec<PathBuf> = names.into_iter().chain(entries).chain([hooks.clone()]).collect();
+        for path in all.iter().filter(|path| fs::symlink_metadata(path).is_ok_and(|stat| stat.is_symlink())) {
+            self.redirect(path);
+        }
     }
 
     /// Keeps what files of settings lead to, the nearest first and each file once: they may include each other. No call can write
@@ -761,6 +775,11 @@ impl Judgement {
     /// Whether this is settings that may be replaced by others.
     pub(super) fn is_settings(&self) -> bool {
         self.settings
+    }
+
+    /// Whether something that is kept may be beneath.
+    pub(super) fn is_above(&self) -> bool {
+        self.above
     }
 
     /// Whether it is called `.git`.

@@ -80,7 +80,6 @@ const HARMLESS: &[(&str, Sub, &[&str], Value)] = &[
             "quotepath",
             "repositoryformatversion",
             "safecrlf",
-            "sharedrepository",
             "sparsecheckout",
             "sparsecheckoutcone",
             "splitindex",
@@ -90,6 +89,7 @@ const HARMLESS: &[(&str, Sub, &[&str], Value)] = &[
         ],
         Word,
     ),
+    ("core", Without, &["sharedrepository"], OneOf(&["umask", "false", "group", "0", "1"])),
     (
         "diff",
         Without,
