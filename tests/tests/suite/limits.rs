@@ -436,9 +436,10 @@ while time.monotonic() < end:
 /// its exec; twice as much of their own, by one process or by two, is too much.
 #[test]
 fn d11_memory_that_two_processes_have_together_counts_once() {
-    let script = |held: u32, start: &str| {
+    // Too much is held until it is found: a busy machine may need more than a second for a look.
+    let script = |held: u32, start: &str, seconds: u32| {
         format!(
-            "rm -f fifo ready; mkfifo fifo; (until [ -e ready ]; do sleep 0.05; done; sleep 1; echo > fifo) & python3 -c '
+            "rm -f fifo ready; mkfifo fifo; (until [ -e ready ]; do sleep 0.05; done; sleep {seconds}; echo > fifo) & python3 -c '
 import os
 held = b\"x\" * {held}
 open(\"ready\", \"w\")
@@ -452,10 +453,10 @@ os.wait()'"
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let limit = ["memory=96MiB"];
-        let (once, envelope) = run(&env, &limit, &script(60_000_000, spawn));
+        let (once, envelope) = run(&env, &limit, &script(60_000_000, spawn, 1));
         assert!(once.status.success(), "{once:?}");
         assert_eq!(report(&envelope, "memory")["hit"], false, "{envelope}");
-        for twice in [script(120_000_000, spawn), script(60_000_000, fork)] {
+        for twice in [script(120_000_000, spawn, 40), script(60_000_000, fork, 40)] {
             let (ended, envelope) = run(&env, &limit, &twice);
             assert_eq!(ended.status.code(), Some(137), "{twice}: {ended:?}");
             assert_eq!(report(&envelope, "memory")["hit"], true, "{envelope}");
