@@ -7,7 +7,6 @@ use callgate_policy::plan::{CallPlan, Work};
 use callgate_worker::tools;
 use serde_json::{Value, json};
 
-pub(crate) use crate::cli::everything;
 use crate::session::Session;
 
 impl Session {

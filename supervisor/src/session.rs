@@ -23,7 +23,6 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 use callgate_worker::protocol::StepFailure;
 
 use crate::approval::{Approver, PATIENCE, People};
-use crate::cli::Ablated;
 use crate::confine::cgroup::Delegated;
 use crate::confine::{
     ConfineError, Launcher, LauncherError, Opened, Outputs, Stdio, Terminal, TerminalError, WindowSize,
@@ -383,8 +382,8 @@ impl Supervisor {
     }
 
     /// Opens a session that lacks a mechanism, and that nothing runs in but acts of the probe.
-    pub(crate) async fn open_ablated(&self, spec: SessionSpec, ablated: Ablated) -> Result<Session, OpenError> {
-        self.open_with(spec, Some(ablated.ablation())).await
+    pub(crate) async fn open_ablated(&self, spec: SessionSpec, ablation: Ablation) -> Result<Session, OpenError> {
+        self.open_with(spec, Some(ablation)).await
     }
 
     async fn open_with(&self, mut spec: SessionSpec, ablation: Option<Ablation>) -> Result<Session, OpenError> {

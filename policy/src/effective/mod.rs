@@ -1,6 +1,7 @@
 //! From what is asked for to what is in force: ceiling ∩ parent ∩ declared (X0-1, C-1).
 
 mod declared;
+mod everything;
 mod origin;
 mod region;
 mod rights;
@@ -15,6 +16,7 @@ use crate::pattern::PathPattern;
 use crate::rules::Capability;
 
 pub use declared::{CAPABILITIES, Contribution, DeclareError, Declared};
+pub use everything::everything;
 pub use origin::{Kind, Origin, Source};
 pub(crate) use region::Region;
 pub use region::{PathRegion, Scope, ShellRegion};

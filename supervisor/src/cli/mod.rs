@@ -16,10 +16,6 @@ mod terminal;
 mod tools;
 mod trust;
 
-pub(crate) use self::doctor::Ablated;
-#[cfg(feature = "ablation")]
-pub(crate) use self::doctor::everything;
-
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -10,9 +10,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 
-#[cfg(feature = "ablation")]
-pub(crate) use self::attack::everything;
-pub(crate) use self::attack::{Ablated, attack};
+pub(crate) use self::attack::attack;
 use self::trial::Trial;
 use super::bench::Scratch;
 use super::exit::Failure;

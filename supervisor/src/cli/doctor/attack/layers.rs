@@ -1,11 +1,8 @@
 //! The first two layers: calls that they judge before anything starts, and what is left when they are passed by.
 
-use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, Source, narrow};
+use callgate_policy::effective::everything;
 use callgate_policy::envelope::Layer;
-use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::compile::{self, CallSpec};
-use callgate_policy::requirement::{FsRequirement, Program, RequirementSet, ShellRunRequirement};
-use callgate_policy::variable::Variables;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -137,6 +134,7 @@ fn reached(field: &mut Field, seen: &str) -> Result<Vec<String>, Failure> {
 
 /// A tool as if the capability check had let it pass, in a worker that is confined as ever. Gives what it saw.
 async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Result<String, Failure> {
+    #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
     let (Some(tool), Some(everything)) = (session.registry.find(name), everything()) else { return Ok(String::new()) };
     let root = session.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
     let prepared = tool
@@ -150,17 +148,4 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
     let turn = session.turns.take(tool.concurrency).await;
     let ran = session.opened.tool(plan, arguments, turn).await;
     Ok(ran.ok().and_then(|run| run.end.ok()).map(|output| output.data.to_string()).unwrap_or_default())
-}
-
-/// What the capability check would be if everything were granted.
-pub(crate) fn everything() -> Option<EffectiveSet> {
-    let all = || PathTemplate::parse("/**").ok();
-    let set = RequirementSet {
-        fs: FsRequirement { read: vec![all()?], write: vec![all()?], exact: false },
-        shell: vec![ShellRunRequirement { cmd: Program::Any, args: None }],
-        ..RequirementSet::default()
-    };
-    let contribution = Contribution::from_source(&Source::Default, &set);
-    let declared = Declared::union(&[contribution], &Variables::default(), &[]).ok()?;
-    Some(narrow(&declared, &[Bound::unlimited(Source::Ceiling)]))
 }

@@ -16,10 +16,7 @@ use callgate_policy::plan::Mechanism;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::field::{Changes, Field};
-#[cfg(feature = "ablation")]
-pub(crate) use self::layers::everything;
 use self::report::Report;
-pub(crate) use self::subject::Ablated;
 use self::subject::{Answer, Subject};
 use self::table::{Act, Attack, Proof, attacks};
 use super::super::exit::Failure;

@@ -25,22 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Most that an attempt may print: the command lines of all processes fit in.
 const OUTPUT_MAX: u64 = 4 * 1024 * 1024;
 
-/// Leave to open a session that lacks a mechanism. Only this module can make one; what runs in such a session, the worker
-/// alone decides, and it is nothing but acts of the probe.
-#[derive(Debug, Clone)]
-pub(crate) struct Ablated(Ablation);
-
-impl Ablated {
-    #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
-    fn without(mechanisms: &[Mechanism]) -> Self {
-        Self(Ablation::without(mechanisms.iter().copied()))
-    }
-
-    pub(crate) fn ablation(self) -> Ablation {
-        self.0
-    }
-}
-
 /// Where attempts are made.
 pub(super) enum Subject {
     /// Outside, unconfined: every attempt's control.
@@ -82,7 +66,9 @@ impl Subject {
         strength: StrengthChoice,
         lacking: &[Mechanism],
     ) -> Result<Self, OpenError> {
-        let session = supervisor.open_ablated(spec(field, strength), Ablated::without(lacking)).await?;
+        #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
+        let ablation = Ablation::without(lacking.iter().copied());
+        let session = supervisor.open_ablated(spec(field, strength), ablation).await?;
         Ok(Self::Ablated(session))
     }
 
