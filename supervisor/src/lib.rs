@@ -19,22 +19,17 @@
 
 #[cfg(feature = "ablation")]
 mod ablation;
-mod approval;
 mod call;
 mod confine;
-mod decide;
-mod enforced;
 mod gate;
 mod home;
 mod host;
-mod limits;
 mod place;
 mod registry;
 mod session;
+mod supervisor;
 pub mod trust;
 mod turn;
-mod understand;
-mod watch;
 
 pub mod cli;
 pub mod profile;
@@ -44,15 +39,15 @@ pub use callgate_policy::envelope::{Denial, Enforced, Layer, Metadata, Outcome, 
 pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitReport, Limits};
 pub use callgate_worker::protocol::{LimitHit, ProgramEnd, Used};
 
-pub use approval::{Answer, Approver, Asked, Question};
 pub use call::CallError;
 pub use confine::{
     ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio, Terminal, TerminalError, WindowSize,
 };
-pub use gate::{Gate, WatchdogProgram, WatchdogProgramError};
+pub use gate::{Answer, Approver, Asked, Gate, Question, WatchdogProgram, WatchdogProgramError};
 pub use host::{HostError, HostSupport, Missing};
 pub use registry::{Registry, RegistryError, Surface, Tool};
-pub use session::{AskedBy, Builder, OpenError, Session, SessionSpec, StrengthChoice, Supervisor};
+pub use session::{AskedBy, OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject};
+pub use supervisor::{Builder, Supervisor};
 pub use turn::Concurrency;
 
 /// The example of the README, compiled with the other doctests.

@@ -27,7 +27,8 @@ use clap::Parser as _;
 use self::arguments::{Arguments, Command, Doctor};
 use self::exit::Failure;
 use crate::confine::{ConfineError, LAUNCHER_NAME, Launcher};
-use crate::session::{OpenError, Supervisor};
+use crate::session::OpenError;
+use crate::supervisor::Supervisor;
 
 /// What the binary does.
 #[must_use]

@@ -147,9 +147,9 @@ fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
 fn tell_limit(session: &Session, end: &ProgramEnd) {
     let bounds = session.bounds();
     let late = || bounds.value(LimitName::Wall).filter(|_| end.timed_out);
-    let hit = crate::limits::ended_for(bounds, end, None);
+    let hit = crate::call::limits::ended_for(bounds, end, None);
     let Some(hit) = hit.or_else(|| Some(LimitHit { limit: LimitName::Wall, used: late()? })) else { return };
-    let denial = crate::limits::denial(bounds, hit, end.left);
+    let denial = crate::call::limits::denial(bounds, hit, end.left);
     let remedy = denial.remedy.unwrap_or_default();
     let text = format!("callgate: the command met its `{}` limit: {}\n  {remedy}\n", denial.asked, denial.reason);
     // With standard error gone as well, the exit status is all that is left to tell.
@@ -189,15 +189,20 @@ fn report(
         "killed": end.killed,
         "timed_out": end.timed_out,
     });
-    crate::limits::tell_left(&mut data, &end);
+    crate::call::limits::tell_left(&mut data, &end);
     let envelope = ResultEnvelope {
         kind: Outcome::Output,
         data: Some(data),
         error_text: None,
         metadata: Metadata {
             duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            enforced: crate::session::enforced(session, program.steps()),
-            limits: crate::limits::of_program(session.bounds(), &end, session.bounds().value(LimitName::Wall), None),
+            enforced: crate::call::enforced(session, program.steps()),
+            limits: crate::call::limits::of_program(
+                session.bounds(),
+                &end,
+                session.bounds().value(LimitName::Wall),
+                None,
+            ),
             changes: program.changes().filter(|changes| !changes.is_empty()).cloned(),
             ..Metadata::default()
         },

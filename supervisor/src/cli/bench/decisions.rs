@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::report::Figures;
 use super::sessions::Opener;
+use crate::call::Presented;
 use crate::cli::exit::Failure;
 use crate::confine::Stdio;
-use crate::decide::Presented;
 use crate::session::{Session, SessionSpec};
 
 /// As many as the target names.

@@ -22,7 +22,7 @@ use self::subject::{Benchmarked, Subject};
 use super::arguments::Bench;
 use super::exit::Failure;
 use super::{forked, supervise};
-use crate::session::Supervisor;
+use crate::supervisor::Supervisor;
 
 pub(super) use opens::opens;
 pub(super) use scratch::Scratch;

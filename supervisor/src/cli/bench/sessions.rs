@@ -13,7 +13,8 @@ use serde_json::json;
 use super::scratch::{FILE, Scratch};
 use crate::cli::exit::Failure;
 use crate::cli::processes::{self, Family, Pid};
-use crate::session::{Session, SessionSpec, StrengthChoice, Supervisor};
+use crate::session::{Session, SessionSpec, StrengthChoice};
+use crate::supervisor::Supervisor;
 
 /// Broker, two zygotes and the worker that stands ready at each.
 const PROCESSES: usize = 5;

@@ -7,7 +7,8 @@ use super::super::exit::Failure;
 use super::{Check, State, host};
 use crate::call::CallError;
 use crate::confine::{ConfineError, Stdio};
-use crate::session::{OpenError, Session, SessionSpec, StrengthChoice, Supervisor};
+use crate::session::{OpenError, Session, SessionSpec, StrengthChoice};
+use crate::supervisor::Supervisor;
 
 /// `chmod` is carried out by the broker, which reads the path in the caller's memory (process_vm_readv(2)).
 const CHMOD: [&str; 2] = ["/bin/chmod", "/usr/bin/chmod"];

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
 use tokio::io::unix::AsyncFd;
 
-use crate::approval::{Answer, Approver, Asked, Question};
+use crate::gate::people::{Answer, Approver, Asked, Question};
 
 /// The line that asks. Enter alone is a no.
 const ASKS: &str = "allow? once, always, reject [reject]: ";

@@ -6,7 +6,7 @@
 
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::approval::Question;
+use crate::gate::people::Question;
 
 /// Before every line of text that is not callgate's own.
 const MARGIN: &str = "  | ";

@@ -22,7 +22,8 @@ use self::table::{Act, Attack, Proof, attacks};
 use super::super::exit::Failure;
 use super::super::{forked, supervise};
 use crate::host::HostSupport;
-use crate::session::{StrengthChoice, Supervisor};
+use crate::session::StrengthChoice;
+use crate::supervisor::Supervisor;
 
 /// The secret that no sandbox may let through. Callgate reads it nowhere else: it is here to be found, or not.
 const SECRET: &str = "CALLGATE_ATTACK_SECRET";

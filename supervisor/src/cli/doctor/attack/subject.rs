@@ -18,7 +18,8 @@ use super::field::Field;
 use super::table::Act;
 use crate::cli::exit::Failure;
 use crate::confine::Stdio;
-use crate::session::{OpenError, Session, SessionSpec, StrengthChoice, Supervisor};
+use crate::session::{OpenError, Session, SessionSpec, StrengthChoice};
+use crate::supervisor::Supervisor;
 
 /// How long one attempt may take: a sandbox that starts a virtual machine for it fits in, and one that hangs is told.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,6 +3,8 @@
 use callgate_policy::envelope::{Enforced, StepReport};
 use callgate_policy::plan::Strength;
 
+use crate::session::Session;
+
 /// The kinds of right, and which steps hold each. A step that was not confirmed is not named, so a kind whose list is
 /// empty is one that nothing held: a test makes each step fail and sees the refusal instead.
 const HOLDS: &[(&str, &[&str])] = &[
@@ -36,4 +38,9 @@ pub(crate) fn summarize(strength: Strength, all: &[StepReport]) -> Vec<Enforced>
             Enforced { what: (*what).to_owned(), by }
         })
         .collect()
+}
+
+/// What holds each kind of right, put together from steps that the kernel confirmed and nothing else (C-18).
+pub(crate) fn enforced(session: &Session, steps: &[StepReport]) -> Vec<Enforced> {
+    summarize(session.facts.strength, steps)
 }

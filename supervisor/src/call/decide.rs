@@ -18,8 +18,8 @@ use callgate_policy::shell::{Line, restricted};
 use callgate_policy::watchdog::Reason;
 use serde_json::json;
 
-use crate::approval::{self, NoAnswer, Question, Yes};
 use crate::call::CallError;
+use crate::gate::people::{self, NoAnswer, Question, Yes};
 use crate::registry::Tool;
 use crate::session::{AskedBy, OpenError, Session};
 use crate::turn::Place;
@@ -45,7 +45,7 @@ pub(crate) struct Presented<'a> {
 impl Presented<'_> {
     /// The key under which an answer is kept.
     fn key(&self, work: &Work) -> ApprovalKey {
-        let of_digest = || ApprovalKey::of_digest(&approval::digest_of(self.args));
+        let of_digest = || ApprovalKey::of_digest(&people::digest_of(self.args));
         match (&self.needs.shell, work) {
             (Some(_), Work::Program { working_dir, .. }) => {
                 let line = self.args.get("command").and_then(serde_json::Value::as_str);
@@ -195,7 +195,7 @@ impl Session {
         if let Some(scope) = self.people.has_said_yes(call.tool.id, &key) {
             return Ok(passed(Some(scope.name().to_owned())));
         }
-        let digest = approval::digest(call.tool.id, call.args, plan);
+        let digest = people::digest(call.tool.id, call.args, plan);
         // A person sees what a line is made of, though no rule looked at that.
         let line = match (call.line, call.args.get("command").and_then(serde_json::Value::as_str)) {
             (None, Some(command)) if call.needs.shell.is_some() => self.understand(command).await.ok(),
@@ -207,7 +207,7 @@ impl Session {
         let _asking = asking.turn().await;
         match self.people.ask(question).await {
             Ok(yes) => {
-                if approval::digest(call.tool.id, call.args, plan) != digest {
+                if people::digest(call.tool.id, call.args, plan) != digest {
                     return Err(self.refused(call, "what was approved has changed since", Some("make the call again")));
                 }
                 Ok(passed(Some(match yes {

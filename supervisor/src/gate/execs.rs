@@ -12,9 +12,9 @@ use callgate_worker::protocol::{AboutToRun, MayRun, Received};
 use serde_json::json;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::approval::{People, Question, digest_of};
 use crate::confine::AsyncChannel;
 use crate::gate::Gate;
+use crate::gate::people::{People, Question, digest_of};
 
 /// Who answers for a session.
 pub(crate) struct Watch {

@@ -1,11 +1,14 @@
 //! Layer 2: every call is shown to the watchdogs before it runs (S0-58).
 
+pub(crate) mod execs;
+pub(crate) mod people;
 mod program;
 
 use callgate_policy::mode::Mode;
 use callgate_policy::plan::Watched;
 use callgate_policy::watchdog::{Builtin, CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
+pub use people::{Answer, Approver, Asked, Question};
 pub use program::{WatchdogProgram, WatchdogProgramError};
 
 /// The watchdogs of a session. There is no gate without the built-in pack.

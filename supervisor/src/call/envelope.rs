@@ -1,0 +1,77 @@
+//! What a host gets of a call: one envelope, whatever came of it.
+
+use callgate_policy::envelope::{Changes, Denial, Metadata, Outcome, ResultEnvelope, StepReport};
+use callgate_policy::limit::LimitReport;
+use serde_json::Value;
+
+use super::CallError;
+use super::error::{denial_of, error_text, timed_out};
+use crate::call::decide::Passed;
+use crate::session::Session;
+
+/// A result and what confined it.
+pub(super) struct Done {
+    pub(super) data: Value,
+    pub(super) truncated: bool,
+    /// Where the rest is.
+    pub(super) output_path: Option<String>,
+    pub(super) steps: Vec<StepReport>,
+    pub(super) limits: Vec<LimitReport>,
+    /// It was ended for a limit: then `data` is what there is of a result, for the error's text.
+    pub(super) ended_for: Option<Denial>,
+    pub(super) changes: Option<Changes>,
+    /// Who let it pass.
+    pub(super) passed: Passed,
+}
+
+impl Session {
+    pub(super) fn envelope(&self, outcome: Result<Done, CallError>, duration_ms: u64) -> ResultEnvelope {
+        let metadata = Metadata { duration_ms, ..Metadata::default() };
+        match outcome {
+            Ok(done) => {
+                let metadata = Metadata {
+                    truncated: done.truncated.then_some(true),
+                    output_path: done.output_path,
+                    enforced: super::enforced(self, &done.steps),
+                    limits: done.limits,
+                    changes: done.changes,
+                    decision: done.passed.decision,
+                    approved_by: done.passed.approved_by,
+                    ..metadata
+                };
+                match done.ended_for {
+                    None => ResultEnvelope { kind: Outcome::Output, data: Some(done.data), error_text: None, metadata },
+                    Some(denial) => {
+                        let error_text = Some(ended_text(&denial, done.data.as_str().unwrap_or_default()));
+                        let metadata = Metadata { denial: Some(denial), ..metadata };
+                        ResultEnvelope { kind: Outcome::Error, data: None, error_text, metadata }
+                    }
+                }
+            }
+            Err(error) => ResultEnvelope {
+                kind: Outcome::Error,
+                data: None,
+                error_text: Some(error_text(&error)),
+                metadata: Metadata { timed_out: timed_out(&error), denial: denial_of(error), ..metadata },
+            },
+        }
+    }
+}
+
+/// Most characters of a program's output in the error that has no place for a result.
+const LAST_WORDS: usize = 2000;
+
+/// What a call was ended for, the next step, and the end of what it had written.
+fn ended_text(denial: &Denial, output: &str) -> String {
+    let mut text = format!("the call met its `{}` limit: {}", denial.asked, denial.reason);
+    if let Some(remedy) = &denial.remedy {
+        text.push_str("; ");
+        text.push_str(remedy);
+    }
+    if !output.is_empty() {
+        let from = output.char_indices().rev().nth(LAST_WORDS - 1).map_or(0, |(at, _)| at);
+        text.push_str("\nIt had written:\n");
+        text.push_str(&output[from..]);
+    }
+    text
+}

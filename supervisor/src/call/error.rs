@@ -1,0 +1,113 @@
+//! Why a call gave no result, and what a model is told of it.
+
+use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::plan::compile::PlanError;
+
+use crate::confine::ConfineError;
+
+/// Why a call gave no result. For a model it becomes an envelope of type `error`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// There is no such tool.
+    #[error("there is no tool `{name}`; there are: {}", .known.join(", "))]
+    UnknownTool {
+        /// The name.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The arguments do not match the schema (S0-4).
+    #[error("{0}")]
+    Arguments(String),
+    /// Layer 1 or 2, or the kernel.
+    #[error("{} is denied: {}", .0.asked, .0.reason)]
+    Denied(Box<Denial>),
+    /// A person would have to be asked and there is none, and the session halts for that (C-6).
+    #[error("{tool} needs a person's approval, and there is nobody to ask: {why}; the session is halted")]
+    Halted {
+        /// The tool.
+        tool: String,
+        /// Why.
+        why: String,
+    },
+    /// The plan could not be compiled.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The sandbox could not be set up, or the worker gave no result.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
+    /// The tool failed.
+    #[error("{0}")]
+    Tool(String),
+    /// A pipe for the program's output could not be made or read.
+    #[error("{what}")]
+    Output {
+        /// The operation.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+pub(super) fn denied(denial: Denial) -> CallError {
+    CallError::Denied(Box::new(denial))
+}
+
+/// A directory that cannot be entered is the call's mistake, not the host's.
+pub(super) fn not_started(error: ConfineError) -> CallError {
+    if let ConfineError::Refused(failed) = &error
+        && failed.step == "working_dir"
+    {
+        return CallError::Tool(format!("{}; choose a directory that is there and is granted", failed.what_failed()));
+    }
+    CallError::Confine(error)
+}
+
+pub(super) fn timed_out(error: &CallError) -> Option<bool> {
+    matches!(error, CallError::Confine(ConfineError::TimedOut(_))).then_some(true)
+}
+
+/// The error with its causes and, where there is one, the next step: all that a model has to go by (X0-60).
+pub(super) fn error_text(error: &CallError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        cause = source.source();
+    }
+    if let CallError::Denied(denial) = error
+        && let Some(remedy) = &denial.remedy
+    {
+        text.push_str("; ");
+        text.push_str(remedy);
+    }
+    text
+}
+
+pub(super) fn denial_of(error: CallError) -> Option<Denial> {
+    match error {
+        CallError::Denied(denial) => Some(*denial),
+        CallError::Arguments(reason) => {
+            Some(Denial { layer: Layer::Schema, asked: "the arguments".to_owned(), reason, remedy: None })
+        }
+        CallError::Confine(ConfineError::Refused(failed)) => Some(Denial {
+            layer: Layer::Host,
+            asked: failed.step.clone(),
+            reason: failed.to_string(),
+            remedy: Some("run `callgate doctor`".to_owned()),
+        }),
+        CallError::Halted { tool, why } => Some(Denial {
+            layer: Layer::Person,
+            asked: tool,
+            reason: why,
+            remedy: Some("have a person look at it, and open a new session".to_owned()),
+        }),
+        CallError::UnknownTool { .. }
+        | CallError::Plan(_)
+        | CallError::Confine(_)
+        | CallError::Tool(_)
+        | CallError::Output { .. } => None,
+    }
+}

@@ -1,0 +1,53 @@
+//! Where what a result has no room for goes.
+
+use callgate_policy::envelope::StepReport;
+use serde_json::Value;
+
+use super::envelope::Done;
+use crate::call::decide::Passed;
+use crate::confine::{Output, Outputs};
+
+/// Where what a result has no room for goes (S0-44).
+pub(super) struct Rest<'a> {
+    pub(super) tool: &'static str,
+    pub(super) outputs: Option<&'a Outputs>,
+    /// Made when there is something to keep.
+    pub(super) file: Option<Output<'a>>,
+    /// Some of it is nowhere.
+    pub(super) lost: bool,
+}
+
+impl Rest<'_> {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        if self.file.is_none() && !self.lost {
+            self.file = self.outputs.and_then(|outputs| outputs.create(self.tool).ok());
+        }
+        match &mut self.file {
+            Some(file) => {
+                file.add(bytes);
+                self.lost |= file.lost;
+            }
+            None => self.lost = true,
+        }
+    }
+
+    /// The result. What is not to be had any more is told beside its head.
+    pub(super) fn done(self, mut data: Value, truncated: bool, steps: Vec<StepReport>) -> Done {
+        if self.lost
+            && let Some(data) = data.as_object_mut()
+        {
+            data.insert("rest_lost".to_owned(), true.into());
+        }
+        let output_path = self.file.map(|file| file.path);
+        Done {
+            data,
+            truncated,
+            output_path,
+            steps,
+            limits: Vec::new(),
+            ended_for: None,
+            changes: None,
+            passed: Passed::default(),
+        }
+    }
+}

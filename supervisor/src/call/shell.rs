@@ -1,0 +1,171 @@
+//! Running `bash`, and following what it prints.
+
+use std::time::{Duration, Instant};
+
+use callgate_worker::protocol::ProgramEnd;
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+
+use super::CallError;
+use super::OnOutput;
+use super::envelope::Done;
+use super::error::not_started;
+use super::rest::Rest;
+use crate::confine::{ConfineError, Program, Stdio};
+use crate::registry::Tool;
+use crate::session::Session;
+use crate::turn::Turn;
+
+/// How much longer a worker may take to end a program whose time is up, and all that it started: it gives up after a minute
+/// for each, and reports what is left.
+const GRACE: Duration = Duration::from_secs(150);
+
+/// The most that a program without privilege can make a pipe hold, bytes: `/proc/sys/fs/pipe-max-size`, pipe(7).
+const PIPE_MAX: usize = 1024 * 1024;
+
+impl Session {
+    /// Runs `bash`: its two output streams are one pipe, so that they come in the order in which they were written.
+    pub(super) async fn run_shell(
+        &self,
+        tool: &Tool,
+        plan: callgate_policy::plan::CallPlan,
+        turn: Turn,
+        on_output: OnOutput<'_>,
+    ) -> Result<Done, CallError> {
+        debug_assert_eq!(tool.kind, "execute", "only shells run programs");
+        let output = |what| move |source| CallError::Output { what, source };
+        let (reader, writer) = std::io::pipe().map_err(output("make a pipe for the output"))?;
+        let error = writer.try_clone().map_err(output("make a pipe for the output"))?;
+        let null = std::fs::File::open("/dev/null").map_err(output("open /dev/null"))?;
+        let started = Instant::now();
+        // The worker ends the program when its time is up; one that does not is itself ended.
+        let timeout = plan.timeout;
+        let stdio = Stdio::new(null.into(), writer.into(), error.into());
+        let mut program = self.opened.program(plan, stdio, Some(turn)).await.map_err(not_started)?;
+        let mut pipe =
+            tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(output("wait on the output"))?;
+        let limit = usize::try_from(self.registry.output_limit(tool.id)).unwrap_or(usize::MAX);
+        let rest = Rest { tool: tool.id, outputs: self.outputs.as_ref(), file: None, lost: false };
+        let mut head = Head { bytes: Vec::new(), limit, dropped: false, seen: 0, rest };
+        let patience = timeout.saturating_add(GRACE);
+        let followed = head.follow(&program, &mut pipe, self.bounds.output, on_output);
+        let Ok(end) = tokio::time::timeout(patience, followed).await else {
+            program.kill().await?;
+            return Err(CallError::Confine(ConfineError::TimedOut(timeout)));
+        };
+        let end = end?;
+        let truncated = head.dropped;
+        let limits = crate::call::limits::of_program(
+            &self.bounds,
+            &end,
+            Some(crate::call::limits::ms(timeout)),
+            Some(head.seen),
+        );
+        let hit = crate::call::limits::ended_for(&self.bounds, &end, Some(head.seen));
+        let ended_for = hit.map(|hit| crate::call::limits::denial(&self.bounds, hit, end.left));
+        let data = match ended_for {
+            Some(_) => Value::String(head.text()),
+            None => shell_data(&head, end, started.elapsed()),
+        };
+        let data = if truncated && ended_for.is_none() { json!({ "head": data }) } else { data };
+        let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
+        Ok(Done { limits, ended_for, changes, ..head.rest.done(data, truncated, program.steps().to_vec()) })
+    }
+}
+
+/// The first part of a program's output; the rest is kept elsewhere, or let go, so that the program is not stopped by a full
+/// pipe.
+struct Head<'a> {
+    bytes: Vec<u8>,
+    limit: usize,
+    dropped: bool,
+    /// All bytes that came.
+    seen: u64,
+    rest: Rest<'a>,
+}
+
+impl Head<'_> {
+    /// Takes the output until the program has ended, and all that it started with it; one that wrote more than `most` bytes is
+    /// ended. Whoever holds the pipe after that is no part of the call, and is not waited for.
+    async fn follow(
+        &mut self,
+        program: &Program,
+        pipe: &mut tokio::net::unix::pipe::Receiver,
+        most: u64,
+        on_output: OnOutput<'_>,
+    ) -> Result<ProgramEnd, CallError> {
+        let failed = |source| CallError::Output { what: "read the output", source };
+        let mut buffer = vec![0; 64 * 1024];
+        let mut ended = std::pin::pin!(program.wait());
+        let end = loop {
+            tokio::select! {
+                biased;
+                got = pipe.read(&mut buffer) => match got.map_err(failed)? {
+                    0 => return Ok(ended.await?),
+                    got => {
+                        self.take(&buffer[..got], on_output);
+                        if self.seen > most {
+                            // One that is blocked in a write ends all the same.
+                            program.abort().await?;
+                            return Ok(ended.await?);
+                        }
+                    }
+                },
+                end = &mut ended => break end?,
+            }
+        };
+        // What it wrote last is still in the pipe. The kernel is asked, for tokio may not have heard of it yet.
+        for _ in 0..PIPE_MAX / buffer.len() {
+            match rustix::io::read(&*pipe, &mut buffer[..]) {
+                Ok(0) | Err(_) => break,
+                Ok(got) => self.take(&buffer[..got], on_output),
+            }
+        }
+        Ok(end)
+    }
+
+    fn take(&mut self, piece: &[u8], on_output: OnOutput<'_>) {
+        on_output(piece);
+        self.seen += piece.len() as u64;
+        let room = if self.dropped { 0 } else { self.limit - self.bytes.len() };
+        let (shown, rest) = piece.split_at(piece.len().min(room));
+        self.bytes.extend(shown);
+        if rest.is_empty() {
+            return;
+        }
+        if !self.dropped {
+            self.dropped = true;
+            // A character that the limit would cut belongs to the rest.
+            let whole = match self.bytes.utf8_chunks().last() {
+                Some(last) if is_begun(last.invalid()) => self.bytes.len() - last.invalid().len(),
+                _ => self.bytes.len(),
+            };
+            let cut = self.bytes.split_off(whole);
+            self.rest.add(&cut);
+        }
+        self.rest.add(rest);
+    }
+
+    /// As text: bytes that are not UTF-8 become U+FFFD.
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+/// Whether these bytes are the beginning of a character.
+fn is_begun(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|e| e.error_len().is_none())
+}
+
+/// C-27's shape, with C-13's unit.
+fn shell_data(head: &Head, end: ProgramEnd, took: Duration) -> Value {
+    let mut data = json!({
+        "output": head.text(),
+        "exit_code": end.code,
+        "duration_seconds": (took.as_secs_f64() * 1000.0).round() / 1000.0,
+        "timed_out": end.timed_out,
+        "signal": end.signal,
+    });
+    crate::call::limits::tell_left(&mut data, &end);
+    data
+}

@@ -1,0 +1,51 @@
+//! Starting a program past the tools: what `callgate run` does.
+
+use std::time::Duration;
+
+use callgate_policy::call_grant::{CallNeeds, ShellNeed};
+use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::plan::Work;
+use callgate_policy::plan::compile::{self, CallSpec};
+
+use super::CallError;
+use crate::confine::{Program, Stdio};
+use crate::session::Session;
+
+/// What a `spawn` may take: its host ends it when it wants to.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+impl Session {
+    /// Starts a program in the sandbox, past the tools: what `callgate run` does. The capability check still holds.
+    ///
+    /// Nobody is asked about it, for it is not an agent's call; what a rule denies to programs is denied to it.
+    ///
+    /// It is the host's own program, such as a server that runs as long as the session, and waits for no call; nor does a
+    /// call wait for it. What it changes meanwhile is for the host to know.
+    ///
+    /// # Errors
+    /// [`CallError`] if it is denied or could not be started; nothing has run then.
+    pub async fn spawn<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        argv: impl IntoIterator<Item = S>,
+        stdio: Stdio,
+    ) -> Result<Program, CallError> {
+        let argv: Vec<HostPath> =
+            argv.into_iter().map(|arg| HostPath::from(std::path::PathBuf::from(arg.as_ref()))).collect();
+        let working_dir = self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
+        let mut named = argv.clone();
+        if let Some(program) = named.first_mut().filter(|program| program.as_bytes().contains(&b'/'))
+            && let Ok(path) = normalize(&working_dir, program)
+        {
+            // A grant's path is absolute.
+            *program = path;
+        }
+        let needs = CallNeeds { shell: Some(ShellNeed::Program { argv: named }), ..CallNeeds::default() };
+        let grant = self.check(&needs)?;
+        self.refuse_by_rule(&needs)?;
+        let work = Work::Program { argv, working_dir };
+        let spec = CallSpec { work, bounds: self.bounds, timeout: FOREVER };
+        let plan = compile::call(&grant, &self.facts, spec)?;
+        self.still_there()?;
+        Ok(self.opened.program(plan, stdio, None).await?)
+    }
+}

@@ -1,0 +1,57 @@
+//! What came of a tool that ran in the worker.
+
+use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::limit::LimitName;
+use callgate_worker::protocol::LimitHit;
+use callgate_worker::tools::is_refusal;
+
+use super::CallError;
+use super::envelope::Done;
+use super::error::denied;
+use super::rest::Rest;
+use crate::confine::{ToolError, ToolOutput, ToolRun};
+use crate::session::Session;
+
+impl Session {
+    pub(super) fn shape_tool(&self, tool: &'static str, run: ToolRun, timeout: u64) -> Result<Done, CallError> {
+        match run.end {
+            Ok(ToolOutput { data, truncated, rest, lost }) => {
+                let mut kept = Rest { tool, outputs: self.outputs.as_ref(), file: None, lost };
+                if !rest.is_empty() {
+                    kept.add(&rest);
+                }
+                let limits = crate::call::limits::of_tool(&self.bounds, timeout);
+                let changes = run.changes.filter(|changes| !changes.is_empty());
+                Ok(Done { limits, changes, ..kept.done(data, truncated, run.steps) })
+            }
+            // EFBIG: setrlimit(2) bounds it, or the file system does.
+            Err(ToolError { errno: Some(27), .. }) => {
+                let hit = LimitHit { limit: LimitName::FileSize, used: 0 };
+                Err(denied(crate::call::limits::denial(&self.bounds, hit, 0)))
+            }
+            Err(ToolError { text, errno: Some(libc_errno) })
+                if is_refusal(libc_errno)
+                    && run.changes.as_ref().is_some_and(|changes| !changes.refused.is_empty()) =>
+            {
+                let kept = run.changes.unwrap_or_default().refused.swap_remove(0);
+                Err(denied(Denial {
+                    layer: Layer::Sandbox,
+                    asked: text,
+                    reason: format!("{} is kept as it is: {}", kept.path, kept.why),
+                    remedy: Some("grant it by its name (requires.fs.write, or --write)".to_owned()),
+                }))
+            }
+            Err(ToolError { text, errno: Some(libc_errno) }) if is_refusal(libc_errno) => Err(denied(Denial {
+                layer: Layer::Sandbox,
+                asked: text,
+                reason: format!("the kernel refused it ({})", std::io::Error::from_raw_os_error(libc_errno)),
+                remedy: Some(
+                    "grant where its links lead and the directories that it needs made, if it is not the file's own \
+                     permissions"
+                        .to_owned(),
+                ),
+            })),
+            Err(ToolError { text, .. }) => Err(CallError::Tool(text)),
+        }
+    }
+}

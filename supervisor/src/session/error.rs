@@ -1,0 +1,143 @@
+//! Why a session was not opened.
+
+use std::path::PathBuf;
+
+use callgate_policy::effective::DeclareError;
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::compile::PlanError;
+use callgate_policy::rules::RuleError;
+use callgate_policy::variable::VariableError;
+
+use crate::confine::{ConfineError, LauncherError};
+use crate::host::HostError;
+use crate::place::Stranger;
+use crate::profile::ProfileError;
+use crate::registry::RegistryError;
+
+/// Why a session was not opened. Nothing has run then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A rule makes no sense.
+    #[error(transparent)]
+    Rule(RuleError),
+    /// A profile cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// A rule is about a tool that there is not.
+    #[error("{place}: there is no tool `{tool}`; there are: {known}")]
+    UnknownTool {
+        /// Where the rule stands.
+        place: String,
+        /// The name.
+        tool: String,
+        /// What there is.
+        known: String,
+    },
+    /// Approvals cannot be kept for a project whose manifest nobody trusts (S1-18).
+    #[error("`approvals = \"project\"` of {file}: approvals are kept only for a project whose own manifest is trusted")]
+    NotTrusted {
+        /// The manifest.
+        file: String,
+    },
+    /// The workspace is not the directory in which the trusted manifest was found.
+    #[error("{path} is not the directory any more whose manifest is trusted")]
+    OtherProject {
+        /// Where it was.
+        path: HostPath,
+    },
+    /// The host cannot enforce what every session needs.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// No launcher.
+    #[error(transparent)]
+    Launcher(#[from] LauncherError),
+    /// The workspace cannot be used.
+    #[error("use {path} as the workspace")]
+    Workspace {
+        /// Which root.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A root that is not a directory, or that holds the whole system.
+    #[error("use {path} as the workspace: {reason}")]
+    NotAWorkspace {
+        /// Which root.
+        path: PathBuf,
+        /// Why.
+        reason: &'static str,
+    },
+    /// Root would go where somebody else has a say.
+    #[error(
+        "{act}: {} on the way belongs to user {uid}, who can have it lead anywhere; now it leads to what belongs to user {owner}",
+        on_the_way.display()
+    )]
+    Strangers {
+        /// What was to be done with which path.
+        act: String,
+        /// The directory or link.
+        on_the_way: PathBuf,
+        /// Whose that is.
+        uid: u32,
+        /// Whose it is what it leads to.
+        owner: u32,
+    },
+    /// What was granted was another thing when the session was confined than when it was looked at.
+    #[error("{what}")]
+    Replaced {
+        /// Which, and what to do.
+        what: String,
+    },
+    /// A home directory would be granted, and nobody has insisted.
+    #[error("{act}: {why}")]
+    Home {
+        /// What was to be done with which directory.
+        act: String,
+        /// What is in it.
+        why: String,
+    },
+    /// Variables cannot stand for what was given.
+    #[error(transparent)]
+    Variable(#[from] VariableError),
+    /// What was asked for cannot be compiled.
+    #[error(transparent)]
+    Declare(#[from] DeclareError),
+    /// What is in force cannot be told the kernel.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A right is in force that this build cannot enforce.
+    #[error("this build cannot enforce {what}: {remedy}")]
+    NotYet {
+        /// What was granted.
+        what: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The kernel gave no random bytes.
+    #[error("get random bytes")]
+    Random(#[source] std::io::Error),
+    /// No name could be made up for the session's private directory.
+    #[error("make up a name for the session's private directory")]
+    Private(#[source] std::io::Error),
+    /// There is no directory for temporary files.
+    #[error("use {path} for temporary files, as TMPDIR says")]
+    NoTemporary {
+        /// What was named.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A contract of ours is broken.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The session's processes could not be confined, or could not be reached.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
+}
+
+impl OpenError {
+    pub(crate) fn strangers(act: String, Stranger { on_the_way, uid, owner }: Stranger) -> Self {
+        Self::Strangers { act, on_the_way, uid, owner }
+    }
+}

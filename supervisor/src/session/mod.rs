@@ -1,0 +1,129 @@
+//! A confined place for one agent's calls.
+
+mod error;
+mod open;
+mod rules;
+mod spec;
+
+pub use error::OpenError;
+pub use spec::{AskedBy, SessionSpec, StrengthChoice, WatchdogObject};
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, RwLock};
+
+use callgate_policy::effective::EffectiveSet;
+use callgate_policy::envelope::StepReport;
+use callgate_policy::limit::Bounds;
+use callgate_policy::mode::Headless;
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::SessionPlan;
+use callgate_policy::plan::compile::HostFacts;
+use callgate_policy::profile::Profile;
+use callgate_policy::rules::RuleSet;
+use callgate_policy::variable::Variables;
+
+use crate::confine::{Launcher, Opened, Outputs, Stdio, Terminal, TerminalError, WindowSize};
+use crate::gate::Gate;
+use crate::gate::execs::Watching;
+use crate::gate::people::People;
+use crate::place::Place;
+use crate::registry::Registry;
+use crate::turn::Turns;
+
+/// A confined place for one agent's calls. Dropping it ends everything that runs in it.
+pub struct Session {
+    pub(crate) id: String,
+    pub(crate) manifest: Option<String>,
+    pub(crate) registry: Registry,
+    pub(crate) effective: EffectiveSet,
+    pub(crate) gate: Arc<Gate>,
+    /// Added to while the session runs; read by every call.
+    pub(crate) rules: RwLock<RuleSet>,
+    pub(crate) variables: Variables,
+    pub(crate) people: Arc<People>,
+    /// Answers for every program that is about to run, where somebody wants to see those.
+    _watching: Option<Watching>,
+    pub(crate) headless: Headless,
+    pub(crate) asked_by: AskedBy,
+    pub(crate) profile: Profile,
+    /// Where shells start that do not say, if not in the first root.
+    pub(crate) shell_dir: Option<HostPath>,
+    /// A person would have had to be asked, and there was none.
+    pub(crate) halted: AtomicBool,
+    pub(crate) facts: HostFacts,
+    pub(crate) bounds: Bounds,
+    pub(crate) opened: Opened,
+    /// `None` if nothing is kept of what results have no room for.
+    pub(crate) outputs: Option<Outputs>,
+    pub(crate) turns: Turns,
+    /// The order in which people are asked.
+    pub(crate) questions: Turns,
+    #[cfg(feature = "ablation")]
+    pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
+    plan: SessionPlan,
+    /// Held, to notice one that is replaced.
+    roots: Vec<Place>,
+    /// Held, because it kills what is left of its sessions a while after the last copy has gone.
+    _launcher: Launcher,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).field("strength", &self.facts.strength).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// The session's id, `ses_…`.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What is in force.
+    #[must_use]
+    pub fn effective(&self) -> &EffectiveSet {
+        &self.effective
+    }
+
+    /// The limits of each call.
+    #[must_use]
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// The plan that the session was confined by.
+    #[must_use]
+    pub fn plan(&self) -> &SessionPlan {
+        &self.plan
+    }
+
+    /// The steps that confined the session, each confirmed.
+    pub fn steps(&self) -> impl Iterator<Item = &StepReport> {
+        self.opened.steps()
+    }
+
+    /// Makes a terminal for one program of this session: `spawn` it with the [`Stdio`]. It is the program's controlling
+    /// terminal, with its own job control, and its name in the session.
+    ///
+    /// In a session for one call ([`Calls::One`]) the program can open it by that name, and so by `/dev/stderr`. In one for
+    /// many calls it cannot, because they could open each other's: there is `/dev/tty`.
+    ///
+    /// # Errors
+    /// [`TerminalError`] if the host gives no pseudo-terminal.
+    pub fn terminal(&self, size: WindowSize) -> Result<(Terminal, Stdio), TerminalError> {
+        self.opened.terminal(size, self.facts.identity)
+    }
+
+    /// The session's tools.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The roots that are no longer what they were when the session was opened. The kernel holds the session to the old
+    /// ones, wherever they are now.
+    pub(crate) fn replaced_root(&self) -> Option<&HostPath> {
+        self.roots.iter().find(|root| !root.is_there()).map(Place::path)
+    }
+}

@@ -1,0 +1,349 @@
+//! Opening a session: what is in force, and confining its processes to that.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, RwLock};
+
+use callgate_policy::approval::ApprovalScope;
+use callgate_policy::effective::{Contribution, Declared, EffectiveSet, Source, narrow};
+use callgate_policy::limit::Bounds;
+use callgate_policy::manifest::{Env, Manifest};
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::compile::{self, HostFacts, NotInPlan};
+use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
+use callgate_policy::profile::Profile;
+use callgate_policy::requirement::RequirementSet;
+use callgate_policy::shell::restricted;
+use callgate_policy::variable::Variables;
+use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
+use callgate_worker::protocol::StepFailure;
+
+use super::rules::rules;
+use super::{OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject};
+use crate::confine::{ConfineError, Opened, Outputs, private_directory};
+use crate::gate::Gate;
+use crate::gate::execs::Watch;
+use crate::gate::people::People;
+use crate::home::{Home, Homes};
+use crate::host::{self, Missing};
+use crate::place::{self, Place, Unusable};
+use crate::profile::ProfileError;
+use crate::registry::Registry;
+use crate::supervisor::Supervisor;
+use crate::trust::Project;
+use crate::turn::Turns;
+
+impl Supervisor {
+    pub(crate) async fn open_with(
+        &self,
+        mut spec: SessionSpec,
+        ablation: Option<Ablation>,
+    ) -> Result<Session, OpenError> {
+        let mut registry = Registry::locked()?;
+        let profile = spec.chosen_profile()?;
+        registry.offer(&profile)?;
+        if let Some(tools) = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
+            registry.offer_only(tools)?;
+        }
+        let roots = roots(&spec.workspace)?;
+        let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
+        let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
+        let effective = effective(&spec, &profile, &registry, &workspace)?;
+        if !spec.allow_home {
+            refuse_homes(&roots, &effective)?;
+        }
+        refuse_what_is_not_enforced(&effective)?;
+        if let Some(manifest) = &spec.manifest {
+            refuse_what_is_not_yet_in_force(manifest)?;
+        }
+        let found_in = spec.project.clone();
+        let project = project(&mut spec)?;
+        let (limits, env) = match &spec.manifest {
+            Some(manifest) => (spec.limits.or(manifest.limits), manifest.env.clone()),
+            None => (spec.limits, Env::default()),
+        };
+        let bounds = Bounds::of(&limits, host::memory());
+        let variables = Variables::new(workspace.clone(), Vec::new(), Vec::new())?;
+        let mut gate = Gate::default();
+        for watchdog in spec.watchdogs.drain(..) {
+            gate.add(Box::new(Held(watchdog)));
+        }
+        for program in &self.watchdogs {
+            gate.add_program(program.clone());
+        }
+        let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
+        let rules = rules(&spec, &profile, &variables)?;
+        let asked = Asked {
+            roots: &roots,
+            effective: &effective,
+            env: &env,
+            bounds: &bounds,
+            ablation: ablation.as_ref(),
+            watched: gate.watched(spec.watch_execs || in_manifest),
+            reads: profile.restricts_the_shell(),
+        };
+        let first = match (spec.strength, self.without_namespaces.get()) {
+            (StrengthChoice::Landlock, _) | (StrengthChoice::Best, Some(_)) => Strength::Landlock,
+            (StrengthChoice::Best | StrengthChoice::Namespaces, _) => Strength::Namespaces,
+        };
+        let attempt = self.attempt(first, spec.calls, asked).await;
+        let Attempt { effective, facts, plan, mut opened, outputs } = match attempt {
+            Err(OpenError::Confine(ConfineError::Refused(failed)))
+                if spec.strength == StrengthChoice::Best
+                    && first == Strength::Namespaces
+                    && host::refuses_namespaces(&failed) =>
+            {
+                // Not a downgrade: the first strength holds the same grants by other means, and every result says so.
+                tracing::info!(%failed, "this host refuses namespaces; Landlock and seccomp hold alone");
+                let missing = Missing::namespaces(&failed);
+                self.without_namespaces.get_or_init(|| missing);
+                self.attempt(Strength::Landlock, spec.calls, asked).await?
+            }
+            other => other?,
+        };
+        let (id, gate) = (session_id()?, Arc::new(gate));
+        let people = Arc::new(People::new(spec.approvers, spec.patience, project));
+        let headless = spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default();
+        let manifest = spec.manifest.and_then(|manifest| manifest.id);
+        let watching = opened.tracer().map(|tracer| {
+            let (gate, people) = (Arc::clone(&gate), Arc::clone(&people));
+            Watch { gate, people, manifest: manifest.clone(), session: id.clone() }.start(tracer)
+        });
+        // Now that the kernel is bound to it. What takes its place later is noticed by each call.
+        if let Some(project) = found_in.filter(|project| !roots.first().is_some_and(|root| project.is_at(root))) {
+            return Err(OpenError::OtherProject { path: project.root().clone() });
+        }
+        Ok(Session {
+            id,
+            headless,
+            manifest,
+            registry,
+            effective,
+            gate,
+            rules: RwLock::new(rules),
+            variables,
+            people,
+            _watching: watching,
+            asked_by: spec.asked_by,
+            profile,
+            shell_dir,
+            halted: AtomicBool::new(false),
+            #[cfg(feature = "ablation")]
+            ablated: None,
+            roots,
+            facts,
+            plan,
+            bounds,
+            opened,
+            outputs,
+            turns: Turns::default(),
+            questions: Turns::default(),
+            _launcher: self.launcher.clone(),
+        })
+    }
+
+    async fn attempt(
+        &self,
+        strength: Strength,
+        calls: Calls,
+        Asked { roots, effective, env, bounds, ablation, watched, reads }: Asked<'_>,
+    ) -> Result<Attempt, OpenError> {
+        let identity = host::owner(roots.first());
+        let written = compile::written(effective);
+        let private = match strength {
+            Strength::Landlock => {
+                let path = private_directory(identity, &written)?;
+                PrivateDir { inside: path.into(), kind: PrivateKind::OnHost }
+            }
+            Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
+        };
+        // Who makes one call and goes has nobody left to read what it had no room for.
+        let mut outputs = match calls {
+            Calls::Many => Outputs::make(identity, &written),
+            Calls::One => None,
+        };
+        let effective = match &outputs {
+            Some(outputs) => effective.clone().with_session_dir(outputs.path()),
+            None => effective.clone(),
+        };
+        let facts = host::facts(
+            (strength, calls),
+            self.support.landlock_abi,
+            identity,
+            private,
+            roots.iter().map(|root| root.path().clone()).collect(),
+            &effective,
+        );
+        let plan = SessionPlan { ablation: ablation.cloned(), ..compile::session(&effective, &facts, env, bounds)? };
+        let seen = place::look(roots, &plan.grants, identity)
+            .map_err(|(path, stranger)| OpenError::strangers(format!("grant {path}"), stranger))?;
+        let plan = SessionPlan { seen, ..plan };
+        let plan = match watched {
+            Some(by) => plan.watched(by),
+            None => plan,
+        };
+        let plan = if reads { plan.with_reading_calls(restricted::programs()) } else { plan };
+        let opened = Opened::open(&self.launcher, plan.clone(), outputs.as_ref(), self.groups.clone()).await;
+        if let Err(ConfineError::Refused(failed)) = &opened
+            && failed.step == StepFailure::REPLACED
+        {
+            return Err(OpenError::Replaced { what: failed.what.clone() });
+        }
+        let opened = opened?;
+        outputs.iter_mut().for_each(Outputs::hand_over);
+        Ok(Attempt { effective, facts, plan, opened, outputs })
+    }
+}
+
+/// What a session is opened with, whichever strength it gets.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    roots: &'a [Place],
+    effective: &'a EffectiveSet,
+    env: &'a Env,
+    bounds: &'a Bounds,
+    ablation: Option<&'a Ablation>,
+    /// Who judges every program that is about to run, if anybody does.
+    watched: Option<Watched>,
+    /// Whether its shells only read.
+    reads: bool,
+}
+
+/// A session that could be confined.
+struct Attempt {
+    effective: EffectiveSet,
+    facts: HostFacts,
+    plan: SessionPlan,
+    opened: Opened,
+    outputs: Option<Outputs>,
+}
+
+/// A watchdog of the host's, as the gate holds it.
+struct Held(Box<dyn WatchdogObject>);
+
+impl Watchdog for Held {
+    fn judge(&self, call: &CallFacts<'_>) -> Verdict {
+        self.0.judge(call)
+    }
+
+    fn wants(&self) -> Wants {
+        self.0.wants()
+    }
+
+    fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
+        self.0.judge_exec(exec)
+    }
+}
+
+/// Finds the workspace's roots, once: what they are now is the workspace for the whole session (X0-55, A10).
+fn roots(given: &[PathBuf]) -> Result<Vec<Place>, OpenError> {
+    given.iter().map(|path| root(path)).collect()
+}
+
+fn root(path: &Path) -> Result<Place, OpenError> {
+    let refuse = |path: &Path, reason| OpenError::NotAWorkspace { path: path.to_owned(), reason };
+    let place = Place::find(path).map_err(|why| match why {
+        Unusable::Io(source) => OpenError::Workspace { path: path.to_owned(), source },
+        Unusable::NotADirectory => refuse(path, "it is not a directory"),
+        Unusable::Replaced => refuse(path, "it was moved or removed while the session was opened"),
+        Unusable::Strangers(stranger) => {
+            OpenError::strangers(format!("use {} as the workspace", path.display()), stranger)
+        }
+    })?;
+    let too_much = ["/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/sys", "/dev", "/boot", "/run"];
+    if too_much.iter().any(|system| place.path().as_path() == Path::new(system)) {
+        let reason = "it is a part of the system; choose the directory that the work is in";
+        return Err(refuse(place.path().as_path(), reason));
+    }
+    Ok(place)
+}
+
+/// What is in force: ceiling ∩ (manifest ∪ tools ∪ what was asked for) (C-1).
+///
+/// A tool of ours asks for the whole workspace; where the manifest says itself what may be read or written, that is the
+/// scope in which the tool works, or naming one directory in a manifest would mean nothing.
+fn effective(
+    spec: &SessionSpec,
+    profile: &Profile,
+    registry: &Registry,
+    workspace: &[HostPath],
+) -> Result<EffectiveSet, OpenError> {
+    let variables = Variables::new(workspace.to_vec(), Vec::new(), Vec::new())?;
+    let names_paths = |set: &RequirementSet| !set.fs.read.is_empty() || !set.fs.write.is_empty();
+    let scoped = spec.manifest.as_ref().is_some_and(|manifest| names_paths(&manifest.requires))
+        || spec.requires.iter().any(|(_, set)| names_paths(set));
+    let mut asked: Vec<(Source, RequirementSet)> = Vec::new();
+    for tool in registry.tools().filter(|_| spec.tools) {
+        let mut requires = tool.requires.clone();
+        if scoped {
+            requires.fs.read.clear();
+            requires.fs.write.clear();
+        }
+        asked.push((Source::Tool(tool.id.to_owned()), requires));
+    }
+    let mut contributions: Vec<Contribution<'_>> = Vec::new();
+    contributions.extend(spec.manifest.as_ref().map(Contribution::manifest));
+    contributions
+        .extend(spec.requires.iter().chain(&asked).map(|(source, set)| Contribution::from_source(source, set)));
+    let declared = Declared::union(&contributions, &variables, &[])?;
+    let mut ceiling = spec.ceiling.clone();
+    if !profile.may_write() {
+        // Layer 3 holds it too, whatever a command line finds.
+        ceiling.push(declared.without_writing(Source::Profile(profile.name.clone())));
+    }
+    Ok(narrow(&declared, &ceiling))
+}
+
+/// Keys are not granted by the way, with the directory that they lie in.
+fn refuse_homes(roots: &[Place], effective: &EffectiveSet) -> Result<(), OpenError> {
+    let homes = Homes::find();
+    let home = |act: String, why: &Home| Err(OpenError::Home { act, why: why.to_string() });
+    for root in roots {
+        if let Some(why) = homes.found_in(&root.link()) {
+            return home(format!("use {} as the workspace", root.path()), &why);
+        }
+    }
+    match homes.granted(effective) {
+        Some((tree, why)) => home(format!("grant all of {tree}"), &why),
+        None => Ok(()),
+    }
+}
+
+/// What this build grants it must also hold: a grant that nothing enforces is refused, with what to do.
+fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError> {
+    match compile::not_in_plan(effective).into_iter().next() {
+        None => Ok(()),
+        Some(NotInPlan::Hosts(hosts)) => Err(OpenError::NotYet {
+            what: format!("net.hosts = {}", hosts.join(", ")),
+            remedy: "hosts cannot be granted yet; leave net.hosts out",
+        }),
+        Some(_) => Err(OpenError::NotYet { what: "a right of the manifest".to_owned(), remedy: "update callgate" }),
+    }
+}
+
+/// A manifest may say what later versions act on. Acting as if it had not been said would be a silent downgrade.
+fn refuse_what_is_not_yet_in_force(manifest: &Manifest) -> Result<(), OpenError> {
+    let refuse = |what: &str, remedy| Err(OpenError::NotYet { what: format!("{what} of {}", manifest.file), remedy });
+    if !manifest.requires.capabilities.is_empty() {
+        return refuse("`capabilities`", "no capability has a point that enforces it yet; leave them out");
+    }
+    Ok(())
+}
+
+/// Where approvals are kept beyond the session, if the manifest wants that: its own project, and no other, since whoever may
+/// change a manifest that nobody trusts could have them kept.
+fn project(spec: &mut SessionSpec) -> Result<Option<Project>, OpenError> {
+    let Some(manifest) = spec.manifest.as_ref().filter(|manifest| manifest.approvals == ApprovalScope::Project) else {
+        return Ok(None);
+    };
+    match spec.project.take() {
+        Some(project) if project.manifest == *manifest => Ok(Some(project)),
+        _ => Err(OpenError::NotTrusted { file: manifest.file.clone() }),
+    }
+}
+
+/// Unique among sessions, and not to be guessed.
+fn session_id() -> Result<String, OpenError> {
+    let random = host::random().map_err(OpenError::Random)?;
+    Ok(format!("ses_{random}"))
+}

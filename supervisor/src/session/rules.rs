@@ -1,0 +1,72 @@
+//! The rules of all scopes, and what holds where none matches.
+
+use callgate_policy::mode::Mode;
+use callgate_policy::profile::{Clause, NOT_YET, Placed, Profile};
+use callgate_policy::rules::{Action, Rule, RuleScope, RuleSet, RuleSource};
+use callgate_policy::variable::Variables;
+
+use super::{OpenError, SessionSpec};
+use crate::registry::Registry;
+
+/// The rules of all scopes, and what holds where none matches.
+pub(super) fn rules(spec: &SessionSpec, profile: &Profile, variables: &Variables) -> Result<RuleSet, OpenError> {
+    let manifest = spec.manifest.as_ref();
+    let mut rules = RuleSet::default();
+    let mode = spec.mode.or(manifest.and_then(|manifest| manifest.mode));
+    rules.mode = mode.unwrap_or(profile.mode);
+    rules.allowlist = manifest.map(|manifest| manifest.allowlist.clone()).unwrap_or_default();
+    rules.silent = profile.silent().iter().map(|tool| (*tool).to_owned()).collect();
+    for (place, rule) in manifest.into_iter().flat_map(|manifest| manifest.rules.iter().enumerate()) {
+        let place =
+            manifest.map_or(String::new(), |manifest| format!("{}:{}", manifest.file, manifest.rule_line(place)));
+        rules.add(rule, &RuleSource { scope: RuleScope::Manifest, place }, variables).map_err(OpenError::Rule)?;
+    }
+    for (scope, rule) in &spec.rules {
+        let place = match scope {
+            RuleScope::Session => "this session",
+            RuleScope::Project => "this project",
+            RuleScope::Manifest => "the host",
+        };
+        let source = RuleSource { scope: *scope, place: place.to_owned() };
+        rules.add(rule, &source, variables).map_err(OpenError::Rule)?;
+    }
+    let known = Registry::locked()?;
+    for clause in &profile.approval {
+        add_clause(&mut rules, clause, mode, &known, variables)?;
+    }
+    // A misspelt name would be a rule that is never asked.
+    let unknown = rules.tools().find(|(tool, _)| known.find(tool).is_none());
+    match unknown {
+        None => Ok(rules),
+        Some((tool, source)) => Err(OpenError::UnknownTool {
+            place: source.place.clone(),
+            tool: tool.to_owned(),
+            known: known.names().join(", "),
+        }),
+    }
+}
+
+/// What a profile says of approval. It is its author's, as a manifest is.
+fn add_clause(
+    rules: &mut RuleSet,
+    Placed { value, place }: &Placed<Clause>,
+    mode: Option<Mode>,
+    known: &Registry,
+    variables: &Variables,
+) -> Result<(), OpenError> {
+    let source = RuleSource { scope: RuleScope::Manifest, place: place.clone() };
+    let rest = || Rule { permission: "*".to_owned(), pattern: None, action: Action::Allow };
+    match value {
+        Clause::Phrase(text) => rules.add_phrase(text, &source),
+        Clause::Rest if mode.is_none() => rules.add(&rest(), &source, variables).map_err(OpenError::Rule)?,
+        // Who names a mode says by that what the rest is.
+        Clause::Rest => {}
+        Clause::Rule(rule) => {
+            let is_to_come = NOT_YET.contains(&rule.permission.as_str()) && known.find(&rule.permission).is_none();
+            if !is_to_come {
+                rules.add(rule, &source, variables).map_err(OpenError::Rule)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! What a session is for: everything that it is opened with.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callgate_policy::effective::{Bound, Source};
+use callgate_policy::limit::Limits;
+use callgate_policy::manifest::Manifest;
+use callgate_policy::mode::Mode;
+use callgate_policy::plan::Calls;
+use callgate_policy::profile::Profile;
+use callgate_policy::requirement::RequirementSet;
+use callgate_policy::rules::{Rule, RuleScope};
+use callgate_policy::watchdog::Watchdog;
+
+use crate::gate::people::{Approver, PATIENCE};
+use crate::profile::{self, ProfileError};
+use crate::trust::Project;
+
+/// What a session is for.
+#[derive(Debug)]
+pub struct SessionSpec {
+    /// The workspace's roots; the first is where calls start.
+    pub workspace: Vec<PathBuf>,
+    /// What is asked for, and by whom, besides what tools and manifest ask for.
+    pub requires: Vec<(Source, RequirementSet)>,
+    /// The manifest, if there is one.
+    pub manifest: Option<Manifest>,
+    /// The project whose trusted manifest that is: where approvals can be kept (S1-18).
+    pub project: Option<Project>,
+    /// Which tools there are, and what they may do; without one, what the manifest names.
+    pub profile: Option<Profile>,
+    /// What may be granted at most (X0-1); without one, what the host offers.
+    pub ceiling: Vec<Bound>,
+    /// Which strength.
+    pub strength: StrengthChoice,
+    /// How many calls the session is for.
+    pub calls: Calls,
+    /// Whether the tools' own requirements are asked for.
+    pub tools: bool,
+    /// Limits for each call, before the manifest's and the defaults.
+    pub limits: Limits,
+    /// Further watchdogs.
+    pub watchdogs: Vec<Box<dyn WatchdogObject>>,
+    /// Whether the built-in watchdog sees every program that is about to run, as with `watch_execs` in a manifest. It does
+    /// too where another watchdog wants that.
+    pub watch_execs: bool,
+    /// What happens to calls that no rule decides; without it, what manifest and profile say (X1-11). Fixed from then on
+    /// (X1-10).
+    pub mode: Option<Mode>,
+    /// Rules of this session, and of its project (S0-53).
+    pub rules: Vec<(RuleScope, Rule)>,
+    /// Who is asked, where somebody must be (S0-59). With nobody, no is the answer (S0-57).
+    pub approvers: Vec<Arc<dyn Approver>>,
+    /// How long a question waits for an answer.
+    pub patience: Duration,
+    /// Whose calls these are.
+    pub asked_by: AskedBy,
+    /// Whether a workspace, or a tree that is granted, may be or hold a home directory, with the keys in it. Without this
+    /// such a session is refused.
+    pub allow_home: bool,
+}
+
+/// Which strength a session must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StrengthChoice {
+    /// Namespaces if the host has them. Both strengths hold what was granted and nothing else; the result says which.
+    #[default]
+    Best,
+    /// Landlock and seccomp alone.
+    Landlock,
+    /// Namespaces, or the session is refused.
+    Namespaces,
+}
+
+/// Whose calls a session's are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AskedBy {
+    /// An agent's: what no rule allows, a person is asked about (S0-52).
+    #[default]
+    Agent,
+    /// A person's, who has typed them, and by that approved of what no rule decides. What a rule or a watchdog wants
+    /// asked is asked all the same, and what is denied stays denied.
+    Person,
+}
+
+/// A watchdog that can be held by a session.
+pub trait WatchdogObject: Watchdog + Send + Sync + std::fmt::Debug {}
+
+impl<T: Watchdog + Send + Sync + std::fmt::Debug> WatchdogObject for T {}
+
+impl SessionSpec {
+    /// A session that asks for nothing but a place.
+    #[must_use]
+    pub fn new(workspace: impl Into<PathBuf>) -> Self {
+        Self {
+            workspace: vec![workspace.into()],
+            requires: Vec::new(),
+            manifest: None,
+            project: None,
+            profile: None,
+            ceiling: Vec::new(),
+            strength: StrengthChoice::Best,
+            calls: Calls::Many,
+            tools: true,
+            limits: Limits::default(),
+            watchdogs: Vec::new(),
+            watch_execs: false,
+            mode: None,
+            rules: Vec::new(),
+            approvers: Vec::new(),
+            patience: PATIENCE,
+            asked_by: AskedBy::default(),
+            allow_home: false,
+        }
+    }
+
+    /// The workspace to read and write, any program, no network: what `callgate run` asks for without a manifest.
+    #[must_use]
+    pub fn developer(workspace: impl Into<PathBuf>) -> Self {
+        let mut spec = Self::new(workspace);
+        // The patterns are constants; a test compiles them.
+        spec.requires.extend(RequirementSet::for_run().ok().map(|requires| (Source::Default, requires)));
+        spec
+    }
+
+    /// Whether command lines may have to be taken apart before they run, which takes a session for many calls: for rules, for
+    /// a restricted shell, or for a watchdog. A profile that is in a file, and has not been read, may be about them.
+    #[must_use]
+    pub fn looks_at_commands(&self) -> bool {
+        let of_manifest = |manifest: &Manifest| !manifest.rules.is_empty() || !manifest.allowlist.is_empty();
+        let named = || self.manifest.as_ref().map_or(Some(Profile::default()), |manifest| manifest.profile.built_in());
+        let profile = self.profile.clone().or_else(named);
+        !self.rules.is_empty()
+            || self.manifest.as_ref().is_some_and(of_manifest)
+            || profile.is_none_or(|profile| profile.looks_at_commands())
+            || self.watchdogs.iter().any(|watchdog| watchdog.wants().lines)
+    }
+
+    pub(super) fn chosen_profile(&self) -> Result<Profile, ProfileError> {
+        match (&self.profile, &self.manifest) {
+            (Some(profile), _) => Ok(profile.clone()),
+            (None, Some(manifest)) => profile::of_manifest(manifest),
+            (None, None) => Ok(Profile::default()),
+        }
+    }
+
+    /// What a manifest asks for.
+    #[must_use]
+    pub fn with_manifest(workspace: impl Into<PathBuf>, manifest: Manifest) -> Self {
+        Self { manifest: Some(manifest), ..Self::new(workspace) }
+    }
+
+    /// What the manifest of a project asks for, which its owner trusts.
+    #[must_use]
+    pub fn of_project(workspace: impl Into<PathBuf>, project: Project) -> Self {
+        let (manifest, profile) = (Some(project.manifest.clone()), project.profile.clone());
+        Self { manifest, profile, project: Some(project), ..Self::new(workspace) }
+    }
+}
