@@ -11,8 +11,8 @@ use callgate_worker::launcher::{self, Ahead, Asked};
 use callgate_worker::protocol::{Channel, Leftover, OpenSession, Received, StepFailure};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use super::error::ConfineError;
 use super::outputs::Outputs;
-use super::session::ConfineError;
 
 /// The name under which the `callgate` binary is started to be a launcher, with its channel as standard input.
 pub const LAUNCHER_NAME: &str = "callgate-launcher";

@@ -1,22 +1,29 @@
 //! Sessions and the processes behind them.
 
+mod broker;
 pub(crate) mod cgroup;
 mod channel;
+mod error;
 mod launcher;
 pub(crate) mod measured;
 mod outputs;
 mod private;
 mod program;
 mod session;
+mod stdio;
 mod terminal;
+mod worker;
+mod workers;
 
 pub(crate) use channel::AsyncChannel;
+pub use error::ConfineError;
 pub(crate) use launcher::wait_for_the_end;
 pub use launcher::{LAUNCHER_NAME, Launcher, LauncherError};
 pub(crate) use outputs::{Output, Outputs};
 pub(crate) use private::private_directory;
-pub use program::{Program, Stdio};
-pub use session::ConfineError;
-pub(crate) use session::{Opened, ToolError, ToolOutput, ToolRun};
+pub use program::Program;
+pub(crate) use session::Opened;
+pub use stdio::Stdio;
 pub(crate) use terminal::write_all;
 pub use terminal::{Terminal, TerminalError, WindowSize};
+pub(crate) use worker::{ToolError, ToolOutput, ToolRun};

@@ -1,98 +1,15 @@
 //! A program that runs in a session.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use callgate_policy::envelope::{Changes, StepReport};
 use callgate_worker::protocol::{FromWorker, ProgramEnd, Received, ToWorker};
 
+use super::broker::Broker;
 use super::cgroup::Group;
 use super::channel::AsyncChannel;
-use super::session::{self, Broker, ConfineError, Worker};
-
-/// A program's standard input, output and error, and its terminal if it has one ([`Session::terminal`]).
-///
-/// [`Session::terminal`]: crate::Session::terminal
-#[derive(Debug)]
-pub struct Stdio {
-    streams: [OwnedFd; 3],
-    /// To be its controlling terminal.
-    terminal: Option<OwnedFd>,
-}
-
-impl Stdio {
-    /// These three. Pipes, files and terminals are handed over as they are; the program can do with them what their
-    /// open flags allow.
-    #[must_use]
-    pub fn new(input: OwnedFd, output: OwnedFd, error: OwnedFd) -> Self {
-        Self { streams: [input, output, error], terminal: None }
-    }
-
-    /// All three, and its controlling terminal.
-    pub(super) fn terminal(end: &OwnedFd) -> io::Result<Self> {
-        let copy = || end.try_clone();
-        Ok(Self { streams: [copy()?, copy()?, copy()?], terminal: Some(copy()?) })
-    }
-
-    /// The same with another standard input.
-    #[must_use]
-    pub fn with_input(mut self, input: OwnedFd) -> Self {
-        self.streams[0] = input;
-        self
-    }
-
-    /// The same with another standard output.
-    #[must_use]
-    pub fn with_output(mut self, output: OwnedFd) -> Self {
-        self.streams[1] = output;
-        self
-    }
-
-    /// The same with another standard error.
-    #[must_use]
-    pub fn with_error(mut self, error: OwnedFd) -> Self {
-        self.streams[2] = error;
-        self
-    }
-
-    /// The same without a controlling terminal: what is a terminal among the three can be written to, and nothing more.
-    pub(crate) fn without_terminal(self) -> Self {
-        Self { terminal: None, ..self }
-    }
-
-    /// A copy of its terminal's own end.
-    pub(crate) fn terminal_end(&self) -> io::Result<Option<OwnedFd>> {
-        self.terminal.as_ref().map(OwnedFd::try_clone).transpose()
-    }
-
-    /// In the order in which they travel.
-    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.streams.iter().chain(&self.terminal).map(OwnedFd::as_fd).collect()
-    }
-
-    /// `/dev/null` for all three.
-    ///
-    /// # Errors
-    /// If it cannot be opened.
-    pub fn null() -> io::Result<Self> {
-        let null = OwnedFd::from(File::options().read(true).write(true).open("/dev/null")?);
-        Ok(Self::new(null.try_clone()?, null.try_clone()?, null))
-    }
-
-    /// Copies of this process's own.
-    ///
-    /// # Errors
-    /// dup(2)'s own, for a stream that is closed.
-    pub fn inherit() -> io::Result<Self> {
-        Ok(Self::new(
-            io::stdin().as_fd().try_clone_to_owned()?,
-            io::stdout().as_fd().try_clone_to_owned()?,
-            io::stderr().as_fd().try_clone_to_owned()?,
-        ))
-    }
-}
+use super::error::{ConfineError, heard};
+use super::worker::Worker;
 
 /// A started program. Dropping it ends the program and everything that it started.
 pub struct Program {
@@ -201,7 +118,7 @@ impl Program {
 
     /// Waits for the worker's last frame, and keeps what it said: whoever waits may be dropped before the rest is known.
     async fn hear(&self) -> Result<ProgramEnd, ConfineError> {
-        let failed = session::heard("hear from the program's worker");
+        let failed = heard("hear from the program's worker");
         match self.channel()?.receive::<FromWorker>().await.map_err(failed)? {
             Received::Message(FromWorker::Ended(end), _) => Ok(*self.told.get_or_init(|| end)),
             Received::Message(..) | Received::Data(_) => {

@@ -10,7 +10,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 use tokio::io::unix::AsyncFd;
 
-use super::program::Stdio;
+use super::stdio::Stdio;
 
 /// How large a terminal is, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

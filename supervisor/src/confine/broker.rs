@@ -1,0 +1,68 @@
+//! The session's side of its broker.
+
+use std::collections::HashMap;
+use std::fs::File;
+
+use callgate_policy::envelope::Changes;
+use callgate_worker::protocol::{Received, SessionReply, ToBroker, notice};
+
+use super::channel::AsyncChannel;
+
+/// Most reports that are kept for whoever may ask again.
+const LATE: usize = 64;
+
+/// The session's side of its broker.
+pub(super) struct Broker {
+    /// Closing its channel ends the session.
+    asked: tokio::sync::Mutex<Asked>,
+    /// Which calls have changed anything.
+    notices: File,
+}
+
+/// What the broker was asked.
+struct Asked {
+    channel: AsyncChannel,
+    questions: u64,
+    /// Questions without an answer, and the workers that they are about: who asked may be gone.
+    open: HashMap<u64, u64>,
+    /// What came for those who were gone.
+    late: HashMap<u64, Changes>,
+}
+
+impl Broker {
+    pub(super) fn new(channel: AsyncChannel, notices: File) -> Self {
+        let asked = Asked { channel, questions: 0, open: HashMap::new(), late: HashMap::new() };
+        Self { asked: tokio::sync::Mutex::new(asked), notices }
+    }
+
+    /// What the call of a worker has changed, once it has ended. `None` if the broker is gone.
+    pub(super) async fn changes(&self, worker: u64) -> Option<Changes> {
+        let mut asked = self.asked.lock().await;
+        let asked = &mut *asked;
+        let again = asked.open.values().any(|about| *about == worker) || asked.late.contains_key(&worker);
+        if !again {
+            if !notice::is_there(&self.notices, worker).ok()? {
+                return Some(Changes::default());
+            }
+            asked.questions += 1;
+            asked.open.insert(asked.questions, worker);
+            let question = asked.questions;
+            asked.channel.send(&ToBroker::Report { worker, question }, &[]).await.ok()?;
+        }
+        loop {
+            if let Some(changes) = asked.late.remove(&worker) {
+                return Some(changes);
+            }
+            match asked.channel.receive::<SessionReply>().await.ok()? {
+                Received::Message(SessionReply::Report { question, changes }, _) => {
+                    let about = asked.open.remove(&question)?;
+                    if asked.late.len() >= LATE {
+                        asked.late.clear();
+                    }
+                    asked.late.insert(about, changes);
+                }
+                Received::Message(..) | Received::Data(_) | Received::Closed => return None,
+            }
+        }
+    }
+}

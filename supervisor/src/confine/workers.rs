@@ -1,0 +1,219 @@
+//! Where workers come from: the zygotes, and the workers that stand ready for the next call.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use callgate_worker::protocol::{Channel, FromZygote, Received, StepFailure, Threads, ToZygote};
+
+use super::channel::AsyncChannel;
+use super::error::{ConfineError, channel};
+use super::worker::Worker;
+
+/// How long a session may take to open, or a worker to be forked, before the host is given up on.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a killed worker may take to be gone with everything it started: longer than its zygote waits for that, a minute,
+/// before it gives up its session.
+const GONE: Duration = Duration::from_secs(90);
+
+/// Most workers that stand ready while nothing runs.
+pub(super) const READY_MAX: usize = 4;
+
+/// Where a session's workers come from.
+pub(super) enum Workers {
+    Zygotes {
+        programs: Arc<Zygote>,
+        readers: Arc<Zygote>,
+    },
+    /// There is one, for the one call of the session.
+    Only(Mutex<Option<AsyncChannel>>),
+}
+
+/// The supervisor's side of a zygote.
+pub(super) struct Zygote {
+    channel: AsyncChannel,
+    heard: tokio::sync::Mutex<Heard>,
+    stock: Mutex<Stock>,
+}
+
+/// What a zygote has said, and nobody has asked for yet.
+#[derive(Default)]
+struct Heard {
+    ready: HashMap<u64, Result<Channel, StepFailure>>,
+    gone: HashSet<u64>,
+}
+
+/// Its workers, by what was asked for and taken.
+#[derive(Default)]
+struct Stock {
+    /// Numbers given out.
+    next: u64,
+    /// Those with one thread.
+    plain: Kind,
+    /// Those that search: there are none before the first search.
+    searchers: Kind,
+    /// Given back: they have run a program, and wait for another.
+    idle: Vec<(u64, AsyncChannel)>,
+}
+
+/// Workers that may make the same.
+#[derive(Default)]
+struct Kind {
+    /// Asked for and not yet taken, the oldest first.
+    ready: VecDeque<u64>,
+    /// Taken, and at work.
+    busy: usize,
+    /// Most that were ever at work at once.
+    peak: usize,
+}
+
+/// A call that runs.
+pub(super) struct Busy {
+    pub(super) zygote: Arc<Zygote>,
+    /// Its worker's number.
+    pub(super) worker: u64,
+    threads: Threads,
+    /// It waits for its worker still.
+    waits: bool,
+}
+
+impl Busy {
+    /// The worker's program has ended: it can be given another. If enough stand ready, it ends.
+    pub(super) fn give_back(&self, channel: AsyncChannel) {
+        let mut stock = self.zygote.stock();
+        if stock.plain.ready.len() + stock.idle.len() < READY_MAX {
+            stock.idle.push((self.worker, channel));
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut stock = self.zygote.stock();
+        let idle = if self.threads == Threads::Never { stock.idle.len() } else { 0 };
+        let kind = stock.kind(self.threads);
+        kind.busy -= 1;
+        if self.waits {
+            // Whoever comes next is who waits for it.
+            kind.ready.push_front(self.worker);
+            return;
+        }
+        // Only now: while the call ran, the making of another worker would have slowed it down.
+        if kind.ready.len() + idle < kind.peak.min(READY_MAX) {
+            let worker = stock.ask(self.threads);
+            // One that cannot be asked for now is asked for by the next call.
+            if self.zygote.channel.try_send(&ToZygote::Prepare { worker, threads: self.threads }, &[]).is_err() {
+                stock.kind(self.threads).ready.pop_back();
+            }
+        }
+    }
+}
+
+impl Stock {
+    fn kind(&mut self, threads: Threads) -> &mut Kind {
+        match threads {
+            Threads::Never => &mut self.plain,
+            Threads::OfItsOwn => &mut self.searchers,
+        }
+    }
+
+    fn ask(&mut self, threads: Threads) -> u64 {
+        self.next += 1;
+        let worker = self.next;
+        self.kind(threads).ready.push_back(worker);
+        worker
+    }
+}
+
+impl Zygote {
+    /// Has its first worker made.
+    pub(super) async fn start(channel: AsyncChannel) -> Result<Arc<Self>, ConfineError> {
+        let zygote = Self { channel, heard: tokio::sync::Mutex::default(), stock: Mutex::default() };
+        let worker = zygote.stock().ask(Threads::Never);
+        zygote.prepare(worker, Threads::Never).await?;
+        Ok(Arc::new(zygote))
+    }
+
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn prepare(&self, worker: u64, threads: Threads) -> Result<(), ConfineError> {
+        self.channel.send(&ToZygote::Prepare { worker, threads }, &[]).await.map_err(|_gone| ConfineError::Ended)
+    }
+
+    /// Takes a worker that stands ready, or has one made.
+    pub(super) async fn take(self: &Arc<Self>, threads: Threads) -> Result<Worker, ConfineError> {
+        let (idle, missing, worker) = {
+            let mut stock = self.stock();
+            let idle = if threads == Threads::Never { stock.idle.pop() } else { None };
+            let missing = idle.is_none() && stock.kind(threads).ready.is_empty();
+            if missing {
+                stock.ask(threads);
+            }
+            let kind = stock.kind(threads);
+            kind.busy += 1;
+            kind.peak = kind.peak.max(kind.busy);
+            let worker = if idle.is_none() { kind.ready.pop_front() } else { None };
+            (idle, missing, worker.unwrap_or(0))
+        };
+        let mut busy = Busy { zygote: Arc::clone(self), worker, threads, waits: false };
+        if let Some((worker, channel)) = idle {
+            busy.worker = worker;
+            return Ok(Worker::new(channel, Some(busy)));
+        }
+        if missing {
+            self.prepare(worker, threads).await?;
+        }
+        busy.waits = true;
+        let made = self.hear(PATIENCE, |heard| heard.ready.remove(&worker)).await?;
+        busy.waits = false;
+        let made = AsyncChannel::new(made.map_err(ConfineError::Refused)?);
+        Ok(Worker::new(made.map_err(channel("wait on the worker's channel"))?, Some(busy)))
+    }
+
+    /// Kills a worker, and waits until it is gone with everything it started.
+    pub(super) async fn kill(&self, worker: u64) -> Result<(), ConfineError> {
+        self.channel.send(&ToZygote::Kill { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)?;
+        self.gone(worker).await
+    }
+
+    /// Waits until a worker that was killed is gone.
+    pub(super) async fn gone(&self, worker: u64) -> Result<(), ConfineError> {
+        match self.hear(GONE, |heard| heard.gone.remove(&worker).then_some(())).await {
+            // Everything is gone with its session.
+            Err(ConfineError::Ended) => Ok(()),
+            heard => heard,
+        }
+    }
+
+    /// Kills a worker if that can be asked for at once, and says whether it could.
+    pub(super) fn kill_now(&self, worker: u64) -> bool {
+        self.channel.try_send(&ToZygote::Kill { worker }, &[]).is_ok()
+    }
+
+    /// Listens to it until it has said what is waited for. One listens at a time, and keeps what is for others.
+    async fn hear<T>(&self, patience: Duration, waited: impl Fn(&mut Heard) -> Option<T>) -> Result<T, ConfineError> {
+        let listen = async {
+            let mut heard = self.heard.lock().await;
+            loop {
+                if let Some(found) = waited(&mut heard) {
+                    return Ok(found);
+                }
+                match self.channel.receive::<FromZygote>().await.map_err(|_gone| ConfineError::Ended)? {
+                    Received::Message(FromZygote::Prepared { worker }, fds) => {
+                        heard.ready.extend(fds.into_iter().next().map(|fd| (worker, Ok(Channel::from(fd)))));
+                    }
+                    Received::Message(FromZygote::NotPrepared { worker, errno }, _) => {
+                        let (step, what) = ("worker".to_owned(), "fork".to_owned());
+                        drop(heard.ready.insert(worker, Err(StepFailure { step, what, errno: Some(errno) })));
+                    }
+                    Received::Message(FromZygote::Gone { worker }, _) => drop(heard.gone.insert(worker)),
+                    Received::Data(_) | Received::Closed => return Err(ConfineError::Ended),
+                }
+            }
+        };
+        tokio::time::timeout(patience, listen).await.map_err(|_elapsed| ConfineError::TimedOut(patience))?
+    }
+}
