@@ -60,6 +60,7 @@
 
 pub mod approval;
 pub mod call_grant;
+pub mod document;
 pub mod effective;
 pub mod envelope;
 mod explain;

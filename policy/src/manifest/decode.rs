@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::error::Fault;
-use super::table::{Table, boolean, choice, count, list, name, parsed, text, wrong};
-use super::tree::{Node, Value};
 use super::{ByteSize, Env, Manifest, parse_duration};
 use crate::approval::ApprovalScope;
+use crate::document::error::Fault;
+use crate::document::table::{Table, boolean, choice, count, list, name, parsed, text, wrong};
+use crate::document::tree::{Node, Value};
 use crate::effective::Kind;
 use crate::limit::Limits;
 use crate::mode::{AllowEntry, Headless, Mode};

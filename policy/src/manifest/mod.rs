@@ -1,19 +1,17 @@
 //! The manifest: what a person writes in `callgate.toml` or `callgate.json`.
 //!
-//! Both formats are read into one tree of values with their places, so that every mistake, of syntax or of sense, is
+//! Both formats are read into one tree of values ([`crate::document`]), so that every mistake, of syntax or of sense, is
 //! shown at its line.
 
 mod decode;
-pub(crate) mod error;
 mod shown;
-pub(crate) mod table;
-pub(crate) mod tree;
 mod unit;
-pub(crate) mod yaml;
 
 use std::collections::BTreeMap;
 
 use crate::approval::ApprovalScope;
+use crate::document::error::{Fault, position};
+use crate::document::tree::{self, Whole};
 use crate::effective::Kind;
 use crate::limit::Limits;
 use crate::mode::{AllowEntry, Headless, Mode};
@@ -21,20 +19,11 @@ use crate::profile::ProfileName;
 use crate::requirement::RequirementSet;
 use crate::rules::Rule;
 
-pub use error::ManifestError;
+pub use crate::document::{Format, ManifestError};
 pub use unit::{ByteSize, UnitError, parse_duration};
 
 /// The largest manifest that is read, bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
-
-/// How a manifest is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// `callgate.toml`.
-    Toml,
-    /// `callgate.json`, with the same keys.
-    Json,
-}
 
 /// A manifest that is well formed. What it asks for is not granted by that.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,8 +75,10 @@ impl Manifest {
     /// [`ManifestError`] with the line shown: a mistake of syntax, an unknown key, a wrong type, an undefined variable
     /// (S0-41), an empty file, a pattern that is none.
     pub fn parse(text: &str, format: Format, file: &str) -> Result<Self, ManifestError> {
-        let fault = |fault: error::Fault| fault.into_error(text, file);
-        let tree = tree::parse(text, format).map_err(fault)?;
+        let fault = |fault: Fault| fault.into_error(text, file);
+        let empty = "to grant nothing, say so: write at least an `id`; to use the defaults, give no manifest";
+        let whole = Whole { what: "manifest", most: MAX_BYTES, empty };
+        let tree = whole.parse(text, |text| tree::parse(text, format)).map_err(fault)?;
         let (manifest, places) = decode::manifest(tree, file).map_err(fault)?;
         Ok(manifest.with_lines(text, places))
     }
@@ -106,7 +97,7 @@ impl Manifest {
 
     /// Turns the places of items into lines.
     fn with_lines(mut self, text: &str, places: BTreeMap<Kind, Vec<usize>>) -> Self {
-        let line = |at: usize| error::position(text, at).0;
+        let line = |at: usize| position(text, at).0;
         self.rule_lines.iter_mut().for_each(|place| *place = line(*place));
         self.lines = places.into_iter().map(|(kind, at)| (kind, at.into_iter().map(line).collect())).collect();
         self

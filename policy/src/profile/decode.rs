@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::manifest::error::{Fault, position};
-use crate::manifest::table::{Table, boolean, choice, count, list, name, text, wrong};
-use crate::manifest::tree::{NOTHING, Node, Value, Whole};
-use crate::manifest::yaml;
+use crate::document::error::{Fault, position};
+use crate::document::table::{Table, boolean, choice, count, list, name, text, wrong};
+use crate::document::tree::{NOTHING, Node, Value, Whole};
+use crate::document::yaml;
 use crate::mode::Mode;
 use crate::rules::{Action, Permission, Rule};
 

@@ -9,8 +9,8 @@ mod tests;
 
 use std::time::Duration;
 
-use crate::manifest::ManifestError;
-use crate::manifest::error::Fault;
+use crate::document::ManifestError;
+use crate::document::error::Fault;
 use crate::mode::Mode;
 use crate::path::{HostPath, normalize};
 use crate::rules::Rule;

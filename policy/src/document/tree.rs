@@ -11,10 +11,18 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Fault;
-use super::{Format, MAX_BYTES};
 
 /// Manifests nest five deep; what is deeper is an attack on the reader's stack or a mistake.
 const MAX_DEPTH: usize = 16;
+
+/// How a manifest is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `callgate.toml`.
+    Toml,
+    /// `callgate.json`, with the same keys.
+    Json,
+}
 
 /// A value and where it stands.
 #[derive(Debug)]
@@ -45,14 +53,12 @@ pub(crate) struct Entry {
     pub(crate) node: Node,
 }
 
-/// Reads a manifest; the top is a table that is not empty.
+/// Reads one document, which may be any value.
 pub(crate) fn parse(text: &str, format: Format) -> Result<Node, Fault> {
-    let empty = "to grant nothing, say so: write at least an `id`; to use the defaults, give no manifest";
-    let whole = Whole { what: "manifest", most: MAX_BYTES, empty };
-    whole.parse(text, |text| match format {
+    match format {
         Format::Toml => from_toml(text),
         Format::Json => from_json(text),
-    })
+    }
 }
 
 /// What is read as a whole.
