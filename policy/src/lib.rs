@@ -74,5 +74,6 @@ pub mod profile;
 pub mod requirement;
 pub mod rules;
 pub mod shell;
+pub mod unit;
 pub mod variable;
 pub mod watchdog;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::{ByteSize, UnitError, parse_duration};
+use crate::unit::{ByteSize, UnitError, parse_duration};
 
 /// One of the things that a call may use up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

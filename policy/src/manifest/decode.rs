@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{ByteSize, Env, Manifest, parse_duration};
+use super::{Env, Manifest};
 use crate::approval::ApprovalScope;
 use crate::document::error::Fault;
 use crate::document::table::{Table, boolean, choice, count, list, name, parsed, text, wrong};
@@ -15,6 +15,7 @@ use crate::pattern::{ArgPattern, ArgPatterns, HostPattern, PathTemplate};
 use crate::profile::{Profile, ProfileName};
 use crate::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
 use crate::rules::{Action, Permission, Rule};
+use crate::unit::{ByteSize, parse_duration};
 
 /// Where the items of `requires` stand.
 type Places = BTreeMap<Kind, Vec<usize>>;

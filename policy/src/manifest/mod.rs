@@ -5,7 +5,6 @@
 
 mod decode;
 mod shown;
-mod unit;
 
 use std::collections::BTreeMap;
 
@@ -20,7 +19,6 @@ use crate::requirement::RequirementSet;
 use crate::rules::Rule;
 
 pub use crate::document::{Format, ManifestError};
-pub use unit::{ByteSize, UnitError, parse_duration};
 
 /// The largest manifest that is read, bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
-use callgate_policy::manifest::parse_duration;
 use callgate_policy::plan::Calls;
+use callgate_policy::unit::parse_duration;
 use serde_json::Value;
 
 use super::arguments::Call;
