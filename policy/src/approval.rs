@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call_grant::CallNeeds;
+use crate::need::CallNeeds;
 use crate::path::HostPath;
 
 /// The longest key, bytes (X1-4).

@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use callgate_policy::call_grant::CallNeeds;
+//! use callgate_policy::need::CallNeeds;
 //! use callgate_policy::effective::{Bound, Contribution, Declared, Source, narrow};
 //! use callgate_policy::limit::Bounds;
 //! use callgate_policy::manifest::{Format, Manifest};
@@ -67,6 +67,7 @@ mod explain;
 pub mod limit;
 pub mod manifest;
 pub mod mode;
+pub mod need;
 pub mod path;
 pub mod pattern;
 pub mod plan;

@@ -1,9 +1,9 @@
 #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
 
 use super::*;
-use crate::call_grant::{CallNeeds, ShellNeed};
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
+use crate::need::{CallNeeds, ShellNeed};
 use crate::plan::PrivateKind;
 use crate::requirement::RequirementSet;
 use crate::variable::Variables;

@@ -1,0 +1,43 @@
+//! What one call needs: checked by layer 1, and part of the key under which a person's answer is kept.
+
+use crate::path::HostPath;
+
+/// What one call would do, worked out from its validated arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallNeeds {
+    /// Files it reads, normalized ([`crate::path::normalize`]).
+    pub read: Vec<HostPath>,
+    /// Directories it reads all of that it may, as `grep` does.
+    pub read_below: Vec<HostPath>,
+    /// Files that it reads if it may and can do without, such as the ignore files above a directory that is searched.
+    pub read_if_granted: Vec<HostPath>,
+    /// Files it creates or changes, normalized.
+    pub write: Vec<HostPath>,
+    /// Programs it starts.
+    pub shell: Option<ShellNeed>,
+    /// Hosts it connects to.
+    pub hosts: Vec<HostNeed>,
+    /// Named capabilities.
+    pub capabilities: Vec<String>,
+}
+
+/// A host and its port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostNeed {
+    /// As the call names it.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// What a call starts. A program names no files, so the call keeps all paths and hosts that are in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShellNeed {
+    /// This program. `argv[0]` is a bare name or an absolute path.
+    Program {
+        /// The argument vector.
+        argv: Vec<HostPath>,
+    },
+    /// A command line; each program in it is judged where it starts.
+    CommandLine,
+}
