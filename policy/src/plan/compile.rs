@@ -1,14 +1,14 @@
 //! From rights to rules that the kernel can be told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use super::protect::{Found, State, names};
 use super::system::{self, Execute};
 use super::{
-    CallPlan, CallRules, Calls, Exactness, Exec, Extent, FsAccess, FsRule, Identity, Limit, PROTOCOL_VERSION, Presence,
-    PrivateDir, ProgramRule, Resource, SessionPlan, Strength, Work, env,
+    CallPlan, CallRules, Calls, Exactness, Exec, Extent, FsAccess, FsRule, Limit, PROTOCOL_VERSION, Presence,
+    ProgramRule, Resource, SessionPlan, Strength, Work, env,
 };
 use crate::call_grant::CallGrant;
 use crate::effective::{EffectiveSet, Origin, PathRegion, Region as _, Scope, ShellRegion};
@@ -16,52 +16,7 @@ use crate::limit::Bounds;
 use crate::manifest::Env;
 use crate::path::HostPath;
 
-/// What the supervisor found out about the host, as values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostFacts {
-    /// Which mechanisms there are.
-    pub strength: Strength,
-    /// The Landlock ABI to use.
-    pub landlock_abi: u8,
-    /// How many calls it is for.
-    pub calls: Calls,
-    /// As whom the session runs.
-    pub identity: Identity,
-    /// The session's own directory.
-    pub private: PrivateDir,
-    /// The workspace's roots.
-    pub workspace: Vec<HostPath>,
-    /// Toolchains in the home directory: their programs, libraries and caches, never their credential files.
-    pub toolchains: Vec<HostPath>,
-    /// Further trees or files of the system whose names hold a version, such as `/etc/java-17-openjdk`.
-    pub extra_read: Vec<HostPath>,
-    /// The directories of `PATH`, each checked to hold nothing that the session can write.
-    pub path: Vec<HostPath>,
-    /// The supervisor's own environment; only names that are granted leave it.
-    pub env: BTreeMap<String, HostPath>,
-}
-
-/// Why there is no plan.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// `exact = true`, and the kernel cannot be told this pattern.
-    #[error("{pattern} would be widened to all of {prefix}, and `exact = true` refuses that ({asked})")]
-    Widened {
-        /// The pattern, with variables expanded.
-        pattern: String,
-        /// What it would become.
-        prefix: HostPath,
-        /// Who asked for it.
-        asked: String,
-    },
-    /// `[env]` names what callgate decides.
-    #[error("the environment variable {0} is set by callgate and can be neither passed nor set")]
-    FixedVariable(String),
-    /// The supervisor gave a path that is not resolved.
-    #[error("the path {0} is not absolute and resolved")]
-    Path(HostPath),
-}
+pub use super::facts::{HostFacts, PlanError};
 
 /// A right that was narrowed by a manifest in a way that the plan's rules do not hold. The supervisor must close it by
 /// other means or refuse; it is never dropped in silence.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 
-use super::compile::{HostFacts, PlanError};
+use super::facts::{HostFacts, PlanError};
 use crate::manifest::Env;
 use crate::path::HostPath;
 

@@ -6,6 +6,7 @@
 pub mod compile;
 pub mod env;
 pub mod exec;
+mod facts;
 pub mod protect;
 mod rule;
 pub mod seccomp;

@@ -4,7 +4,7 @@ use super::*;
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
 use crate::need::{CallNeeds, ShellNeed};
-use crate::plan::PrivateKind;
+use crate::plan::{Identity, PrivateDir, PrivateKind};
 use crate::requirement::RequirementSet;
 use crate::variable::Variables;
 

@@ -1,0 +1,53 @@
+//! What a plan is made from besides rights, and why there may be none.
+
+use std::collections::BTreeMap;
+
+use super::{Calls, Identity, PrivateDir, Strength};
+use crate::path::HostPath;
+
+/// What the supervisor found out about the host, as values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFacts {
+    /// Which mechanisms there are.
+    pub strength: Strength,
+    /// The Landlock ABI to use.
+    pub landlock_abi: u8,
+    /// How many calls it is for.
+    pub calls: Calls,
+    /// As whom the session runs.
+    pub identity: Identity,
+    /// The session's own directory.
+    pub private: PrivateDir,
+    /// The workspace's roots.
+    pub workspace: Vec<HostPath>,
+    /// Toolchains in the home directory: their programs, libraries and caches, never their credential files.
+    pub toolchains: Vec<HostPath>,
+    /// Further trees or files of the system whose names hold a version, such as `/etc/java-17-openjdk`.
+    pub extra_read: Vec<HostPath>,
+    /// The directories of `PATH`, each checked to hold nothing that the session can write.
+    pub path: Vec<HostPath>,
+    /// The supervisor's own environment; only names that are granted leave it.
+    pub env: BTreeMap<String, HostPath>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// `exact = true`, and the kernel cannot be told this pattern.
+    #[error("{pattern} would be widened to all of {prefix}, and `exact = true` refuses that ({asked})")]
+    Widened {
+        /// The pattern, with variables expanded.
+        pattern: String,
+        /// What it would become.
+        prefix: HostPath,
+        /// Who asked for it.
+        asked: String,
+    },
+    /// `[env]` names what callgate decides.
+    #[error("the environment variable {0} is set by callgate and can be neither passed nor set")]
+    FixedVariable(String),
+    /// The supervisor gave a path that is not resolved.
+    #[error("the path {0} is not absolute and resolved")]
+    Path(HostPath),
+}
