@@ -10,11 +10,11 @@ use crate::document::table::{Table, boolean, choice, count, list, name, parsed, 
 use crate::document::tree::{Node, Value};
 use crate::effective::Kind;
 use crate::limit::Limits;
-use crate::mode::{AllowEntry, Headless, Mode};
+use crate::mode::{Headless, Mode};
 use crate::pattern::{ArgPattern, ArgPatterns, HostPattern, PathTemplate};
 use crate::profile::{Profile, ProfileName};
 use crate::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
-use crate::rules::{Action, Permission, Rule};
+use crate::rules::{Action, AllowEntry, Permission, Rule};
 use crate::unit::{ByteSize, parse_duration};
 
 /// Where the items of `requires` stand.

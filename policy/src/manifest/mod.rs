@@ -13,10 +13,10 @@ use crate::document::error::{Fault, position};
 use crate::document::tree::{self, Whole};
 use crate::effective::Kind;
 use crate::limit::Limits;
-use crate::mode::{AllowEntry, Headless, Mode};
+use crate::mode::{Headless, Mode};
 use crate::profile::ProfileName;
 use crate::requirement::RequirementSet;
-use crate::rules::Rule;
+use crate::rules::{AllowEntry, Rule};
 
 pub use crate::document::{Format, ManifestError};
 

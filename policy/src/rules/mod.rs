@@ -4,6 +4,7 @@
 //! could reach besides (all that a program may read). The first decide; the second can only tighten. What no rule
 //! decides, the mode does.
 
+mod allow;
 mod builtins;
 pub mod commands;
 mod pattern;
@@ -17,10 +18,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mode::{AllowEntry, Mode};
+use crate::mode::Mode;
 use crate::variable::Variables;
 
 pub use crate::shell::starts::HOLE;
+pub use allow::AllowEntry;
 pub use commands::Part;
 pub use pattern::{RulePatternError, Value, Wildcard};
 pub use permission::{Capability, Permission, PermissionError};
