@@ -10,6 +10,8 @@ use crate::path::HostPath;
 
 /// The longest key, bytes (X1-4).
 const LONGEST: usize = 1024;
+/// Characters of a call that a key shows beside its digest.
+const SHOWN: usize = 160;
 
 /// How far a key reaches (X1-6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -67,10 +69,20 @@ impl ApprovalKey {
         Self::well_formed(text, KeyScope::Path)
     }
 
-    /// The key of any other call: the digest of its canonical arguments, in hexadecimal.
+    /// The key of any other call: the beginning of what it does, for people, and the digest of all of it, in hexadecimal
+    /// (S1-33). `shown` is text that the digest is of, such as the canonical arguments.
     #[must_use]
-    pub fn of_digest(digest: &str) -> Self {
-        Self { text: format!("sha256:{digest}"), scope: KeyScope::Digest, directory: None }
+    pub fn of_digest(shown: &str, digest: &str) -> Self {
+        let shown: String = shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let head = shown.char_indices().nth(SHOWN).map_or(shown.as_str(), |(at, _)| &shown[..at]);
+        let more = if head.len() < shown.len() { "…" } else { "" };
+        Self { text: format!("{head}{more} sha256:{digest}"), scope: KeyScope::Digest, directory: None }
+    }
+
+    /// A key that a tool derives itself (S1-13). `None` for a text that is no well-formed key.
+    #[must_use]
+    pub fn of_text(text: &str) -> Option<Self> {
+        Self::well_formed(text.to_owned(), KeyScope::Exact)
     }
 
     fn well_formed(text: String, scope: KeyScope) -> Option<Self> {
@@ -254,7 +266,7 @@ mod tests {
         let sub = ApprovalKey::of_command("make", &"/w/sub".into(), &"/w".into()).unwrap();
         assert!(!line("make").unwrap().covers(&sub), "another directory is another call");
         assert!(!line("make (in sub)").unwrap().covers(&sub), "and a line that says so is not it");
-        let digest = ApprovalKey::of_digest("ab");
+        let digest = ApprovalKey::of_digest("{}", "ab");
         assert!(!line("sha256:ab").unwrap().covers(&digest) && !digest.covers(&line("sha256:ab").unwrap()));
     }
 
@@ -280,7 +292,7 @@ mod tests {
             let key = |line: &str, dir: &str| ApprovalKey::of_command(line, &dir.into(), &"/w".into()).unwrap();
             let (first, second) = (key(&one, dirs[0]), key(&other, dirs[1]));
             prop_assert_eq!(first.covers(&second), one == other && dirs[0] == dirs[1]);
-            prop_assert!(!ApprovalKey::of_digest(one.trim_start_matches("sha256:")).covers(&first));
+            prop_assert!(!ApprovalKey::of_digest("", one.trim_start_matches(" sha256:")).covers(&first));
         }
 
         /// Covering is a partial order: what covers what covers, covers.

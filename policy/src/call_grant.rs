@@ -117,7 +117,7 @@ impl EffectiveSet {
                 let (hosts, exact) = (vec![], self.is_exact());
                 return Ok(CallGrant { read, write, hosts, shell: None, exact, session_write, only_reads: false });
             }
-            Some(ShellNeed::CommandLine) => !self.rights().shell.is_empty(),
+            Some(ShellNeed::CommandLine { .. }) => !self.rights().shell.is_empty(),
             Some(ShellNeed::Program { argv }) => self.rights().allows_argv(argv),
         };
         if !allowed {
@@ -186,7 +186,7 @@ impl EffectiveSet {
                 let words: Vec<String> = argv.iter().map(ToString::to_string).collect();
                 (words.join(" "), words.into_iter().next().unwrap_or_default())
             }
-            Some(ShellNeed::CommandLine) | None => ("a command line".to_owned(), "*".to_owned()),
+            Some(ShellNeed::CommandLine { .. }) | None => ("a command line".to_owned(), "*".to_owned()),
         };
         let flag = format!("--exec {}", quoted(&program));
         self.denial(Kind::Shell, &asked, &program, Some(flag))
@@ -354,7 +354,8 @@ mod tests {
         let denial = set.check(&program(&["git", "push"])).unwrap_err();
         assert_eq!(denial.asked, "shell git push");
         assert_eq!(denial.remedy.unwrap(), "add [[requires.shell]] with cmd = \"git\", or pass --exec git");
-        let line = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+        let line =
+            CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
         assert!(set.check(&line).is_ok());
         assert!(effective("{}").check(&line).is_err(), "without `shell`, nothing starts");
         let host =
@@ -385,7 +386,7 @@ mod tests {
                 read: paths(asked_read),
                 read_below: paths(asked_below),
                 write: paths(asked_write),
-                shell: shell.then_some(ShellNeed::CommandLine),
+                shell: shell.then(|| ShellNeed::CommandLine { line: "true".to_owned() }),
                 ..CallNeeds::default()
             };
             let granted = |scope: &Scope<PathRegion>, path: &HostPath| scope.iter().any(|(region, _)| region.matches(path));

@@ -48,7 +48,7 @@
 //!
 //! let path = normalize(&"/home/u/work".into(), &"src/../README.md".into())?;
 //! let grant = effective.check(&CallNeeds { read: vec![path.clone()], ..CallNeeds::default() }).map_err(|d| d.reason)?;
-//! let work = Work::Tool { name: "read".into(), path: path.clone(), limit: 200 * 1024 };
+//! let work = Work::Tool { name: "read".into(), paths: vec![path.clone()], limit: 200 * 1024 };
 //! let spec = compile::CallSpec { work, bounds, timeout: Duration::from_secs(60) };
 //! let call = compile::call(&grant, &facts, spec)?;
 //! assert_eq!(call.rules.own().len(), 1);
@@ -75,6 +75,7 @@ pub mod profile;
 pub mod requirement;
 pub mod rules;
 pub mod shell;
+pub mod tool;
 pub mod unit;
 pub mod variable;
 pub mod watchdog;

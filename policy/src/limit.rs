@@ -286,6 +286,23 @@ impl Bounds {
         }
     }
 
+    /// These, or what is asked for where that is less.
+    #[must_use]
+    pub fn within(&self, limits: &Limits) -> Self {
+        let least = |own: u64, asked: Option<u64>| asked.map_or(own, |asked| asked.min(own));
+        let size = |size: Option<ByteSize>| size.map(|size| size.0);
+        Self {
+            wall: self.wall.into_iter().chain(limits.wall).min(),
+            cpu: limits.cpu.map_or(self.cpu, |asked| asked.min(self.cpu)),
+            memory: least(self.memory, size(limits.memory)),
+            processes: least(self.processes, limits.processes),
+            open_files: least(self.open_files, limits.open_files),
+            file_size: least(self.file_size, size(limits.file_size)),
+            disk: least(self.disk, size(limits.disk)),
+            output: least(self.output, size(limits.output)),
+        }
+    }
+
     /// One of them in its own unit; none for a call without a timeout.
     #[must_use]
     pub fn value(&self, name: LimitName) -> Option<u64> {

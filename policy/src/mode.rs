@@ -23,9 +23,6 @@ impl Mode {
     /// The names in a manifest.
     pub const NAMES: [&str; 4] = ["ask", "allowlist", "auto-edit", "yolo"];
 
-    /// What [`Mode::AutoEdit`] allows.
-    pub const EDITS: [&str; 2] = ["write", "edit"];
-
     /// Reads a name, or S3's for the same: `default` asks, `force` does not (X3-1, X3-2).
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {

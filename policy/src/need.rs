@@ -21,6 +21,23 @@ pub struct CallNeeds {
     pub capabilities: Vec<String>,
 }
 
+impl CallNeeds {
+    /// Whether nothing is changed, started or reached: files are read, or nothing is.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        self.write.is_empty() && self.shell.is_none() && self.hosts.is_empty() && self.capabilities.is_empty()
+    }
+
+    /// The command line, if that is what the call runs.
+    #[must_use]
+    pub fn command_line(&self) -> Option<&str> {
+        match &self.shell {
+            Some(ShellNeed::CommandLine { line }) => Some(line),
+            Some(ShellNeed::Program { .. }) | None => None,
+        }
+    }
+}
+
 /// A host and its port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostNeed {
@@ -39,5 +56,8 @@ pub enum ShellNeed {
         argv: Vec<HostPath>,
     },
     /// A command line; each program in it is judged where it starts.
-    CommandLine,
+    CommandLine {
+        /// As the shell reads it.
+        line: String,
+    },
 }

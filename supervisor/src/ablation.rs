@@ -3,10 +3,11 @@
 
 use callgate_policy::envelope::Layer;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{CallPlan, Work};
+use callgate_policy::plan::Work;
 use callgate_worker::tools;
 use serde_json::{Value, json};
 
+use crate::gate::Task;
 use crate::session::Session;
 
 impl Session {
@@ -23,7 +24,12 @@ impl Session {
 }
 
 /// Carries a call out in this very process, as if there were no sandbox.
-pub(crate) fn unconfined(plan: &CallPlan, args: &Value) -> Result<Value, String> {
+pub(crate) fn unconfined(task: &Task) -> Result<Value, String> {
+    let (plan, args) = match task {
+        Task::Worker { plan, args } => (plan, args),
+        Task::Program { plan } => (plan, &Value::Null),
+        Task::Host { .. } | Task::Remote { .. } => return Err("it does not run in the sandbox".to_owned()),
+    };
     match &plan.work {
         Work::Tool { .. } => {
             let (name, context) = tools::Context::of(plan).ok_or("the plan of a program")?;

@@ -40,12 +40,13 @@ pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitR
 pub use callgate_worker::protocol::{LimitHit, ProgramEnd, Used};
 
 pub use call::CallError;
+pub use callgate_policy::tool::Subject;
 pub use confine::{
     ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio, Terminal, TerminalError, WindowSize,
 };
 pub use gate::{Answer, Approver, Asked, Gate, Question, WatchdogProgram, WatchdogProgramError};
 pub use host::{HostError, HostSupport, Missing};
-pub use registry::{Registry, RegistryError, Surface, Tool};
+pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Surface, Tool};
 pub use session::{AskedBy, OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject};
 pub use supervisor::{Builder, Supervisor};
 pub use turn::Concurrency;

@@ -141,8 +141,11 @@ mod tests {
     fn c_17_unless_declared_a_tool_runs_alone() {
         assert_eq!(Concurrency::default(), Concurrency::Alone);
         let registry = crate::Registry::locked().expect("contracts are constants");
-        let shared: Vec<_> =
-            registry.tools().filter(|tool| tool.concurrency == Concurrency::SideBySide).map(|tool| tool.id).collect();
+        let shared: Vec<_> = registry
+            .tools()
+            .filter(|tool| tool.concurrency == Concurrency::SideBySide)
+            .map(|tool| tool.name.as_str())
+            .collect();
         assert_eq!(shared, ["read", "glob", "grep"]);
     }
 }

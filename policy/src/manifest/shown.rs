@@ -62,6 +62,53 @@ impl Manifest {
     }
 }
 
+impl Manifest {
+    /// All of it as JSON, by the keys of the file, as a host's watchdog program is shown it (S0-58). Keys that say nothing are
+    /// left out.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let Self {
+            file,
+            id,
+            mode,
+            allowlist,
+            headless,
+            approvals,
+            profile,
+            tools,
+            requires,
+            watch_execs,
+            rules,
+            limits,
+            env,
+            lines: _,
+            rule_lines: _,
+        } = self;
+        let all = serde_json::json!({
+            "file": file,
+            "id": id,
+            "mode": mode,
+            "allowlist": allowlist.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "headless": headless.name(),
+            "approvals": approvals.name(),
+            "profile": profile.as_str(),
+            "tools": tools,
+            "requires": requires,
+            "watch_execs": watch_execs,
+            "rules": rules,
+            "limits": bounds(limits).into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect::<serde_json::Map<_, _>>(),
+            "env": { "pass": env.pass, "set": env.set },
+        });
+        let serde_json::Value::Object(all) = all else { return all };
+        let says_nothing = |value: &serde_json::Value| {
+            value.is_null()
+                || value.as_array().is_some_and(Vec::is_empty)
+                || value.as_object().is_some_and(serde_json::Map::is_empty)
+        };
+        all.into_iter().filter(|(_, value)| !says_nothing(value)).collect::<serde_json::Map<_, _>>().into()
+    }
+}
+
 fn asked_for(requires: &RequirementSet) -> Entries {
     let RequirementSet { fs, net, shell, capabilities } = requires;
     let FsRequirement { read, write, exact } = fs;

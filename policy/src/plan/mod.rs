@@ -313,9 +313,9 @@ pub enum Work {
     Tool {
         /// The implementation's name, such as `read`.
         name: String,
-        /// What it works on: the file, or where a search starts. It, never what its arguments say, is what a tool opens: the
-        /// argument was resolved and checked to become this.
-        path: HostPath,
+        /// What it works on, in the order of its arguments: files, or where a search starts. They, never what its arguments say,
+        /// are what a tool opens: each argument was resolved and checked to become one of these.
+        paths: Vec<HostPath>,
         /// The most of its result that is shown, in the tool's own unit: bytes, paths or matches (S0-48).
         limit: u64,
     },

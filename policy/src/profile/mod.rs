@@ -14,6 +14,7 @@ use crate::document::error::Fault;
 use crate::mode::Mode;
 use crate::path::{HostPath, normalize};
 use crate::rules::Rule;
+use crate::tool::Subject;
 
 /// The largest profile that is read, bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
@@ -39,9 +40,6 @@ pub const DANGEROUS_PATTERNS: [&str; 10] = [
 /// Tools of S4's that there are not yet. A profile may name them: what is not there needs no asking.
 pub const NOT_YET: [&str; 9] =
     ["list", "read_excel", "sqlite", "postgres", "mysql", "oracle", "vertica", "azure_devops", "delegate"];
-
-/// Tools that change nothing, and start nothing.
-const READING: [&str; 3] = ["read", "glob", "grep"];
 
 /// Names that `create-only` makes no file of, nor one beneath (S4-14, X4-13).
 const SENSITIVE_NAMES: [&str; 8] =
@@ -230,21 +228,23 @@ impl Profile {
 
     /// Whether a tool is there at all. One that is not is unavailable before anything else is looked at (C-7, X3-4).
     #[must_use]
-    pub fn offers(&self, tool: &str) -> bool {
-        match tool {
-            "bash" => self.shell != Shell::Absent,
-            _ if self.bash_only => false,
-            "write" => self.file_write != FileWrite::Off,
-            // A tool that this does not know may change something.
-            _ => READING.contains(&tool) || self.file_write == FileWrite::Full,
+    pub fn offers(&self, subject: Subject) -> bool {
+        if subject == Subject::Execute {
+            return self.shell != Shell::Absent;
         }
+        if self.bash_only {
+            return false;
+        }
+        let creates = subject == Subject::Create && self.file_write != FileWrite::Off;
+        creates || subject.changes_nothing() || self.file_write == FileWrite::Full
     }
 
-    /// Tools that nobody is asked about unless a rule says so, because they change nothing (C-8).
+    /// What nobody is asked about unless a rule says so, because it changes nothing (C-8).
     #[must_use]
-    pub fn silent(&self) -> Vec<&'static str> {
-        let bash = (self.shell == Shell::Restricted).then_some("bash");
-        READING.into_iter().chain(bash).collect()
+    pub fn silent(&self) -> Vec<Subject> {
+        let shell = (self.shell == Shell::Restricted).then_some(Subject::Execute);
+        let silent = [Subject::Read, Subject::Search, Subject::Think, Subject::Ask, Subject::Note];
+        silent.into_iter().chain(shell).collect()
     }
 
     /// Whether a shell is for commands that only read (S4-9, C-23).
@@ -268,12 +268,12 @@ impl Profile {
 
     /// The look at each call of a tool that changes files, besides that only some are offered (X4-4): why it may not.
     #[must_use]
-    pub fn refuses(&self, tool: &str, writes: &[HostPath]) -> Option<String> {
+    pub fn refuses(&self, subject: Subject, writes: &[HostPath]) -> Option<String> {
         let first = writes.first()?;
         match self.file_write {
             FileWrite::Full => None,
             FileWrite::Off => Some(format!("the profile `{}` lets no tool write {first}", self.name)),
-            FileWrite::CreateOnly if tool != "write" => {
+            FileWrite::CreateOnly if subject != Subject::Create => {
                 Some(format!("the profile `{}` lets new files be made, and none be changed", self.name))
             }
             FileWrite::CreateOnly => writes.iter().find(|path| is_sensitive(path)).map(|path| {

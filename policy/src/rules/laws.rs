@@ -241,7 +241,7 @@ proptest! {
         prop_assume!(pattern != "*" && pattern != "**");
         let permission = Permission::parse("bash").unwrap();
         let variables = Variables::new(vec![], vec![], vec![]).unwrap();
-        let matcher = Matcher::compile(&permission, Some(&pattern), &variables).unwrap().swap_remove(0);
+        let matcher = Matcher::compile(&permission, permission.tool().and_then(Subject::of_locked), Some(&pattern), &variables).unwrap().swap_remove(0);
         let meanings = meanings(&command);
         let command = Part::of_text(&command);
         if matcher.applies(Action::Allow, &Value::Command(&command)).is_some() {
@@ -262,7 +262,7 @@ proptest! {
             ["/w/a", "/w/a/b", "/w/a/c.rs", "/w/d.rs", "/w/b/e", "/x/y", "/x"].map(HostPath::from).to_vec();
         let permission = Permission::parse("fs.read").unwrap();
         let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
-        let matcher = Matcher::compile(&permission, Some(pattern), &variables).unwrap().swap_remove(0);
+        let matcher = Matcher::compile(&permission, permission.tool().and_then(Subject::of_locked), Some(pattern), &variables).unwrap().swap_remove(0);
         let means = |path: &HostPath| matcher.applies(Action::Deny, &Value::File(path)).is_some();
         let root = HostPath::from(tree);
         let mut beneath = files.iter().filter(|file| file.as_path().starts_with(tree));
@@ -352,9 +352,9 @@ fn the_mode_decides_what_no_rule_does() {
     let call = |tool, key| {
         let part = parts.iter().find(|part| part.text() == key).unwrap();
         let named = if tool == "bash" { vec![(Capability::ShellRun, Value::Command(part))] } else { vec![] };
-        RuledCall { tool, key, named, ..RuledCall::default() }
+        RuledCall { tool, subject: Subject::of_locked(tool).unwrap_or_default(), key, named, ..RuledCall::default() }
     };
-    let mut rules = RuleSet { silent: vec!["read".into()], ..RuleSet::default() };
+    let mut rules = RuleSet { silent: vec![Subject::Read], ..RuleSet::default() };
     assert_eq!(rules.judge(&call("read", ".")).by, DecidedBy::Profile);
     assert_eq!(rules.judge(&call("bash", "ls")).action, Action::Ask);
     rules.mode = Mode::Allowlist;

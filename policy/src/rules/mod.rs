@@ -14,11 +14,13 @@ mod rank;
 #[cfg(test)]
 mod laws;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::mode::Mode;
+use crate::tool::Subject;
 use crate::variable::Variables;
 
 pub use crate::shell::starts::HOLE;
@@ -157,6 +159,8 @@ pub enum DecidedBy {
     },
     /// The profile asks for nothing when this tool is called, because it changes nothing (C-8).
     Profile,
+    /// The tool says that its calls need no approval (S1-12).
+    Tool,
     /// Nothing was said of it: S0-52.
     Default,
 }
@@ -177,8 +181,12 @@ pub struct Decision {
 /// What rules look at.
 #[derive(Debug, Clone, Default)]
 pub struct RuledCall<'a> {
-    /// The tool's id; `mcp:server:tool` for one of a server's.
+    /// The tool's name; `mcp:server:tool` for one of a server's.
     pub tool: &'a str,
+    /// What the tool is about.
+    pub subject: Subject,
+    /// The tool says that it needs no approval (S1-12): then no rule's silence asks about it.
+    pub ungated: bool,
     /// The key under which a person's answer is kept (S1-13).
     pub key: &'a str,
     /// What it names itself: each of them must be allowed.
@@ -204,8 +212,10 @@ pub struct RuleSet {
     pub mode: Mode,
     /// What [`Mode::Allowlist`] allows.
     pub allowlist: Vec<AllowEntry>,
-    /// Tools that nobody is asked about unless a rule says so.
-    pub silent: Vec<String>,
+    /// What nobody is asked about unless a rule says so.
+    pub silent: Vec<Subject>,
+    /// Tools besides the locked ones, and what they are about: what a rule's pattern means depends on it.
+    pub subjects: BTreeMap<String, Subject>,
 }
 
 impl RuleSet {
@@ -217,7 +227,8 @@ impl RuleSet {
         let place = || source.place.clone();
         let permission = Permission::parse(&rule.permission)
             .map_err(|error| RuleError::Permission { place: place(), source: error })?;
-        let matchers = Matcher::compile(&permission, rule.pattern.as_deref(), variables)
+        let about = permission.tool().and_then(|tool| self.subject_of(tool));
+        let matchers = Matcher::compile(&permission, about, rule.pattern.as_deref(), variables)
             .map_err(|error| RuleError::Pattern { place: place(), source: error })?;
         self.added += 1;
         for matcher in matchers {
@@ -228,15 +239,26 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Has a person asked about commands that hold a text, in capitals or not (X4-3). It is told as a rule about `bash`.
+    /// What a tool is about, by its name.
+    fn subject_of(&self, tool: &str) -> Option<Subject> {
+        self.subjects.get(tool).copied().or_else(|| Subject::of_locked(tool))
+    }
+
+    /// Has a person asked about commands that hold a text, in capitals or not (X4-3). It is told as a rule about each tool that
+    /// starts programs.
     pub fn add_phrase(&mut self, text: &str, source: &RuleSource) {
-        let (permission, matcher) = (Permission::Tool("bash".to_owned()), Matcher::phrase(text));
-        let rule = Rule { permission: "bash".to_owned(), pattern: Some(format!("*{text}*")), action: Action::Ask };
-        self.added += 1;
-        let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
-        let told = Box::new(Told { rule, source: source.clone() });
+        let further = self.subjects.iter().map(|(name, subject)| (name.as_str(), *subject));
+        let shells = Subject::LOCKED.into_iter().chain(further).filter(|(_, subject)| *subject == Subject::Execute);
+        let names: BTreeSet<String> = shells.map(|(name, _)| name.to_owned()).collect();
         self.has_phrases = true;
-        self.insert(&permission, Compiled { rank, matcher, action: Action::Ask, told });
+        for name in names {
+            let rule = Rule { permission: name.clone(), pattern: Some(format!("*{text}*")), action: Action::Ask };
+            let (permission, matcher) = (Permission::Tool(name), Matcher::phrase(text));
+            self.added += 1;
+            let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
+            let told = Box::new(Told { rule, source: source.clone() });
+            self.insert(&permission, Compiled { rank, matcher, action: Action::Ask, told });
+        }
     }
 
     fn insert(&mut self, permission: &Permission, compiled: Compiled) {
@@ -378,10 +400,11 @@ impl RuleSet {
         let (action, by) = match self.mode {
             Mode::Yolo => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
             Mode::Allowlist if listed() => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
-            Mode::AutoEdit if Mode::EDITS.contains(&call.tool) => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
-            Mode::Ask | Mode::Allowlist | Mode::AutoEdit if self.silent.iter().any(|tool| tool == call.tool) => {
+            Mode::AutoEdit if call.subject.edits() => (Action::Allow, DecidedBy::Mode { mode: self.mode }),
+            Mode::Ask | Mode::Allowlist | Mode::AutoEdit if self.silent.contains(&call.subject) => {
                 (Action::Allow, DecidedBy::Profile)
             }
+            Mode::Ask | Mode::Allowlist | Mode::AutoEdit if call.ungated => (Action::Allow, DecidedBy::Tool),
             Mode::Ask | Mode::Allowlist | Mode::AutoEdit => (Action::Ask, DecidedBy::Default),
         };
         Judged { action, by: By::Other(by), about: Some(value) }
@@ -421,7 +444,7 @@ impl Decision {
                 format!("only its author can lift it: change the rule at {}", source.place)
             }
             DecidedBy::Rule(Told { source, .. }) => format!("change the rule at {}", source.place),
-            DecidedBy::Mode { .. } | DecidedBy::Profile | DecidedBy::Default => {
+            DecidedBy::Mode { .. } | DecidedBy::Profile | DecidedBy::Tool | DecidedBy::Default => {
                 format!("add [[rules]] with permission = {:?} and action = \"allow\"", call.tool)
             }
         }
@@ -434,6 +457,7 @@ impl fmt::Display for Decision {
             DecidedBy::Rule(told) => write!(f, "{told}")?,
             DecidedBy::Mode { mode } => write!(f, "the mode is `{mode}`")?,
             DecidedBy::Profile => f.write_str("the profile asks nothing about this tool")?,
+            DecidedBy::Tool => f.write_str("this tool needs no approval")?,
             DecidedBy::Default => f.write_str("no rule allows it")?,
         }
         match &self.about {

@@ -3,14 +3,13 @@
 //! An allowing rule must cover all that a part of a call may mean; a rule that asks or denies need only touch it. So what is
 //! not known of a command line (a variable's value) is never allowed by a pattern, and never slips past one.
 
-use crate::path::HostPath;
-use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
-use crate::variable::Variables;
-
-use crate::shell::starts::{HOLE, Text, base};
-
 use super::commands::{Part, joined};
 use super::{Action, Capability, Permission};
+use crate::path::HostPath;
+use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
+use crate::shell::starts::{HOLE, Text, base};
+use crate::tool::Subject;
+use crate::variable::Variables;
 
 /// Longer commands with holes are taken to be touched by every pattern, bytes: comparing takes their length times the pattern's.
 const HOLED_MAX: usize = 4096;
@@ -122,6 +121,7 @@ impl Matcher {
     /// One for each meaning that a pattern may have: a rule about everything has a command's, a path's and a host's.
     pub(super) fn compile(
         permission: &Permission,
+        about: Option<Subject>,
         pattern: Option<&str>,
         variables: &Variables,
     ) -> Result<Vec<Self>, RulePatternError> {
@@ -137,11 +137,11 @@ impl Matcher {
         };
         let command = || Self::Command(Wildcard::new(text));
         let host = || Ok(Self::Host(Box::new(HostPattern::parse(text).map_err(malformed)?), text.to_owned()));
-        match subject(permission) {
-            Subject::Command => Ok(vec![command()]),
-            Subject::Path => paths(),
-            Subject::Host => host().map(|host| vec![host]),
-            Subject::Any => {
+        match meaning(permission, about) {
+            Meaning::Command => Ok(vec![command()]),
+            Meaning::Path => paths(),
+            Meaning::Host => host().map(|host| vec![host]),
+            Meaning::Any => {
                 Ok(std::iter::once(command()).chain(paths().unwrap_or_default()).chain(host().ok()).collect())
             }
         }
@@ -211,28 +211,31 @@ impl Matcher {
     }
 }
 
-/// What the patterns of a permission are about.
-enum Subject {
+/// What the patterns of a permission mean.
+enum Meaning {
     Command,
     Path,
     Host,
     Any,
 }
 
-fn subject(permission: &Permission) -> Subject {
+/// `about`: what the tool is about, if the permission is one tool's and that is known.
+fn meaning(permission: &Permission, about: Option<Subject>) -> Meaning {
     match permission {
-        Permission::Capability(Capability::FsRead | Capability::FsWrite) => Subject::Path,
-        Permission::Capability(Capability::ShellRun) => Subject::Command,
-        Permission::Capability(Capability::NetFetch) => Subject::Host,
-        Permission::Tool(tool) => match tool.as_str() {
-            "bash" => Subject::Command,
-            "read" | "write" | "edit" | "glob" | "grep" => Subject::Path,
-            "web_fetch" => Subject::Host,
-            _ => Subject::Any,
+        Permission::Capability(Capability::FsRead | Capability::FsWrite) => Meaning::Path,
+        Permission::Capability(Capability::ShellRun) => Meaning::Command,
+        Permission::Capability(Capability::NetFetch) => Meaning::Host,
+        Permission::Tool(_) => match about {
+            Some(Subject::Execute) => Meaning::Command,
+            Some(Subject::Read | Subject::Search | Subject::Create | Subject::Edit) => Meaning::Path,
+            Some(Subject::Fetch) => Meaning::Host,
+            Some(Subject::Think | Subject::Ask | Subject::Note | Subject::Delegate | Subject::Change) | None => {
+                Meaning::Any
+            }
         },
         Permission::Capability(Capability::SecretsHas | Capability::StreamSend | Capability::None)
         | Permission::Mcp { .. }
-        | Permission::Any => Subject::Any,
+        | Permission::Any => Meaning::Any,
     }
 }
 

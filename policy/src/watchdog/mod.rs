@@ -10,24 +10,31 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::manifest::Manifest;
+use crate::need::CallNeeds;
 use crate::path::HostPath;
 use crate::shell::Line;
+use crate::tool::Subject;
 
 pub use packs::{Builtin, Faulty, Guard, PACKS, Pack, check};
 
 /// What a watchdog is shown (S0-58).
 #[derive(Debug, Clone, Copy)]
 pub struct CallFacts<'a> {
-    /// The tool's id.
+    /// The tool's name.
     pub tool: &'a str,
+    /// What the tool is about, as it says itself.
+    pub subject: Subject,
     /// Its arguments, validated.
     pub args: &'a Value,
-    /// The manifest's id.
-    pub manifest: Option<&'a str>,
+    /// What it would do, worked out from them: paths are resolved.
+    pub needs: &'a CallNeeds,
+    /// The workspace's first root.
+    pub root: &'a HostPath,
+    /// The manifest.
+    pub manifest: Option<&'a Manifest>,
     /// The session.
     pub session: &'a str,
-    /// The tool says of itself that it changes nothing and reaches nobody.
-    pub reads_only: bool,
     /// Its command line as bash's grammar reads it, if it has one and somebody wanted that: a watchdog ([`Wants::lines`]), a rule
     /// about commands, or a shell that only reads. A line that was not understood says so ([`Line::understood`]).
     pub line: Option<&'a Line>,
@@ -40,8 +47,8 @@ pub struct ExecFacts<'a> {
     pub program: &'a HostPath,
     /// Its arguments. The first is what the caller says that the program is called.
     pub argv: &'a [HostPath],
-    /// The manifest's id.
-    pub manifest: Option<&'a str>,
+    /// The manifest.
+    pub manifest: Option<&'a Manifest>,
     /// The session.
     pub session: &'a str,
 }
@@ -159,8 +166,17 @@ mod tests {
     fn the_strictest_verdict_wins() {
         let (allow, ask, deny) =
             (Says(Verdict::Allow), Says(Verdict::Ask(reason("a"))), Says(Verdict::Deny(reason("d"))));
-        let call =
-            CallFacts { tool: "bash", args: &Value::Null, manifest: None, session: "s", reads_only: false, line: None };
+        let (needs, root) = (CallNeeds::default(), HostPath::from("/w"));
+        let call = CallFacts {
+            tool: "bash",
+            subject: Subject::Execute,
+            args: &Value::Null,
+            needs: &needs,
+            root: &root,
+            manifest: None,
+            session: "s",
+            line: None,
+        };
         assert_eq!(judge_all(&[], &call), Verdict::Allow);
         assert_eq!(judge_all(&[&allow, &ask], &call), Verdict::Ask(reason("a")));
         assert_eq!(judge_all(&[&ask, &allow], &call), Verdict::Ask(reason("a")));

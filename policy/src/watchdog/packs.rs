@@ -17,12 +17,12 @@ mod supply_chain;
 
 use std::sync::OnceLock;
 
-use serde_json::Value;
-
 use super::words::{self, Command};
 use super::{CallFacts, ExecFacts, Reason, Verdict, Watchdog};
+use crate::need::ShellNeed;
 use crate::path::HostPath;
 use crate::shell::starts::{self, Start, Text};
+use crate::tool::Subject;
 
 /// What a rule is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,8 +90,15 @@ pub struct Guard {
 pub(super) enum On {
     /// The commands of a command line.
     Commands(fn(&[Command]) -> bool),
-    /// The path of these tools.
-    Path(&'static [&'static str], fn(&str) -> bool),
+    /// The files that a tool touches so.
+    Path(Touch, fn(&str) -> bool),
+}
+
+/// What a tool does with a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Touch {
+    Read,
+    Change,
 }
 
 /// The rules that are on by default, by pack.
@@ -142,23 +149,30 @@ impl Watchdog for Builtin {
         if let Some(faulty) = faulty() {
             return Verdict::Deny(Reason { rule: faulty.rule.to_owned(), text: faulty.to_string() });
         }
-        let text = |name| call.args.get(name).and_then(Value::as_str);
-        if call.tool == "bash" {
-            // What quoting and nesting hide from the quick cut the grammar shows. It says nothing of a line that was not
-            // understood; that is for whoever asked for it.
-            let cut = text("command").map(words::commands).unwrap_or_default();
-            let parsed = call.line.map(words::of_line).filter(|parsed| *parsed != cut).unwrap_or_default();
-            return verdict(&cut).stricter(verdict(&parsed));
-        }
-        if !KNOWN.contains(&call.tool) && !call.reads_only {
-            return Verdict::Ask(Reason {
-                rule: "unknown-tool".to_owned(),
-                text: format!("no rule knows what `{}` does, and it does more than read", call.tool),
-            });
-        }
-        let Some(path) = text("path") else { return Verdict::Allow };
-        let denies = |guard: &&Guard| matches!(guard.on, On::Path(tools, applies) if tools.contains(&call.tool) && applies(path));
-        said(PACKS.iter().copied().flatten().find(denies))
+        let programs = match &call.needs.shell {
+            Some(ShellNeed::CommandLine { line }) => {
+                // What quoting and nesting hide from the quick cut the grammar shows. It says nothing of a line that was not
+                // understood; that is for whoever asked for it.
+                let cut = words::commands(line);
+                let parsed = call.line.map(words::of_line).filter(|parsed| *parsed != cut).unwrap_or_default();
+                verdict(&cut).stricter(verdict(&parsed))
+            }
+            Some(ShellNeed::Program { argv }) => {
+                verdict(&[Command::of(argv.iter().map(ToString::to_string).collect())])
+            }
+            None => unknown(call),
+        };
+        let touched = |touch: Touch| match touch {
+            Touch::Read => [&call.needs.read[..], &call.needs.read_below[..]].concat(),
+            Touch::Change => call.needs.write.clone(),
+        };
+        let denies = |guard: &&Guard| match guard.on {
+            On::Path(touch, applies) => touched(touch).iter().any(|path| applies(&spelt(path, call.root))),
+            On::Commands(_) => false,
+        };
+        // Of a program `needs` names only where it starts.
+        let files = if call.needs.shell.is_some() { None } else { PACKS.iter().copied().flatten().find(denies) };
+        said(files).stricter(programs)
     }
 
     fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
@@ -213,8 +227,23 @@ fn said(guard: Option<&Guard>) -> Verdict {
     }
 }
 
-/// The tools that the rules know.
-const KNOWN: [&str; 6] = ["bash", "read", "write", "edit", "glob", "grep"];
+/// What a tool is about that the rules do not know, or that does more than it says.
+fn unknown(call: &CallFacts<'_>) -> Verdict {
+    let ask = |text: String| Verdict::Ask(Reason { rule: "unknown-tool".to_owned(), text });
+    if call.subject == Subject::Change {
+        return ask(format!("no rule knows what `{}` does, and it may do more than read", call.tool));
+    }
+    if call.subject.changes_nothing() && !call.needs.only_reads() {
+        return ask(format!("`{}` does more than it says of itself, that it {}", call.tool, call.subject));
+    }
+    Verdict::Allow
+}
+
+/// A path as rules look at it: what lies in the workspace relative to it, for nobody need fear the workspace's own name.
+fn spelt(path: &HostPath, root: &HostPath) -> String {
+    let beneath = path.as_path().strip_prefix(root.as_path()).ok();
+    beneath.map_or_else(|| path.to_string(), |beneath| beneath.to_string_lossy().into_owned())
+}
 
 /// Most ways in which one line is looked at.
 const VIEWS_MAX: usize = 64;
@@ -410,26 +439,47 @@ const SHELLS: &[&str] = &["sh", "bash", "zsh", "dash", "ksh", "fish", "python", 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::Value;
 
     use super::*;
+    use crate::need::CallNeeds;
 
-    fn judge(tool: &str, args: Value) -> Option<String> {
-        match Builtin.judge(&CallFacts {
-            tool,
-            args: &args,
+    /// What is made of a call with such needs.
+    fn verdict_of(subject: Subject, needs: &CallNeeds) -> Verdict {
+        Builtin.judge(&CallFacts {
+            tool: "t",
+            subject,
+            args: &Value::Null,
+            needs,
+            root: &"/w".into(),
             manifest: None,
             session: "s",
-            reads_only: false,
             line: None,
-        }) {
+        })
+    }
+
+    fn rule(verdict: Verdict) -> Option<String> {
+        match verdict {
             Verdict::Deny(reason) | Verdict::Ask(reason) => Some(reason.rule),
             Verdict::Allow => None,
         }
     }
 
-    fn denied_by(line: &str) -> Option<String> {
-        judge("bash", json!({ "command": line }))
+    fn line(line: &str) -> Verdict {
+        let shell = Some(ShellNeed::CommandLine { line: line.to_owned() });
+        verdict_of(Subject::Execute, &CallNeeds { shell, ..CallNeeds::default() })
+    }
+
+    fn denied_by(text: &str) -> Option<String> {
+        rule(line(text))
+    }
+
+    fn touches(touch: Touch, path: &str) -> Option<String> {
+        let path = crate::path::normalize(&"/w".into(), &path.into()).expect("a path");
+        rule(match touch {
+            Touch::Read => verdict_of(Subject::Read, &CallNeeds { read: vec![path], ..CallNeeds::default() }),
+            Touch::Change => verdict_of(Subject::Edit, &CallNeeds { write: vec![path], ..CallNeeds::default() }),
+        })
     }
 
     /// X0-19: every rule catches its own example and passes its neighbour, also as a whole call.
@@ -441,7 +491,7 @@ mod tests {
             assert!(names.insert(guard.name), "{} is there twice", guard.name);
             let rule = |example: &str| match guard.on {
                 On::Commands(_) => denied_by(example),
-                On::Path(tools, _) => judge(tools[0], json!({ "path": example })),
+                On::Path(touch, _) => touches(touch, example),
             };
             assert_eq!(rule(guard.caught).as_deref(), Some(guard.name), "{}", guard.caught);
             assert_ne!(rule(guard.passed).as_deref(), Some(guard.name), "{}", guard.passed);
@@ -503,7 +553,7 @@ mod tests {
         for line in ["rm -rf ~/x", "rm -rf /w/target", "rm ~", "echo rm -rf /", "git commit -m 'sudo rm -rf /'"] {
             assert_eq!(denied_by(line), None, "{line}");
         }
-        assert_eq!(judge("write", json!({ "path": "notes", "content": "sudo ls" })), None, "a file may say so");
+        assert_eq!(touches(Touch::Change, "sudo ls"), None, "a file may be called so");
     }
 
     /// X0-19: three hundred harmful lines and three hundred everyday ones, each with what is said of it.
@@ -516,10 +566,7 @@ mod tests {
         assert!(harmful.len() >= 300 && everyday.len() >= 300, "{} {}", harmful.len(), everyday.len());
         let mut differs = Vec::new();
         for (wanted, line) in harmful.into_iter().chain(everyday) {
-            let args = json!({ "command": line });
-            let call =
-                CallFacts { tool: "bash", args: &args, manifest: None, session: "s", reads_only: false, line: None };
-            let (said, by) = match Builtin.judge(&call) {
+            let (said, by) = match self::line(line) {
                 Verdict::Deny(reason) => ("deny", reason.rule),
                 Verdict::Ask(reason) => ("ask", reason.rule),
                 Verdict::Allow => ("pass", String::new()),
@@ -534,12 +581,12 @@ mod tests {
     /// X0-19: what no rule knows is asked about, unless it only reads.
     #[test]
     fn x0_19_an_unknown_tool_is_asked_about() {
-        let judge = |tool, reads_only| {
-            let args = json!({ "x": 1 });
-            Builtin.judge(&CallFacts { tool, args: &args, manifest: None, session: "s", reads_only, line: None })
-        };
-        assert!(matches!(judge("mcp:hub:close", false), Verdict::Ask(reason) if reason.rule == "unknown-tool"));
-        assert_eq!(judge("mcp:hub:list", true), Verdict::Allow);
-        assert_eq!(judge("write", false), Verdict::Allow);
+        let nothing = CallNeeds::default();
+        let asked = |verdict| matches!(verdict, Verdict::Ask(Reason { rule, .. }) if rule == "unknown-tool");
+        assert!(asked(verdict_of(Subject::Change, &nothing)));
+        assert_eq!(verdict_of(Subject::Search, &nothing), Verdict::Allow);
+        let writes = CallNeeds { write: vec!["/w/x".into()], ..CallNeeds::default() };
+        assert_eq!(verdict_of(Subject::Create, &writes), Verdict::Allow);
+        assert!(asked(verdict_of(Subject::Search, &writes)), "it does more than it says");
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::CallError;
 use super::error::{denial_of, error_text, timed_out};
-use crate::call::decide::Passed;
+use crate::gate::Passed;
 use crate::session::Session;
 
 /// A result and what confined it.
@@ -24,7 +24,24 @@ pub(super) struct Done {
     pub(super) passed: Passed,
 }
 
+impl Done {
+    /// A whole result, of which nothing else is known.
+    pub(super) fn of(data: Value) -> Self {
+        Self {
+            data,
+            truncated: false,
+            output_path: None,
+            steps: Vec::new(),
+            limits: Vec::new(),
+            ended_for: None,
+            changes: None,
+            passed: Passed::default(),
+        }
+    }
+}
+
 impl Session {
+    /// Builds the result, once.
     pub(super) fn envelope(&self, outcome: Result<Done, CallError>, duration_ms: u64) -> ResultEnvelope {
         let metadata = Metadata { duration_ms, ..Metadata::default() };
         match outcome {
@@ -32,7 +49,8 @@ impl Session {
                 let metadata = Metadata {
                     truncated: done.truncated.then_some(true),
                     output_path: done.output_path,
-                    enforced: super::enforced(self, &done.steps),
+                    // Of what does not run in the sandbox nothing is claimed.
+                    enforced: if done.steps.is_empty() { Vec::new() } else { super::enforced(self, &done.steps) },
                     limits: done.limits,
                     changes: done.changes,
                     decision: done.passed.decision,

@@ -37,6 +37,9 @@ pub enum CallError {
     /// The sandbox could not be set up, or the worker gave no result.
     #[error(transparent)]
     Confine(#[from] ConfineError),
+    /// Whoever answers outside the sandbox did not do so in time.
+    #[error("there was no answer within {}s", .0.as_secs_f32())]
+    TimedOut(std::time::Duration),
     /// The tool failed.
     #[error("{0}")]
     Tool(String),
@@ -65,7 +68,7 @@ pub(super) fn not_started(error: ConfineError) -> CallError {
 }
 
 pub(super) fn timed_out(error: &CallError) -> Option<bool> {
-    matches!(error, CallError::Confine(ConfineError::TimedOut(_))).then_some(true)
+    matches!(error, CallError::TimedOut(_) | CallError::Confine(ConfineError::TimedOut(_))).then_some(true)
 }
 
 /// The error with its causes and, where there is one, the next step: all that a model has to go by (X0-60).
@@ -107,6 +110,7 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
         CallError::UnknownTool { .. }
         | CallError::Plan(_)
         | CallError::Confine(_)
+        | CallError::TimedOut(_)
         | CallError::Tool(_)
         | CallError::Output { .. } => None,
     }

@@ -4,12 +4,11 @@ use callgate_policy::envelope::StepReport;
 use serde_json::Value;
 
 use super::envelope::Done;
-use crate::call::decide::Passed;
 use crate::confine::{Output, Outputs};
 
 /// Where what a result has no room for goes (S0-44).
 pub(super) struct Rest<'a> {
-    pub(super) tool: &'static str,
+    pub(super) tool: &'a str,
     pub(super) outputs: Option<&'a Outputs>,
     /// Made when there is something to keep.
     pub(super) file: Option<Output<'a>>,
@@ -39,15 +38,6 @@ impl Rest<'_> {
             data.insert("rest_lost".to_owned(), true.into());
         }
         let output_path = self.file.map(|file| file.path);
-        Done {
-            data,
-            truncated,
-            output_path,
-            steps,
-            limits: Vec::new(),
-            ended_for: None,
-            changes: None,
-            passed: Passed::default(),
-        }
+        Done { truncated, output_path, steps, ..Done::of(data) }
     }
 }

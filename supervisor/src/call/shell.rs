@@ -12,6 +12,7 @@ use super::envelope::Done;
 use super::error::not_started;
 use super::rest::Rest;
 use crate::confine::{ConfineError, Program, Stdio};
+use crate::gate::ApprovedPlan;
 use crate::registry::Tool;
 use crate::session::Session;
 use crate::turn::Turn;
@@ -28,41 +29,36 @@ impl Session {
     pub(super) async fn run_shell(
         &self,
         tool: &Tool,
-        plan: callgate_policy::plan::CallPlan,
+        plan: ApprovedPlan,
         turn: Turn,
         on_output: OnOutput<'_>,
     ) -> Result<Done, CallError> {
-        debug_assert_eq!(tool.kind, "execute", "only shells run programs");
         let output = |what| move |source| CallError::Output { what, source };
         let (reader, writer) = std::io::pipe().map_err(output("make a pipe for the output"))?;
         let error = writer.try_clone().map_err(output("make a pipe for the output"))?;
         let null = std::fs::File::open("/dev/null").map_err(output("open /dev/null"))?;
         let started = Instant::now();
         // The worker ends the program when its time is up; one that does not is itself ended.
-        let timeout = plan.timeout;
+        let (timeout, bounds) = (plan.timeout, plan.bounds);
         let stdio = Stdio::new(null.into(), writer.into(), error.into());
         let mut program = self.opened.program(plan, stdio, Some(turn)).await.map_err(not_started)?;
         let mut pipe =
             tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(output("wait on the output"))?;
-        let limit = usize::try_from(self.registry.output_limit(tool.id)).unwrap_or(usize::MAX);
-        let rest = Rest { tool: tool.id, outputs: self.outputs.as_ref(), file: None, lost: false };
+        let limit = usize::try_from(self.registry.output_limit(&tool.name)).unwrap_or(usize::MAX);
+        let rest = Rest { tool: &tool.name, outputs: self.outputs.as_ref(), file: None, lost: false };
         let mut head = Head { bytes: Vec::new(), limit, dropped: false, seen: 0, rest };
         let patience = timeout.saturating_add(GRACE);
-        let followed = head.follow(&program, &mut pipe, self.bounds.output, on_output);
+        let followed = head.follow(&program, &mut pipe, bounds.output, on_output);
         let Ok(end) = tokio::time::timeout(patience, followed).await else {
             program.kill().await?;
             return Err(CallError::Confine(ConfineError::TimedOut(timeout)));
         };
         let end = end?;
         let truncated = head.dropped;
-        let limits = crate::call::limits::of_program(
-            &self.bounds,
-            &end,
-            Some(crate::call::limits::ms(timeout)),
-            Some(head.seen),
-        );
-        let hit = crate::call::limits::ended_for(&self.bounds, &end, Some(head.seen));
-        let ended_for = hit.map(|hit| crate::call::limits::denial(&self.bounds, hit, end.left));
+        let limits =
+            crate::call::limits::of_program(&bounds, &end, Some(crate::call::limits::ms(timeout)), Some(head.seen));
+        let hit = crate::call::limits::ended_for(&bounds, &end, Some(head.seen));
+        let ended_for = hit.map(|hit| crate::call::limits::denial(&bounds, hit, end.left));
         let data = match ended_for {
             Some(_) => Value::String(head.text()),
             None => shell_data(&head, end, started.elapsed()),

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use callgate_policy::call_grant::{CallNeeds, ShellNeed};
-use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::need::CallNeeds;
+use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
 
 use super::CallError;
 use crate::confine::{Program, Stdio};
+use crate::registry::started;
 use crate::session::Session;
 
 /// What a `spawn` may take: its host ends it when it wants to.
@@ -31,20 +32,12 @@ impl Session {
     ) -> Result<Program, CallError> {
         let argv: Vec<HostPath> =
             argv.into_iter().map(|arg| HostPath::from(std::path::PathBuf::from(arg.as_ref()))).collect();
-        let working_dir = self.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
-        let mut named = argv.clone();
-        if let Some(program) = named.first_mut().filter(|program| program.as_bytes().contains(&b'/'))
-            && let Ok(path) = normalize(&working_dir, program)
-        {
-            // A grant's path is absolute.
-            *program = path;
-        }
-        let needs = CallNeeds { shell: Some(ShellNeed::Program { argv: named }), ..CallNeeds::default() };
+        let working_dir = self.root();
+        let needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
-        self.refuse_by_rule(&needs)?;
         let work = Work::Program { argv, working_dir };
         let spec = CallSpec { work, bounds: self.bounds, timeout: FOREVER };
-        let plan = compile::call(&grant, &self.facts, spec)?;
+        let plan = self.pass_of_host(&needs, compile::call(&grant, &self.facts, spec)?)?;
         self.still_there()?;
         Ok(self.opened.program(plan, stdio, None).await?)
     }

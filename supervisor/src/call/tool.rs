@@ -1,7 +1,7 @@
 //! What came of a tool that ran in the worker.
 
 use callgate_policy::envelope::{Denial, Layer};
-use callgate_policy::limit::LimitName;
+use callgate_policy::limit::{Bounds, LimitName};
 use callgate_worker::protocol::LimitHit;
 use callgate_worker::tools::is_refusal;
 
@@ -13,21 +13,26 @@ use crate::confine::{ToolError, ToolOutput, ToolRun};
 use crate::session::Session;
 
 impl Session {
-    pub(super) fn shape_tool(&self, tool: &'static str, run: ToolRun, timeout: u64) -> Result<Done, CallError> {
+    pub(super) fn shape_tool(
+        &self,
+        tool: &str,
+        run: ToolRun,
+        (bounds, timeout): (&Bounds, u64),
+    ) -> Result<Done, CallError> {
         match run.end {
             Ok(ToolOutput { data, truncated, rest, lost }) => {
                 let mut kept = Rest { tool, outputs: self.outputs.as_ref(), file: None, lost };
                 if !rest.is_empty() {
                     kept.add(&rest);
                 }
-                let limits = crate::call::limits::of_tool(&self.bounds, timeout);
+                let limits = crate::call::limits::of_tool(bounds, timeout);
                 let changes = run.changes.filter(|changes| !changes.is_empty());
                 Ok(Done { limits, changes, ..kept.done(data, truncated, run.steps) })
             }
             // EFBIG: setrlimit(2) bounds it, or the file system does.
             Err(ToolError { errno: Some(27), .. }) => {
                 let hit = LimitHit { limit: LimitName::FileSize, used: 0 };
-                Err(denied(crate::call::limits::denial(&self.bounds, hit, 0)))
+                Err(denied(crate::call::limits::denial(bounds, hit, 0)))
             }
             Err(ToolError { text, errno: Some(libc_errno) })
                 if is_refusal(libc_errno)

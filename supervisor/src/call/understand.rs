@@ -9,8 +9,8 @@
 
 use std::time::Duration;
 
-use callgate_policy::call_grant::CallNeeds;
 use callgate_policy::limit::Bounds;
+use callgate_policy::need::CallNeeds;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::shell::Line;
@@ -19,6 +19,7 @@ use serde_json::json;
 
 use crate::call::CallError;
 use crate::confine::ConfineError;
+use crate::gate::ApprovedPlan;
 use crate::session::Session;
 use crate::turn::{Concurrency, Turns};
 
@@ -40,13 +41,13 @@ impl Session {
         }
         let grant =
             self.effective.check(&CallNeeds::default()).map_err(|denial| CallError::Denied(Box::new(denial)))?;
-        let work = Work::Tool { name: shell::NAME.to_owned(), path: "/".into(), limit: 0 };
+        let work = Work::Tool { name: shell::NAME.to_owned(), paths: Vec::new(), limit: 0 };
         let bounds =
             Bounds { memory: self.bounds.memory.min(MEMORY), cpu: self.bounds.cpu.min(TIMEOUT), ..self.bounds };
         let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout: TIMEOUT })?;
         // It touches nothing that another call could change, and waits for none.
         let turn = Turns::default().take(Concurrency::SideBySide).await;
-        match self.opened.tool(plan, json!({ "command": line }), turn).await {
+        match self.opened.tool(ApprovedPlan::of_the_grammar(plan), json!({ "command": line }), turn).await {
             Ok(run) => match run.end {
                 Ok(output) => serde_json::from_value(output.data).map_err(|error| lost(error.into())),
                 Err(failed) => Err(CallError::Tool(failed.text)),

@@ -13,8 +13,8 @@ use super::arguments::Call;
 use super::exit::{self, Failure};
 use super::prompt::AtTerminal;
 use super::{show, supervise};
-use crate::call::interaction_required;
 use crate::confine::{Launcher, measured};
+use crate::gate::interaction_required;
 use crate::session::AskedBy;
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.

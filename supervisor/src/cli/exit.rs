@@ -259,6 +259,7 @@ fn call_status(error: &CallError) -> u8 {
         CallError::UnknownTool { .. } => USAGE,
         CallError::Arguments(_) | CallError::Plan(_) => DATA,
         CallError::Confine(confine) => confine_status(confine),
+        CallError::TimedOut(_) => TIMEOUT,
         CallError::Tool(_) | CallError::Halted { .. } => 1,
         CallError::Output { .. } => SOFTWARE,
     }

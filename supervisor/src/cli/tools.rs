@@ -26,7 +26,7 @@ pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> 
             writeln!(out, "{}", json!(all))
         }
         None => registry.tools().try_for_each(|tool| {
-            writeln!(out, "{:<8} {:<8} {}", tool.id, tool.kind, first_sentence(&tool.description))
+            writeln!(out, "{:<8} {:<8} {}", tool.name, tool.kind(), first_sentence(&tool.description))
         }),
     };
     written.map_err(Failure::print("print the tools"))?;
@@ -35,13 +35,15 @@ pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> 
 
 fn whole(tool: &Tool) -> serde_json::Value {
     json!({
-        "id": tool.id,
-        "kind": tool.kind,
+        "name": tool.name,
+        "kind": tool.kind(),
+        "subject": tool.subject,
         "origin": tool.origin,
         "concurrency": tool.concurrency,
         "description": tool.description,
         "requires": tool.requires,
         "parameters": tool.parameters,
+        "output_schema": tool.output_schema,
     })
 }
 
@@ -51,7 +53,10 @@ fn people(out: &mut impl std::io::Write, tool: &Tool) -> std::io::Result<()> {
     writeln!(
         out,
         "{} ({}, {})\n\n{}\n\nrequires: {requires}\nparameters: {parameters}",
-        tool.id, tool.kind, tool.origin, tool.description
+        tool.name,
+        tool.kind(),
+        tool.origin,
+        tool.description
     )
 }
 

@@ -23,6 +23,7 @@ use super::stdio::Stdio;
 use super::terminal::{Terminal, TerminalError, WindowSize};
 use super::worker::{ToolRun, Worker};
 use super::workers::{PATIENCE, READY_MAX, Workers, Zygote};
+use crate::gate::ApprovedPlan;
 use crate::turn::Turn;
 
 /// An open session.
@@ -145,7 +146,7 @@ impl Opened {
     }
 
     /// Runs a tool in a worker. Its turn is over when nothing of it runs any more, also if this is dropped before.
-    pub(crate) async fn tool(&self, plan: CallPlan, arguments: Value, turn: Turn) -> Result<ToolRun, ConfineError> {
+    pub(crate) async fn tool(&self, plan: ApprovedPlan, arguments: Value, turn: Turn) -> Result<ToolRun, ConfineError> {
         let timeout = plan.timeout;
         let reads = plan.rules.own().iter().all(|rule| rule.access == FsAccess::Read);
         let reader = reads && matches!(self.workers, Workers::Zygotes { .. });
@@ -153,7 +154,7 @@ impl Opened {
             Work::Tool { name, .. } if reader => tools::threads_of(name),
             Work::Tool { .. } | Work::Program { .. } => Threads::Never,
         };
-        let mut worker = self.start((reader, threads), plan, &[], Some(turn)).await?;
+        let mut worker = self.start((reader, threads), plan.into_plan(), &[], Some(turn)).await?;
         match tokio::time::timeout(timeout, worker.tool(arguments)).await {
             Ok(Ok((steps, end))) => {
                 let changes = match self.writer {
@@ -189,7 +190,7 @@ impl Opened {
     /// Starts a program in a worker.
     pub(crate) async fn program(
         &self,
-        plan: CallPlan,
+        plan: ApprovedPlan,
         stdio: Stdio,
         turn: Option<Turn>,
     ) -> Result<Program, ConfineError> {
@@ -200,7 +201,7 @@ impl Opened {
         let watched = watched.map_err(channel("open the program's cgroup"))?;
         let mut fds = stdio.descriptors();
         fds.extend(watched.iter().flatten().map(AsFd::as_fd));
-        let worker = self.start((false, Threads::Never), plan, &fds, turn).await?;
+        let worker = self.start((false, Threads::Never), plan.into_plan(), &fds, turn).await?;
         // Held on, the program's pipes would never end for who reads them.
         drop(stdio);
         let steps = self.confined(false, worker.confined().await?);

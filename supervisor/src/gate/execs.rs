@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use callgate_policy::approval::ApprovalKey;
+use callgate_policy::manifest::Manifest;
 use callgate_policy::path::HostPath;
 use callgate_policy::watchdog::{ExecFacts, Verdict};
 use callgate_worker::protocol::{AboutToRun, MayRun, Received};
@@ -20,7 +21,7 @@ use crate::gate::people::{People, Question, digest_of};
 pub(crate) struct Watch {
     pub(crate) gate: Arc<Gate>,
     pub(crate) people: Arc<People>,
-    pub(crate) manifest: Option<String>,
+    pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) session: String,
 }
 
@@ -71,7 +72,8 @@ impl Watch {
     fn question(&self, program: &HostPath, argv: &[HostPath], why: String) -> Question {
         let arguments = json!({ "program": program, "argv": argv });
         // All that there is to be approved of: the file cannot be exchanged any more.
-        let digest = digest_of(&arguments);
+        let shown = arguments.to_string();
+        let digest = digest_of(&shown);
         Question {
             session: self.session.clone(),
             tool: "exec".to_owned(),
@@ -83,7 +85,7 @@ impl Watch {
             argv: Vec::new(),
             commands: None,
             reach: Vec::new(),
-            key: ApprovalKey::of_digest(&digest),
+            key: ApprovalKey::of_digest(&shown, &digest),
             kept_for: self.people.kept_for(),
             arguments,
             digest,

@@ -1,5 +1,7 @@
 //! Layer 2: every call is shown to the watchdogs before it runs (S0-58).
 
+mod approved;
+mod decide;
 pub(crate) mod execs;
 pub(crate) mod people;
 mod program;
@@ -8,6 +10,8 @@ use callgate_policy::mode::Mode;
 use callgate_policy::plan::Watched;
 use callgate_policy::watchdog::{Builtin, CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
+pub(crate) use approved::{Approved, ApprovedPlan, Passed, Task};
+pub(crate) use decide::interaction_required;
 pub use people::{Answer, Approver, Asked, Question};
 pub use program::{WatchdogProgram, WatchdogProgramError};
 

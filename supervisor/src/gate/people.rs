@@ -200,7 +200,7 @@ impl People {
 
 /// What an answer is bound to: the arguments, the plan, and the program that would start, as it is now. What changes any of
 /// them makes the answer stale.
-pub(crate) fn digest(tool: &str, args: &Value, plan: &CallPlan) -> String {
+pub(crate) fn digest(tool: &str, args: &Value, plan: Option<&CallPlan>) -> String {
     let mut hash = Sha256::new();
     // Of a map in the order of its keys: serde_json keeps them sorted.
     for part in [Value::from(tool), args.clone(), serde_json::to_value(plan).unwrap_or_default()] {
@@ -208,16 +208,16 @@ pub(crate) fn digest(tool: &str, args: &Value, plan: &CallPlan) -> String {
         hash.update(text.len().to_le_bytes());
         hash.update(text);
     }
-    if let Work::Program { argv, .. } = &plan.work {
+    if let Some(Work::Program { argv, .. }) = plan.map(|plan| &plan.work) {
         let program = argv.first().map(|program| host::version_of(program.as_path()));
         hash.update(format!("{program:?}"));
     }
     host::hex(&hash.finalize())
 }
 
-/// Of arguments alone.
-pub(crate) fn digest_of(args: &Value) -> String {
-    host::hex(&Sha256::digest(args.to_string()))
+/// Of a text alone.
+pub(crate) fn digest_of(text: &str) -> String {
+    host::hex(&Sha256::digest(text))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use callgate_policy::manifest::Manifest;
 use callgate_policy::rules::commands;
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Reason, Verdict, Wants};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
@@ -28,11 +29,14 @@ const REASON_MAX: usize = 1000;
 
 /// A program that is asked of every call.
 ///
-/// On its standard input: `{"tool": …, "args": {…}, "manifest": …, "session": …}`; with [`WatchdogProgram::sees_lines`] also
+/// On its standard input: `{"tool": …, "subject": …, "args": {…}, "manifest": {…}, "session": …}`; with [`WatchdogProgram::sees_lines`] also
 /// `"commands"`, each command of a command line, a variable that it sets and a file that the shell writes, with `…` for what
 /// is only known when it runs, or `null` where it could not be taken apart. With [`WatchdogProgram::sees_execs`] it is asked of every
 /// program that is about to run as well: `{"exec": {"program": …, "argv": […]}, "manifest": …, "session": …}`, where words that
 /// are not UTF-8 are `{"b64": …}`.
+///
+/// `"subject"` is what the tool is about ([`Subject`](callgate_policy::tool::Subject)), `"manifest"` the whole manifest by the
+/// keys of its file, or `null`.
 ///
 /// On its standard output: `{"verdict": "allow" | "deny" | "ask", "reason": …}`, and nothing else. Its standard error goes
 /// nowhere.
@@ -124,8 +128,10 @@ impl WatchdogProgram {
 
     /// Asks it about a call.
     pub(super) async fn judge(&self, call: &CallFacts<'_>) -> Verdict {
-        let CallFacts { tool, args, manifest, session, line, reads_only: _ } = *call;
-        let mut question = json!({ "tool": tool, "args": args, "manifest": manifest, "session": session });
+        let CallFacts { tool, subject, args, manifest, session, line, needs: _, root: _ } = *call;
+        let manifest = manifest.map(Manifest::to_json);
+        let mut question =
+            json!({ "tool": tool, "subject": subject, "args": args, "manifest": manifest, "session": session });
         if let Some(line) = line.filter(|_| self.wants.lines) {
             question["commands"] = json!(commands::shown(line));
         }
@@ -135,6 +141,7 @@ impl WatchdogProgram {
     /// Asks it about a program.
     pub(super) async fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
         let ExecFacts { program, argv, manifest, session } = *exec;
+        let manifest = manifest.map(Manifest::to_json);
         let exec = json!({ "program": program, "argv": argv });
         self.verdict(&json!({ "exec": exec, "manifest": manifest, "session": session })).await
     }

@@ -1,15 +1,16 @@
 //! `bash` (S0-15): one command line, not a session (S0-23).
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use callgate_policy::call_grant::{CallNeeds, ShellNeed};
+use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::Work;
 use callgate_policy::profile::Profile;
-use callgate_policy::requirement::RequirementSet;
 use serde_json::Value;
 
-use super::{Context, Implementation, InvalidArgument, Prepared, RegistryError, Tool};
+use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::{RegistryError, Tool};
 
 const DESCRIPTION: &str = "Runs one command line with bash, in the sandbox, and returns what it wrote to standard output and standard \
 error, in the order in which it was written, with its exit status. A command that fails is a result, not an error. Each call is a \
@@ -41,9 +42,23 @@ const SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
+const OUTPUT: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "output": { "type": "string", "description": "What it wrote to standard output and standard error, in order." },
+    "exit_code": { "type": ["integer", "null"] },
+    "duration_seconds": { "type": "number" },
+    "timed_out": { "type": "boolean" },
+    "signal": { "type": ["integer", "null"] },
+    "head": { "description": "The first part of a result that was too long." }
+  },
+  "anyOf": [{ "required": ["head"] }, { "required": ["output", "exit_code", "duration_seconds", "timed_out", "signal"] }]
+}"#;
+
 /// Its own requirements are none: which programs a shell may start is the manifest's to say.
 pub(super) fn bash() -> Result<Tool, RegistryError> {
-    Tool::new("bash", "execute", (DESCRIPTION, SCHEMA), RequirementSet::default(), &Bash)
+    Tool::bundled("bash", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Program(Arc::new(Bash)))
 }
 
 /// Has the parameters tell the defaults that a profile sets.
@@ -65,26 +80,27 @@ pub(super) fn tell_defaults(parameters: &mut Value, profile: &Profile) {
 
 struct Bash;
 
-impl Implementation for Bash {
+impl Prepare for Bash {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let command = args["command"].as_str().unwrap_or_default();
         if command.contains('\0') {
             return Err(InvalidArgument {
-                name: "command",
+                name: "command".to_owned(),
                 reason: "it contains a NUL, which no command line can".to_owned(),
             });
         }
         let working_dir = match args["working_dir"].as_str() {
             None => context.shell_dir.clone(),
             Some(dir) => normalize(context.root, &HostPath::from(dir))
-                .map_err(|e| InvalidArgument { name: "working_dir", reason: e.to_string() })?,
+                .map_err(|e| InvalidArgument { name: "working_dir".to_owned(), reason: e.to_string() })?,
         };
         // No start-up file is read: whoever wrote one would decide what every call does (C4).
         let argv = ["/bin/bash", "--noprofile", "--norc", "-c", command].map(HostPath::from).to_vec();
-        let mut needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+        let mut needs =
+            CallNeeds { shell: Some(ShellNeed::CommandLine { line: command.to_owned() }), ..CallNeeds::default() };
         // Also layer 1's business: a directory outside what may be read is not a place to start in (A10).
         needs.read.push(working_dir.clone());
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
-        Ok(Prepared { needs, work: Work::Program { argv, working_dir }, timeout })
+        Ok(Prepared { needs, work: Some(Work::Program { argv, working_dir }), timeout })
     }
 }

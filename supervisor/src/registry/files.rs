@@ -1,8 +1,9 @@
 //! The file tools. They run in the worker; here is what their calls need.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use callgate_policy::call_grant::CallNeeds;
+use callgate_policy::need::CallNeeds;
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::Work;
@@ -12,57 +13,57 @@ use callgate_worker::tools::{
 };
 use serde_json::Value;
 
-use super::{Context, Implementation, InvalidArgument, Prepared, RegistryError, Tool};
+use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::{RegistryError, Tool};
 
 /// `read` (S0-10): any file under the root.
 pub(super) fn read() -> Result<Tool, RegistryError> {
-    Ok(file_tool(&read_tool::CONTRACT, "read", &Read)?.side_by_side())
+    Ok(file_tool(&read_tool::CONTRACT, Read)?.side_by_side())
 }
 
 /// `write` (S0-11): create or overwrite under the root.
 pub(super) fn write() -> Result<Tool, RegistryError> {
-    file_tool(&write_tool::CONTRACT, "edit", &Write)
+    file_tool(&write_tool::CONTRACT, Write)
 }
 
 /// `write` where it makes new files alone (S4-14): the same tool to whoever calls it, with another promise.
 pub(super) fn create() -> Result<Tool, RegistryError> {
-    Ok(Tool { id: "write", ..file_tool(&write_tool::CREATE_CONTRACT, "edit", &Create)? })
+    file_tool(&write_tool::CREATE_CONTRACT, Create)
 }
 
 /// `edit` (S0-12): change a file that is there.
 pub(super) fn edit() -> Result<Tool, RegistryError> {
-    file_tool(&edit_tool::CONTRACT, "edit", &Edit)
+    file_tool(&edit_tool::CONTRACT, Edit)
 }
 
 /// `glob` (S0-13): list files.
 pub(super) fn glob() -> Result<Tool, RegistryError> {
-    Ok(file_tool(&glob_tool::CONTRACT, "search", &Glob)?.side_by_side())
+    Ok(file_tool(&glob_tool::CONTRACT, Glob)?.side_by_side())
 }
 
 /// `grep` (S0-14): search all files under the root.
 pub(super) fn grep() -> Result<Tool, RegistryError> {
-    Ok(file_tool(&grep_tool::CONTRACT, "search", &Grep)?.side_by_side())
+    Ok(file_tool(&grep_tool::CONTRACT, Grep)?.side_by_side())
 }
 
 /// A tool that asks for the whole workspace, in the ways that its contract says.
-fn file_tool(
-    contract: &'static Contract,
-    kind: &'static str,
-    implementation: &'static dyn Implementation,
-) -> Result<Tool, RegistryError> {
+fn file_tool(contract: &'static Contract, prepare: impl Prepare + 'static) -> Result<Tool, RegistryError> {
     let everything = |capability: &str| -> Result<Vec<PathTemplate>, RegistryError> {
-        let bad = |reason: String| RegistryError::Requires { tool: contract.name, reason };
+        let bad = |reason: String| RegistryError::Requires { tool: contract.name.to_owned(), reason };
         let wanted = contract.requires.contains(&capability).then(|| PathTemplate::parse("{workspace}/**"));
         Ok(wanted.transpose().map_err(|e| bad(e.to_string()))?.into_iter().collect())
     };
     let fs = FsRequirement { read: everything("fs.read")?, write: everything("fs.write")?, ..FsRequirement::default() };
     let requires = RequirementSet { fs, ..RequirementSet::default() };
-    Tool::new(contract.name, kind, (contract.description, contract.schema), requires, implementation)
+    let texts = (contract.description, contract.schema, contract.output);
+    // The one that makes new files alone is the same tool to whoever calls it.
+    let name = if contract.name == write_tool::CREATE { write_tool::CONTRACT.name } else { contract.name };
+    Ok(Tool::bundled(name, texts, Executor::Worker(Arc::new(prepare)))?.requires(requires))
 }
 
 struct Read;
 
-impl Implementation for Read {
+impl Prepare for Read {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let path = path(args, context)?;
         let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
@@ -72,7 +73,7 @@ impl Implementation for Read {
 
 struct Write;
 
-impl Implementation for Write {
+impl Prepare for Write {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let path = path(args, context)?;
         let needs = CallNeeds { write: vec![path.clone()], ..CallNeeds::default() };
@@ -82,7 +83,7 @@ impl Implementation for Write {
 
 struct Create;
 
-impl Implementation for Create {
+impl Prepare for Create {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let path = path(args, context)?;
         let needs = CallNeeds { write: vec![path.clone()], ..CallNeeds::default() };
@@ -92,7 +93,7 @@ impl Implementation for Create {
 
 struct Edit;
 
-impl Implementation for Edit {
+impl Prepare for Edit {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let path = path(args, context)?;
         let needs = CallNeeds { read: vec![path.clone()], write: vec![path.clone()], ..CallNeeds::default() };
@@ -102,7 +103,7 @@ impl Implementation for Edit {
 
 struct Glob;
 
-impl Implementation for Glob {
+impl Prepare for Glob {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         search("glob", args, context)
     }
@@ -110,7 +111,7 @@ impl Implementation for Glob {
 
 struct Grep;
 
-impl Implementation for Grep {
+impl Prepare for Grep {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         search("grep", args, context)
     }
@@ -129,13 +130,13 @@ fn search(name: &str, args: &Value, context: &Context<'_>) -> Result<Prepared, I
 }
 
 fn prepared(name: &str, needs: CallNeeds, path: HostPath, context: &Context<'_>) -> Prepared {
-    let work = Work::Tool { name: name.to_owned(), path, limit: context.limit };
-    Prepared { needs, work, timeout: None }
+    let work = Work::Tool { name: name.to_owned(), paths: vec![path], limit: context.limit };
+    Prepared { needs, work: Some(work), timeout: None }
 }
 
 /// The `path` argument: text, or `{"b64": …}` for a name that is not UTF-8 (C-27).
 fn path(args: &Value, context: &Context<'_>) -> Result<HostPath, InvalidArgument> {
-    let bad = |reason: String| InvalidArgument { name: "path", reason };
+    let bad = |reason: String| InvalidArgument { name: "path".to_owned(), reason };
     let given: HostPath = serde_json::from_value(args["path"].clone()).map_err(|e| bad(e.to_string()))?;
     normalize(context.root, &given).map_err(|e| bad(e.to_string()))
 }

@@ -10,10 +10,16 @@ pub struct Surface {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
-    visible: &'static str,
-    tool: &'static str,
+    visible: String,
+    tool: String,
     /// In the tool's own unit.
     output_limit: u64,
+}
+
+impl Entry {
+    fn plain(name: &str, output_limit: u64) -> Self {
+        Self { visible: name.to_owned(), tool: name.to_owned(), output_limit }
+    }
 }
 
 /// S0-48's limit for `read` and `bash`, bytes.
@@ -27,15 +33,20 @@ impl Surface {
     /// The locked names (S0-9), with S0-48's limits.
     #[must_use]
     pub fn locked() -> Self {
-        let entry = |(name, output_limit)| Entry { visible: name, tool: name, output_limit };
+        let entry = |(name, output_limit): (&str, u64)| Entry::plain(name, output_limit);
         let (short, bytes) =
             (["write", "edit"].map(|name| (name, OUTPUT)), ["read", "bash"].map(|name| (name, OUTPUT)));
         let entries = [("glob", PATHS), ("grep", MATCHES)].into_iter().chain(bytes).chain(short).map(entry);
         Self { name: "locked", entries: entries.collect() }
     }
 
-    pub(super) fn resolve(&self, visible: &str) -> Option<&'static str> {
-        self.entries.iter().find(|entry| entry.visible == visible).map(|entry| entry.tool)
+    /// Shows one more tool, under its own name.
+    pub(super) fn show(&mut self, tool: &str) {
+        self.entries.push(Entry::plain(tool, OUTPUT));
+    }
+
+    pub(super) fn resolve(&self, visible: &str) -> Option<&str> {
+        self.entries.iter().find(|entry| entry.visible == visible).map(|entry| entry.tool.as_str())
     }
 
     pub(super) fn output_limit(&self, tool: &str) -> u64 {

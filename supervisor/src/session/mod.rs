@@ -14,6 +14,7 @@ use std::sync::{Arc, RwLock};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::StepReport;
 use callgate_policy::limit::Bounds;
+use callgate_policy::manifest::Manifest;
 use callgate_policy::mode::Headless;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::SessionPlan;
@@ -33,7 +34,7 @@ use crate::turn::Turns;
 /// A confined place for one agent's calls. Dropping it ends everything that runs in it.
 pub struct Session {
     pub(crate) id: String,
-    pub(crate) manifest: Option<String>,
+    pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) registry: Registry,
     pub(crate) effective: EffectiveSet,
     pub(crate) gate: Arc<Gate>,

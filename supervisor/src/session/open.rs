@@ -40,6 +40,9 @@ impl Supervisor {
         ablation: Option<Ablation>,
     ) -> Result<Session, OpenError> {
         let mut registry = Registry::locked()?;
+        for tool in std::mem::take(&mut spec.further_tools) {
+            registry.add(tool)?;
+        }
         let profile = spec.chosen_profile()?;
         registry.offer(&profile)?;
         if let Some(tools) = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
@@ -72,7 +75,7 @@ impl Supervisor {
             gate.add_program(program.clone());
         }
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
-        let rules = rules(&spec, &profile, &variables)?;
+        let rules = rules(&spec, &profile, &registry, &variables)?;
         let asked = Asked {
             roots: &roots,
             effective: &effective,
@@ -104,7 +107,7 @@ impl Supervisor {
         let (id, gate) = (session_id()?, Arc::new(gate));
         let people = Arc::new(People::new(spec.approvers, spec.patience, project));
         let headless = spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default();
-        let manifest = spec.manifest.and_then(|manifest| manifest.id);
+        let manifest = spec.manifest.map(Arc::new);
         let watching = opened.tracer().map(|tracer| {
             let (gate, people) = (Arc::clone(&gate), Arc::clone(&people));
             Watch { gate, people, manifest: manifest.clone(), session: id.clone() }.start(tracer)
@@ -279,7 +282,7 @@ fn effective(
             requires.fs.read.clear();
             requires.fs.write.clear();
         }
-        asked.push((Source::Tool(tool.id.to_owned()), requires));
+        asked.push((Source::Tool(tool.name.clone()), requires));
     }
     let mut contributions: Vec<Contribution<'_>> = Vec::new();
     contributions.extend(spec.manifest.as_ref().map(Contribution::manifest));

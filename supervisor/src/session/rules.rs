@@ -6,16 +6,22 @@ use callgate_policy::rules::{Action, Rule, RuleScope, RuleSet, RuleSource};
 use callgate_policy::variable::Variables;
 
 use super::{OpenError, SessionSpec};
-use crate::registry::Registry;
+use crate::registry::{Origin, Registry};
 
 /// The rules of all scopes, and what holds where none matches.
-pub(super) fn rules(spec: &SessionSpec, profile: &Profile, variables: &Variables) -> Result<RuleSet, OpenError> {
+pub(super) fn rules(
+    spec: &SessionSpec,
+    profile: &Profile,
+    registry: &Registry,
+    variables: &Variables,
+) -> Result<RuleSet, OpenError> {
     let manifest = spec.manifest.as_ref();
     let mut rules = RuleSet::default();
     let mode = spec.mode.or(manifest.and_then(|manifest| manifest.mode));
     rules.mode = mode.unwrap_or(profile.mode);
     rules.allowlist = manifest.map(|manifest| manifest.allowlist.clone()).unwrap_or_default();
-    rules.silent = profile.silent().iter().map(|tool| (*tool).to_owned()).collect();
+    rules.silent = profile.silent();
+    rules.subjects = registry.subjects();
     for (place, rule) in manifest.into_iter().flat_map(|manifest| manifest.rules.iter().enumerate()) {
         let place =
             manifest.map_or(String::new(), |manifest| format!("{}:{}", manifest.file, manifest.rule_line(place)));
@@ -30,7 +36,11 @@ pub(super) fn rules(spec: &SessionSpec, profile: &Profile, variables: &Variables
         let source = RuleSource { scope: *scope, place: place.to_owned() };
         rules.add(rule, &source, variables).map_err(OpenError::Rule)?;
     }
-    let known = Registry::locked()?;
+    // Of the locked tools also those that the profile does not offer: a rule about one is no mistake.
+    let mut known = Registry::locked()?;
+    for tool in registry.tools().filter(|tool| tool.origin != Origin::Bundled) {
+        known.add(tool.clone())?;
+    }
     for clause in &profile.approval {
         add_clause(&mut rules, clause, mode, &known, variables)?;
     }

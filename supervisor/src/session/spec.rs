@@ -16,6 +16,7 @@ use callgate_policy::watchdog::Watchdog;
 
 use crate::gate::people::{Approver, PATIENCE};
 use crate::profile::{self, ProfileError};
+use crate::registry::Tool;
 use crate::trust::Project;
 
 /// What a session is for.
@@ -39,6 +40,8 @@ pub struct SessionSpec {
     pub calls: Calls,
     /// Whether the tools' own requirements are asked for.
     pub tools: bool,
+    /// Tools besides the locked ones.
+    pub further_tools: Vec<Tool>,
     /// Limits for each call, before the manifest's and the defaults.
     pub limits: Limits,
     /// Further watchdogs.
@@ -104,6 +107,7 @@ impl SessionSpec {
             strength: StrengthChoice::Best,
             calls: Calls::Many,
             tools: true,
+            further_tools: Vec::new(),
             limits: Limits::default(),
             watchdogs: Vec::new(),
             watch_execs: false,

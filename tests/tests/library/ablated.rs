@@ -131,7 +131,8 @@ fn d9_a_session_without_a_mechanism_runs_the_probe_alone() {
             assert!(printed.contains("no act is called"), "{printed}");
             assert!(!made.exists());
             for zygote in [&programs, &readers] {
-                let (answer, _) = call(zygote, Work::Tool { name: "read".to_owned(), path: word("/x"), limit: 1 });
+                let (answer, _) =
+                    call(zygote, Work::Tool { name: "read".to_owned(), paths: vec![word("/x")], limit: 1 });
                 let FromWorker::Failed(failed) = answer else { panic!("{answer:?}") };
                 assert_eq!(failed.step, "attempt", "{failed}");
             }

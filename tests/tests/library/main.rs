@@ -5,6 +5,7 @@ mod ablated;
 mod approvals;
 mod everyday;
 mod hidden;
+mod model;
 mod one_session;
 mod programs;
 mod shell;
@@ -222,8 +223,10 @@ fn s0_2_tools_are_the_same_in_every_session() {
     let seen = std::cell::RefCell::new(Vec::new());
     in_sessions(async |session, _workspace| {
         let registry = session.registry();
-        let tools: Vec<_> =
-            registry.tools().map(|tool| (tool.id, tool.description.clone(), tool.parameters.clone())).collect();
+        let tools: Vec<_> = registry
+            .tools()
+            .map(|tool| (tool.name.clone(), tool.description.clone(), tool.parameters.clone()))
+            .collect();
         seen.borrow_mut().push(tools);
     });
     let seen = seen.into_inner();

@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags, Stat};
 use serde_json::{Map, Value};
 
 use super::write::{Missing, Target};
-use super::{Context, Contract, FileKind, Output, ToolError, name_path, required_text};
+use super::{Context, Contract, FileKind, Output, ToolError, name_path, required_text, results};
 
 /// The arguments of `edit`.
 pub const EDIT_SCHEMA: &str = r#"{
@@ -51,6 +51,7 @@ pub const CONTRACT: Contract = Contract {
         `\\r\\n` in both strings. The file is replaced at once and keeps its mode. Returns the line, counted from 1, in which \
         the replaced text began.",
     schema: EDIT_SCHEMA,
+    output: results::EDIT,
     threads: false,
 };
 

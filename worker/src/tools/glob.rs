@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::search::{
     First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, overrides, path_entry, path_of, sort_key, walk,
 };
-use super::{Context, Contract, Output, ToolError, required_text};
+use super::{Context, Contract, Output, ToolError, required_text, results};
 
 /// The arguments of `glob`.
 pub const GLOB_SCHEMA: &str = r#"{
@@ -40,6 +40,7 @@ pub const CONTRACT: Contract = Contract {
         itself names them; links are not followed; directories are not listed. Of more than 1000 paths the first are \
         under `head`, and the rest is in the file `output_path` of the metadata, one JSON value to a line.",
     schema: GLOB_SCHEMA,
+    output: results::GLOB,
     threads: true,
 };
 

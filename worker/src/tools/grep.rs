@@ -27,7 +27,7 @@ use serde_json::{Map, Value, json};
 use super::search::{
     First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, open_found, overrides, path_of, sort_key, walk,
 };
-use super::{Context, Contract, Output, ToolError, flag, integer, name_path, read, required_text, text};
+use super::{Context, Contract, Output, ToolError, flag, integer, name_path, read, required_text, results, text};
 
 /// The arguments of `grep`.
 pub const GREP_SCHEMA: &str = r#"{
@@ -69,6 +69,7 @@ pub const CONTRACT: Contract = Contract {
         more than 200 matches the first are under `head`, and the rest is in the file `output_path` of the metadata, one \
         match to a line; a narrower pattern, path or glob is usually better.",
     schema: GREP_SCHEMA,
+    output: results::GREP,
     threads: true,
 };
 

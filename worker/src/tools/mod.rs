@@ -25,6 +25,7 @@ pub mod edit;
 pub mod glob;
 pub mod grep;
 pub mod read;
+mod results;
 mod search;
 pub mod shell;
 pub mod write;
@@ -40,6 +41,8 @@ pub struct Contract {
     pub description: &'static str,
     /// JSON Schema 2020-12 of the arguments.
     pub schema: &'static str,
+    /// JSON Schema 2020-12 of the result.
+    pub output: &'static str,
     /// Whether it works with several threads.
     pub threads: bool,
 }
@@ -60,6 +63,8 @@ pub struct Context {
     /// The absolute path that the plan granted. It, never `args["path"]`, is what a tool opens: the argument was
     /// resolved and checked to become this one, and may not even be able to spell it (a name that is not UTF-8).
     pub path: HostPath,
+    /// All paths that were granted to it, in the order of its arguments: the first is `path`.
+    pub paths: Vec<HostPath>,
     /// The most of the result that is shown: bytes of `content` as they are returned (base64 counts encoded), paths, or
     /// matches.
     pub limit: usize,
@@ -86,18 +91,29 @@ impl Context {
     /// For a tool that works on one file, or a search of all of one tree.
     #[must_use]
     pub fn new(path: HostPath, limit: usize) -> Self {
-        Self { roots: vec![path.clone()], path, limit, within: Vec::new(), threads: 1, links: Links::Followed }
+        Self {
+            roots: vec![path.clone()],
+            paths: vec![path.clone()],
+            path,
+            limit,
+            within: Vec::new(),
+            threads: 1,
+            links: Links::Followed,
+        }
     }
 
     /// What a plan says of its tool, and that tool's name; `None` for the plan of a program.
     #[must_use]
     pub fn of(plan: &CallPlan) -> Option<(&str, Self)> {
-        let Work::Tool { name, path, limit } = &plan.work else { return None };
-        let below = |rule: &&FsRule| rule.path.as_path().starts_with(path);
+        let Work::Tool { name, paths, limit } = &plan.work else { return None };
+        // One that works on no file has no use for a path.
+        let path = paths.first().cloned().unwrap_or_else(|| "/".into());
+        let below = |rule: &&FsRule| rule.path.as_path().starts_with(&path);
         let roots = plan.rules.own().iter().filter(below).map(|rule| rule.path.clone()).collect();
         let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
         let links = if plan.as_spelt { Links::Refused } else { Links::Followed };
-        Some((name, Self { roots, within: plan.within.clone(), links, ..Self::new(path.clone(), limit) }))
+        let paths = paths.clone();
+        Some((name, Self { roots, paths, within: plan.within.clone(), links, ..Self::new(path, limit) }))
     }
 
     /// Says where links lead, if they are refused. That they are is held where the file is opened.

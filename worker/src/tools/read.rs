@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use serde_json::{Map, Value, json};
 
 use super::write::{Missing, open_parent_without_links, split};
-use super::{Context, Contract, FileKind, Links, Output, ToolError, integer, name_path};
+use super::{Context, Contract, FileKind, Links, Output, ToolError, integer, name_path, results};
 
 /// The arguments of `read`.
 pub const READ_SCHEMA: &str = r#"{
@@ -64,6 +64,7 @@ pub const CONTRACT: Contract = Contract {
         part is then under `head`, and `next_byte_offset` is the byte_offset to go on from. Only regular files are \
         read; list a directory with glob.",
     schema: READ_SCHEMA,
+    output: results::READ,
     threads: false,
 };
 

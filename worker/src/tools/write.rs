@@ -35,7 +35,7 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Map, Value};
 
-use super::{Context, Contract, FileKind, Links, Output, ToolError, name_path, shorten};
+use super::{Context, Contract, FileKind, Links, Output, ToolError, name_path, results, shorten};
 
 /// The arguments of `write`.
 pub const WRITE_SCHEMA: &str = r#"{
@@ -64,6 +64,7 @@ pub const CONTRACT: Contract = Contract {
         call fails, the old. Its mode is kept, and a symbolic link is written through. Returns the number of bytes and \
         whether the file was created.",
     schema: WRITE_SCHEMA,
+    output: results::WRITE,
     threads: false,
 };
 

@@ -101,7 +101,7 @@ fn a_call_gets_what_it_needs() {
         call(&effective.check(needs).unwrap(), &facts(), spec).unwrap()
     };
     let needs = CallNeeds { write: vec!["/w/src/a".into()], ..CallNeeds::default() };
-    let write = plan(&needs, Work::Tool { name: "write".into(), path: "/w/src/a".into(), limit: 10 });
+    let write = plan(&needs, Work::Tool { name: "write".into(), paths: vec!["/w/src/a".into()], limit: 10 });
     let rules: Vec<_> = write.rules.own().iter().map(|rule| (rule.access, rule.extent)).collect();
     assert_eq!(rules, [(FsAccess::Kept, Extent::Entry)]);
     assert_eq!(write.timeout, Duration::from_secs(5), "the manifest shortens it");
@@ -116,7 +116,7 @@ fn a_call_gets_what_it_needs() {
         .map(|(resource, max)| Limit { resource, max })
     );
 
-    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
     let argv = vec!["ls".into()];
     let program = plan(&needs, Work::Program { argv, working_dir: "/w".into() });
     assert_eq!(program.rules, CallRules::OfSession);
@@ -136,7 +136,7 @@ fn the_session_directory_is_in_the_plans() {
         assert_eq!((own[0].access, own[0].extent), (FsAccess::Read, Extent::Subtree));
     };
     out(&session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap());
-    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
     let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
     let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
     assert_eq!(call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules, CallRules::OfSession);
@@ -147,7 +147,7 @@ fn the_session_directory_is_in_the_plans() {
 fn s4_9_a_reading_call_has_nothing_to_write() {
     let manifest = manifest("[requires.fs]\nwrite = [\"**\"]\n[[requires.shell]]\ncmd = \"*\"");
     let effective = effective(&manifest);
-    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine), ..CallNeeds::default() };
+    let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
     let grant = effective.check(&needs).unwrap();
     assert!(!grant.write().is_empty() && !grant.only_reads(), "the control");
     let grant = grant.for_reading();

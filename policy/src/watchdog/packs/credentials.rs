@@ -1,6 +1,6 @@
 //! Keys, tokens and passwords.
 
-use super::{Command, Guard, On, Pack, any, below_home};
+use super::{Command, Guard, On, Pack, Touch, any, below_home};
 
 const fn guard(name: &'static str, reason: &'static str, caught: &'static str, passed: &'static str, on: On) -> Guard {
     Guard { name, pack: Pack::Credentials, reason, caught, passed, on, asks: false }
@@ -26,14 +26,14 @@ pub(super) const GUARDS: &[Guard] = &[
         "it is a private key or a stored password",
         "/home/me/.aws/credentials",
         "/home/me/.aws/config",
-        On::Path(&["read", "grep"], is_secret),
+        On::Path(Touch::Read, is_secret),
     ),
     guard(
         "change-secret",
         "it is a private key or a stored password",
         "/root/.netrc",
         "docs/netrc.md",
-        On::Path(&["write", "edit"], is_secret),
+        On::Path(Touch::Change, is_secret),
     ),
     guard(
         "metadata-service",

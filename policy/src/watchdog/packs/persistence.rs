@@ -1,6 +1,6 @@
 //! What runs later, when nobody looks.
 
-use super::{Guard, On, Pack, any, below_home, writes_to};
+use super::{Guard, On, Pack, Touch, any, below_home, writes_to};
 
 const fn guard(name: &'static str, reason: &'static str, caught: &'static str, passed: &'static str, on: On) -> Guard {
     Guard { name, pack: Pack::Persistence, reason, caught, passed, on, asks: false }
@@ -58,7 +58,7 @@ pub(super) const GUARDS: &[Guard] = &[
         "each later shell or login runs it",
         "/home/me/.profile",
         "src/profile.rs",
-        On::Path(&["write", "edit"], runs_later),
+        On::Path(Touch::Change, runs_later),
     ),
     guard(
         "git-runs-programs",

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::report::Figures;
 use super::sessions::Opener;
-use crate::call::Presented;
 use crate::cli::exit::Failure;
 use crate::confine::Stdio;
 use crate::session::{Session, SessionSpec};
@@ -89,13 +88,11 @@ async fn decide(
     line: Option<&Line>,
     runs: u32,
 ) -> Result<Figures, Failure> {
-    let root = session.root();
     let mut samples = Vec::new();
     for _ in 0..runs.saturating_mul(DECISIONS) {
         let started = Instant::now();
-        let (tool, prepared, _grant) = session.granted(tool, args, &root)?;
-        let call = Presented { tool, args, needs: &prepared.needs, root: &root, line };
-        session.judged(&call, &prepared.work).await?;
+        let checked = session.checked(tool, args.clone())?;
+        session.preview_of(&checked, line).await?;
         samples.push(started.elapsed());
     }
     Ok(Figures::of(&samples, None))

@@ -2,14 +2,39 @@
 
 use std::time::Instant;
 
+use callgate_policy::document::Format;
+use callgate_policy::manifest::Manifest;
+use callgate_policy::need::CallNeeds;
+use callgate_policy::path::HostPath;
+use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use super::*;
 
+const MANIFEST: &str = r#"
+id = "m"
+[[requires.shell]]
+cmd = "git"
+[[rules]]
+permission = "bash"
+pattern = "git push *"
+action = "deny"
+"#;
+
 fn ask(script: &str, timeout: Duration, args: &Value) -> Verdict {
     let program = WatchdogProgram::new(["/bin/bash", "-c", script], timeout).expect("a program");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let call = CallFacts { tool: "bash", args, manifest: Some("m"), session: "ses_1", reads_only: false, line: None };
+    let manifest = Manifest::parse(MANIFEST, Format::Toml, "callgate.toml").expect("a manifest");
+    let call = CallFacts {
+        tool: "bash",
+        subject: Subject::Execute,
+        args,
+        needs: &CallNeeds::default(),
+        root: &HostPath::from("/w"),
+        manifest: Some(&manifest),
+        session: "ses_1",
+        line: None,
+    };
     runtime.block_on(program.judge(&call))
 }
 
@@ -29,7 +54,7 @@ fn s0_58_s0_59_a_program_is_shown_the_call_and_answers() {
     assert_eq!(ask("cat > /dev/null; echo '{\"verdict\":\"allow\"}'", LONG, &args), Verdict::Allow);
     let echo = "read -r -d '' q; printf '{\"verdict\":\"deny\",\"reason\":\"%s\"}' \"${q//\\\"/.}\"";
     let shown = denied(ask(echo, LONG, &args));
-    for part in [".tool.:.bash.", ".command.:.ls.", ".manifest.:.m.", ".session.:.ses_1."] {
+    for part in [".tool.:.bash.", ".command.:.ls.", ".id.:.m.", ".cmd.:.git.", ".action.:.deny.", ".session.:.ses_1."] {
         assert!(shown.contains(part), "{shown}");
     }
     let Verdict::Ask(reason) = ask("echo '{\"verdict\":\"ask\",\"reason\":\"sure?\"}'", LONG, &args) else {
@@ -64,7 +89,17 @@ fn c15_what_is_not_an_answer_is_a_no() {
     }
     let nowhere = WatchdogProgram::new(["/nowhere/watchdog"], LONG).expect("a path");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let call = CallFacts { tool: "read", args: &args, manifest: None, session: "s", reads_only: false, line: None };
+    let (needs, root) = (CallNeeds::default(), HostPath::from("/w"));
+    let call = CallFacts {
+        tool: "read",
+        subject: Subject::Read,
+        args: &args,
+        needs: &needs,
+        root: &root,
+        manifest: None,
+        session: "s",
+        line: None,
+    };
     assert!(denied(runtime.block_on(nowhere.judge(&call))).contains("could not be asked"));
 }
 

@@ -230,34 +230,29 @@ fn c_23_what_bash_refuses_is_unknown() {
 /// X0-19: the watchdog's rules see the same in a line that was read by the grammar, and what quoting hid from the quick cut.
 #[test]
 fn x0_19_the_watchdog_judges_parsed_lines() {
+    use callgate_policy::need::{CallNeeds, ShellNeed};
+    use callgate_policy::tool::Subject;
     use callgate_policy::watchdog::{Builtin, CallFacts, PACKS, Verdict, Watchdog as _};
     let rule = |verdict| match verdict {
         Verdict::Deny(reason) | Verdict::Ask(reason) => Some(reason.rule),
         Verdict::Allow => None,
     };
-    let quick = |line: &str| {
-        let args = serde_json::json!({ "command": line });
-        rule(Builtin.judge(&CallFacts {
+    let judge = |text: &str, line: Option<&Line>| {
+        let shell = Some(ShellNeed::CommandLine { line: text.to_owned() });
+        Builtin.judge(&CallFacts {
             tool: "bash",
-            args: &args,
+            subject: Subject::Execute,
+            args: &serde_json::Value::Null,
+            needs: &CallNeeds { shell, ..CallNeeds::default() },
+            root: &"/w".into(),
             manifest: None,
             session: "s",
-            reads_only: false,
-            line: None,
-        }))
+            line,
+        })
     };
-    let parsed = |line: &str| {
-        // The line alone: what the quick cut says of it is not to play a part.
-        let (args, line) = (serde_json::json!({ "command": "true" }), understand(line));
-        rule(Builtin.judge(&CallFacts {
-            tool: "bash",
-            args: &args,
-            manifest: None,
-            session: "s",
-            reads_only: false,
-            line: Some(&line),
-        }))
-    };
+    let quick = |line: &str| rule(judge(line, None));
+    // The line alone: what the quick cut says of it is not to play a part.
+    let parsed = |line: &str| rule(judge("true", Some(&understand(line))));
     let mut seen = 0;
     for guard in PACKS.iter().copied().flatten() {
         // What a function is called is no command of the line; the quick cut takes it for one.
@@ -270,11 +265,7 @@ fn x0_19_the_watchdog_judges_parsed_lines() {
     assert!(seen > 30, "{seen}");
     let table = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/watchdog.txt"));
     let unlike = |(wanted, line): &(&str, &str)| {
-        let args = serde_json::json!({ "command": line });
-        let read = understand(line);
-        let call =
-            CallFacts { tool: "bash", args: &args, manifest: None, session: "s", reads_only: false, line: Some(&read) };
-        let said = match Builtin.judge(&call) {
+        let said = match judge(line, Some(&understand(line))) {
             Verdict::Deny(_) => "deny",
             Verdict::Ask(_) => "ask",
             Verdict::Allow => "pass",

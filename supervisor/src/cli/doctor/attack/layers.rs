@@ -1,14 +1,16 @@
 //! The first two layers: calls that they judge before anything starts, and what is left when they are passed by.
 
+use std::time::Duration;
+
 use callgate_policy::effective::everything;
 use callgate_policy::envelope::Layer;
 use callgate_policy::plan::compile::{self, CallSpec};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 use super::super::super::exit::Failure;
 use super::field::Field;
 use super::subject::{self, Made};
+use crate::gate::ApprovedPlan;
 use crate::registry::Context;
 use crate::session::{Session, StrengthChoice};
 
@@ -136,16 +138,16 @@ fn reached(field: &mut Field, seen: &str) -> Result<Vec<String>, Failure> {
 async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Result<String, Failure> {
     #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
     let (Some(tool), Some(everything)) = (session.registry.find(name), everything()) else { return Ok(String::new()) };
-    let root = session.facts.workspace.first().cloned().unwrap_or_else(|| "/".into());
-    let prepared = tool
-        .implementation
-        .prepare(&arguments, &Context { root: &root, shell_dir: &root, limit: session.registry.output_limit(tool.id) });
+    let root = session.root();
+    let context = Context { root: &root, shell_dir: &root, limit: session.registry.output_limit(&tool.name) };
+    let prepared = tool.executor.prepare(&arguments, &context);
     let prepared = prepared.map_err(|error| Failure::Usage(error.to_string()))?;
+    let Some(work) = prepared.work else { return Ok(String::new()) };
     let grant = everything.check(&prepared.needs).map_err(|denial| Failure::Usage(denial.reason))?;
-    let spec = CallSpec { work: prepared.work, bounds: session.bounds, timeout: TIMEOUT };
+    let spec = CallSpec { work, bounds: session.bounds, timeout: TIMEOUT };
     let plan = compile::call(&grant, &session.facts, spec).map_err(crate::call::CallError::from)?;
     // That it fails, in whatever way, is what is hoped for.
     let turn = session.turns.take(tool.concurrency).await;
-    let ran = session.opened.tool(plan, arguments, turn).await;
+    let ran = session.opened.tool(ApprovedPlan::past_the_gate(plan), arguments, turn).await;
     Ok(ran.ok().and_then(|run| run.end.ok()).map(|output| output.data.to_string()).unwrap_or_default())
 }

@@ -1,59 +1,66 @@
 //! Between the capability check and the sandbox: rules and mode, the watchdog's question, and the person (C-7).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use callgate_policy::approval::ApprovalKey;
-use callgate_policy::call_grant::{CallNeeds, ShellNeed};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::mode::Headless;
+use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::HostPath;
+use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::rules::commands;
 use callgate_policy::rules::{
     Action, Capability, DecidedBy, Decision, Part, Rule, RuleScope, RuleSource, RuledCall, Value,
 };
 use callgate_policy::shell::{Line, restricted};
+use callgate_policy::tool::Subject;
 use callgate_policy::watchdog::Reason;
+use callgate_policy::watchdog::{CallFacts, Verdict};
 use serde_json::json;
 
-use crate::call::CallError;
+use super::approved::{Approved, ApprovedPlan, Passed, Task};
+use crate::call::{CallError, Checked};
 use crate::gate::people::{self, NoAnswer, Question, Yes};
-use crate::registry::Tool;
+use crate::registry::{Executor, Tool};
 use crate::session::{AskedBy, OpenError, Session};
 use crate::turn::Place;
 
-/// What a call passed on its way.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Passed {
-    pub(crate) decision: Option<Decision>,
-    pub(crate) approved_by: Option<String>,
-}
-
 /// A call as rules and people see it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Presented<'a> {
-    pub(crate) tool: &'a Tool,
-    pub(crate) args: &'a serde_json::Value,
-    pub(crate) needs: &'a CallNeeds,
-    pub(crate) root: &'a HostPath,
+#[derive(Clone, Copy)]
+struct Presented<'a> {
+    tool: &'a Tool,
+    args: &'a serde_json::Value,
+    needs: &'a CallNeeds,
+    root: &'a HostPath,
+    work: Option<&'a Work>,
     /// Its command line, if it has one that somebody looks at.
-    pub(crate) line: Option<&'a Line>,
+    line: Option<&'a Line>,
 }
 
 impl Presented<'_> {
-    /// The key under which an answer is kept.
-    fn key(&self, work: &Work) -> ApprovalKey {
-        let of_digest = || ApprovalKey::of_digest(&people::digest_of(self.args));
-        match (&self.needs.shell, work) {
-            (Some(_), Work::Program { working_dir, .. }) => {
-                let line = self.args.get("command").and_then(serde_json::Value::as_str);
-                let key = line.and_then(|line| ApprovalKey::of_command(line, working_dir, self.root));
-                key.unwrap_or_else(|| of_digest().in_directory(working_dir, self.root))
+    /// The key under which an answer is kept (S1-13): what makes a call another one for a person, and nothing else. How long it
+    /// may take does not.
+    fn key(&self) -> ApprovalKey {
+        let of_digest = |shown: &str| ApprovalKey::of_digest(shown, &people::digest_of(shown));
+        if let Some(key_of) = &self.tool.key_of {
+            let text = key_of(self.args);
+            return ApprovalKey::of_text(&text).unwrap_or_else(|| of_digest(&text));
+        }
+        let working_dir = match self.work {
+            Some(Work::Program { working_dir, .. }) => working_dir,
+            Some(Work::Tool { .. }) | None => self.root,
+        };
+        match &self.needs.shell {
+            Some(ShellNeed::CommandLine { line }) => ApprovalKey::of_command(line, working_dir, self.root)
+                .unwrap_or_else(|| of_digest(line).in_directory(working_dir, self.root)),
+            Some(ShellNeed::Program { argv }) => {
+                of_digest(&json!(argv).to_string()).in_directory(working_dir, self.root)
             }
-            (Some(_), _) => of_digest(),
-            (None, _) => ApprovalKey::of_files(self.needs, self.root).unwrap_or_else(of_digest),
+            None => ApprovalKey::of_files(self.needs, self.root).unwrap_or_else(|| of_digest(&self.args.to_string())),
         }
     }
 }
@@ -69,12 +76,99 @@ impl Session {
         rules.add(rule, &source, &self.variables).map_err(OpenError::Rule)
     }
 
-    /// The command line of a shell, taken apart, if rules or watchdogs look at its commands or the profile restricts it.
-    pub(crate) async fn line_of(&self, tool: &str, args: &serde_json::Value) -> Result<Option<Line>, CallError> {
-        let Some(command) = args.get("command").and_then(serde_json::Value::as_str).filter(|_| tool == "bash") else {
-            return Ok(None);
+    /// Layer 2, whole: rules and mode, watchdogs, and the person. What it returns may be carried out, and nothing else may.
+    pub(crate) async fn pass<'a>(&self, checked: Checked<'a>, asking: Place) -> Result<Approved<'a>, CallError> {
+        let line = self.line_of(&checked).await?;
+        let Checked { tool, args, needs, grant, work, timeout, root } = checked;
+        let presented =
+            Presented { tool, args: &args, needs: &needs, root: &root, work: work.as_ref(), line: line.as_ref() };
+        let (decided, watchdog) = self.judged(&presented).await?;
+        let why = self.asks(&decided.0, watchdog.as_ref());
+        let plan = match work.clone() {
+            None => None,
+            Some(work) => {
+                let bounds = self.bounds.within(&tool.limits);
+                let mut plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout })?;
+                plan.as_spelt = self.passes_by_path(tool, &why);
+                Some(plan)
+            }
         };
-        let looked_at = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).looks_at_commands(tool);
+        let passed = self.approve(&presented, plan.as_ref(), decided, why, asking).await?;
+        let plan = plan.map(ApprovedPlan::of_gate);
+        let task = match (&tool.executor, plan) {
+            (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args },
+            (Executor::Program(_), Some(plan)) => Task::Program { plan },
+            (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
+            (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
+            (Executor::Worker(_) | Executor::Program(_), None) => {
+                return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
+            }
+        };
+        Ok(Approved { tool, task, passed })
+    }
+
+    /// What layers 1 and 2 would say of a call, without running it and without asking anybody.
+    ///
+    /// # Errors
+    /// [`CallError`], as of the call itself: it is denied, or makes no sense.
+    pub async fn preview(&self, tool: &str, args: serde_json::Value) -> Result<Decision, CallError> {
+        let checked = self.checked(tool, args)?;
+        let line = self.line_of(&checked).await?;
+        self.preview_of(&checked, line.as_ref()).await
+    }
+
+    /// The same, of a line that has been taken apart.
+    pub(crate) async fn preview_of(&self, checked: &Checked<'_>, line: Option<&Line>) -> Result<Decision, CallError> {
+        let Checked { tool, args, needs, root, work, .. } = checked;
+        let ((decision, _), watchdog) =
+            self.judged(&Presented { tool, args, needs, root, work: work.as_ref(), line }).await?;
+        // A watchdog that wants a person asked tightens what the rules say.
+        let action = if watchdog.is_some() { decision.action.max(Action::Ask) } else { decision.action };
+        Ok(Decision { action, ..decision })
+    }
+
+    /// Rules, mode and watchdogs: all but the person, whom the watchdogs may want asked.
+    async fn judged(&self, call: &Presented<'_>) -> Result<((Decision, ApprovalKey), Option<Reason>), CallError> {
+        let decided = self.decide(call)?;
+        let watchdog = self.ask_watchdogs(call).await?;
+        Ok((decided, watchdog))
+    }
+
+    /// Asks the watchdogs. Returns what a person must be asked.
+    async fn ask_watchdogs(&self, call: &Presented<'_>) -> Result<Option<Reason>, CallError> {
+        #[cfg(feature = "ablation")]
+        if self.lacks(Layer::Watchdog) {
+            return Ok(None);
+        }
+        let name = call.tool.rule_name();
+        let facts = CallFacts {
+            tool: &name,
+            subject: call.tool.subject,
+            args: call.args,
+            needs: call.needs,
+            root: call.root,
+            manifest: self.manifest.as_deref(),
+            session: &self.id,
+            line: call.line,
+        };
+        let mode = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).mode;
+        match self.gate.judge(&facts, mode).await {
+            Verdict::Allow => Ok(None),
+            Verdict::Ask(reason) => Ok(Some(reason)),
+            Verdict::Deny(reason) => Err(CallError::Denied(Box::new(Denial {
+                layer: Layer::Watchdog,
+                asked: call.tool.name.clone(),
+                reason: reason.told(),
+                remedy: None,
+            }))),
+        }
+    }
+
+    /// The command line of a shell, taken apart, if rules or watchdogs look at its commands or the profile restricts it.
+    async fn line_of(&self, checked: &Checked<'_>) -> Result<Option<Line>, CallError> {
+        let Some(command) = checked.needs.command_line() else { return Ok(None) };
+        let tool = checked.tool.rule_name();
+        let looked_at = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).looks_at_commands(&tool);
         if !looked_at && !self.profile.restricts_the_shell() && !self.gate.wants().lines {
             return Ok(None);
         }
@@ -100,23 +194,30 @@ impl Session {
 
     /// X4-4: what the profile's tools may write, besides that only some of them are there.
     fn refuse_writing_past_the_profile(&self, call: &Presented<'_>) -> Result<(), CallError> {
-        let Some(reason) = self.profile.refuses(call.tool.id, &call.needs.write) else { return Ok(()) };
-        let asked = call.needs.write.first().map_or(call.tool.id.to_owned(), ToString::to_string);
+        let Some(reason) = self.profile.refuses(call.tool.subject, &call.needs.write) else { return Ok(()) };
+        let asked = call.needs.write.first().map_or(call.tool.name.clone(), ToString::to_string);
         let remedy = Some("choose another place, or have its author change the profile".to_owned());
         Err(CallError::Denied(Box::new(Denial { layer: Layer::Rule, asked, reason, remedy })))
     }
 
     /// Rules and mode.
-    pub(crate) fn decide(&self, call: &Presented<'_>, work: &Work) -> Result<(Decision, ApprovalKey), CallError> {
+    fn decide(&self, call: &Presented<'_>) -> Result<(Decision, ApprovalKey), CallError> {
         if call.needs.shell.is_some() {
             self.refuse_what_does_more_than_read(call.line)?;
         }
         self.refuse_writing_past_the_profile(call)?;
-        let key = call.key(work);
+        let key = call.key();
         // A line that nothing looks at is for those rules alone that are about all of them.
-        let commands = call.line.and_then(commands::parts).map(|parts| self.with_phrases(parts, call.args));
+        let commands = match &call.needs.shell {
+            Some(ShellNeed::Program { argv }) => Some(Part::of_argv(&words(argv))),
+            Some(ShellNeed::CommandLine { .. }) | None => {
+                call.line.and_then(commands::parts).map(|parts| self.with_phrases(parts, call.needs))
+            }
+        };
         let (named, reach) = parts(call.needs, commands.as_deref(), &self.in_force_for(call));
-        let decision = self.judge(&RuledCall { tool: call.tool.id, key: &key.text, named, reach })?;
+        let (tool, ungated) = (call.tool.rule_name(), !call.tool.gated);
+        let ruled = RuledCall { tool: &tool, subject: call.tool.subject, ungated, key: &key.text, named, reach };
+        let decision = self.judge(&ruled)?;
         Ok((decision, key))
     }
 
@@ -129,20 +230,27 @@ impl Session {
     }
 
     /// A text that a rule looks for and that is in none of the commands, but in the line that they make.
-    fn with_phrases(&self, mut parts: Vec<Part>, args: &serde_json::Value) -> Vec<Part> {
+    fn with_phrases(&self, mut parts: Vec<Part>, needs: &CallNeeds) -> Vec<Part> {
         let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let line = args.get("command").and_then(serde_json::Value::as_str).map(Part::of_text);
+        let line = needs.command_line().map(Part::of_text);
         parts.extend(line.filter(|line| rules.has_phrase_across(line, &parts)));
         parts
     }
 
-    /// Rules about a program that is started past the tools. Nobody is asked about it.
-    pub(crate) fn refuse_by_rule(&self, needs: &CallNeeds) -> Result<(), CallError> {
+    /// The gate of a program that the host starts past the tools: what a rule denies to programs is denied to it, and nobody is
+    /// asked.
+    pub(crate) fn pass_of_host(&self, needs: &CallNeeds, plan: CallPlan) -> Result<ApprovedPlan, CallError> {
+        self.refuse_by_rule(needs)?;
+        Ok(ApprovedPlan::of_gate(plan))
+    }
+
+    fn refuse_by_rule(&self, needs: &CallNeeds) -> Result<(), CallError> {
         let Some(ShellNeed::Program { argv }) = &needs.shell else { return Ok(()) };
-        let words: Vec<String> = argv.iter().map(ToString::to_string).collect();
+        let words = words(argv);
         let commands = Part::of_argv(&words);
         let (named, reach) = parts(needs, Some(&commands), &self.effective);
-        self.judge(&RuledCall { tool: "run", key: &words.join(" "), named, reach }).map(drop)
+        let (subject, key) = (Subject::Execute, words.join(" "));
+        self.judge(&RuledCall { tool: "run", subject, key: &key, named, reach, ..RuledCall::default() }).map(drop)
     }
 
     fn judge(&self, call: &RuledCall<'_>) -> Result<Decision, CallError> {
@@ -159,13 +267,13 @@ impl Session {
     }
 
     /// Whether what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
-    pub(crate) fn passes_by_path(&self, tool: &str, why: &[String]) -> bool {
+    fn passes_by_path(&self, tool: &Tool, why: &[String]) -> bool {
         let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        rules.looks_at_paths(tool) || !why.is_empty()
+        rules.looks_at_paths(&tool.rule_name()) || !why.is_empty()
     }
 
     /// Why a person has to say yes; nothing if nobody has to.
-    pub(crate) fn asks(&self, decision: &Decision, watchdog: Option<&Reason>) -> Vec<String> {
+    fn asks(&self, decision: &Decision, watchdog: Option<&Reason>) -> Vec<String> {
         // Who types a call has approved of it; of what a rule or a watchdog wants asked they are asked.
         let typed = self.asked_by == AskedBy::Person && decision.by == DecidedBy::Default;
         let ruled = (decision.action == Action::Ask && !typed).then(|| decision.to_string());
@@ -180,10 +288,10 @@ impl Session {
 
     /// Has a person say yes, if there is a reason. Nothing that they did not see runs: the answer is for these
     /// arguments, this plan and this program.
-    pub(crate) async fn approve(
+    async fn approve(
         &self,
         call: &Presented<'_>,
-        plan: &CallPlan,
+        plan: Option<&CallPlan>,
         (decision, key): (Decision, ApprovalKey),
         why: Vec<String>,
         asking: Place,
@@ -192,13 +300,13 @@ impl Session {
         if why.is_empty() {
             return Ok(passed(None));
         }
-        if let Some(scope) = self.people.has_said_yes(call.tool.id, &key) {
+        if let Some(scope) = self.people.has_said_yes(&call.tool.rule_name(), &key) {
             return Ok(passed(Some(scope.name().to_owned())));
         }
-        let digest = people::digest(call.tool.id, call.args, plan);
+        let digest = people::digest(&call.tool.rule_name(), call.args, plan);
         // A person sees what a line is made of, though no rule looked at that.
-        let line = match (call.line, call.args.get("command").and_then(serde_json::Value::as_str)) {
-            (None, Some(command)) if call.needs.shell.is_some() => self.understand(command).await.ok(),
+        let line = match (call.line, call.needs.command_line()) {
+            (None, Some(command)) => self.understand(command).await.ok(),
             (line, _) => line.cloned(),
         };
         let question =
@@ -207,7 +315,7 @@ impl Session {
         let _asking = asking.turn().await;
         match self.people.ask(question).await {
             Ok(yes) => {
-                if people::digest(call.tool.id, call.args, plan) != digest {
+                if people::digest(&call.tool.rule_name(), call.args, plan) != digest {
                     return Err(self.refused(call, "what was approved has changed since", Some("make the call again")));
                 }
                 Ok(passed(Some(match yes {
@@ -217,10 +325,11 @@ impl Session {
             }
             Err(NoAnswer::Nobody) if self.headless == Headless::Halt => {
                 self.halted.store(true, Ordering::Relaxed);
-                Err(CallError::Halted { tool: call.tool.id.to_owned(), why: why.join("; ") })
+                Err(CallError::Halted { tool: call.tool.name.clone(), why: why.join("; ") })
             }
             Err(none) => {
-                let ruled = RuledCall { tool: call.tool.id, ..RuledCall::default() };
+                let tool = call.tool.rule_name();
+                let ruled = RuledCall { tool: &tool, ..RuledCall::default() };
                 let remedy = (none == NoAnswer::Nobody).then(|| decision.remedy(&ruled));
                 Err(self.refused(call, &none.text(&why.join("; ")), remedy.as_deref()))
             }
@@ -230,7 +339,7 @@ impl Session {
     fn refused(&self, call: &Presented<'_>, reason: &str, remedy: Option<&str>) -> CallError {
         CallError::Denied(Box::new(Denial {
             layer: Layer::Person,
-            asked: call.tool.id.to_owned(),
+            asked: call.tool.name.clone(),
             reason: reason.to_owned(),
             remedy: remedy.map(str::to_owned),
         }))
@@ -239,7 +348,7 @@ impl Session {
     fn question(
         &self,
         call: &Presented<'_>,
-        plan: &CallPlan,
+        plan: Option<&CallPlan>,
         key: ApprovalKey,
         why: Vec<String>,
         digest: String,
@@ -248,14 +357,14 @@ impl Session {
         let texts = |paths: &[HostPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut reads = texts(&needs.read);
         reads.extend(needs.read_below.iter().map(|dir| format!("{dir} and all beneath it")));
-        let (argv, reach) = match &plan.work {
-            Work::Program { argv, .. } => (texts(argv), self.in_force_for(call).reach()),
-            Work::Tool { .. } => (Vec::new(), Vec::new()),
+        let (argv, reach) = match plan.map(|plan| &plan.work) {
+            Some(Work::Program { argv, .. }) => (texts(argv), self.in_force_for(call).reach()),
+            Some(Work::Tool { .. }) | None => (Vec::new(), Vec::new()),
         };
         Question {
             session: self.id.clone(),
-            tool: call.tool.id.to_owned(),
-            kind: call.tool.kind.to_owned(),
+            tool: call.tool.rule_name(),
+            kind: call.tool.kind().to_owned(),
             arguments: call.args.clone(),
             why,
             reads,
@@ -269,6 +378,10 @@ impl Session {
             digest,
         }
     }
+}
+
+fn words(argv: &[HostPath]) -> Vec<String> {
+    argv.iter().map(ToString::to_string).collect()
 }
 
 /// The parts of a call: what it names, and what it could do besides.

@@ -1,0 +1,74 @@
+//! What the gate has let pass.
+//!
+//! Invariant: nothing reaches a worker, a program, the host or another process but by a value of this file, and only the gate
+//! makes one. The exceptions are the constructors below whose names say what they are for.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use callgate_policy::plan::CallPlan;
+use callgate_policy::rules::Decision;
+use serde_json::Value;
+
+use crate::registry::{Handler, Tool};
+
+/// A plan that may be carried out.
+#[derive(Debug)]
+pub(crate) struct ApprovedPlan(CallPlan);
+
+impl Deref for ApprovedPlan {
+    type Target = CallPlan;
+
+    fn deref(&self) -> &CallPlan {
+        &self.0
+    }
+}
+
+impl ApprovedPlan {
+    /// For the gate.
+    pub(super) fn of_gate(plan: CallPlan) -> Self {
+        Self(plan)
+    }
+
+    /// The worker that takes a command line apart: it runs before the gate, which judges what it finds. Its plan grants nothing.
+    pub(crate) fn of_the_grammar(plan: CallPlan) -> Self {
+        Self(plan)
+    }
+
+    /// `doctor --attack`, which shows that the sandbox holds what the layers before it let pass. `clippy.toml` refuses other uses.
+    pub(crate) fn past_the_gate(plan: CallPlan) -> Self {
+        Self(plan)
+    }
+
+    pub(crate) fn into_plan(self) -> CallPlan {
+        self.0
+    }
+}
+
+/// A call of a tool that may be carried out.
+pub(crate) struct Approved<'a> {
+    pub(super) tool: &'a Tool,
+    pub(super) task: Task,
+    pub(super) passed: Passed,
+}
+
+/// What is to be done.
+pub(crate) enum Task {
+    Worker { plan: ApprovedPlan, args: Value },
+    Program { plan: ApprovedPlan },
+    Host { handler: Arc<dyn Handler>, args: Value },
+    Remote { handler: Arc<dyn Handler>, args: Value },
+}
+
+/// What a call passed on its way.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Passed {
+    pub(crate) decision: Option<Decision>,
+    pub(crate) approved_by: Option<String>,
+}
+
+impl<'a> Approved<'a> {
+    pub(crate) fn into_parts(self) -> (&'a Tool, Task, Passed) {
+        (self.tool, self.task, self.passed)
+    }
+}

@@ -1,0 +1,128 @@
+//! Who carries a call out: a worker, a program in the sandbox, the host itself, or another process.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callgate_policy::need::{CallNeeds, ShellNeed};
+use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::plan::Work;
+use serde_json::Value;
+
+/// Who carries calls out.
+#[derive(Clone)]
+pub(crate) enum Executor {
+    /// A tool of the worker's own, which does one call and ends.
+    Worker(Arc<dyn Prepare>),
+    /// A program, with all that it starts.
+    Program(Arc<dyn Prepare>),
+    /// The session itself, or the host that embeds it.
+    Host(Arc<dyn Handler>),
+    /// Another process, such as an MCP server.
+    Remote(Arc<dyn Handler>),
+}
+
+/// How a tool turns validated arguments into work for the sandbox.
+pub(crate) trait Prepare: Send + Sync {
+    /// What the call needs, and what it runs.
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument>;
+}
+
+/// Answers calls outside the sandbox. A closure that returns a future is one.
+pub trait Handler: Send + Sync {
+    /// Answers one call. Dropping the future aborts it (S0-69).
+    fn answer(&self, call: HandlerCall) -> Answering;
+}
+
+/// What a [`Handler`] returns: the result's `data`, or what went wrong, in words for the model.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Value, String>> + Send>>;
+
+/// A call that layers 1 and 2 let pass.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct HandlerCall {
+    /// The tool's name.
+    pub tool: String,
+    /// The session's id.
+    pub session: String,
+    /// The arguments, validated.
+    pub args: Value,
+}
+
+impl<F, A> Handler for F
+where
+    F: Fn(HandlerCall) -> A + Send + Sync,
+    A: Future<Output = Result<Value, String>> + Send + 'static,
+{
+    fn answer(&self, call: HandlerCall) -> Answering {
+        Box::pin(self(call))
+    }
+}
+
+/// What arguments are resolved against.
+pub(crate) struct Context<'a> {
+    /// The workspace's first root: relative paths start there.
+    pub(crate) root: &'a HostPath,
+    /// Where a shell starts that does not say.
+    pub(crate) shell_dir: &'a HostPath,
+    /// The most of the result that is shown, in the tool's own unit (S0-48).
+    pub(crate) limit: u64,
+}
+
+/// A call, ready to be checked.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) needs: CallNeeds,
+    /// `None` for what does not run in the sandbox.
+    pub(crate) work: Option<Work>,
+    /// Asked for by the call itself.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// An argument that passed the schema and still makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("argument `{name}`: {reason}")]
+pub(crate) struct InvalidArgument {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
+impl Executor {
+    pub(crate) fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        match self {
+            Self::Worker(tool) | Self::Program(tool) => tool.prepare(args, context),
+            Self::Host(_) | Self::Remote(_) => Ok(Prepared { needs: CallNeeds::default(), work: None, timeout: None }),
+        }
+    }
+}
+
+/// A program and its arguments, from the arguments of a call.
+pub(super) struct Argv(pub(super) ArgvOf);
+
+type ArgvOf = Box<dyn Fn(&Value) -> Result<Vec<String>, String> + Send + Sync>;
+
+impl Prepare for Argv {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let bad = |reason: String| InvalidArgument { name: "*".to_owned(), reason };
+        let words = (self.0)(args).map_err(bad)?;
+        if words.first().is_none_or(String::is_empty) || words.iter().any(|word| word.contains('\0')) {
+            return Err(bad("they make no command that can be started".to_owned()));
+        }
+        let argv: Vec<HostPath> = words.iter().map(|word| HostPath::from(word.as_str())).collect();
+        let needs = CallNeeds { shell: Some(started(&argv, context.shell_dir)), ..CallNeeds::default() };
+        let work = Work::Program { argv, working_dir: context.shell_dir.clone() };
+        Ok(Prepared { needs, work: Some(work), timeout: None })
+    }
+}
+
+/// The need of a program: one that is named by a path is compared with grants by its absolute path.
+pub(crate) fn started(argv: &[HostPath], working_dir: &HostPath) -> ShellNeed {
+    let mut argv = argv.to_vec();
+    if let Some(program) = argv.first_mut().filter(|program| program.as_bytes().contains(&b'/'))
+        && let Ok(path) = normalize(working_dir, program)
+    {
+        *program = path;
+    }
+    ShellNeed::Program { argv }
+}

@@ -1,0 +1,302 @@
+//! A tool: what it publishes, and who carries its calls out.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use callgate_policy::limit::Limits;
+use callgate_policy::requirement::RequirementSet;
+use callgate_policy::tool::Subject;
+use serde_json::Value;
+
+use super::RegistryError;
+use super::executor::{Argv, Executor, Handler, Prepare};
+use crate::turn::Concurrency;
+
+/// Where a tool comes from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Origin {
+    /// It is part of callgate.
+    Bundled,
+    /// The host or its user registered it.
+    User,
+    /// The project declares it.
+    Project,
+    /// An MCP server offers it.
+    Mcp(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bundled => f.write_str("bundled"),
+            Self::User => f.write_str("user"),
+            Self::Project => f.write_str("project"),
+            Self::Mcp(server) => write!(f, "mcp:{server}"),
+        }
+    }
+}
+
+impl serde::Serialize for Origin {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Derives the text under which a person's answer is kept from a call's arguments (S1-13).
+type KeyOf = Arc<dyn Fn(&Value) -> String + Send + Sync>;
+
+/// A tool: what it publishes (S0-2 to S0-5, S0-65), and how a call of it is carried out.
+///
+/// A host adds its own with [`Tool::host`], [`Tool::remote`] and [`Tool::program`], each of which starts from the strictest
+/// contract: it takes no arguments, requires nothing, changes things ([`Subject::Change`]), runs alone, and is asked about.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Tool {
+    /// Stable, the same across agents and sessions (S0-2).
+    pub name: String,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Prose for the model to decide on (S0-3).
+    pub description: String,
+    /// JSON Schema 2020-12 of the arguments (S0-4).
+    pub parameters: Value,
+    /// JSON Schema 2020-12 of the result's `data`, given to the model with the tool (S1-34).
+    pub output_schema: Option<Value>,
+    /// What the tool adds to a session's requirements (S0-5, S0-8).
+    pub requires: RequirementSet,
+    /// What its calls are about. Rules, profiles, modes and watchdogs go by this and by what a call needs.
+    pub subject: Subject,
+    /// Whether its calls may run beside others; a tool has to opt in (C-17).
+    pub concurrency: Concurrency,
+    /// Whether somebody is asked about calls that no rule decides (S1-12).
+    pub gated: bool,
+    /// How long a call may take that does not say.
+    pub timeout: Option<Duration>,
+    /// Tighter limits for its calls than the session's.
+    pub limits: Limits,
+    pub(crate) executor: Executor,
+    pub(crate) key_of: Option<KeyOf>,
+    /// Built when first used: it takes longer than most calls, and `run` needs none.
+    validator: OnceLock<Arc<jsonschema::Validator>>,
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool").field("name", &self.name).field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+impl Tool {
+    fn new(name: impl Into<String>, origin: Origin, executor: Executor) -> Self {
+        Self {
+            name: name.into(),
+            origin,
+            description: String::new(),
+            parameters: serde_json::json!({ "type": "object", "additionalProperties": false }),
+            output_schema: None,
+            requires: RequirementSet::default(),
+            subject: Subject::default(),
+            concurrency: Concurrency::default(),
+            gated: true,
+            timeout: None,
+            limits: Limits::default(),
+            executor,
+            key_of: None,
+            validator: OnceLock::new(),
+        }
+    }
+
+    /// A tool that the host itself answers. It runs in the host's process, outside the sandbox, so it must treat its arguments
+    /// as what they are: a model's.
+    #[must_use]
+    pub fn host(name: impl Into<String>, handler: impl Handler + 'static) -> Self {
+        Self::new(name, Origin::User, Executor::Host(Arc::new(handler)))
+    }
+
+    /// A tool that another process answers, such as an MCP server. `handler` talks to it; the server should itself be confined
+    /// ([`Session::spawn`](crate::Session::spawn)). Rules name the tool `mcp:SERVER:NAME`.
+    #[must_use]
+    pub fn remote(server: impl Into<String>, name: impl Into<String>, handler: impl Handler + 'static) -> Self {
+        Self::new(name, Origin::Mcp(server.into()), Executor::Remote(Arc::new(handler)))
+    }
+
+    /// A tool that runs a program in the sandbox. `argv` makes the program and its arguments from the validated arguments;
+    /// layer 1 checks that the session may start it.
+    #[must_use]
+    pub fn program(
+        name: impl Into<String>,
+        argv: impl Fn(&Value) -> Result<Vec<String>, String> + Send + Sync + 'static,
+    ) -> Self {
+        let prepare: Arc<dyn Prepare> = Arc::new(Argv(Box::new(argv)));
+        Self { subject: Subject::Execute, ..Self::new(name, Origin::User, Executor::Program(prepare)) }
+    }
+
+    /// One of callgate's own, with its contract as text.
+    pub(super) fn bundled(
+        name: &'static str,
+        (description, parameters, output): (&str, &str, &str),
+        executor: Executor,
+    ) -> Result<Self, RegistryError> {
+        let schema = |text: &str| -> Result<Value, RegistryError> {
+            serde_json::from_str(text)
+                .map_err(|error| RegistryError::Schema { tool: name.to_owned(), reason: error.to_string() })
+        };
+        let subject = Subject::of_locked(name).unwrap_or_default();
+        let (parameters, output) = (schema(parameters)?, schema(output)?);
+        let tool = Self { subject, ..Self::new(name, Origin::Bundled, executor) };
+        Ok(tool.description(description).parameters(parameters).output_schema(output))
+    }
+
+    /// With prose for the model.
+    #[must_use]
+    pub fn description(self, description: impl Into<String>) -> Self {
+        Self { description: description.into(), ..self }
+    }
+
+    /// With arguments of this JSON Schema. [`Registry::add`](super::Registry::add) refuses one that is not valid.
+    #[must_use]
+    pub fn parameters(self, parameters: Value) -> Self {
+        Self { parameters, validator: OnceLock::new(), ..self }
+    }
+
+    /// With results of this JSON Schema.
+    #[must_use]
+    pub fn output_schema(self, schema: Value) -> Self {
+        Self { output_schema: Some(schema), ..self }
+    }
+
+    /// With what it requires of a session.
+    #[must_use]
+    pub fn requires(self, requires: RequirementSet) -> Self {
+        Self { requires, ..self }
+    }
+
+    /// About this.
+    #[must_use]
+    pub fn subject(self, subject: Subject) -> Self {
+        Self { subject, ..self }
+    }
+
+    /// Run side by side with others that only read.
+    #[must_use]
+    pub fn side_by_side(self) -> Self {
+        Self { concurrency: Concurrency::SideBySide, ..self }
+    }
+
+    /// Asked about only where a rule or a watchdog says so (S1-12).
+    #[must_use]
+    pub fn ungated(self) -> Self {
+        Self { gated: false, ..self }
+    }
+
+    /// Ended after this long, if a call does not say.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// With tighter limits than the session's.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// With a key of its own for a person's "always" (S1-13). Without one it is the command line, the files' directory, or the
+    /// arguments.
+    #[must_use]
+    pub fn approval_key(self, key_of: impl Fn(&Value) -> String + Send + Sync + 'static) -> Self {
+        Self { key_of: Some(Arc::new(key_of)), ..self }
+    }
+
+    /// The name by which rules know it: `mcp:server:tool` for one of a server's (X0-10).
+    #[must_use]
+    pub fn rule_name(&self) -> String {
+        match &self.origin {
+            Origin::Mcp(server) => format!("mcp:{server}:{}", self.name),
+            Origin::Bundled | Origin::User | Origin::Project => self.name.clone(),
+        }
+    }
+
+    /// The kind that an ACP host shows (X0-50).
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.subject.kind()
+    }
+
+    /// Validates arguments against the schema (S0-4, S0-66). The message names each offending place and what it must be.
+    ///
+    /// # Errors
+    /// The message, for the model.
+    pub fn validate(&self, args: &Value) -> Result<(), String> {
+        let validator = self.validator()?;
+        if validator.is_valid(args) {
+            return Ok(());
+        }
+        let mut problems: Vec<String> = validator
+            .iter_errors(args)
+            .take(8)
+            .map(|error| {
+                let place = error.instance_path().to_string();
+                let what = shorten(&error.to_string());
+                if place.is_empty() { what } else { format!("`{place}`: {what}") }
+            })
+            .collect();
+        problems.dedup();
+        Err(format!(
+            "invalid arguments for `{}`: {}. Its parameters: {}",
+            self.name,
+            problems.join("; "),
+            self.outline()
+        ))
+    }
+
+    fn validator(&self) -> Result<&jsonschema::Validator, String> {
+        if let Some(validator) = self.validator.get() {
+            return Ok(validator);
+        }
+        let built = jsonschema::options()
+            .build(&self.parameters)
+            .map_err(|e| format!("the parameters of `{}` are not a JSON Schema: {e}", self.name))?;
+        Ok(self.validator.get_or_init(|| Arc::new(built)))
+    }
+
+    /// Whether its contract can be published.
+    pub(super) fn check(&self) -> Result<(), RegistryError> {
+        let bad = |reason: String| RegistryError::Schema { tool: self.name.clone(), reason };
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(plain) {
+            return Err(RegistryError::Name { tool: self.name.clone() });
+        }
+        if !self.parameters.is_object() {
+            return Err(bad("they are not an object".to_owned()));
+        }
+        self.validator().map_err(bad)?;
+        let Some(output) = &self.output_schema else { return Ok(()) };
+        jsonschema::options().build(output).map(drop).map_err(|error| bad(format!("its output schema: {error}")))
+    }
+
+    /// The parameters in a line: `path: string, start_line?: integer`.
+    fn outline(&self) -> String {
+        let required: Vec<&str> =
+            self.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let properties = self.parameters["properties"].as_object().into_iter().flatten();
+        let lines: Vec<String> = properties
+            .map(|(name, schema)| {
+                let optional = if required.contains(&name.as_str()) { "" } else { "?" };
+                format!("{name}{optional}: {}", schema["type"].as_str().unwrap_or("any"))
+            })
+            .collect();
+        lines.join(", ")
+    }
+}
+
+/// A message may quote what it complains about, which may be very long.
+fn shorten(text: &str) -> String {
+    const MOST: usize = 200;
+    match text.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,85 @@
+//! What the tools' results look like, as JSON Schemas (C-27). A result that was cut has `head` in place of what is listed
+//! second in `anyOf`.
+
+/// `read`.
+pub(super) const READ: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "path": { "type": "string" },
+    "path_b64": { "type": "string" },
+    "content": { "type": "string", "description": "The text, or base64 where it is not UTF-8." },
+    "encoding": { "enum": ["utf-8", "base64"] },
+    "start_line": { "type": ["integer", "null"] },
+    "end_line": { "type": ["integer", "null"] },
+    "total_lines": { "type": "integer" },
+    "size": { "type": ["integer", "null"], "description": "The file's size in bytes." },
+    "byte_offset": { "type": "integer" },
+    "next_byte_offset": { "type": "integer", "description": "Where to go on." },
+    "changed": { "type": "boolean", "description": "The file was written to while it was read." },
+    "head": { "description": "The first part of a result that was too long." }
+  },
+  "anyOf": [{ "required": ["head"] }, { "required": ["path", "content", "encoding", "size"] }]
+}"#;
+
+/// `write`.
+pub(super) const WRITE: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "path": { "type": "string" },
+    "path_b64": { "type": "string" },
+    "bytes": { "type": "integer", "minimum": 0 },
+    "created": { "type": "boolean" }
+  },
+  "required": ["path", "bytes", "created"]
+}"#;
+
+/// `edit`.
+pub(super) const EDIT: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "path": { "type": "string" },
+    "path_b64": { "type": "string" },
+    "line": { "type": "integer", "minimum": 1, "description": "The first line that was changed." }
+  },
+  "required": ["path", "line"]
+}"#;
+
+/// `glob`.
+pub(super) const GLOB: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "paths": { "type": "array" },
+    "head": { "description": "The first of more paths than are shown." }
+  },
+  "anyOf": [{ "required": ["head"] }, { "required": ["paths"] }]
+}"#;
+
+/// `grep`.
+pub(super) const GREP: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "matches": {
+      "type": "array",
+      "items": {
+        "type": "object",
+        "properties": {
+          "path": { "type": "string" },
+          "path_b64": { "type": "string" },
+          "line": { "type": "integer", "minimum": 1 },
+          "text": { "type": "string" },
+          "before": { "type": "array" },
+          "after": { "type": "array" }
+        },
+        "required": ["path", "line", "text"]
+      }
+    },
+    "files_searched": { "type": "integer", "minimum": 0 },
+    "head": { "description": "The first of more matches than are shown." }
+  },
+  "anyOf": [{ "required": ["head"] }, { "required": ["matches", "files_searched"] }]
+}"#;
