@@ -4,7 +4,7 @@
 //! has or is; anything else is answered as by a kernel that does not know it, so that programs fall back. A few refusals
 //! are listed as well, for their error alone: people meet these and should read "not permitted".
 
-use super::Operand;
+use super::types::Operand;
 
 /// Terminals, readiness and copying: what programs ask of descriptors every day.
 pub(super) const IOCTLS: &[Operand] = &[
