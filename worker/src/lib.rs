@@ -10,6 +10,7 @@ pub mod directory;
 mod family;
 mod filters;
 pub mod launcher;
+mod meter;
 pub mod probe;
 mod procfs;
 mod programs;
@@ -17,7 +18,6 @@ pub mod protocol;
 pub mod seccomp;
 pub mod sys;
 pub mod tools;
-mod watch;
 mod worker;
 mod zygote;
 

@@ -22,6 +22,7 @@ use serde_json::Value;
 use crate::apply::landlock::{self, SignalsStayBelow};
 use crate::apply::{call, done, failure, kernel};
 use crate::family;
+use crate::meter::{Base, Counters, Meter};
 use crate::probe;
 use crate::procfs::Procfs;
 use crate::protocol::{
@@ -30,7 +31,6 @@ use crate::protocol::{
 use crate::sys::fd;
 use crate::sys::process::{self, Ended, Exec, Fork, OneThread, Pid};
 use crate::tools;
-use crate::watch::{Base, Meters, Watch};
 use crate::zygote::{Trade, drain};
 
 /// How often to look whether a program that was killed has ended, milliseconds, should nobody tell.
@@ -203,8 +203,8 @@ impl Programs {
             }
         };
         let procfs = self.procfs.as_ref().map_or(Procfs::USUAL, |root| Procfs::at(root.as_fd()));
-        let meters = Meters::open(procfs);
-        let mut base = Base::now(&meters, &self.writable);
+        let counters = Counters::open(procfs);
+        let mut base = Base::now(&counters, &self.writable);
         while let Some((plan, fds)) = receive_call(channel)? {
             match &plan.rules {
                 CallRules::OfSession => {}
@@ -216,7 +216,7 @@ impl Programs {
                     return channel.send(&FromWorker::Failed(no_tools()), &[]);
                 }
                 Work::Tool { name, .. } => {
-                    drop((init, meters, asked));
+                    drop((init, counters, asked));
                     let threads = tools::threads_of(name);
                     let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, threads, channel);
                     return tool(channel, &plan, threads, confined);
@@ -233,10 +233,10 @@ impl Programs {
                 Err(failed) => return channel.send(&FromWorker::Failed(failed.clone()), &[]),
             };
             if base.is_stale() {
-                base = Base::now(&meters, &self.writable);
+                base = Base::now(&counters, &self.writable);
             }
             let start = Start { inherited: self, plan: &plan, argv, working_dir, group };
-            let Some(end) = program(channel, &start, (signals, scope), streams, (&meters, &base))? else {
+            let Some(end) = program(channel, &start, (signals, scope), streams, (&counters, &base))? else {
                 return Ok(());
             };
             channel.send(&FromWorker::Ended(end), &[])?;
@@ -251,7 +251,7 @@ impl Programs {
             if is_narrow || asked.as_ref().is_none_or(was_asked) {
                 broker.send(&Register::Again { pid: process::id() }, &[])?;
             }
-            base = Base::now(&meters, &self.writable);
+            base = Base::now(&counters, &self.writable);
         }
         Ok(())
     }
@@ -397,7 +397,7 @@ fn program(
     wanted: &Start<'_>,
     (signals, scope): (&OwnedFd, Option<SignalsStayBelow>),
     streams: Streams,
-    measured: (&Meters, &Base),
+    measured: (&Counters, &Base),
 ) -> io::Result<Option<ProgramEnd>> {
     let started = match wanted.inherited.attempts {
         None => start(wanted, &streams),
@@ -411,8 +411,8 @@ fn program(
     channel.send(&FromWorker::Confined { steps }, &[])?;
     let deadline = Instant::now().checked_add(wanted.plan.timeout);
     let group = wanted.group.as_ref();
-    let watch = Watch::new(&wanted.plan.bounds, measured, scope, group.is_some());
-    Init { channel, group, signals, main: pid, deadline, scope, bounds: &wanted.plan.bounds, watch, hit: None }
+    let meter = Meter::new(&wanted.plan.bounds, measured, scope, group.is_some());
+    Init { channel, group, signals, main: pid, deadline, scope, bounds: &wanted.plan.bounds, meter, hit: None }
         .run()
         .map(Some)
 }
@@ -537,7 +537,7 @@ struct Init<'a> {
     scope: Option<SignalsStayBelow>,
     group: Option<&'a Group>,
     bounds: &'a Bounds,
-    watch: Watch<'a>,
+    meter: Meter<'a>,
     hit: Option<LimitHit>,
 }
 
@@ -583,7 +583,7 @@ impl Init<'_> {
                 return Ok(self.report(self.end_of_main(&sweep), timed_out, &sweep));
             }
             if !timed_out
-                && let Some(hit) = self.watch.look(self.deadline)
+                && let Some(hit) = self.meter.look(self.deadline)
                 // A look that was cut short by the end of the call's time errs towards too much.
                 && self.deadline.is_none_or(|deadline| Instant::now() < deadline)
             {
@@ -595,7 +595,7 @@ impl Init<'_> {
     /// Until the deadline or the next look at the limits, as poll(2) takes it.
     fn pause(&self) -> PollTimeout {
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let pause = left.map_or(self.watch.pause(), |left| left.min(self.watch.pause())) + Duration::from_millis(1);
+        let pause = left.map_or(self.meter.pause(), |left| left.min(self.meter.pause())) + Duration::from_millis(1);
         PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX)
     }
 
@@ -674,7 +674,7 @@ impl Init<'_> {
         } else {
             (Some(libc::WEXITSTATUS(end.status)), None)
         };
-        let mut used = self.watch.used();
+        let mut used = self.meter.used();
         used.cpu_ms = used.cpu_ms.max(end.cpu_us / 1000);
         used.memory = used.memory.max(end.max_rss_kib * 1024);
         used.processes = used.processes.max(1).max(u64::from(killed));

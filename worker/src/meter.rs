@@ -1,4 +1,4 @@
-//! The watcher: what a program and all that it started use together, looked at by the program's init.
+//! The meter: what a program and all that it started use together, looked at by the program's init.
 //!
 //! The kernel bounds one process (setrlimit(2)), or a cgroup that few hosts delegate. Everything else is counted here, in
 //! a process that the program cannot stop, trace or starve of the right to look: it is above the program's Landlock
@@ -55,7 +55,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// Files of this process and of the host that are read again and again, kept open: opening one costs more than reading it.
 /// `None` for one that is not there.
 #[derive(Debug)]
-pub(crate) struct Meters {
+pub(crate) struct Counters {
     stat: Option<File>,
     io: Option<File>,
     loadavg: Option<File>,
@@ -66,7 +66,7 @@ pub(crate) struct Meters {
     procfs: Procfs,
 }
 
-impl Meters {
+impl Counters {
     pub(crate) fn open(procfs: Procfs) -> Self {
         let open = |path: &str| File::open(path).ok();
         Self {
@@ -84,9 +84,9 @@ impl Meters {
 }
 
 /// What such a file says now: its first page, which is all of it.
-fn said(meter: Option<&File>) -> Option<String> {
+fn said(counter: Option<&File>) -> Option<String> {
     let mut text = vec![0; 4096];
-    let read = meter?.read_at(&mut text, 0).ok()?;
+    let read = counter?.read_at(&mut text, 0).ok()?;
     text.truncate(read);
     String::from_utf8(text).ok()
 }
@@ -106,16 +106,16 @@ pub(crate) struct Base {
 
 impl Base {
     /// `writable`: the trees that programs may write.
-    pub(crate) fn now(meters: &Meters, writable: &[PathBuf]) -> Self {
+    pub(crate) fn now(counters: &Counters, writable: &[PathBuf]) -> Self {
         let mut devices = HashSet::new();
         let mut new = |path: &&PathBuf| fs::metadata(path).is_ok_and(|about| devices.insert(about.dev()));
         let filesystems =
             writable.iter().filter(&mut new).filter_map(|path| Some((path.clone(), held_by_tmpfs(path)?)));
         Self {
             taken: Instant::now(),
-            forks: Forks::now(meters),
-            own: Account::of_reaped(meters),
-            shared: host_shared(meters),
+            forks: Forks::now(counters),
+            own: Account::of_reaped(counters),
+            shared: host_shared(counters),
             filesystems: filesystems.collect(),
         }
     }
@@ -141,10 +141,10 @@ struct Account {
 
 impl Account {
     /// What this process has reaped. The kernel adds what those wrote to its own, which writes nothing.
-    fn of_reaped(meters: &Meters) -> Self {
-        let stat = said(meters.stat.as_ref()).and_then(|text| Stat::of(&text));
+    fn of_reaped(counters: &Counters) -> Self {
+        let stat = said(counters.stat.as_ref()).and_then(|text| Stat::of(&text));
         let Some(stat) = stat else { return Self::default() };
-        let (stored, written) = said(meters.io.as_ref()).map(|text| io_of(&text)).unwrap_or_default();
+        let (stored, written) = said(counters.io.as_ref()).map(|text| io_of(&text)).unwrap_or_default();
         Self { stored, written, ..stat.reaped() }
     }
 
@@ -320,16 +320,16 @@ struct Forks {
 }
 
 impl Forks {
-    fn now(meters: &Meters) -> Option<Self> {
-        let text = said(meters.loadavg.as_ref())?;
+    fn now(counters: &Counters) -> Option<Self> {
+        let text = said(counters.loadavg.as_ref())?;
         let mut fields = text.split_ascii_whitespace().skip(3);
         let alive = fields.next()?.split_once('/')?.1.parse().ok()?;
         Some(Self { newest: fields.next()?.parse().ok()?, alive })
     }
 }
 
-fn host_shared(meters: &Meters) -> u64 {
-    said(meters.meminfo.as_ref()).map_or(0, |text| kib_after(&text, "Shmem:"))
+fn host_shared(counters: &Counters) -> u64 {
+    said(counters.meminfo.as_ref()).map_or(0, |text| kib_after(&text, "Shmem:"))
 }
 
 /// `None` for another kind of file system.
@@ -410,10 +410,10 @@ impl Family {
     }
 }
 
-/// Watches one program.
-pub(crate) struct Watch<'a> {
+/// Meters one program.
+pub(crate) struct Meter<'a> {
     bounds: &'a Bounds,
-    meters: &'a Meters,
+    counters: &'a Counters,
     base: &'a Base,
     /// A cgroup holds memory and processes.
     grouped: bool,
@@ -431,10 +431,10 @@ pub(crate) struct Watch<'a> {
     used: Used,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> Meter<'a> {
     pub(crate) fn new(
         bounds: &'a Bounds,
-        (meters, base): (&'a Meters, &'a Base),
+        (counters, base): (&'a Counters, &'a Base),
         scope: Option<SignalsStayBelow>,
         grouped: bool,
     ) -> Self {
@@ -442,7 +442,7 @@ impl<'a> Watch<'a> {
         let (forks, used) = (base.forks, Used::default());
         let accounts = Accounts { own: base.own, of: HashMap::new() };
         let spent = Account::default();
-        Self { bounds, meters, base, grouped, next, walk: next, forks, scope, tasks: 1, accounts, spent, used }
+        Self { bounds, counters, base, grouped, next, walk: next, forks, scope, tasks: 1, accounts, spent, used }
     }
 
     /// How long until there is something to do.
@@ -463,7 +463,7 @@ impl<'a> Watch<'a> {
         }
         self.next = began + TICK;
         // Before the walk: who is forked meanwhile is counted twice, not missed.
-        let forks = Forks::now(self.meters);
+        let forks = Forks::now(self.counters);
         let due = began >= self.walk;
         if !self.grouped && self.could_be_too_many(forks) {
             let tasks = self.count(forks);
@@ -508,7 +508,7 @@ impl<'a> Watch<'a> {
             sent.is_some_and(|sent| sent.unwrap_or(false))
         };
         let stopped = suspected && signal(libc::SIGSTOP);
-        let tasks = count(&self.meters.procfs, self.bounds.processes);
+        let tasks = count(&self.counters.procfs, self.bounds.processes);
         // Who is too many stays as it is until it is killed.
         if stopped && tasks <= self.bounds.processes {
             signal(libc::SIGCONT);
@@ -547,7 +547,7 @@ impl<'a> Watch<'a> {
 
     fn walk(&self) -> Family {
         let mut family = Family::default();
-        let procfs = &self.meters.procfs;
+        let procfs = &self.counters.procfs;
         each_descendant(procfs, |pid, threads| {
             match (Member::of(procfs, pid, threads), Entry::of(procfs, pid)) {
                 (Ok(member), entry) => {
@@ -579,7 +579,7 @@ impl<'a> Watch<'a> {
                 family.accounts.of.insert(found, entry.after(Some(before)));
             }
         }
-        family.accounts.own = Account::of_reaped(self.meters);
+        family.accounts.own = Account::of_reaped(self.counters);
         family
     }
 
@@ -624,7 +624,7 @@ impl<'a> Watch<'a> {
     fn memory(&self, family: &Family, until: Instant) -> (u64, bool) {
         let own: u64 = family.members.iter().map(|member| member.memory.own).sum();
         let mapped: u64 = family.members.iter().map(|member| member.memory.mapped).sum();
-        let grown = host_shared(self.meters).saturating_sub(self.base.shared);
+        let grown = host_shared(self.counters).saturating_sub(self.base.shared);
         let quick = own.saturating_add(mapped).saturating_add(grown);
         if quick.saturating_add(self.mappings_at_most(family)) <= self.bounds.memory {
             return (quick, true);
@@ -633,7 +633,7 @@ impl<'a> Watch<'a> {
         if quick.saturating_add(mappings) <= self.bounds.memory {
             return (quick.saturating_add(mappings), true);
         }
-        let procfs = &self.meters.procfs;
+        let procfs = &self.counters.procfs;
         let (mut hidden, mut sure) = (family.hidden, true);
         let (mut own, mut mapped, mut unmapped) = (0, 0, 0);
         let mut seen = HashSet::new();
@@ -676,7 +676,7 @@ impl<'a> Watch<'a> {
     /// What the kernel can keep at most for the mappings of all of them.
     fn mappings_at_most(&self, family: &Family) -> u64 {
         let each =
-            |(member, each): (&Member, u64)| member.memory.mappings.min(self.meters.mappings).saturating_mul(each);
+            |(member, each): (&Member, u64)| member.memory.mappings.min(self.counters.mappings).saturating_mul(each);
         family.members.iter().zip(family.each_mapping()).map(each).fold(0, u64::saturating_add)
     }
 
@@ -686,9 +686,9 @@ impl<'a> Watch<'a> {
         let mut sum = 0_u64;
         for (member, each) in family.members.iter().zip(family.each_mapping()) {
             let room = self.bounds.memory.saturating_sub(sum) / each;
-            let counted = count_mappings(&self.meters.procfs, member.thread, room);
-            let at_most = || if is_alive(&self.meters.procfs, member.pid) { member.memory.mappings } else { 0 };
-            let count = counted.unwrap_or_else(|_untold| at_most().min(self.meters.mappings));
+            let counted = count_mappings(&self.counters.procfs, member.thread, room);
+            let at_most = || if is_alive(&self.counters.procfs, member.pid) { member.memory.mappings } else { 0 };
+            let count = counted.unwrap_or_else(|_untold| at_most().min(self.counters.mappings));
             sum = sum.saturating_add(count.saturating_mul(each));
             if sum > self.bounds.memory {
                 break;
