@@ -3,13 +3,15 @@
 //! An allowing rule must cover all that a part of a call may mean; a rule that asks or denies need only touch it. So what is
 //! not known of a command line (a variable's value) is never allowed by a pattern, and never slips past one.
 
-use super::commands::{Part, joined};
-use super::{Action, Capability, Permission};
 use crate::path::HostPath;
 use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
 use crate::shell::starts::{HOLE, Text, base};
 use crate::tool::Subject;
 use crate::variable::Variables;
+
+use super::commands::{Part, joined};
+use super::permission::{Capability, Permission};
+use super::rule::Action;
 
 /// Longer commands with holes are taken to be touched by every pattern, bytes: comparing takes their length times the pattern's.
 const HOLED_MAX: usize = 4096;

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 
 use super::pattern::Matcher;
-use super::{Action, Permission, RuleScope};
+use super::permission::Permission;
+use super::rule::{Action, RuleScope};
 
 /// What is compared, in this order; the smaller decides. No two rules of a set are equal, for each was added at another time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
