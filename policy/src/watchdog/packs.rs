@@ -11,6 +11,7 @@
 mod credentials;
 mod destruction;
 mod exfiltration;
+mod guard;
 mod persistence;
 mod privilege;
 mod supply_chain;
@@ -24,82 +25,9 @@ use crate::path::HostPath;
 use crate::shell::starts::{self, Start, Text};
 use crate::tool::Subject;
 
-/// What a rule is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pack {
-    /// Loss that no undo brings back.
-    Destruction,
-    /// Sending away what should stay.
-    Exfiltration,
-    /// Keys, tokens and passwords.
-    Credentials,
-    /// What runs later, when nobody looks.
-    Persistence,
-    /// Becoming someone else.
-    Privilege,
-    /// Running what a stranger wrote, unseen or unproven.
-    SupplyChain,
-}
+pub use guard::{Guard, Pack};
 
-impl Pack {
-    /// A rule over the commands of a command line.
-    const fn guard(
-        self,
-        name: &'static str,
-        reason: &'static str,
-        caught: &'static str,
-        passed: &'static str,
-        on: fn(&[Command]) -> bool,
-    ) -> Guard {
-        Guard { name, pack: self, reason, caught, passed, on: On::Commands(on), asks: false }
-    }
-
-    /// The same, of what a person may want: what only harms the workspace, or sends something away.
-    const fn asks(
-        self,
-        name: &'static str,
-        reason: &'static str,
-        caught: &'static str,
-        passed: &'static str,
-        on: fn(&[Command]) -> bool,
-    ) -> Guard {
-        Guard { asks: true, ..self.guard(name, reason, caught, passed, on) }
-    }
-}
-
-/// One rule.
-#[derive(Debug, Clone, Copy)]
-pub struct Guard {
-    /// Its name, as verdicts tell it.
-    pub name: &'static str,
-    /// What it is about.
-    pub pack: Pack,
-    /// What model and person are told.
-    pub reason: &'static str,
-    /// What it denies or asks about: a command line, or a path.
-    pub caught: &'static str,
-    /// Something similar that it lets pass.
-    pub passed: &'static str,
-    pub(super) on: On,
-    /// A person is asked; else it is denied.
-    pub(super) asks: bool,
-}
-
-/// What a rule looks at.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum On {
-    /// The commands of a command line.
-    Commands(fn(&[Command]) -> bool),
-    /// The files that a tool touches so.
-    Path(Touch, fn(&str) -> bool),
-}
-
-/// What a tool does with a file.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Touch {
-    Read,
-    Change,
-}
+use guard::{On, Touch, text_of};
 
 /// The rules that are on by default, by pack.
 pub const PACKS: &[&[Guard]] = &[
@@ -320,19 +248,6 @@ fn started(command: &Command) -> Vec<Vec<Command>> {
     starts.chain(quoted).filter(|view| !view.is_empty()).collect()
 }
 
-/// The texts that an interpreter is handed to run.
-fn text_of(command: &Command) -> Option<&str> {
-    let (name, args) = command.program()?;
-    let flags: &[&str] = match name {
-        "python" | "python3" => &["-c"],
-        "perl" | "ruby" | "node" | "deno" | "bun" => &["-e", "-E", "--eval"],
-        "php" => &["-r"],
-        _ => return None,
-    };
-    let at = args.iter().position(|arg| flags.contains(&arg.as_str()))?;
-    args.get(at + 1).map(String::as_str)
-}
-
 /// What is in quotes and has a blank: it may be a line for a shell.
 fn quoted(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
@@ -345,20 +260,6 @@ fn quoted(text: &str) -> Vec<&str> {
     }
     found.retain(|text| text.contains(' '));
     found
-}
-
-/// Whether an interpreter is handed such a text.
-fn runs_text(commands: &[Command], is: fn(&str) -> bool) -> bool {
-    commands.iter().filter_map(text_of).any(is)
-}
-
-/// Whether one of these programs reads such a text from the command before it, or from the line.
-fn fed_with(commands: &[Command], names: &[&str], is: fn(&str) -> bool) -> bool {
-    commands.iter().enumerate().any(|(at, command)| {
-        let printed = at.checked_sub(1).and_then(|at| commands.get(at)).filter(|_| command.piped);
-        let printed = printed.filter(|before| named(before, &["echo", "printf"]));
-        named(command, names) && printed.is_some_and(|before| is(&before.words[1..].join(" ")))
-    })
 }
 
 /// The same commands, with the paths of those that change files as they are behind a `cd`.
@@ -402,40 +303,6 @@ fn below(here: Option<&str>, path: &str) -> String {
         Some(_) | None => path.to_owned(),
     }
 }
-
-// ---- what rules are made of ----
-
-fn any(commands: &[Command], is: impl Fn(&str, &[String]) -> bool) -> bool {
-    commands.iter().filter_map(Command::program).any(|(name, args)| is(name, args))
-}
-
-fn named(command: &Command, names: &[&str]) -> bool {
-    command.program().is_some_and(|(name, _)| names.contains(&name))
-}
-
-/// A short option, alone or among others.
-fn has_short(args: &[String], flag: char) -> bool {
-    args.iter().any(|arg| arg.starts_with('-') && !arg.starts_with("--") && arg.contains(flag))
-}
-
-/// Where the output of a command goes.
-fn writes_to(commands: &[Command], is: fn(&str) -> bool) -> bool {
-    commands.iter().any(|command| {
-        let redirected = command.words.windows(2).any(|pair| pair[0] == ">" && is(&pair[1]));
-        let teed = command.program().is_some_and(|(name, args)| name == "tee" && args.iter().any(|arg| is(arg)));
-        redirected || teed
-    })
-}
-
-/// What begins in the home directory or a user's, without that.
-fn below_home(path: &str) -> Option<&str> {
-    let rest = ["~/", "$HOME/", "${HOME}/", "/root/"].iter().find_map(|home| path.strip_prefix(home));
-    rest.or_else(|| path.strip_prefix("/home/").and_then(|path| path.split_once('/')).map(|(_, rest)| rest))
-}
-
-const NETWORK: &[&str] = &["curl", "wget", "nc", "ncat", "netcat", "socat", "telnet", "ssh", "sendmail", "mail", "ftp"];
-const FETCHES: &[&str] = &["curl", "wget", "fetch"];
-const SHELLS: &[&str] = &["sh", "bash", "zsh", "dash", "ksh", "fish", "python", "python3", "perl", "ruby", "node"];
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! Keys, tokens and passwords.
 
-use super::{Command, Guard, On, Pack, Touch, any, below_home};
+use super::guard::{Guard, On, Pack, Touch, any, below_home};
+use crate::watchdog::words::Command;
 
 const fn guard(name: &'static str, reason: &'static str, caught: &'static str, passed: &'static str, on: On) -> Guard {
     Guard { name, pack: Pack::Credentials, reason, caught, passed, on, asks: false }

@@ -1,6 +1,7 @@
 //! Loss that no undo brings back: of the system, of other people's data, and (asked about) of the workspace.
 
-use super::{Command, Guard, Pack, any, fed_with, has_short, runs_text, writes_to};
+use super::guard::{Guard, Pack, any, fed_with, has_short, runs_text, writes_to};
+use crate::watchdog::words::Command;
 
 pub(super) const GUARDS: &[Guard] = &[
     Pack::Destruction.guard(

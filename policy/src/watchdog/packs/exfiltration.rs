@@ -1,7 +1,8 @@
 //! Sending away what should stay.
 
 use super::credentials::is_secret;
-use super::{Command, Guard, NETWORK, Pack, any, named, runs_text};
+use super::guard::{Guard, NETWORK, Pack, any, named, runs_text};
+use crate::watchdog::words::Command;
 
 pub(super) const GUARDS: &[Guard] = &[
     Pack::Exfiltration.guard(

@@ -1,6 +1,6 @@
 //! What runs later, when nobody looks.
 
-use super::{Guard, On, Pack, Touch, any, below_home, writes_to};
+use super::guard::{Guard, On, Pack, Touch, any, below_home, writes_to};
 
 const fn guard(name: &'static str, reason: &'static str, caught: &'static str, passed: &'static str, on: On) -> Guard {
     Guard { name, pack: Pack::Persistence, reason, caught, passed, on, asks: false }

@@ -1,6 +1,6 @@
 //! Becoming someone else.
 
-use super::{Guard, Pack, any};
+use super::guard::{Guard, Pack, any};
 
 pub(super) const GUARDS: &[Guard] = &[
     Pack::Privilege.asks(

@@ -1,6 +1,7 @@
 //! Running what a stranger wrote, unseen or unproven.
 
-use super::{Command, FETCHES, Guard, Pack, SHELLS, any, named};
+use super::guard::{FETCHES, Guard, Pack, SHELLS, any, named};
+use crate::watchdog::words::Command;
 
 pub(super) const GUARDS: &[Guard] = &[
     Pack::SupplyChain.guard(
