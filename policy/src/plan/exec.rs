@@ -337,6 +337,13 @@ mod tests {
         starts
     }
 
+    /// All that a program does, by any name or, if it is given, by that one alone.
+    fn whole(file: Option<FileId>, by_name: Option<&str>) -> Start {
+        let called = by_name.map(|name| name.as_bytes().to_vec());
+        let by_name = by_name.is_some();
+        Start { file, is_image: true, run_by: None, called, by_name, head: vec![], args: ArgPatterns::any() }
+    }
+
     struct Here;
 
     impl Look for Here {
@@ -393,21 +400,11 @@ mod tests {
         assert_eq!(starts().admits(asked(GIT, &[]), &Here), Judged::NotGranted, "no vector at all");
         // With any arguments, all that the file does is granted.
         let mut any = Starts::default();
-        let git = Some(b"git".to_vec());
-        let all = |by_name| Start {
-            file: Some(id(GIT)),
-            is_image: true,
-            run_by: None,
-            called: git.clone(),
-            by_name,
-            head: vec![],
-            args: ArgPatterns::any(),
-        };
-        any.add(all(false));
+        any.add(Start { called: Some(b"git".to_vec()), ..whole(Some(id(GIT)), None) });
         assert_eq!(any.admits(asked(GIT, &["git-rm", "x"]), &Here), Judged::Granted);
         // Unless it is granted by its name.
         let mut named = Starts::default();
-        named.add(all(true));
+        named.add(whole(Some(id(GIT)), Some("git")));
         assert_eq!(named.admits(asked(GIT, &["git-rm", "x"]), &Here), Judged::NotGranted);
         assert_eq!(named.admits(asked(GIT, &["/usr/bin/git", "x"]), &Here), Judged::Granted);
     }
@@ -416,15 +413,7 @@ mod tests {
     #[test]
     fn a_loader_is_no_program() {
         let mut any = starts();
-        any.add(Start {
-            file: None,
-            is_image: true,
-            run_by: None,
-            called: None,
-            by_name: false,
-            head: vec![],
-            args: ArgPatterns::any(),
-        });
+        any.add(whole(None, None));
         assert_eq!(any.admits(asked(7, &["x"]), &Here), Judged::Granted);
         assert_eq!(any.admits(asked(LOADER, &["./file"]), &Here), Judged::NotGranted);
         assert_eq!(any.could_start(asked(LOADER, &["./file"]), &Here), Judged::NotGranted);
@@ -447,15 +436,7 @@ mod tests {
         assert_eq!(judged(GIT, &["git", "push"], &["BASH_ENV=x"]).0, Judged::NotGranted);
         assert!(starts().looks_at_environment(id(GIT)) && starts().looks_at_environment(id(SCRIPT)));
         let mut all = starts();
-        all.add(Start {
-            file: Some(id(GIT)),
-            is_image: true,
-            run_by: None,
-            called: None,
-            by_name: false,
-            head: vec![],
-            args: ArgPatterns::any(),
-        });
+        all.add(whole(Some(id(GIT)), None));
         let asked = Asked { file: id(GIT), argv: &["git", "log"], environment: &["BASH_ENV=x"] };
         assert_eq!(all.admits(asked, &Here), Judged::Granted);
         let refusal = steered().refusal().unwrap();
