@@ -50,6 +50,7 @@ pub fn session(
     bounds: &Bounds,
 ) -> Result<SessionPlan, PlanError> {
     let exec = exec(effective);
+    let environment = env::compile(facts, manifest_env, &exec)?;
     let execute = match &exec {
         Exec::Any if effective.rights().shell().is_empty() => Execute::Nothing,
         // The worker adds the programs themselves, once it has found them.
@@ -58,7 +59,7 @@ pub fn session(
     };
     let write = effective.rights().write();
     let mut grants = granted((effective.readable(), write), write, execute, effective.is_exact(), facts)?;
-    let mut surroundings = surroundings(facts, execute)?;
+    let mut surroundings = surroundings(facts, execute, home_access(&exec))?;
     keep_below(&mut surroundings, &mut grants, &facts.private.inside);
     Ok(SessionPlan {
         version: PROTOCOL_VERSION,
@@ -77,7 +78,7 @@ pub fn session(
         shared_memory: bounds.memory / 2,
         processes: bounds.processes.saturating_mul(4).saturating_add(1024),
         outputs: effective.session_dir().cloned(),
-        env: env::compile(facts, manifest_env)?,
+        env: environment,
         ablation: None,
     })
 }
@@ -184,8 +185,16 @@ fn within(read: &Scope<PathRegion>) -> Vec<PathRegion> {
     if widened { read.iter().map(|(region, _)| region.clone()).collect() } else { Vec::new() }
 }
 
+/// Who may write in `HOME`. Programs find start-up files there (`.local/lib/python3.11/site-packages/usercustomize.py`,
+/// `.npmrc`, `.gitconfig`) that have them do anything, whatever their arguments and variables say. So where single programs are
+/// granted nobody writes there. Whether one of them is a script whose interpreter is not granted is not known here, so this does
+/// not wait for a grant with `args`.
+fn home_access(exec: &Exec) -> FsAccess {
+    if exec.is_judged() { FsAccess::Read } else { FsAccess::Write }
+}
+
 /// The base system, toolchains and the session's own directory.
-fn surroundings(facts: &HostFacts, execute: Execute) -> Result<Vec<FsRule>, PlanError> {
+fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<Vec<FsRule>, PlanError> {
     let mut rules = system::rules(facts.strength, execute);
     let access = if execute == Execute::System { FsAccess::ReadExecute } else { FsAccess::Read };
     for (paths, access, source) in
@@ -195,9 +204,9 @@ fn surroundings(facts: &HostFacts, execute: Execute) -> Result<Vec<FsRule>, Plan
             rules.push(tree(path.clone(), access, Presence::Optional, source)?);
         }
     }
-    for name in ["tmp", "home", "shm"] {
+    for (name, access) in [("tmp", FsAccess::Write), ("home", home), ("shm", FsAccess::Write)] {
         let path = HostPath::from(facts.private.inside.as_path().join(name));
-        rules.push(tree(path, FsAccess::Write, Presence::Required, "session: its own directory")?);
+        rules.push(tree(path, access, Presence::Required, "session: its own directory")?);
     }
     if (facts.strength, facts.calls) == (Strength::Namespaces, Calls::One) {
         // All in it are the one program's. Where there are several, each gets its own from the broker, and no other's.

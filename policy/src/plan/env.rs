@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 
+use super::Exec;
 use super::facts::{HostFacts, PlanError};
 use crate::manifest::Env;
 use crate::path::HostPath;
@@ -104,12 +105,17 @@ fn is_loader(name: &str) -> bool {
     LOADERS.contains(&name) || LOADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Makes the complete environment.
+/// Where programs put what they can make again, for sessions whose `HOME` nobody writes: below `TMPDIR`.
+const CACHES: &[(&str, &str)] =
+    &[("XDG_CACHE_HOME", "tmp/cache"), ("GOCACHE", "tmp/cache/go-build"), ("npm_config_cache", "tmp/cache/npm")];
+
+/// Makes the complete environment. Where single programs are granted, calls cannot write in `HOME`: caches are elsewhere then,
+/// unless `env` says where.
 ///
 /// # Errors
 ///
 /// [`PlanError::FixedVariable`] for a name that callgate decides.
-pub fn compile(facts: &HostFacts, env: &Env) -> Result<BTreeMap<String, HostPath>, PlanError> {
+pub fn compile(facts: &HostFacts, env: &Env, exec: &Exec) -> Result<BTreeMap<String, HostPath>, PlanError> {
     if let Some(name) = env.pass.iter().chain(env.set.keys()).find(|name| FIXED.contains(&name.as_str())) {
         return Err(PlanError::FixedVariable(name.clone()));
     }
@@ -122,6 +128,9 @@ pub fn compile(facts: &HostFacts, env: &Env) -> Result<BTreeMap<String, HostPath
         facts.env.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
     all.extend(env.set.iter().map(|(name, value)| (name.clone(), HostPath::from(value.as_str()))));
     let private = |name: &str| HostPath::from(facts.private.inside.as_path().join(name));
+    for (name, place) in CACHES.iter().filter(|_| exec.is_judged()) {
+        all.entry((*name).to_owned()).or_insert_with(|| private(place));
+    }
     all.insert("PATH".to_owned(), search_path(&facts.path));
     all.insert("HOME".to_owned(), private("home"));
     all.insert("TMPDIR".to_owned(), private("tmp"));

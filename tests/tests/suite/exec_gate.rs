@@ -920,3 +920,38 @@ fn c4_a17_the_environment_of_what_is_bounded_is_the_sessions() {
         assert!(given["data"]["exit_code"] == 0 && unmake(), "{given}");
     });
 }
+
+/// What a call tries to have python run before a script: its user's own start-up file, where `HOME` says.
+const PLANTED: &str = "at=$HOME/.local/lib/python3.%s/site-packages; for minor in 9 10 11 12 13 14; do \
+                       dir=$(printf \"$at\" $minor); mkdir -p $dir; echo \"open('made', 'w')\" > $dir/usercustomize.py; done; \
+                       PATH=/usr/bin:/bin ./tool.py; echo ran $?";
+
+/// A17: nothing that a call writes is in the `HOME` of programs that are bounded, where they look for start-up files. What they
+/// can make again has a place elsewhere.
+#[test]
+fn a17_home_does_not_steer_what_is_bounded() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        script(&env, &env.workspace().join("tool.py"), "#!/usr/bin/python3\nprint('tool')\n");
+        let inside = |grants: &[&str], line: &str| {
+            let shell: String = grants.iter().map(|grant| format!("[[requires.shell]]\n{grant}\n")).collect();
+            let text = format!("id = \"x\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n{shell}");
+            env.workspace_file("m.toml", &text);
+            let (code, envelope) = call(&env, "bash", &json!({ "command": line }));
+            assert_eq!(code, Some(0), "{envelope}");
+            envelope
+        };
+        let tools = ["cmd = \"mkdir\"", "cmd = \"{workspace}/tool.py\""];
+        // The control: where any program may be started, the home is the call's to write, and python runs the file.
+        let free = inside(&["cmd = \"*\""], PLANTED);
+        assert!(free.to_string().contains("ran 0") && unmake(&env), "{free}");
+        for grants in [&tools[..], &["cmd = \"mkdir\"", "cmd = \"{workspace}/tool.py\"\nargs = []"]] {
+            let bound = inside(grants, PLANTED);
+            assert!(bound.to_string().contains("ran 0") && !unmake(&env), "{bound}");
+        }
+        let way = "mkdir -p $XDG_CACHE_HOME/x && echo y > $XDG_CACHE_HOME/x/y && ! echo z > $HOME/z && \
+                   ! mkdir $HOME/d && ! mkdir -p $HOME/../home/e";
+        let cache = inside(&tools, way);
+        assert_eq!(cache["data"]["exit_code"], 0, "{cache}");
+    });
+}

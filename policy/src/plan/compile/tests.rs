@@ -198,6 +198,29 @@ fn single_programs_are_judged() {
     assert!(program.exec.is_judged() && !program.exec.judges_arguments());
 }
 
+/// Where single programs are granted, no call writes the start-up files that they find in `HOME`. Caches are elsewhere then.
+#[test]
+fn home_is_kept_where_single_programs_are_granted() {
+    let plan = |text: &str| {
+        let manifest = manifest(text);
+        session(&effective(&manifest), &facts(), &manifest.env, &bounds(&manifest)).unwrap()
+    };
+    let home = |plan: &SessionPlan| {
+        let rules: Vec<FsAccess> =
+            plan.rules().filter(|rule| rule.path == "/run/s1/home".into()).map(|rule| rule.access).collect();
+        (rules, plan.env.get("XDG_CACHE_HOME").cloned())
+    };
+    let cache = Some(HostPath::from("/run/s1/tmp/cache"));
+    for (shell, wanted) in [
+        ("cmd = \"*\"", (vec![FsAccess::Write], None)),
+        ("cmd = \"make\"\nargs = [\"all\"]", (vec![FsAccess::Read], cache.clone())),
+        ("cmd = \"/w/tool.py\"", (vec![FsAccess::Read], cache)),
+        ("cmd = \"go\"\n[env]\nset = { XDG_CACHE_HOME = \"/w/c\" }", (vec![FsAccess::Read], Some("/w/c".into()))),
+    ] {
+        assert_eq!(home(&plan(&format!("[[requires.shell]]\n{shell}"))), wanted, "{shell}");
+    }
+}
+
 /// A restriction that the rules do not hold is told, never dropped.
 #[test]
 fn what_the_plan_does_not_hold_is_told() {
@@ -210,11 +233,11 @@ fn what_the_plan_does_not_hold_is_told() {
 /// Secrets and loaders stay out; what callgate decides cannot be set.
 #[test]
 fn the_environment_is_named() {
-    let names = |env: &Env| env::compile(&facts(), env).map(|all| all.into_keys().collect::<Vec<_>>());
+    let names = |env: &Env| env::compile(&facts(), env, &Exec::Any).map(|all| all.into_keys().collect::<Vec<_>>());
     assert_eq!(names(&Env::default()).unwrap(), ["HOME", "LANG", "LC_TIME", "PATH", "SHELL", "TMPDIR"]);
     let pass = |name: &str| Env { pass: vec![name.to_owned()], ..Env::default() };
     assert_eq!(names(&pass("PATH")), Err(PlanError::FixedVariable("PATH".into())));
     assert_eq!(env::warnings(&pass("API_TOKEN")), [env::EnvWarning::Secret("API_TOKEN".into())]);
     assert_eq!(env::warnings(&pass("LD_PRELOAD")), [env::EnvWarning::Loader("LD_PRELOAD".into())]);
-    assert_eq!(env::compile(&facts(), &Env::default()).unwrap()["PATH"], "/usr/bin:/bin".into());
+    assert_eq!(env::compile(&facts(), &Env::default(), &Exec::Any).unwrap()["PATH"], "/usr/bin:/bin".into());
 }
