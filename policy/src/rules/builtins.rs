@@ -4,7 +4,7 @@
 //! and `trap` with a whole line. Such a command is allowed by a rule that is about exactly it, or about everything, and by no
 //! pattern. bash has few builtins, so what is told here is which uses of each are harmless; what is not known to be is not.
 
-use crate::shell::starts::{self, HOLE, Text};
+use crate::shell::starts::{self, HOLE, Text, is_name};
 
 /// Whether a command may evaluate more than its words show. Of a program that is no builtin only a line for a shell counts; what it
 /// does with its words is its own affair.
@@ -26,7 +26,9 @@ fn is_plain(name: &str, args: &[Text]) -> bool {
     match name {
         ":" | "true" | "false" | "echo" | "cd" | "pwd" | "pushd" | "popd" | "dirs" | "exit" | "return" | "break"
         | "continue" | "shift" | "times" | "umask" | "type" | "help" | "bg" | "fg" | "disown" | "suspend"
-        | "logout" | "kill" | "ulimit" | "caller" | "history" => true,
+        | "logout" | "kill" | "ulimit" | "caller" => true,
+        // It may write a file, and read one.
+        "history" => all_fixed(|arg| arg.bytes().all(|byte| byte.is_ascii_digit())),
         // Wrappers: what they start is judged by itself.
         "command" | "builtin" | "exec" | "coproc" => true,
         "test" => is_plain_test(args),
@@ -54,7 +56,10 @@ fn is_plain(name: &str, args: &[Text]) -> bool {
         "mapfile" | "readarray" => is_plain_read(args, "t", &["d", "n", "O", "s", "u", "c"]),
         "getopts" => args.get(1).and_then(Text::fixed).is_some_and(is_own_name),
         "unset" => all_fixed(|arg| matches!(arg, "-f" | "-v") || is_own_name(arg)),
-        "export" | "readonly" | "local" | "declare" | "typeset" => args.iter().all(is_plain_declaration),
+        "export" | "readonly" => args.iter().all(|arg| is_plain_declaration(arg, false)),
+        "local" | "declare" | "typeset" => {
+            args.iter().all(|arg| is_plain_declaration(arg, true)) || declares_alone(args)
+        }
         "eval" | "source" | "." | "let" | "trap" | "compgen" | "complete" | "compopt" | "bind" | "alias"
         | "unalias" | "fc" | "enable" => false,
         _ => true,
@@ -83,21 +88,22 @@ fn is_plain_test(args: &[Text]) -> bool {
     }
 }
 
-/// `set -euo pipefail` and the like, and positional parameters behind `--`. `-k` and `-a` make variables of the environment.
+/// `set -euo pipefail` and the like, and positional parameters behind `--`. `-k` and `-a` make variables of the environment. What
+/// `-x` evaluates is in `PS4`, which is looked at where it is set.
 fn is_plain_set(args: &[Text]) -> bool {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.fixed() {
             Some("--") => return true,
             Some("-o" | "+o") => {
-                let names = ["errexit", "nounset", "pipefail", "noglob", "noclobber", "verbose"];
+                let names = ["errexit", "nounset", "pipefail", "noglob", "noclobber", "verbose", "xtrace"];
                 if !args.next().and_then(Text::fixed).is_some_and(|name| names.contains(&name)) {
                     return false;
                 }
             }
             Some(flags) if flags.starts_with(['-', '+']) => {
                 let (plain, named) = (flags[1..].trim_end_matches('o'), flags.ends_with('o'));
-                if !plain.bytes().all(|flag| b"efuvC".contains(&flag)) {
+                if !plain.bytes().all(|flag| b"efuvxC".contains(&flag)) {
                     return false;
                 }
                 if named && args.next().and_then(Text::fixed).is_none_or(|name| name != "pipefail") {
@@ -131,8 +137,16 @@ fn is_plain_read(args: &[Text], flags: &str, valued: &[&str]) -> bool {
     true
 }
 
-/// `export NAME`, `export NAME=value`, and flags that evaluate nothing (`-i` and `-n` do).
-fn is_plain_declaration(arg: &Text) -> bool {
+/// `declare -A name`, without a value.
+fn declares_alone(args: &[Text]) -> bool {
+    let flags =
+        |arg: &str| arg.strip_prefix('-').is_some_and(|flags| flags.bytes().all(|flag| b"aAgrx".contains(&flag)));
+    args.iter().all(|arg| arg.fixed().is_some_and(|arg| flags(arg) || is_own_name(arg)))
+}
+
+/// `export NAME`, `export NAME=value`, and flags that evaluate nothing (`-i` and `-n` do). `arrays` says whether it is one that
+/// makes elements of `(…)` where the variable is an array already, also where that is another variable's value.
+fn is_plain_declaration(arg: &Text, arrays: bool) -> bool {
     let known = arg.text.split(HOLE).next().unwrap_or_default();
     if arg.fixed().is_some_and(|arg| matches!(arg, "-x" | "-r" | "-g" | "-p" | "-rx" | "-gx" | "-gr" | "--")) {
         return true;
@@ -142,22 +156,16 @@ fn is_plain_declaration(arg: &Text) -> bool {
             // `declare x='(…)'` makes an array, whose indices are evaluated.
             is_name(name.strip_suffix('+').unwrap_or(name))
                 && !value.starts_with('(')
+                && !(arrays && arg.text.split_once('=').is_some_and(|(_, value)| value.starts_with(HOLE)))
                 && !(value.is_empty() && arg.text.contains(HOLE) && arg.several)
         }
         None => arg.fixed().is_some_and(is_name),
     }
 }
 
-fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with(|c: char| c.is_ascii_digit())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
 /// A name by which programs, and bash itself, do not go: small letters. `PATH`, `IFS` and `BASH_ENV` are none.
-fn is_own_name(text: &str) -> bool {
-    let known =
-        ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"].contains(&text) || text.starts_with("npm_");
+pub(super) fn is_own_name(text: &str) -> bool {
+    let known = text.ends_with("_proxy") || ["npm_", "yarn_", "pnpm_"].iter().any(|prefix| text.starts_with(prefix));
     is_name(text) && !known && text.bytes().all(|byte| !byte.is_ascii_uppercase())
 }
 
@@ -190,7 +198,6 @@ mod tests {
             "read $",
             "read -p x a[0]",
             "mapfile -C x a",
-            "mapfile -t PATH",
             "mapfile -C x -c 1 a",
             "let x",
             "eval ls",
@@ -206,6 +213,17 @@ mod tests {
             "declare -i x=y",
             "declare -n x=y",
             "declare $",
+            "declare q=$",
+            "typeset q+=$",
+            "local q=$",
+            "declare -A q=$",
+            "declare -a q=x",
+            "history -w x",
+            "history -anrw",
+            "history $",
+            "mapfile -t PATH",
+            "mapfile -t a[0]",
+            "mapfile -tC x a",
             "declare x=(y)",
             "readonly @",
             "compgen -C x",
@@ -244,7 +262,14 @@ mod tests {
             "read",
             "export X=$",
             "export X",
-            "local x=$",
+            "local x=y$",
+            "readonly x=$",
+            "declare -A map",
+            "local -ar list other",
+            "history 20",
+            "set -ex",
+            "mapfile -t lines",
+            "mapfile -t -d x lines",
             "set -euo pipefail",
             "set -- @",
             "unset x",

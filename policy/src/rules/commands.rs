@@ -6,7 +6,7 @@ use crate::shell::starts::{self, HOLE, Started, Text};
 use crate::shell::{Line, Redirect, Simple, Word};
 use crate::watchdog::words;
 
-use super::builtins::evaluates;
+use super::builtins::{evaluates, is_own_name};
 
 /// Most commands that one command of a line is seen to start.
 const STARTED_MAX: usize = 256;
@@ -21,6 +21,8 @@ pub struct Part {
     evaluates: bool,
     /// The commands by which it is started, and how many words of each say what its name is.
     within: Vec<(Arc<[Text]>, usize)>,
+    /// Of a variable that a command sets: its name, or `None` if that is not known.
+    set: Option<Option<String>>,
 }
 
 impl Part {
@@ -28,7 +30,7 @@ impl Part {
     #[must_use]
     pub fn of_words(words: Vec<Text>) -> Self {
         let evaluates = evaluates(&words);
-        Self { text: joined(&words), words, evaluates, within: Vec::new() }
+        Self { text: joined(&words), words, evaluates, within: Vec::new(), set: None }
     }
 
     /// Of a text whose words are parted by blanks; what is behind a [`HOLE`] may be several.
@@ -36,7 +38,7 @@ impl Part {
     pub fn of_text(text: &str) -> Self {
         let word = |word: &str| Text { text: word.to_owned(), several: word.contains(HOLE) };
         let words: Vec<Text> = text.split(' ').filter(|word| !word.is_empty()).map(word).collect();
-        Self { text: text.to_owned(), evaluates: evaluates(&words), words, within: Vec::new() }
+        Self { text: text.to_owned(), evaluates: evaluates(&words), words, within: Vec::new(), set: None }
     }
 
     /// Of a program that is started without a shell, and of all that it starts in turn.
@@ -44,8 +46,19 @@ impl Part {
     pub fn of_argv<S: AsRef<str>>(argv: &[S]) -> Vec<Self> {
         let words: Vec<Text> = argv.iter().map(|word| Text::known(word.as_ref().replace(HOLE, "?"))).collect();
         // No shell reads it: its name is no builtin.
-        let outer = Self { text: joined(&words), words: words.clone(), evaluates: false, within: Vec::new() };
-        std::iter::once(outer).chain(started(&words)).collect()
+        let outer =
+            Self { text: joined(&words), words: words.clone(), evaluates: false, within: Vec::new(), set: None };
+        std::iter::once(outer).chain(set_by(&words, &[])).chain(started(&words)).collect()
+    }
+
+    /// Of a variable that is given a value, by itself or by the command `within`.
+    fn assignment(name: Option<&str>, value: &str, within: Vec<(Arc<[Text]>, usize)>) -> Self {
+        let hole = HOLE.to_string();
+        // Whatever it is, it is one variable's value.
+        let text = format!("{}={value}", name.unwrap_or(&hole));
+        // Of what bash evaluates by itself.
+        let evaluates = name.is_none_or(is_evaluated);
+        Self { words: vec![Text::known(text.clone())], text, evaluates, within, set: Some(name.map(str::to_owned)) }
     }
 
     fn within(started: Started) -> Self {
@@ -58,16 +71,42 @@ impl Part {
         &self.text
     }
 
-    /// The same with the program's name alone in place of its path, if it has one.
+    /// The same with the program's name alone in place of its path, if it has one. What is not known of the name may hold a
+    /// slash, so that anything may stand before it.
     pub(super) fn by_name(&self) -> Option<String> {
+        if self.set.is_some() {
+            return None;
+        }
         let (path, _) = self.text.split_once(' ').unwrap_or((&self.text, ""));
         let base = starts::base(path);
-        (base.len() < path.len()).then(|| self.text[path.len() - base.len()..].to_owned())
+        let known = base.rfind(HOLE).unwrap_or(0);
+        let at = path.len() - base.len() + known;
+        (at > 0).then(|| self.text[at..].to_owned())
     }
 
     /// Its words.
     pub(super) fn words(&self) -> &[Text] {
         &self.words
+    }
+
+    /// Whether it sets a variable whose name is not known before it runs.
+    pub(super) fn sets_anything(&self) -> bool {
+        self.set == Some(None)
+    }
+
+    /// Whether a pattern's word stands for a value of the variable that this sets, and of no other.
+    pub(super) fn is_set_by(&self, word: &str) -> bool {
+        let name = self.set.as_ref().and_then(Option::as_deref);
+        name.zip(word.split_once('='))
+            .is_some_and(|(name, (written, _))| written.strip_suffix('+').unwrap_or(written) == name)
+    }
+
+    /// Whether it may do what none of its parts says. What `eval`, `trap` and shells are handed is a part of its own, and what a
+    /// script does is not seen in a line.
+    pub(super) fn hides(&self) -> bool {
+        let name = self.words.first().and_then(Text::fixed).map(starts::base);
+        let told = name.is_none_or(|name| matches!(name, "eval" | "trap" | "." | "source") || starts::is_shell(name));
+        self.evaluates && (self.set.is_some() || !told)
     }
 
     /// Whether its words do not say what it does.
@@ -108,13 +147,11 @@ pub fn shown(line: &Line) -> Option<Vec<String>> {
 
 fn of_command(command: &Simple, deep: bool) -> Vec<Part> {
     let words: Vec<Text> = command.words.iter().map(Text::from).collect();
-    let below = if deep { started(&words) } else { Vec::new() };
+    let below = if deep { set_by(&words, &[]).chain(started(&words)).collect() } else { Vec::new() };
     let run = (!words.is_empty()).then(|| Part::of_words(words));
     let set = command.assignments.iter().map(|assignment| {
         let values: Vec<String> = assignment.values.iter().map(|value| Text::from(value).text).collect();
-        // Whatever it is, it is one variable's value.
-        let text = format!("{}={}", assignment.name, values.join(" "));
-        Part { words: vec![Text::known(text.clone())], text, evaluates: false, within: Vec::new() }
+        Part::assignment(Some(&assignment.name), &values.join(" "), Vec::new())
     });
     let written = command.redirects.iter().filter_map(|redirect| {
         let target = Text::from(written(redirect)?);
@@ -125,7 +162,48 @@ fn of_command(command: &Simple, deep: bool) -> Vec<Part> {
 
 /// What a command starts in turn.
 fn started(words: &[Text]) -> Vec<Part> {
-    starts::all(words, STARTED_MAX, &cut).into_iter().map(Part::within).collect()
+    let with_sets = |started: Started| {
+        let set: Vec<Part> = set_by(&started.words, &started.within).collect();
+        // A line's own assignment.
+        let alone =
+            started.words.first().filter(|_| started.words.len() == 1).and_then(|word| starts::assigned(&word.text));
+        let part = match alone {
+            Some((name, value)) => Part::assignment(Some(name), value, started.within.clone()),
+            None => Part::within(started),
+        };
+        std::iter::once(part).chain(set)
+    };
+    starts::all(words, STARTED_MAX, &cut).into_iter().flat_map(with_sets).collect()
+}
+
+/// The variables that a command sets. What it is started by says so too, where it has the command as its last words.
+fn set_by(words: &[Text], within: &[(Arc<[Text]>, usize)]) -> impl Iterator<Item = Part> {
+    let shared: Arc<[Text]> = words.into();
+    let around: Vec<Arc<[Text]>> = within
+        .iter()
+        .map(|(outer, _)| outer)
+        .filter(|outer| outer.ends_with(words))
+        .chain([&shared])
+        .map(Arc::clone)
+        .collect();
+    let length = words.len();
+    starts::sets(words).into_iter().map(move |set| {
+        // A pattern about the command is about the line's own variables too, but must name others.
+        let known = |outer: &Arc<[Text]>| match set.name.as_deref().is_some_and(is_own_name) {
+            true => outer.len() - length,
+            false => outer.len() - length + set.at + 1,
+        };
+        let within = around.iter().map(|outer| (Arc::clone(outer), known(outer))).collect();
+        Part::assignment(set.name.as_deref(), &set.value, within)
+    })
+}
+
+/// Variables in which bash finds code.
+fn is_evaluated(name: &str) -> bool {
+    matches!(
+        name,
+        "PS0" | "PS1" | "PS2" | "PS3" | "PS4" | "PROMPT_COMMAND" | "BASH_ENV" | "ENV" | "SHELLOPTS" | "BASHOPTS"
+    ) || name.starts_with("BASH_FUNC_")
 }
 
 /// A line within a line: only the quick cut knows it, which finds more commands than there are rather than fewer.
@@ -139,7 +217,8 @@ fn cut(line: &str) -> Vec<Vec<Text>> {
                 let target = rest.next().filter(|target| *target != "/dev/null");
                 all.extend(target.map(|target| vec![Text::known(">"), Text::unparsed(target)]));
             } else if run.is_empty() && starts::is_assignment(word) {
-                all.push(vec![Text::unparsed(word)]);
+                // It stays one word.
+                all.push(vec![Text { several: false, ..Text::unparsed(word) }]);
             } else {
                 run.push(Text::unparsed(word));
             }

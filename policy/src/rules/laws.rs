@@ -366,3 +366,201 @@ fn the_mode_decides_what_no_rule_does() {
     let yolo = RuleSet { mode: Mode::Yolo, ..one("bash", None, Action::Ask) };
     assert_eq!(yolo.judge(&call("bash", "ls")).action, Action::Allow, "S1-16: nobody is asked");
 }
+
+/// The parts of a line of commands, `;` between them, whose words are parted by blanks; `%` is a blank in a word, `$` a variable
+/// in quotes.
+fn parts(line: &str) -> Vec<Part> {
+    use crate::shell::{Assignment, Line, Piece, Simple, Word};
+    let word = |word: &str| {
+        let text = |text: &str| Piece::Text(text.replace('%', " "));
+        let variable = || Piece::Variable { name: "x".to_owned(), quoted: true, changed: false };
+        match word.split_once('$').filter(|(_, rest)| !rest.starts_with('(')) {
+            None => Word::Static(word.replace('%', " ")),
+            Some((before, behind)) => Word::Dynamic(vec![text(before), variable(), text(behind)]),
+        }
+    };
+    let command = |command: &str| {
+        let mut words = command.split_whitespace().peekable();
+        let mut assignments = Vec::new();
+        while let Some(next) = words.next_if(|word| word.contains('=') && !word.starts_with('-')) {
+            let (name, value) = next.split_once('=').unwrap();
+            assignments.push(Assignment { name: name.to_owned(), values: vec![word(value)] });
+        }
+        Simple { words: words.map(word).collect(), assignments, ..Simple::default() }
+    };
+    commands::parts(&Line { commands: line.split(" ; ").map(command).collect(), unknown: None }).unwrap()
+}
+
+fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action {
+    let rule = |(pattern, action): &(&str, Action)| {
+        (
+            Rule { permission: "bash".to_owned(), pattern: Some((*pattern).to_owned()), action: *action },
+            RuleScope::Manifest,
+        )
+    };
+    let set = RuleSet { mode, ..set(&rules.iter().map(rule).collect::<Vec<_>>()).unwrap() };
+    let parts = parts(line);
+    let named = parts.iter().map(|part| (Capability::ShellRun, Value::Command(part))).collect();
+    set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
+}
+
+/// A variable that a command sets is a part like one that the line sets: what allows the command does not allow that another
+/// program is found by a name.
+#[test]
+fn what_commands_set_must_be_allowed() {
+    let names =
+        ["env", "ls", "export", "declare", "typeset", "readonly", "local", "read", "mapfile", "printf", "getopts"];
+    let patterns: Vec<String> = names.iter().map(|name| format!("{name} *")).collect();
+    let rules: Vec<(&str, Action)> = patterns.iter().map(|pattern| (&**pattern, Action::Allow)).collect();
+    for line in [
+        "PATH=. ls",
+        "env PATH=. ls",
+        "env -i PATH=$ ls",
+        "env -u PATH ls",
+        "env $ ls",
+        "env A=1 PATH+=x ls",
+        "env -S./x",
+        "env -vS ./x",
+        "export PATH=. ; ls",
+        "export LD_PRELOAD=./x.so ; ls",
+        "export $ ; ls",
+        "declare PATH=. ; ls",
+        "declare -x PATH=. ; ls",
+        "typeset PATH=. ; ls",
+        "readonly PATH=. ; ls",
+        "local PATH=. ; ls",
+        "read PATH ; ls",
+        "read -r x PATH ; ls",
+        "mapfile -t PATH ; ls",
+        "printf -v PATH . ; ls",
+        "getopts a PATH ; ls",
+        "export http_proxy=x ; ls",
+        "declare q=$",
+    ] {
+        assert_eq!(judged(&rules, Mode::Ask, line), Action::Ask, "{line}");
+    }
+    for line in
+        ["ls -l", "export x=1 ; ls", "declare x=y ; ls", "read -r x ; ls", "mapfile -t x ; ls", "getopts a x", "env ls"]
+    {
+        assert_eq!(judged(&rules, Mode::Ask, line), Action::Allow, "{line}");
+    }
+    // Who names the variable allows it.
+    for (pattern, line) in [
+        ("export X=*", "export X=1"),
+        ("export X=*", "export X=$"),
+        ("env A=1 ls *", "env A=1 ls -l"),
+        ("export PATH=/x", "export PATH=/x"),
+        ("*", "export PATH=."),
+    ] {
+        assert_eq!(judged(&[(pattern, Action::Allow)], Mode::Ask, line), Action::Allow, "{pattern} {line}");
+    }
+    assert_eq!(
+        judged(&[("env *", Action::Allow), ("A=*", Action::Allow), ("ls *", Action::Allow)], Mode::Ask, "env A=1 ls"),
+        Action::Allow
+    );
+    // What denies a variable denies it however it is set.
+    for line in [
+        "PATH=. ls",
+        "env PATH=. ls",
+        "export PATH=.",
+        "export PATH+=:.",
+        "export $",
+        "env $=1 ls",
+        "declare PATH=.",
+        "read PATH",
+        "mapfile -t PATH",
+        "printf -v PATH .",
+        "bash -c PATH=.;ls",
+        "bash -c export%PATH=.",
+        "sudo PATH=. ls",
+    ] {
+        assert_eq!(judged(&[("PATH=*", Action::Deny)], Mode::Yolo, line), Action::Deny, "{line}");
+    }
+    for line in ["export X=$", "X=$ ls", "export $", "env A=/bin/rm ls"] {
+        assert_eq!(judged(&[("rm *", Action::Deny)], Mode::Yolo, line), Action::Allow, "{line}");
+    }
+}
+
+/// A rule that tightens is not passed by in silence by what bash may evaluate; what is seen in it is denied in any mode.
+#[test]
+fn what_may_be_evaluated_is_touched() {
+    for action in [Action::Ask, Action::Deny] {
+        let rules = [("rm *", action), ("*", Action::Allow)];
+        for line in [
+            "let $",
+            "let i++",
+            "printf -v $ x",
+            "test -v $",
+            "declare -i x=$",
+            "declare q=$",
+            "read $",
+            "history -w",
+            "enable -f ./x y",
+            "PS4=$ ls",
+            "export PROMPT_COMMAND=$",
+            "bind -x $",
+            "eval $",
+            "trap $ EXIT",
+            "bash -c $",
+        ] {
+            assert!(judged(&rules, Mode::Ask, line) >= Action::Ask, "{line}");
+        }
+        for line in [
+            "ls $",
+            "set -ex ; ls",
+            "trap ls EXIT",
+            "eval ls",
+            "bash x.sh",
+            ". ./x",
+            "export x=$",
+            "declare -A x",
+            "bash -c [%-f%x%];ls",
+            "bash -c find%{}",
+        ] {
+            assert_eq!(judged(&rules, Mode::Ask, line), Action::Allow, "{line}");
+        }
+        // Who names exactly this command allows it.
+        let named = [("rm *", action), ("let i++", Action::Allow)];
+        assert_eq!(judged(&named, Mode::Ask, "let i++"), Action::Allow);
+    }
+    for line in [
+        "env - rm x",
+        "env -Srm%x",
+        "env -vS rm%x",
+        "env A=$ rm x",
+        "eval -- rm x",
+        "eval $",
+        "trap -- rm%x EXIT",
+        "x86_64 rm x",
+        "i386 rm x",
+        "linux32 rm x",
+        "setarch x86_64 rm x",
+        "ssh-agent rm x",
+        "script -qcrm%x /dev/null",
+        "script --command=rm%x /dev/null",
+        "flock f -c rm%x",
+        "su me -c rm%x",
+        "sg group -c rm%x",
+        "tmux new rm%x",
+        "start-stop-daemon --start --exec /bin/rm -- x",
+        "bash -c /bin/r[m]%x",
+        "bash -c /b?n/rm%x",
+        "bash -c r{m,}%x",
+        "bash -c ~/rm%x",
+        "printf -v a[$(rm%x)] y",
+        "let a[$(rm%x)]",
+        "declare -i x=a[$(rm%x)]",
+        "mapfile -C rm%x a",
+        "compgen -C rm%x",
+        "complete -C rm%x y",
+        "alias y=rm%x",
+        "jobs -x rm x",
+        "hash -p /bin/rm y",
+        "/b$ x",
+    ] {
+        assert_eq!(judged(&[("rm *", Action::Deny)], Mode::Yolo, line), Action::Deny, "{line}");
+    }
+    for line in ["history -w out", "history -a out", "bash -c history%-w%out"] {
+        assert_eq!(judged(&[("> *", Action::Deny)], Mode::Yolo, line), Action::Deny, "{line}");
+    }
+}

@@ -308,7 +308,19 @@ impl RuleSet {
 
     /// By the first of the rules about it that matches.
     fn judge_part<'a>(&'a self, call: &RuledCall<'_>, capability: Capability, value: &'a Value<'a>) -> Judged<'a> {
-        let found = self.first(|permission| permission.covers(call.tool, capability), value);
+        let is_about = |permission: &Permission| permission.covers(call.tool, capability);
+        let found = self.first(is_about, value);
+        let hides = matches!(value, Value::Command(command) if command.hides());
+        let is_exact = found.is_some_and(|(rule, _)| rule.matcher.is_exact());
+        if hides
+            && !is_exact
+            && let Some(asked) = self.hidden(is_about, value)
+        {
+            let by_rule = found.is_some_and(|(_, action)| action == Action::Deny);
+            if !by_rule {
+                return asked;
+            }
+        }
         let Some((rule, action)) = found else { return self.unruled(call, value) };
         // S1-16: nobody is asked. Denials hold (C-7).
         let by_mode = self.mode == Mode::Yolo && action == Action::Ask;
@@ -316,6 +328,18 @@ impl RuleSet {
         // A rule without a pattern is about the call, whatever it names.
         let about = rule.told.rule.pattern.is_some().then_some(value);
         Judged { action: if by_mode { Action::Allow } else { action }, by, about }
+    }
+
+    /// By the first rule that would tighten a command which the part may evaluate: nobody can tell whether it does, so that a
+    /// person is asked.
+    fn hidden<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, value: &'a Value<'a>) -> Option<Judged<'a>> {
+        let tightens = |rule: &Compiled| rule.action != Action::Allow && rule.matcher.is_command();
+        let (_, rule) =
+            self.with_keys().find(|(key, rule)| tightens(rule) && is_about(&self.permissions[key.permission]))?;
+        if self.mode == Mode::Yolo {
+            return None;
+        }
+        Some(Judged { action: Action::Ask, by: By::Rule(&rule.told), about: Some(value) })
     }
 
     /// By what a rule about a capability says of what a call could do besides, if that tightens.

@@ -5,7 +5,7 @@
 
 use crate::path::HostPath;
 use crate::pattern::{HostPattern, PathPattern, PathTemplate, PatternError};
-use crate::shell::starts::{HOLE, Text, base};
+use crate::shell::starts::{HOLE, Text, base, is_assignment, is_name};
 use crate::tool::Subject;
 use crate::variable::Variables;
 
@@ -163,6 +163,16 @@ impl Matcher {
         }
     }
 
+    /// Whether it is about some commands.
+    pub(super) fn is_command(&self) -> bool {
+        matches!(self, Self::Command(_))
+    }
+
+    /// Whether it is one command and no other.
+    pub(super) fn is_exact(&self) -> bool {
+        matches!(self, Self::Command(pattern) if pattern.stars == 0)
+    }
+
     pub(super) fn looks_at_commands(&self) -> bool {
         matches!(self, Self::Command(_) | Self::Phrase(_))
     }
@@ -268,7 +278,7 @@ impl Wildcard {
         let pairs = Pairs(fixed.split('*').fold(0, |pairs, part| pairs | Pairs::of_bytes(part.as_bytes()).0));
         let path = text.split(' ').next().unwrap_or_default();
         let name = base(path);
-        let by_name = (name.len() < path.len() && !name.is_empty() && !path.contains('*'))
+        let by_name = (name.len() < path.len() && !name.is_empty() && !path.contains('*') && !is_assignment(path))
             .then(|| Box::new(Self::new(&text[path.len() - name.len()..])));
         Self {
             text: text.to_owned(),
@@ -307,7 +317,12 @@ impl Wildcard {
         if command.evaluates() && (self.stars > 0 || command.text().contains(HOLE)) {
             return false;
         }
-        let names = |known: usize| self.words().take(known).filter(|word| !word.contains('*')).count() == known;
+        // Of a variable that a command sets, the last of these words may leave the value open.
+        let is_named =
+            |at: usize, word: &str, known: usize| !word.contains('*') || (at + 1 == known && command.is_set_by(word));
+        let names = |known: usize| {
+            self.words().take(known).enumerate().filter(|(at, word)| is_named(*at, word, known)).count() == known
+        };
         self.covers_words(command.text(), command.words())
             || command.around().any(|(words, known)| names(known) && self.covers_words(&joined(words), words))
     }
@@ -322,6 +337,10 @@ impl Wildcard {
 
     /// Whether it is about a command, or may be, however the program is called.
     fn is_about(&self, command: &Part) -> bool {
+        if command.sets_anything() {
+            let name = self.text.split(['=', '*']).next().unwrap_or_default();
+            return name.is_empty() || is_name(name);
+        }
         if self.touches(command.text()) {
             return true;
         }

@@ -238,6 +238,8 @@ impl Word {
         match self {
             Self::Static(_) => false,
             Self::Dynamic(pieces) => pieces.iter().any(|piece| match piece {
+                // Numbers, which are there.
+                Piece::Variable { name, changed: false, .. } if matches!(name.as_str(), "?" | "#" | "$") => false,
                 Piece::Variable { name, quoted, .. } => !quoted || name == "@",
                 Piece::Output { quoted } => !quoted,
                 Piece::Text(_)

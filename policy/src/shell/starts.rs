@@ -42,14 +42,27 @@ impl Text {
         (!self.several && !self.text.contains(HOLE)).then_some(self.text.as_str())
     }
 
-    /// Of a word that bash's grammar did not read: what expands in it is not known.
+    /// Of a word that bash's grammar did not read: what expands in it is not known. Its quotes are gone, so that a glob or a brace
+    /// may be one.
     #[must_use]
     pub fn unparsed(word: &str) -> Self {
-        match word.find(['$', '`']) {
+        match first_expansion(word) {
             Some(at) => Self { text: format!("{}{HOLE}", &word[..at]), several: true },
             None => Self::known(word),
         }
     }
+}
+
+/// Where bash may begin to make something else of a word.
+fn first_expansion(word: &str) -> Option<usize> {
+    // These are names of commands.
+    if matches!(word, "[" | "[[") {
+        return None;
+    }
+    let tilde = word.starts_with('~').then_some(0);
+    // `{}` and `{x}` stay as they are.
+    let brace = word.find('{').filter(|at| word[*at..].contains(',') || word[*at..].contains(".."));
+    tilde.into_iter().chain(brace).chain(word.find(['$', '`', '*', '?', '['])).min()
 }
 
 impl From<&Word> for Text {
@@ -207,6 +220,39 @@ fn starts_some_word(name: &str) -> bool {
             | "hyperfine"
             | "caffeinate"
             | "pkexec"
+            | "i386"
+            | "i486"
+            | "i586"
+            | "i686"
+            | "x86_64"
+            | "uname26"
+            | "ssh-agent"
+            | "start-stop-daemon"
+            | "sg"
+            | "capsh"
+            | "gdb"
+            | "lldb"
+            | "expect"
+            | "tmux"
+            | "screen"
+            | "dtach"
+            | "abduco"
+            | "daemonize"
+            | "daemon"
+            | "runcon"
+            | "choom"
+            | "uclampset"
+            | "chronic"
+            | "ifne"
+            | "mispipe"
+            | "pee"
+            | "logsave"
+            | "proot"
+            | "eatmydata"
+            | "faketime"
+            | "dbus-launch"
+            | "systemd-inhibit"
+            | "machinectl"
     )
 }
 
@@ -225,12 +271,7 @@ pub fn is_shell(name: &str) -> bool {
 /// `NAME=value`, as a word before a command.
 #[must_use]
 pub fn is_assignment(word: &str) -> bool {
-    let name = |name: &str| {
-        !name.is_empty()
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-    };
-    word.split_once('=').is_some_and(|(left, _)| name(left))
+    word.split_once('=').is_some_and(|(left, _)| is_name(left))
 }
 
 /// What a command starts, one step deep.
@@ -248,6 +289,16 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
             args.get(at).map(|line| Start::Line { text: line.clone(), at: at + 1 }).into_iter().collect()
         }
         "find" | "fd" | "fdfind" => of_find(args),
+        "printf" | "test" | "[" | "read" | "let" | "unset" | "wait" | "getopts" | "declare" | "typeset" | "local"
+        | "readonly" => substitutions(args),
+        "mapfile" | "readarray" | "compgen" | "complete" | "compopt" => {
+            value_of(args, 'C').into_iter().chain(substitutions(args)).collect()
+        }
+        "alias" => aliased(args),
+        "bind" => args.iter().enumerate().map(|(at, arg)| Start::Line { text: arg.clone(), at: at + 1 }).collect(),
+        "jobs" => behind_option(args, "-x"),
+        "hash" => behind_option(args, "-p"),
+        "history" => of_history(args),
         "command" if looks_up(args) => Vec::new(),
         // It takes a word apart as a shell does not.
         "env" if args.iter().any(splits_words) => {
@@ -255,6 +306,10 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
         }
         "ssh" => Vec::new(),
         "xargs" => of_xargs(args),
+        // Their line may be in the same word as the option.
+        "script" | "su" | "runuser" | "flock" | "sg" | "capsh" => {
+            any_word(args).into_iter().chain(value_of(args, 'c')).collect()
+        }
         name if starts_some_word(name) => any_word(args),
         name => wrapper(name).map_or_else(Vec::new, |wrapper| of_wrapper(&wrapper, args)),
     }
@@ -263,6 +318,106 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
 /// `command -v x` and `command -V x` only say what x is.
 fn looks_up(args: &[Text]) -> bool {
     args.first().and_then(Text::fixed).is_some_and(|arg| arg.starts_with('-') && arg.contains(['v', 'V']))
+}
+
+/// A variable that a command sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Set {
+    /// Its name; `None` if it is not known.
+    pub name: Option<String>,
+    /// Its value; a [`HOLE`] for what is not known.
+    pub value: String,
+    /// Which word of the command says its name.
+    pub at: usize,
+}
+
+/// The variables that a command itself sets, for the shell or for what it starts: `export X=y`, `env X=y …`, `read X`. What is
+/// set by its options in ways that are not known here is not told: a builtin in such a use counts as evaluating.
+pub(crate) fn sets(words: &[Text]) -> Vec<Set> {
+    let Some((first, _)) = words.split_first() else { return Vec::new() };
+    let Some(name) = first.fixed().map(base) else { return Vec::new() };
+    let numbered = || words.iter().enumerate().skip(1);
+    let with_value =
+        || numbered().filter_map(|(at, word)| assigned(&word.text).map(|(name, value)| Set::of(name, value, at)));
+    let unknown = || numbered().filter(|(_, word)| may_assign(word)).map(|(at, _)| Set::anything(at));
+    let names = || {
+        let known = |(at, word): (usize, &Text)| Some(Set::of(word.fixed().filter(|word| is_name(word))?, "\0", at));
+        numbered().filter_map(known)
+    };
+    match name {
+        "export" | "readonly" | "local" | "declare" | "typeset" => with_value().chain(unknown()).collect(),
+        name if wrapper(name).is_some_and(|wrapper| wrapper.assigns) => {
+            let unset = numbered().filter_map(|(at, word)| {
+                let name = word.text.strip_prefix("-u").or_else(|| word.text.strip_prefix("--unset="))?;
+                let (name, at) = if name.is_empty() { (words.get(at + 1)?.fixed()?, at + 1) } else { (name, at) };
+                is_name(name).then(|| Set::of(name, "", at))
+            });
+            // What stands behind the command's name is its own.
+            let commands = starts(words).into_iter().filter_map(Start::place);
+            let end = commands.reduce(|one, other| if one == other { one } else { words.len() }).unwrap_or(words.len());
+            let all = with_value().chain(unknown()).chain(unset.filter(|_| name == "env"));
+            all.filter(|set| set.at < end).collect()
+        }
+        name if starts_some_word(name) => {
+            let option = |word: &str| word.strip_prefix('-').map(|word| word.trim_start_matches('-').to_owned());
+            let behind = |word: &str| option(word)?.split_once('=').map(|(_, value)| value.to_owned());
+            let of = |(at, word): (usize, &Text)| {
+                behind(&word.text).as_deref().and_then(assigned).map(|(name, value)| Set::of(name, value, at))
+            };
+            numbered().filter_map(of).chain(with_value()).collect()
+        }
+        // Of some of these words it is not certain that they name a variable, but then they name nothing else that matters.
+        "read" | "mapfile" | "readarray" | "getopts" | "unset" => names().collect(),
+        "printf" | "wait" => {
+            let option = if name == "printf" { "-v" } else { "-p" };
+            let of = |(at, word): (usize, &Text)| {
+                let name = word.text.strip_prefix(option)?;
+                let (name, at) = if name.is_empty() { (words.get(at + 1)?.fixed()?, at + 1) } else { (name, at) };
+                is_name(name).then(|| Set::of(name, "\0", at))
+            };
+            numbered().filter_map(of).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Start {
+    /// Where a command stands.
+    fn place(self) -> Option<usize> {
+        match self {
+            Self::Command { at, .. } => Some(at),
+            Self::Line { .. } => None,
+        }
+    }
+}
+
+impl Set {
+    fn of(name: &str, value: &str, at: usize) -> Self {
+        Self { name: Some(name.to_owned()), value: value.to_owned(), at }
+    }
+
+    fn anything(at: usize) -> Self {
+        Self { name: None, value: HOLE.to_string(), at }
+    }
+}
+
+/// `NAME=value` and `NAME+=value`.
+pub(crate) fn assigned(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let name = name.strip_suffix('+').unwrap_or(name);
+    is_name(name).then_some((name, value))
+}
+
+/// Whether a word is an assignment whose name is not known.
+fn may_assign(word: &Text) -> bool {
+    word.several || word.text.split('=').next().is_some_and(|name| name.contains(HOLE))
+}
+
+/// A variable's name.
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// How many words in front say that no options follow.
@@ -275,6 +430,49 @@ fn splits_words(arg: &Text) -> bool {
     let long = arg.text.split('=').next().unwrap_or_default();
     let letters = arg.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
     letters.is_some_and(|letters| letters.contains('S')) || (long.len() > 2 && "--split-string".starts_with(long))
+}
+
+/// What stands for a command in words that a builtin evaluates: the index in `printf -v 'a[$(x)]'`.
+fn substitutions(args: &[Text]) -> Vec<Start> {
+    let evaluated = args.iter().enumerate().filter(|(_, arg)| arg.text.contains("$(") || arg.text.contains('`'));
+    evaluated.map(|(at, arg)| Start::Line { text: arg.clone(), at: at + 1 }).collect()
+}
+
+/// The line that an option of one letter takes, in the same word or the next.
+fn value_of(args: &[Text], letter: char) -> Vec<Start> {
+    let option = |arg: &Text| {
+        let letters = arg.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+        letters.find(letter).map(|at| at + 1 + letter.len_utf8())
+    };
+    let with_value = args.iter().enumerate().filter_map(|(at, arg)| Some((at, arg, option(arg)?)));
+    let line = |(at, arg, from): (usize, &Text, usize)| match arg.text.get(from..) {
+        Some("") | None => args.get(at + 1).map(|next| Start::Line { text: next.clone(), at: at + 2 }),
+        Some(rest) => Some(Start::Line { text: Text { text: rest.to_owned(), several: arg.several }, at: at + 1 }),
+    };
+    with_value.filter_map(line).collect()
+}
+
+/// `alias name=line`.
+fn aliased(args: &[Text]) -> Vec<Start> {
+    let value =
+        |arg: &Text| arg.text.split_once('=').map(|(_, value)| Text { text: value.to_owned(), several: arg.several });
+    let values = args.iter().enumerate().filter_map(|(at, arg)| Some((at, value(arg)?)));
+    values.map(|(at, text)| Start::Line { text, at: at + 1 }).collect()
+}
+
+/// A command behind an option of a builtin.
+fn behind_option(args: &[Text], option: &str) -> Vec<Start> {
+    let at = args.iter().position(|arg| arg.fixed() == Some(option));
+    at.map_or_else(Vec::new, |at| behind(args, at + 1))
+}
+
+/// `history -w FILE` and `-a FILE` write the file, as `> FILE` does.
+fn of_history(args: &[Text]) -> Vec<Start> {
+    let writes = |arg: &Text| arg.text.starts_with(['-', HOLE]) && arg.text.contains(['w', 'a', HOLE]);
+    let Some(at) = args.iter().position(writes) else { return Vec::new() };
+    // Without a name it is that of a variable.
+    let file = args.get(at + 1).cloned().unwrap_or_else(Text::anything);
+    vec![Start::Command { words: vec![Text::known(">"), file], at: at + 1 }]
 }
 
 fn joined(args: &[Text], at: usize) -> Vec<Start> {
@@ -351,11 +549,23 @@ fn any_word(args: &[Text]) -> Vec<Start> {
     if args.len() > WORDS_MAX {
         return vec![Start::Command { words: vec![Text::anything()], at: 1 }];
     }
-    let line = args.iter().enumerate().map(|(at, arg)| Start::Line { text: arg.clone(), at: at + 1 });
-    let lines = line.filter(|start| matches!(start, Start::Line { text, .. } if text.text.contains(' ')));
+    let line = args.iter().enumerate().flat_map(|(at, arg)| {
+        let line = move |text: Text| Start::Line { text, at: at + 1 };
+        let value = attached(arg).map(|value| Text { text: value.to_owned(), several: arg.several });
+        let whole = arg.text.contains(' ').then(|| arg.clone());
+        value.into_iter().chain(whole).map(line)
+    });
+    let lines: Vec<Start> = line.collect();
     let is_name = |arg: &Text| !arg.text.starts_with('-') && !arg.text.is_empty();
     let commands = args.iter().enumerate().filter(|(_, arg)| is_name(arg));
     commands.map(|(at, _)| Start::Command { words: args[at..].to_vec(), at: at + 1 }).chain(lines).collect()
+}
+
+/// A line or a program in the same word as its option: `--command=LINE`, shortened as one likes.
+fn attached(arg: &Text) -> Option<&str> {
+    let (name, value) = arg.text.strip_prefix("--")?.split_once('=')?;
+    let takes = ["command", "session-command", "exec", "startas", "run"].iter().any(|long| long.starts_with(name));
+    takes.then_some(value)
 }
 
 fn of_wrapper(wrapper: &Wrapper, args: &[Text]) -> Vec<Start> {
@@ -363,6 +573,10 @@ fn of_wrapper(wrapper: &Wrapper, args: &[Text]) -> Vec<Start> {
     let mut own = wrapper.own;
     while let Some(arg) = args.get(at) {
         let Some(text) = arg.fixed() else {
+            if wrapper.assigns && !arg.several && assigned(&arg.text).is_some() {
+                at += 1;
+                continue;
+            }
             // It may be options, and so may be what is behind it; or it is the command.
             return if own == 0 && !arg.several && !arg.text.starts_with(['-', HOLE]) {
                 vec![Start::Command { words: args[at..].to_vec(), at: at + 1 }]
@@ -454,6 +668,13 @@ pub struct Started {
     pub within: Vec<(Arc<[Text]>, usize)>,
 }
 
+/// Whether a command starts something that is none of its own words.
+fn looks_further(name: &str, words: &[Text]) -> bool {
+    is_shell(name)
+        || matches!(name, "eval" | "trap" | "find" | "fd" | "fdfind")
+        || (name == "env" && words.iter().any(splits_words))
+}
+
 /// All that a command starts, however deep. Lines are taken apart by `cut`. Of more than `most` commands one is anything at all.
 pub fn all(words: &[Text], most: usize, cut: &dyn Fn(&str) -> Vec<Vec<Text>>) -> Vec<Started> {
     let mut search = Search { most, cut, found: Vec::new() };
@@ -490,7 +711,7 @@ impl Search<'_> {
                 self.found.push(Started { words: inner.clone(), within: around.clone() });
                 // Where each word may be a name, wrappers have been looked behind already.
                 let name = inner.first().and_then(Text::fixed).map_or("", base);
-                if commands < 2 || is_shell(name) || matches!(name, "eval" | "find") {
+                if commands < 2 || looks_further(name, &inner) {
                     self.below(&inner, &around, along_inner);
                 }
             }
@@ -549,9 +770,105 @@ mod tests {
             ("busybox touch x", &["touch x"]),
             ("setsid sh -c sh_-c_ls", &["sh -c sh_-c_ls", "sh -c ls", "ls"]),
             ("strace -f touch x", &["touch x", "x"]),
+            ("env A=$ touch x", &["touch x"]),
+            ("env - touch x", &["touch x"]),
+            ("env -i - touch x", &["touch x"]),
+            ("env -Stouch_x", &["-Stouch x", "$"]),
+            ("env -vS touch_x", &["touch x", "touch x", "$"]),
+            ("env --split-string=touch_x", &["--split-string=touch x", "$"]),
+            ("eval -- touch x", &["touch x"]),
+            ("trap touch_x EXIT", &["touch x"]),
+            ("trap -- touch_x EXIT", &["touch x"]),
+            ("i386 touch x", &["touch x", "x"]),
+            ("script -qctouch_x out", &["out", "-qctouch x", "touch x"]),
+            ("script --command=touch_x out", &["out", "touch x", "--command=touch x"]),
+            ("flock lock -c touch_x", &["lock -c touch_x", "touch_x", "touch_x", "touch x"]),
+            ("printf %s a[$(touch_x)]", &[]),
+            ("let i++", &[]),
+            ("mapfile -C touch_x -c 1 a", &["touch x"]),
+            ("mapfile -tCtouch_x a", &["touch x"]),
+            ("compgen -C touch_x", &["touch x"]),
+            ("complete -C touch_x y", &["touch x"]),
+            ("alias ls=touch_x", &["touch x"]),
+            ("jobs -x touch x", &["touch x"]),
+            ("hash -p ./touch ls", &["./touch ls"]),
+            ("history 5", &[]),
+            ("history -w out", &["> out"]),
+            ("history -a", &["> $"]),
+            ("strace -f env -Stouch_x", &["env -Stouch x", "-Stouch x", "$", "-Stouch x"]),
         ] {
             let wanted: Vec<String> = wanted.iter().map(|text| text.replace('_', " ")).collect();
             assert_eq!(found(line), wanted, "{line}");
+        }
+    }
+
+    /// An index that is evaluated holds commands.
+    #[test]
+    fn what_builtins_evaluate_is_found() {
+        let started = |words: &[&str]| {
+            let words: Vec<Text> = words.iter().copied().map(Text::known).collect();
+            starts(&words)
+        };
+        let line = |text: &str, at| vec![Start::Line { text: Text::known(text), at }];
+        for name in ["test", "[", "read", "let", "unset", "wait", "declare", "typeset", "local", "readonly"] {
+            assert_eq!(started(&[name, "-v", "a[$(touch x)]"]), line("a[$(touch x)]", 2), "{name}");
+        }
+        assert_eq!(started(&["printf", "-v", "a[`touch x`]", "y"]), line("a[`touch x`]", 2));
+        assert_eq!(started(&["compgen", "-W", "$(touch x)"]), line("$(touch x)", 2));
+        assert!(matches!(&*started(&["x86_64", "touch"]), [Start::Command { at: 1, .. }]));
+        assert_eq!(started(&["bind", "-x", "\"x\": touch y"]).len(), 2);
+    }
+
+    /// A command may set variables for the shell, or for what it starts.
+    #[test]
+    fn what_commands_set_is_found() {
+        let found = |line: &str| -> Vec<String> {
+            let shown = |set: Set| format!("{}={}", set.name.as_deref().unwrap_or("?"), set.value.replace(HOLE, "$"));
+            sets(&words(line)).into_iter().map(shown).collect()
+        };
+        for (line, wanted) in [
+            ("export X=1 Y PATH+=:.", &["X=1", "PATH=:."][..]),
+            ("export $", &["?=$"]),
+            ("declare -x $=1", &["?=$"]),
+            ("readonly X=$", &["X=$"]),
+            ("typeset PATH=.", &["PATH=."]),
+            ("local PATH=.", &["PATH=."]),
+            ("env -i PATH=. -u IFS --unset=HOME ls Y=1", &["PATH=.", "IFS=", "HOME="]),
+            ("/usr/bin/env PATH=. ls", &["PATH=."]),
+            ("sudo -u me PATH=. ls", &["PATH=."]),
+            ("systemd-run --setenv=PATH=. -EIFS=x ls", &["PATH=."]),
+            ("read -r PATH line", &["PATH=$", "line=$"]),
+            ("mapfile -t PATH", &["PATH=$"]),
+            ("getopts ab PATH", &["ab=$", "PATH=$"]),
+            ("unset PATH", &["PATH=$"]),
+            ("printf -v PATH %s .", &["PATH=$"]),
+            ("printf -vPATH .", &["PATH=$"]),
+            ("wait -n -p PATH", &["PATH=$"]),
+            ("printf %s PATH=.", &[]),
+            ("make PATH=.", &[]),
+        ] {
+            assert_eq!(found(line), wanted, "{line}");
+        }
+    }
+
+    /// What bash's grammar did not read is not taken as it is where bash may make another word of it.
+    #[test]
+    fn globs_and_braces_are_not_known() {
+        for (word, known) in [
+            ("r[m]", "r"),
+            ("/bin/r?", "/bin/r"),
+            ("r{m,}", "r"),
+            ("{a..b}", ""),
+            ("*", ""),
+            ("~/rm", ""),
+            ("a$b", "a"),
+            ("a`b`", "a"),
+        ] {
+            let text = Text { text: format!("{known}{HOLE}"), several: true };
+            assert_eq!(Text::unparsed(word), text, "{word}");
+        }
+        for word in ["a-b]}~", "[", "[[", "{}", "a{b}", "-I{}"] {
+            assert_eq!(Text::unparsed(word).fixed(), Some(word));
         }
     }
 

@@ -2,6 +2,7 @@
 //! allowed, and the answer says which rule it was, where it stands and what would have changed it (S0-49 to S0-57, C-2 to C-8).
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User, matrix};
 use serde_json::{Value, json};
@@ -184,6 +185,12 @@ fn c1_c3_each_command_of_a_line_is_judged() {
     });
 }
 
+/// A program by the name of one that is allowed.
+fn script(env: &TestEnv) {
+    env.workspace_file("ls", "#!/bin/sh\ntouch made\n");
+    fs::set_permissions(env.workspace().join("ls"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// C2, E7: a pattern that allows a builtin does not cover what the builtin evaluates: an array's index, a line, another
 /// variable. Nobody is there to be asked, and nothing has run.
 #[test]
@@ -191,7 +198,25 @@ fn c2_e7_what_bash_evaluates_is_asked_about() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         env.workspace_file("kept", "kept");
-        let patterns = ["printf *", "test *", "[ *", "read *", "let *", "eval ls *", "export X=*", "ls *", "time *"];
+        let patterns = [
+            "printf *",
+            "test *",
+            "[ *",
+            "read *",
+            "let *",
+            "eval ls *",
+            "export X=*",
+            "ls *",
+            "time *",
+            "env *",
+            "readonly *",
+            "declare *",
+            "q=*",
+            "v=*",
+            "mapfile *",
+            "history *",
+        ];
+        script(&env);
         let allows = patterns.map(|pattern| rule("bash", pattern, "allow")).concat();
         let rules = rule("bash", "*", "ask") + &allows;
         let bash = |line: &str| call(&env, &rules, &[], "bash", &json!({ "command": line }));
@@ -205,12 +230,30 @@ fn c2_e7_what_bash_evaluates_is_asked_about() {
             "eval ls ';' touch made",
             "export X=1 PATH=.; ls",
             "time touch made",
+            "env PATH=. ls",
+            "env -S./ls",
+            "readonly PATH=.; ls",
+            "declare PATH=.; ls",
+            "mapfile -t PATH <<< .; ls",
+            "read PATH <<< .; ls",
+            "printf -v PATH .; ls",
+            "v='(a[$(touch made)]=1)'; q=1; declare q=\"$v\"",
+            "history -w made",
         ] {
             bash(line).assert_denied("person", "there is nobody to ask");
             assert!(!env.workspace().join("made").is_file(), "{line}");
         }
-        for line in ["printf %s x", "test -f kept", "[ -n \"$HOME\" ]", "read -r x < kept", "export X=1; ls", "time ls"]
-        {
+        for line in [
+            "printf %s x",
+            "test -f kept",
+            "[ -n \"$HOME\" ]",
+            "read -r x < kept",
+            "export X=1; ls",
+            "time ls",
+            "env ls",
+            "declare -A m",
+            "mapfile -t m < kept",
+        ] {
             bash(line).assert_done();
         }
     });
@@ -237,12 +280,22 @@ fn c1_a_denied_program_has_no_other_name() {
                 "sh -c 'touch made'",
                 "eval touch made",
                 "timeout 9 sh -c 'cd .; /bin/touch made'",
+                "env - touch made",
+                "env -S'touch made'",
+                "eval -- touch made",
+                "trap -- 'touch made' EXIT",
+                "mapfile -C 'touch made #' -c 1 a < m.toml",
+                "compgen -C 'touch made'",
+                "printf -v 'a[$(touch made)]' y",
+                "script -qc'touch made' /dev/null",
+                "bash -c '/usr/bin/tou[c]h made'",
+                "bash -c '{touch,made}'",
             ] {
                 bash(line).assert_denied("rule", &format!("the rule deny bash {pattern:?} (m.toml:1)"));
                 assert!(!env.workspace().join("made").is_file(), "{line}");
             }
             // The control: words that only name it.
-            for line in ["echo touch made", "command -v touch", "time echo touch"] {
+            for line in ["echo touch made", "command -v touch", "time echo touch", "export X=touch; set -ex; ls"] {
                 bash(line).assert_done();
             }
             call(&env, "", &[], "bash", &json!({ "command": format!("time touch control{at}") })).assert_done();
