@@ -309,3 +309,90 @@ fn a18_settings_that_nobody_knows_are_refused() {
         assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "origin\n"), "{ended:?}");
     });
 }
+
+/// A18: what the settings of a repository lead to is kept though no call has acted in it, at any depth, and so is what a
+/// `.git` file leads to that is not there.
+#[test]
+fn a18_nested_repositories_are_known_before_the_first_write() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(
+            target,
+            "mkdir -p shared bare free d/e/f lost; git init -q sub; git -C sub config core.hooksPath ../shared; \
+             git init -q --bare d/e/f/store; git -C d/e/f/store config core.hooksPath \"$PWD/bare\"; \
+             echo 'gitdir: ../gone' > lost/.git; ln -s ../free/linked shared/post-commit",
+        );
+        let before = picture(&env.workspace());
+        for act in [
+            "echo x > shared/pre-commit",
+            "echo x > free/linked",
+            "mv free shared/pre-commit",
+            "mv shared elsewhere",
+            "ln -s x shared/pre-push",
+            "echo x > bare/update",
+            "mkdir gone",
+            "git init -q --bare gone",
+        ] {
+            assert!(!sh(&env.sandbox(), act).status.success(), "{act}");
+            assert_eq!(picture(&env.workspace()), before, "{act}");
+        }
+        assert!(sh(&env.sandbox(), "echo x > free/pre-commit; mkdir other").status.success(), "the control");
+        assert!(env.workspace().join("free/pre-commit").is_file() && env.workspace().join("other").is_dir());
+        // The control: outside, git runs what stands there.
+        let hook = "printf '#!/bin/sh\\ntouch ../ran\\n' > shared/pre-commit; chmod +x shared/pre-commit";
+        let ended = sh(&env.bare(), &format!("{hook}; git -C sub commit -q --allow-empty -m one"));
+        assert!(ended.status.success() && env.workspace().join("ran").exists(), "{ended:?}");
+    });
+}
+
+/// A18: what could not be looked at is in the result of a call that changes something.
+#[test]
+fn a18_what_was_not_looked_at_is_in_the_result() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(
+            target,
+            "git init -q .; git init -q many; for n in $(seq 1100); do echo > many/.git/hooks/h$n; done; \
+             mkdir -p closed open; chmod 0 closed",
+        );
+        let changed = changes(&env, "echo x > f");
+        assert!(has(&env, &changed, "runs_later", "many/.git/hooks", "not all of it was looked at"), "{changed}");
+        assert!(has(&env, &changed, "runs_later", "closed", "cannot be looked at"), "{changed}");
+        assert!(!has(&env, &changed, "runs_later", "open", ""), "{changed}");
+        // The control: where all of it was looked at, nothing is said.
+        assert!(sh(&env.bare(), "chmod 755 closed; rm many/.git/hooks/h*; rm f").status.success());
+        let changed = changes(&env, "echo x > f");
+        assert!(has(&env, &changed, "created", "f", "") && changed.get("runs_later").is_none(), "{changed}");
+    });
+}
+
+/// A18: settings that the session cannot read count as well: those of the repository that the workspace lies in, and those that
+/// a repository's settings include from elsewhere.
+#[test]
+fn a18_settings_outside_lead_into_the_workspace() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(
+            target,
+            "git init -q .; git config core.hooksPath sub/hooks; git config include.path ../sub/more; mkdir -p sub/free",
+        );
+        let before = picture(&env.workspace());
+        let sub = env.workspace().join("sub");
+        let inside = || env.sandbox().started_in(&sub);
+        for act in
+            ["mkdir hooks", "mkdir z && mv -T z hooks || { rmdir z; false; }", "echo x > more", "ln -s free hooks"]
+        {
+            assert!(!sh(&inside(), act).status.success(), "{act}");
+            assert_eq!(picture(&env.workspace()), before, "{act}");
+        }
+        assert!(sh(&inside(), "echo x > free/hooks; mkdir mine").status.success(), "the control");
+        assert!(sub.join("mine").is_dir());
+        assert!(!sh(&inside(), "cat ../.git/config").status.success(), "the settings cannot be read");
+        // From elsewhere, into the workspace.
+        let env = furnished(target, "git init -q .; mkdir free");
+        let more = env.file("more", &format!("[core]\n\thooksPath = {}/led\n", env.workspace().display()));
+        let include = format!("git config include.path '{}'", env.outside().join("more").display());
+        assert!(sh(&env.bare(), &include).status.success());
+        assert!(!sh(&env.sandbox(), "mkdir led").status.success());
+        assert!(!env.workspace().join("led").exists());
+        assert!(sh(&env.sandbox(), "mkdir mine").status.success(), "the control");
+        assert!(!more.text().is_empty());
+    });
+}

@@ -725,3 +725,37 @@ fn a18_hostile_settings_take_nothing_from_the_broker() {
         }
     });
 }
+
+/// A1: where a kept name is a link, or lies in a directory that is one, what it leads to is kept as well.
+#[test]
+fn a1_what_kept_names_link_to_is_kept() {
+    let script = "mkdir -p conf/vscode .cursor a dep conf/free .claude/worktrees/w/.git; \
+                  ln -s conf/vscode .vscode; ln -s conf/env .env; ln -s gone.json .mcp.json; ln -s ../conf/rules .cursor/rules; \
+                  ln -s ../../tasks conf/vscode/tasks.json; ln -s ../conf/agents a/.claude; ln -s conf/plain plain; \
+                  ln -s ../../../dep .claude/worktrees/w/dep; echo x > conf/env; echo x > conf/plain; echo x > tasks";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        git(&env, script);
+        let before = picture(&env.workspace());
+        let sh = |script: &str| env.sandbox().run(&["/bin/sh", "-c", script]).status.success();
+        for act in [
+            "echo y > conf/vscode/settings.json",
+            "mv conf/vscode v",
+            "mv conf c",
+            "echo y > conf/env",
+            "rm conf/env",
+            "echo y > .env",
+            "echo y > gone.json",
+            "mkdir conf/rules",
+            "echo y > tasks",
+            "mkdir conf/agents",
+        ] {
+            assert!(!sh(act), "{act}");
+            assert_eq!(picture(&env.workspace()), before, "{act}");
+        }
+        // The controls: other names, and a working tree that lies below a kept name.
+        assert!(sh("echo y > plain; echo y > conf/free/env; echo y > dep/x; mkdir conf/other"));
+        assert_eq!(fs::read_to_string(env.workspace().join("conf/plain")).unwrap(), "y\n");
+        assert!(env.workspace().join("dep/x").is_file());
+    });
+}

@@ -12,6 +12,7 @@ use callgate_policy::plan::protect::later::{self, Before, Later};
 use callgate_policy::plan::{FsRule, SessionPlan};
 
 use super::calls::{lies_in, real};
+use super::ends::Unseen;
 use super::planted;
 use crate::apply::landlock::reach;
 use crate::protocol::notice;
@@ -282,9 +283,16 @@ impl Collected {
         !self.unfinished && sets.iter().all(|set| set.all.is_empty()) && noted.iter().all(|set| set.all.is_empty())
     }
 
-    /// As much as fits in a frame, and how much did not.
-    pub(super) fn report(&self) -> Changes {
+    /// As much as fits in a frame, and how much did not. Where something was changed, with what nobody has looked at.
+    pub(super) fn report(&self, unseen: &Unseen) -> Changes {
         let (mut names, mut notes, mut more) = (BYTES, BYTES, self.more);
+        let sets = [&self.created, &self.changed, &self.removed, &self.repositories];
+        let has_changed = sets.iter().any(|set| !set.all.is_empty());
+        let mut places = Bounded::default();
+        if has_changed {
+            let all = unseen.places().iter().map(|(path, why)| (path.clone(), (*why).into()));
+            more += unseen.more() + all.map(|one| u64::from(!places.insert(one))).sum::<u64>();
+        }
         let mut planted = Bounded::default();
         for (path, why) in self.repositories.all.iter().flat_map(|repository| planted::programs(repository)) {
             more += u64::from(!planted.insert((path, why.into())));
@@ -302,6 +310,7 @@ impl Collected {
             kept.all.iter().filter_map(note).collect()
         };
         let mut runs_later = noted(&planted);
+        runs_later.extend(noted(&places));
         runs_later.extend(noted(&self.later));
         let (refused, not_started) = (noted(&self.refused), noted(&self.not_started));
         Changes { created, changed, removed, repositories, runs_later, refused, not_started, more }
@@ -365,7 +374,7 @@ mod tests {
         all.removed(Path::new("/w/build.rs"));
         all.removed(Path::new("/w/old"));
         all.refused(Path::new("/w/.env"), "it is kept");
-        let report = all.report();
+        let report = all.report(&Unseen::default());
         assert_eq!((report.created, report.changed), (vec!["/w/Makefile".to_owned()], vec!["/w/a".to_owned()]));
         assert_eq!(report.removed, ["/w/old"]);
         assert_eq!(report.runs_later.len(), 1);
@@ -380,15 +389,15 @@ mod tests {
             all.created(Path::new(path));
         }
         all.changed(Path::new("/w/t/was"));
-        assert_eq!(all.report().runs_later, []);
+        assert_eq!(all.report(&Unseen::default()).runs_later, []);
         all.moved(Path::new("/w/t"), Path::new("/w/.circleci"), false);
-        let report = all.report();
+        let report = all.report(&Unseen::default());
         let now = ["/w/.circleci", "/w/.circleci/config.yml", "/w/.circleci/more/x", "/w/.circleci/was", "/w/ta"];
         assert_eq!((report.created, report.changed.len()), (now.map(str::to_owned).to_vec(), 0));
         assert!(report.runs_later.iter().any(|note| note.path == "/w/.circleci/config.yml"));
         all.created(Path::new("/w/u"));
         all.exchanged(Path::new("/w/.circleci"), Path::new("/w/u"));
-        let report = all.report();
+        let report = all.report(&Unseen::default());
         assert!(report.created.contains(&"/w/u/config.yml".to_owned()), "{:?}", report.created);
         assert_eq!(report.runs_later, []);
     }
@@ -404,7 +413,7 @@ mod tests {
         all.created(Path::new("/w/.venv/bin/python"));
         all.changed(Path::new("/w/.venv/bin/pip"));
         all.changed(Path::new("/w/node_modules/.bin/a"));
-        let told: Vec<_> = all.report().runs_later.into_iter().map(|note| note.path).collect();
+        let told: Vec<_> = all.report(&Unseen::default()).runs_later.into_iter().map(|note| note.path).collect();
         assert_eq!(told, ["/w/.venv/bin/pip", "/w/.venv/bin/python", "/w/node_modules/.bin"]);
     }
 
@@ -418,7 +427,7 @@ mod tests {
         }
         all.moved(Path::new("/tmp/w/old"), Path::new("/tmp/old"), true);
         all.repository(Path::new("/tmp/.git"));
-        let report = all.report();
+        let report = all.report(&Unseen::default());
         assert_eq!(report.created, ["/tmp/w/a", "/w/b", "/w/tx"]);
         assert_eq!((report.removed, report.changed), (vec!["/tmp/w/old".to_owned()], vec![]));
         assert!(report.runs_later.is_empty() && report.repositories.is_empty());
@@ -439,7 +448,7 @@ mod tests {
         (0..3000).for_each(|n| all.removed(&name(n)));
         assert_eq!([all.created.bytes, all.repositories.bytes, all.later.bytes], [0; 3]);
         all.created(Path::new("/w/new"));
-        assert_eq!(all.report().created, ["/w/new"]);
+        assert_eq!(all.report(&Unseen::default()).created, ["/w/new"]);
     }
 
     /// A frame holds 32 KiB; what does not fit is counted.
@@ -450,7 +459,7 @@ mod tests {
             all.created(Path::new(&format!("/w/{}/{n}\u{1}", "x".repeat(200))));
             all.refused(Path::new(&format!("/w/{n}/.env")), "it is kept");
         }
-        let report = all.report();
+        let report = all.report(&Unseen::default());
         let text = serde_json::to_vec(&report).map(|text| text.len());
         assert!(matches!(text, Ok(..=28_000)), "{text:?}");
         assert_eq!(report.created.len() as u64 + report.refused.len() as u64 + report.more, 4000);

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -23,9 +23,11 @@ use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::calls::{lies_in, real};
+use super::ends::{Ends, Kept, Unseen};
 use super::made::Made;
 use super::mounts::{Alias, Granted, Mounts};
 use super::planted;
+use super::survey::{self, BOUNDS, survey};
 use super::writable::name;
 use crate::apply::landlock::reach;
 use crate::protocol::StepFailure;
@@ -43,6 +45,14 @@ const REDIRECTS: usize = 1000;
 const REPOSITORIES: usize = 1 << 16;
 /// A `.git` may be a link to a file that says where the repository is, and no more than that.
 const POINTERS: usize = 3;
+
+/// Why a path is kept that has no kept name.
+const LED_BY_GIT: &str = "a repository's configuration leads git here";
+const LED_BY_A_LINK: &str = "a kept name is a link that leads here";
+/// Why a result names a place that was not looked at as a whole.
+const LEADS_FURTHER: &str = "not all of it was looked at: what it leads to may have been changed";
+const UNREADABLE: &str = "these settings cannot be read: what they lead to may have been changed";
+const WHOLE_TREE: &str = "a repository's configuration or a kept name leads to the whole of it, which is not kept";
 
 /// A tree that the broker writes.
 struct Root {
@@ -110,10 +120,24 @@ pub(super) struct Keeper {
     repositories: HashSet<PathBuf>,
     /// Directories that calls of this session have made such.
     planted: Made,
-    /// What repositories' settings lead to (A18).
-    redirected: Vec<PathBuf>,
+    /// What repositories' settings (A18) and links with kept names (A1) lead to.
+    ends: Ends,
+    /// What was not looked at for such.
+    unseen: Unseen,
+    /// All directories of granted trees have been looked at, as far as that is bounded.
+    surveyed: bool,
     /// The state of directories in which something was judged, by their paths.
     states: Remembered<State>,
+}
+
+/// What the repositories that granted trees lie in say, and the trees' own. Their settings may lie where the session cannot
+/// read, or include what does, so that they are read before it is confined.
+#[derive(Default)]
+pub(super) struct Above {
+    repositories: HashSet<PathBuf>,
+    seen: Vec<PathBuf>,
+    ends: Ends,
+    unseen: Unseen,
 }
 
 /// Files that have a kept name and another.
@@ -159,8 +183,16 @@ fn is_directory(path: &Path) -> bool {
     stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory)
 }
 
-impl Keeper {
-    pub(super) fn new(plan: &SessionPlan, mounts: &Mounts) -> Result<Self, StepFailure> {
+/// What a plan says of the trees that the broker writes.
+struct Layout {
+    roots: Vec<Root>,
+    /// Granted paths, and whether each is a tree.
+    places: Vec<(PathBuf, bool)>,
+    beside: HashMap<PathBuf, Beside>,
+}
+
+impl Layout {
+    fn of(plan: &SessionPlan) -> Self {
         let mut roots: BTreeMap<PathBuf, (State, bool)> = BTreeMap::new();
         let kept = |rules: &[_]| -> Vec<(PathBuf, PathBuf, Extent)> {
             let rules = rules.iter().filter(|rule: &&callgate_policy::plan::FsRule| rule.access == FsAccess::Kept);
@@ -211,31 +243,52 @@ impl Keeper {
             }
         }
         roots.extend(granted.into_iter().map(|(tree, state)| (tree, (state, true))));
-        let places: Vec<Granted<'_>> =
-            places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
-        let aliases = mounts.aliases(&places)?;
         let mut roots: Vec<Root> =
             roots.into_iter().map(|(path, (state, is_granted))| Root { path, state, is_granted }).collect();
         roots.sort_by_key(|root| std::cmp::Reverse(root.path.as_os_str().len()));
-        let mut keeper = Self {
+        Self { roots, places, beside }
+    }
+}
+
+impl Keeper {
+    /// Looks at the repositories that granted trees lie in. To be called before the session is confined.
+    pub(super) fn look_above(plan: &SessionPlan) -> Above {
+        let Layout { roots, beside, .. } = Layout::of(plan);
+        let mut keeper = Self::of(roots, beside, Above::default());
+        let trees = keeper.trees();
+        for (tree, _) in &trees {
+            tree.ancestors().for_each(|directory| keeper.look_for_repository(directory));
+        }
+        let seen = trees.iter().flat_map(|(tree, _)| tree.ancestors()).map(Path::to_owned).collect();
+        Above { repositories: keeper.repositories, seen, ends: keeper.ends, unseen: keeper.unseen }
+    }
+
+    fn of(roots: Vec<Root>, beside: HashMap<PathBuf, Beside>, above: Above) -> Self {
+        let mut seen = Remembered::default();
+        above.seen.iter().for_each(|directory| seen.insert(directory, ()));
+        Self {
             roots,
             made: Made::default(),
             linked: None,
             made_links: Made::default(),
             beside,
-            aliases,
-            seen: Remembered::default(),
-            repositories: HashSet::new(),
+            aliases: Vec::new(),
+            seen,
+            repositories: above.repositories,
             planted: Made::default(),
-            redirected: Vec::new(),
+            ends: above.ends,
+            unseen: above.unseen,
+            surveyed: false,
             states: Remembered::default(),
-        };
-        // The repository that a tree lies in counts for it too.
-        let above: Vec<PathBuf> =
-            keeper.roots.iter().filter(|root| !root.state.is_free()).map(|root| root.path.clone()).collect();
-        for root in above {
-            root.ancestors().for_each(|directory| keeper.look_for_repository(directory));
         }
+    }
+
+    pub(super) fn new(plan: &SessionPlan, mounts: &Mounts, above: Above) -> Result<Self, StepFailure> {
+        let Layout { roots, places, beside } = Layout::of(plan);
+        let places: Vec<Granted<'_>> =
+            places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
+        let mut keeper = Self::of(roots, beside, above);
+        keeper.aliases = mounts.aliases(&places)?;
         // A tree may lie within one.
         for root in &mut keeper.roots {
             for repository in keeper.repositories.iter().filter(|repository| root.path.starts_with(repository)) {
@@ -294,6 +347,25 @@ impl Keeper {
         Ok(())
     }
 
+    /// The trees in which names are kept, and where they stand.
+    fn trees(&self) -> Vec<(PathBuf, State)> {
+        self.roots.iter().filter(|root| !root.state.is_free()).map(|root| (root.path.clone(), root.state)).collect()
+    }
+
+    /// Looks for repositories and kept links in all trees, once. Before the first change: what is found then no call has made.
+    fn look_at_all(&mut self) {
+        if std::mem::replace(&mut self.surveyed, true) {
+            return;
+        }
+        let apart = self.roots.iter().map(|root| root.path.clone()).collect();
+        survey(&self.trees(), &apart, BOUNDS, self);
+    }
+
+    /// What was not looked at.
+    pub(super) fn unseen(&self) -> &Unseen {
+        &self.unseen
+    }
+
     /// Whether anything is kept in this session.
     pub(super) fn is_idle(&self) -> bool {
         self.roots.is_empty()
@@ -305,6 +377,10 @@ impl Keeper {
 
     /// What is to be said of a path. `None` where the broker is not the writer: Landlock judges there.
     pub(super) fn judge(&mut self, path: &Path) -> Option<Judgement> {
+        let is_free = self.root(path)?.state.is_free();
+        if !is_free || !self.aliases.is_empty() {
+            self.look_at_all();
+        }
         let mut judgement = self.judge_name(path)?;
         if !self.aliases.is_empty() {
             let others: Vec<Judgement> =
@@ -391,12 +467,12 @@ impl Keeper {
                 judgement.settings = !own && group.guard == Guard::GitConfig && !beneath;
             }
         }
-        if !self.redirected.is_empty() && !start.is_free() {
-            if self.redirected.iter().any(|kept| path.starts_with(kept)) {
-                judgement.kept = Some("a repository's configuration leads git here");
+        if !self.ends.is_empty() && !start.is_free() {
+            if let Some(why) = self.ends.why(path) {
+                judgement.kept = Some(why);
                 judgement.settings = false;
             }
-            judgement.above |= self.redirected.iter().any(|kept| kept.starts_with(path));
+            judgement.above |= self.ends.at_or_below(path);
         }
         Some(judgement)
     }
@@ -530,7 +606,7 @@ impl Keeper {
             });
             linked.more |= whole.is_err();
         }
-        self.redirected.iter().for_each(|kept| linked.collect(kept));
+        self.ends.paths().for_each(|kept| linked.collect(kept));
         linked
     }
 
@@ -667,13 +743,24 @@ impl Keeper {
 
     /// Keeps where a repository's settings and hooks lead that are symbolic links.
     fn keep_ends(&mut self, repository: &Path) {
-        let hooks = repository.join("hooks");
-        let entries = fs::read_dir(&hooks).into_iter().flatten().flatten().take(REDIRECTS).map(|entry| entry.path());
-        let names = ["config", "config.worktree"].map(|name| repository.join(name));
-        let all: Vec<PathBuf> = names.into_iter().chain(entries).chain([hooks.clone()]).collect();
-        for path in all.iter().filter(|path| fs::symlink_metadata(path).is_ok_and(|stat| stat.is_symlink())) {
-            self.redirect(path);
+        for name in ["config", "config.worktree", "hooks"] {
+            let path = repository.join(name);
+            if fs::symlink_metadata(&path).is_ok_and(|stat| stat.is_symlink()) {
+                self.redirect(&path);
+            }
         }
+        self.keep_ends_of_hooks(&repository.join("hooks"));
+    }
+
+    /// Keeps where the links in a directory of hooks lead.
+    fn keep_ends_of_hooks(&mut self, hooks: &Path) {
+        let mut entries = fs::read_dir(hooks).into_iter().flatten().flatten();
+        let is_link = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        let links: Vec<PathBuf> = entries.by_ref().take(REDIRECTS).filter(is_link).map(|entry| entry.path()).collect();
+        if entries.next().is_some() {
+            self.unseen.add(hooks, LEADS_FURTHER);
+        }
+        links.iter().for_each(|link| self.redirect(link));
     }
 
     /// Keeps what files of settings lead to, the nearest first and each file once: they may include each other. No call can write
@@ -686,7 +773,7 @@ impl Keeper {
             if !seen.insert(file.clone()) {
                 continue;
             }
-            for (kind, value) in settings(&file).iter().flat_map(|text| gitconfig::redirects(text)) {
+            for (kind, value) in self.redirects(&file) {
                 let base = match kind {
                     Redirect::FromWorktree => worktree,
                     Redirect::FromFile => file.parent().unwrap_or(worktree),
@@ -697,16 +784,31 @@ impl Keeper {
                         continue;
                     }
                     if left == 0 {
-                        return;
+                        return self.unseen.add(&file, LEADS_FURTHER);
                     }
                     left -= 1;
                     self.redirect(&target);
-                    if kind == Redirect::FromFile && depth > 0 {
-                        pending.push_back((target, depth - 1));
+                    match kind {
+                        Redirect::FromWorktree => self.keep_ends_of_hooks(&target),
+                        Redirect::FromFile if depth > 0 => pending.push_back((target, depth - 1)),
+                        Redirect::FromFile => self.unseen.add(&file, LEADS_FURTHER),
                     }
                 }
             }
         }
+    }
+
+    /// What a file of settings leads to.
+    fn redirects(&mut self, file: &Path) -> Vec<(Redirect, Vec<u8>)> {
+        let text = settings(file).filter(|text| gitconfig::parse(text).is_ok());
+        let Some(text) = text else {
+            // One that lies outside the user cannot read either, or the session may not know.
+            if self.root(file).is_some() && fs::symlink_metadata(file).is_ok() {
+                self.unseen.add(file, UNREADABLE);
+            }
+            return Vec::new();
+        };
+        gitconfig::redirects(&text)
     }
 
     /// The paths that a value may mean. `~` is the home of whoever runs git, which is not known here: any directory that a
@@ -725,24 +827,63 @@ impl Keeper {
     /// Keeps a path, the links on the way to it, and where they lead.
     fn redirect(&mut self, target: &Path) {
         let end = self.redirect_links(target);
-        self.keep([end]);
+        self.keep(end, LED_BY_GIT);
     }
 
     /// Keeps the links on the way to a path. Returns where they lead.
     fn redirect_links(&mut self, target: &Path) -> PathBuf {
         let (links, end) = trace(target);
-        self.keep(links);
+        for link in links {
+            self.keep(link, LED_BY_GIT);
+        }
         end
     }
 
-    fn keep(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
-        for path in paths {
-            // What lies outside is not the broker's to write; a whole tree is not a hook.
-            let inside = self.root(&path).is_some_and(|root| root.path != path);
-            if inside && !self.redirected.contains(&path) {
-                self.redirected.push(path);
+    /// Keeps a path. True if it was not kept yet.
+    fn keep(&mut self, path: PathBuf, why: &'static str) -> bool {
+        // What lies outside is not the broker's to write; a whole tree is not a hook.
+        let Some(root) = self.root(&path).filter(|root| !root.state.is_free()) else { return false };
+        if root.path == path {
+            self.unseen.add(&path, WHOLE_TREE);
+            return false;
+        }
+        let top = root.path.clone();
+        match self.ends.insert(path, why) {
+            Kept::Now => {
+                // What was said of files with several names was said without knowing.
+                self.linked = None;
+                true
+            }
+            Kept::Already => false,
+            Kept::Full => {
+                self.unseen.add(&top, LEADS_FURTHER);
+                false
             }
         }
+    }
+}
+
+impl survey::Finds for Keeper {
+    fn repository(&mut self, directory: &Path) {
+        self.look_for_repository(directory);
+    }
+
+    fn link(&mut self, link: &Path) -> Option<PathBuf> {
+        let (links, end) = trace(link);
+        for other in links.into_iter().skip(1) {
+            self.keep(other, LED_BY_A_LINK);
+        }
+        let root = self.root(&end)?;
+        match self.find(&root.path, root.state, &end) {
+            Found::Open(state) if !state.is_free() => {}
+            // In a directory in which nothing is kept, or kept by its name.
+            Found::Open(_) | Found::Kept { .. } => return None,
+        }
+        (self.keep(end.clone(), LED_BY_A_LINK) && is_directory(&end)).then_some(end)
+    }
+
+    fn unseen(&mut self, place: &Path, why: &'static str) {
+        self.unseen.add(place, why);
     }
 }
 
@@ -815,15 +956,17 @@ fn pointed_to(directory: &Path, pointer: &Path) -> PathBuf {
     directory.join(OsStr::from_bytes(named))
 }
 
-/// A small file that is one.
+/// A small file that is one. Nothing else is opened, which would be felt at the other end of a FIFO, or by a device.
 pub(super) fn settings(path: &Path) -> Option<Vec<u8>> {
-    // What it is may change until it is open; and a file of /proc has more in it than its size says.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    if !file.metadata().ok()?.is_file() {
+    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let stat = rustix::fs::fstat(&found).ok()?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
         return None;
     }
+    let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let file = fs::File::from(rustix::fs::open(itself, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
     let mut text = Vec::new();
+    // A file of /proc has more in it than its size says.
     let read = file.take(SETTINGS + 1).read_to_end(&mut text).ok()?;
     (read as u64 <= SETTINGS).then_some(text)
 }

@@ -9,6 +9,7 @@
 mod caller;
 mod calls;
 mod changes;
+mod ends;
 mod exec;
 mod fifos;
 mod files;
@@ -21,6 +22,7 @@ mod planted;
 mod processes;
 mod shm;
 mod sockets;
+mod survey;
 mod terminals;
 mod together;
 mod tracer;
@@ -115,6 +117,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     // While the host's mounts are there to be seen.
     let mounts = Mounts::read()?;
+    let above = Keeper::look_above(plan);
     let (common, procfs) = session::enter(plan)?;
     // Before the broker is confined: it stands beside the broker, and needs less.
     let readers = match plan.calls {
@@ -165,7 +168,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     // It holds some for each call, and what it forked before keeps the limit that it was given.
     limit::open_files_as_many();
     let notices = Notices::new().map_err(failure("channels", "make a file for notices"))?;
-    let keeper = Keeper::new(plan, &mounts)?;
+    let keeper = Keeper::new(plan, &mounts, above)?;
     let mut steps = SessionSteps { common, programs: confined.steps, readers: Vec::new() };
     let (more, listener) = programs.hear()?;
     let listener = listener.ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?;
@@ -509,8 +512,8 @@ impl Broker {
             Received::Message(ToBroker::Report { worker, question }, _) => {
                 let changes = self.calls.take_changes(worker, &self.notices)?;
                 // One that has gone meanwhile is noticed by the next poll.
-                let _told: io::Result<()> =
-                    supervisor.send(&SessionReply::Report { question, changes: changes.report() }, &[]);
+                let changes = changes.report(self.keeper.unseen());
+                let _told: io::Result<()> = supervisor.send(&SessionReply::Report { question, changes }, &[]);
                 Ok(true)
             }
             Received::Data(_) => Ok(true),
