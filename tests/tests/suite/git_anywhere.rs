@@ -396,3 +396,25 @@ fn a18_settings_outside_lead_into_the_workspace() {
         assert!(!more.text().is_empty());
     });
 }
+
+/// A18: a branch that follows a name whose address a call has taken away is in the result: git takes the name for a path.
+#[test]
+fn a18_a_branch_that_follows_a_name_without_an_address_is_in_the_result() {
+    let follow = "git config remote.evil.url https://example.com/x; git config branch.main.remote evil";
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target, "git init -q -b main . && echo x > f && git add f && git commit -qm one");
+        let changed = changes(&env, &format!("{follow}; git config --unset remote.evil.url"));
+        assert!(has(&env, &changed, "runs_later", ".git/config", "branch.main.remote"), "{changed}");
+        // What was so before is no change of this call's; what was only so in between is none either.
+        let changed = changes(&env, "git config user.name x");
+        assert!(!has(&env, &changed, "runs_later", ".git/config", ""), "{changed}");
+        let env = furnished(target, "git init -q -b main . && echo x > f && git add f && git commit -qm one");
+        let changed =
+            changes(&env, &format!("{follow}; git remote rename evil up; test $(git config branch.main.remote) = up"));
+        assert!(has(&env, &changed, "changed", ".git/config", ""), "{changed}");
+        assert!(!has(&env, &changed, "runs_later", ".git/config", ""), "{changed}");
+        // In a call of its own.
+        let changed = changes(&env, "git config --unset remote.up.url");
+        assert!(has(&env, &changed, "runs_later", ".git/config", "branch.main.remote"), "{changed}");
+    });
+}

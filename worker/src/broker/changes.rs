@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use callgate_policy::envelope::{Changes, Note};
+use callgate_policy::plan::protect::gitconfig;
 use callgate_policy::plan::protect::later::{self, Before, Later};
 use callgate_policy::plan::{FsRule, SessionPlan};
 
 use super::calls::{lies_in, real};
 use super::ends::Unseen;
+use super::keeper::settings;
 use super::planted;
 use crate::apply::landlock::reach;
 use crate::protocol::notice;
@@ -172,6 +174,8 @@ pub(super) struct Collected {
     removed: Bounded<PathBuf>,
     repositories: Bounded<PathBuf>,
     later: Bounded<Noted>,
+    /// Settings of git that this call has left, at some time, following a remote without an address: files and settings.
+    followed: Bounded<Noted>,
     refused: Bounded<Noted>,
     not_started: Bounded<Noted>,
     more: u64,
@@ -260,6 +264,35 @@ impl Collected {
         note(&mut self.repositories, path, &mut self.more);
     }
 
+    /// A repository's settings were replaced. What follows a remote that lost its address in that may be as it was again when
+    /// the call ends, as after `git remote rename`: only then is it known.
+    pub(super) fn settings_replaced(&mut self, path: &Path, old: &[u8], new: &[u8]) {
+        let was = gitconfig::without_address(old);
+        for setting in gitconfig::without_address(new).into_iter().filter(|setting| !was.contains(setting)) {
+            self.more += u64::from(!self.followed.insert((path.to_owned(), setting.into())));
+        }
+    }
+
+    /// Which settings follow a remote without an address now, because of this call.
+    fn followed(&self) -> Vec<Noted> {
+        let mut found = Vec::new();
+        let mut read: Option<(&Path, BTreeSet<String>)> = None;
+        for (path, setting) in &self.followed.all {
+            let now = match &mut read {
+                Some((last, now)) if *last == path.as_path() => now,
+                _ => {
+                    let now = settings(path).map(|text| gitconfig::without_address(&text)).unwrap_or_default();
+                    &mut read.insert((path, now)).1
+                }
+            };
+            if now.contains(setting.as_ref()) {
+                let why = format!("git takes the name for a path, as no remote has an address by it: {setting}");
+                found.push((path.clone(), why.into()));
+            }
+        }
+        found
+    }
+
     pub(super) fn refused(&mut self, path: &Path, why: impl Into<Cow<'static, str>>) {
         self.refused.insert((path.to_owned(), why.into()));
     }
@@ -296,6 +329,9 @@ impl Collected {
         let mut planted = Bounded::default();
         for (path, why) in self.repositories.all.iter().flat_map(|repository| planted::programs(repository)) {
             more += u64::from(!planted.insert((path, why.into())));
+        }
+        for one in self.followed() {
+            more += u64::from(!planted.insert(one));
         }
         let mut list = |paths: &Bounded<PathBuf>| -> Vec<String> {
             paths.all.iter().filter_map(|path| take(path, 0, &mut names, &mut more)).collect()

@@ -895,6 +895,9 @@ fn replace_settings(
         return Err(e);
     }
     rustix::fs::unlinkat(&source.parent, &source.name, AtFlags::empty()).map_err(errno)?;
-    broker.call(caller)?.changes.changed(&target.path);
+    let changes = &mut broker.call(caller)?.changes;
+    changes.removed(&source.path);
+    changes.changed(&target.path);
+    changes.settings_replaced(&target.path, &old, &new);
     Ok(DONE)
 }

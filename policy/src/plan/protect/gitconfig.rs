@@ -3,7 +3,7 @@
 //! git reads a file as `git-config(1)` describes and `config.c` does; so does this, and a file that it cannot read is
 //! refused, never guessed at.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::gitkeys::{Value, harmless};
 
@@ -86,7 +86,11 @@ fn key(setting: &Setting) -> String {
         Some(sub) => format!("{}.{}.{}", setting.section, String::from_utf8_lossy(sub), setting.name),
         None => format!("{}.{}", setting.section, setting.name),
     };
-    key.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).take(SHOWN).collect()
+    printable(&key)
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).take(SHOWN).collect()
 }
 
 /// The first setting that can run programs, as far as is known: of a configuration that nobody judged.
@@ -98,6 +102,22 @@ pub fn first_not_harmless(text: &[u8]) -> Result<Option<String>, Refusal> {
     let remotes = Remotes::of([&all]);
     let admitted = |setting: &&Setting| harmless(setting).is_some_and(|value| remotes.admit(value, setting));
     Ok(all.iter().find(|setting| !admitted(setting)).map(key))
+}
+
+/// Which settings follow a remote that the file gives no address, each with its value: git takes the name for a path. Those of a
+/// file that cannot be read are none.
+#[must_use]
+pub fn without_address(text: &[u8]) -> BTreeSet<String> {
+    let Ok(all) = parse(text) else { return BTreeSet::new() };
+    let remotes = Remotes::of([&all]);
+    let follows = |setting: &&Setting| {
+        harmless(setting).is_some_and(|value| value == Value::Remote && !remotes.admit(value, setting))
+    };
+    let shown = |setting: &Setting| {
+        let value = String::from_utf8_lossy(setting.value.as_deref().unwrap_or_default()).into_owned();
+        format!("{} = {}", key(setting), printable(&value))
+    };
+    all.iter().filter(follows).map(shown).collect()
 }
 
 /// The names of remotes that have an address.
@@ -497,6 +517,18 @@ mod tests {
             assert_eq!(may_replace(pair[0].as_bytes(), pair[1].as_bytes()), Ok(()), "{pair:?}");
         }
         assert!(may_replace(steps[3].as_bytes(), format!("{}{}", remote("up"), branch("x")).as_bytes()).is_err());
+    }
+
+    /// A18: `git remote rename` takes the address away first. What then follows a name alone is known.
+    #[test]
+    fn a18_what_follows_a_name_without_an_address_is_known() {
+        let follows = "[branch \"main\"]\nremote = evil\n[remote]\npushDefault = up\n[branch \"b\"]\nremote = .\n";
+        let address = |name: &str| format!("[remote \"{name}\"]\nurl = https://x/y\n");
+        let found = |text: &str| without_address(text.as_bytes()).into_iter().collect::<Vec<_>>();
+        assert_eq!(found(follows), ["branch.main.remote = evil", "remote.pushdefault = up"]);
+        assert_eq!(found(&format!("{follows}{}", address("evil"))), ["remote.pushdefault = up"]);
+        assert_eq!(found(&format!("{follows}{}{}", address("evil"), address("up"))), [""; 0]);
+        assert_eq!(found("[branch \"main\"]\nremote = ./\u{1}x\n"), ["branch.main.remote = ./\u{fffd}x"]);
     }
 
     #[test]
