@@ -9,6 +9,7 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::HostFacts;
 use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
 use callgate_worker::apply::landlock::host_abi;
+use callgate_worker::apply::limit::limit_cores;
 use callgate_worker::protocol::StepFailure;
 
 use crate::place::Place;
@@ -88,6 +89,21 @@ pub(crate) fn refuses_namespaces(failed: &StepFailure) -> bool {
     };
     let is_clone = failed.step == "namespaces" && failed.errno == Some(rustix::io::Errno::NOSPC.raw_os_error());
     is_step && (failed.limit().is_none() || (is_clone && are_off()))
+}
+
+/// Closes this process to others of its user: no core dump, and no look into its memory (D1). For every host: its process
+/// holds policy, and often secrets. It cannot be undone; sessions that are opened later start with it.
+///
+/// # Errors
+/// The kernel's own.
+pub fn close_process() -> Result<(), StepFailure> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    let refused =
+        |what: &str, errno: Option<i32>| StepFailure { step: "supervisor".to_owned(), what: what.to_owned(), errno };
+    // Sessions start with this limit, and could not raise it.
+    limit_cores().map_err(|e| refused("set its core limit", e.raw_os_error()))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|e| refused("close its memory to others", Some(e.raw_os_error())))
 }
 
 /// As whom a session runs: the owner of the workspace if we may become that, else ourselves.

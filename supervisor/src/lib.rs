@@ -32,22 +32,24 @@ pub mod trust;
 mod turn;
 
 pub mod cli;
+pub mod json;
 pub mod profile;
 
 pub use callgate_policy as policy;
 pub use callgate_policy::envelope::{Denial, Enforced, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
 pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitReport, Limits};
-pub use callgate_worker::protocol::{LimitHit, ProgramEnd, Used};
+pub use callgate_worker::launcher::Ahead;
+pub use callgate_worker::protocol::{Leftover, LimitHit, ProgramEnd, StepFailure, Used};
 
 pub use call::CallError;
 pub use callgate_policy::tool::Subject;
 pub use confine::{
     ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio, Terminal, TerminalError, WindowSize,
 };
-pub use gate::{Answer, Approver, Asked, Gate, Question, WatchdogProgram, WatchdogProgramError};
-pub use host::{HostError, HostSupport, Missing};
+pub use gate::{Answer, Approver, Asked, Gate, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required};
+pub use host::{HostError, HostSupport, Missing, close_process};
 pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Surface, Tool};
-pub use session::{AskedBy, OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject};
+pub use session::{AskedBy, OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject, refuse_strangers};
 pub use supervisor::{Builder, Supervisor};
 pub use turn::Concurrency;
 

@@ -338,6 +338,24 @@ pub fn remove_at_the_end(directory: Directory) -> io::Result<Channel> {
     }
 }
 
+/// Asks for no more, and waits until a launcher, or a process that removes a directory ([`remove_at_the_end`]), has ended:
+/// with it all of its sessions, and what they had on the host. Returns what had to stay.
+#[must_use]
+pub fn wait_for_the_end(channel: &Channel) -> Vec<Leftover> {
+    let mut left = Vec::new();
+    if channel.say_no_more().is_err() {
+        return left;
+    }
+    loop {
+        match channel.receive::<Leftover>() {
+            Ok(Received::Message(leftover, _)) => left.push(leftover),
+            Ok(Received::Data(_)) => {}
+            // It was killed, or has ended.
+            Ok(Received::Closed) | Err(_) => return left,
+        }
+    }
+}
+
 fn wait_and_remove(channel: &Channel, directory: Directory) -> io::Result<()> {
     let owner = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
     let mut left = Left { directories: vec![directory], owner, landlock_abi: landlock::host_abi() };

@@ -13,8 +13,9 @@ use super::arguments::Call;
 use super::exit::{self, Failure};
 use super::prompt::AtTerminal;
 use super::{show, supervise};
-use crate::confine::{Launcher, measured};
+use crate::confine::Launcher;
 use crate::gate::interaction_required;
+use crate::json;
 use crate::session::AskedBy;
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.
@@ -71,7 +72,7 @@ fn arguments(given: &str) -> Result<Value, Failure> {
             )));
         }
     }
-    measured::parse(text.as_bytes(), PARSED_MAX).map_err(|e| Failure::Data(format!("the arguments are not JSON: {e}")))
+    json::parse(text.as_bytes(), PARSED_MAX).map_err(|e| Failure::Data(format!("the arguments are not JSON: {e}")))
 }
 
 fn status(envelope: &ResultEnvelope) -> u8 {

@@ -21,12 +21,13 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use callgate_worker::launcher::Ahead;
-use callgate_worker::protocol::{Leftover, StepFailure};
+use callgate_worker::protocol::Leftover;
 use clap::Parser as _;
 
 use self::arguments::{Arguments, Command, Doctor};
 use self::exit::Failure;
 use crate::confine::{ConfineError, LAUNCHER_NAME, Launcher};
+use crate::host::close_process;
 use crate::session::OpenError;
 use crate::supervisor::Supervisor;
 
@@ -80,7 +81,7 @@ fn forked() -> Result<Launcher, Failure> {
 /// Becomes a supervisor: the process is closed to others of the same user, then the runtime starts, in this one thread,
 /// from which brokers are forked.
 fn supervise<T>(launcher: Launcher, work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>) -> Result<T, Failure> {
-    protect_self()?;
+    close_process().map_err(|failed| OpenError::Confine(ConfineError::Refused(failed)))?;
     let supervisor = Supervisor::builder().launcher(launcher.clone()).build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let done = runtime.block_on(work(supervisor));
@@ -102,20 +103,4 @@ fn tell_left(leftover: &Leftover) {
     let said = writeln!(std::io::stderr(), "callgate: {leftover}");
     // With nobody to read it there is nothing more to do.
     said.unwrap_or(());
-}
-
-/// No core dump and no look into this process's memory by others of its user (D1): it holds secrets and policy.
-fn protect_self() -> Result<(), Failure> {
-    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-    let refused = |what: &str, errno: Option<i32>| {
-        Failure::Open(OpenError::Confine(ConfineError::Refused(StepFailure {
-            step: "supervisor".to_owned(),
-            what: what.to_owned(),
-            errno,
-        })))
-    };
-    // Sessions start with this limit, and could not raise it.
-    callgate_worker::apply::limit::limit_cores().map_err(|e| refused("set its core limit", e.raw_os_error()))?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|e| refused("close its memory to others", Some(e.raw_os_error())))
 }

@@ -6,12 +6,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use callgate_policy::envelope::{Metadata, Outcome, ResultEnvelope};
-use callgate_policy::limit::LimitName;
 use callgate_policy::plan::Calls;
-use callgate_worker::protocol::{LimitHit, ProgramEnd};
+use callgate_worker::protocol::ProgramEnd;
 use rustix::fs::FileType;
-use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::Run;
@@ -145,11 +142,7 @@ fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
 
 /// Why the command was ended, if it was ended for a limit: it can no longer say so itself.
 fn tell_limit(session: &Session, end: &ProgramEnd) {
-    let bounds = session.bounds();
-    let late = || bounds.value(LimitName::Wall).filter(|_| end.timed_out);
-    let hit = crate::call::limits::ended_for(bounds, end, None);
-    let Some(hit) = hit.or_else(|| Some(LimitHit { limit: LimitName::Wall, used: late()? })) else { return };
-    let denial = crate::call::limits::denial(bounds, hit, end.left);
+    let Some(denial) = session.ended_for(end) else { return };
     let remedy = denial.remedy.unwrap_or_default();
     let text = format!("callgate: the command met its `{}` limit: {}\n  {remedy}\n", denial.asked, denial.reason);
     // With standard error gone as well, the exit status is all that is left to tell.
@@ -182,31 +175,7 @@ fn report(
     started: Instant,
     mut file: std::fs::File,
 ) -> Result<(), Failure> {
-    let mut data = json!({
-        "exit_code": end.code,
-        "signal": end.signal,
-        "cpu_us": end.cpu_us,
-        "killed": end.killed,
-        "timed_out": end.timed_out,
-    });
-    crate::call::limits::tell_left(&mut data, &end);
-    let envelope = ResultEnvelope {
-        kind: Outcome::Output,
-        data: Some(data),
-        error_text: None,
-        metadata: Metadata {
-            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            enforced: crate::call::enforced(session, program.steps()),
-            limits: crate::call::limits::of_program(
-                session.bounds(),
-                &end,
-                session.bounds().value(LimitName::Wall),
-                None,
-            ),
-            changes: program.changes().filter(|changes| !changes.is_empty()).cloned(),
-            ..Metadata::default()
-        },
-    };
+    let envelope = session.report(program, &end, started.elapsed());
     let mut text = serde_json::to_vec(&envelope).map_err(|e| Failure::runtime(e.into()))?;
     text.push(b'\n');
     file.write_all(&text).map_err(Failure::io("write the status"))

@@ -12,9 +12,8 @@ use callgate_policy::requirement::{FsRequirement, NetRequirement, Program, Requi
 
 use super::arguments::Grants;
 use super::exit::Failure;
-use crate::place;
 use crate::profile::{self, ProfileError};
-use crate::session::{OpenError, SessionSpec};
+use crate::session::{OpenError, SessionSpec, refuse_strangers};
 use crate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
 
 /// What the session is for, from the grants that were typed.
@@ -85,8 +84,10 @@ fn manifest(file: &Path) -> Result<Manifest, Failure> {
         let name = file.display();
         if unfit { Failure::Data(format!("{name}: {e}")) } else { Failure::named(format!("open {name}"))(e) }
     };
-    let text = trust::read(file).map_err(failed)?;
-    trust::parse(file, text).map_err(|e| Failure::Data(e.to_string()))
+    trust::read_manifest(file).map_err(|e| {
+        let text = e.to_string();
+        if let TrustError::Read { source, .. } = e { failed(source) } else { Failure::Data(text) }
+    })
 }
 
 /// What the workspace's own manifest asks for if it is trusted; otherwise the defaults, and a word about it (X1-35).
@@ -127,9 +128,7 @@ fn paths(given: &[PathBuf], flag: &str) -> Result<Vec<PathTemplate>, Failure> {
     given
         .iter()
         .map(|path| {
-            if let Some(stranger) = place::stranger_to(path) {
-                return Err(OpenError::strangers(format!("{flag} {}", path.display()), stranger).into());
-            }
+            refuse_strangers(&format!("{flag} {}", path.display()), path)?;
             let real = std::fs::canonicalize(path)
                 .map_err(|e| Failure::Usage(format!("{flag} {}: {e}; grants name what exists", path.display())))?;
             let is_dir = real.is_dir();

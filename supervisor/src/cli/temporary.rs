@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::Identity;
 use callgate_worker::directory::Directory;
-use callgate_worker::launcher::remove_at_the_end;
+use callgate_worker::launcher::{remove_at_the_end, wait_for_the_end};
 use callgate_worker::protocol::Channel;
 
 use super::exit::Failure;
@@ -39,6 +39,6 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        crate::confine::wait_for_the_end(&self.remover).iter().for_each(tell_left);
+        wait_for_the_end(&self.remover).iter().for_each(tell_left);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use callgate_policy::plan::{PrivateKind, SessionPlan};
 use callgate_worker::launcher::{self, Ahead, Asked};
-use callgate_worker::protocol::{Channel, Leftover, OpenSession, Received, StepFailure};
+use callgate_worker::protocol::{Channel, Leftover, OpenSession, StepFailure};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use super::error::ConfineError;
@@ -54,7 +54,7 @@ impl Drop for Process {
         // It ends when its sessions have; until somebody has waited for it, its entry stays.
         let (channel, child) = (self.channel.take(), self.child.take());
         let wait = move || {
-            channel.iter().flat_map(wait_for_the_end).for_each(|leftover| report(&leftover));
+            channel.iter().flat_map(launcher::wait_for_the_end).for_each(|leftover| report(&leftover));
             child.map(|mut child| child.wait())
         };
         // Where no thread can be made, the entry stays until this process ends.
@@ -64,23 +64,6 @@ impl Drop for Process {
 
 fn report(leftover: &Leftover) {
     tracing::warn!(%leftover, "a session has left something");
-}
-
-/// Asks for no more, and waits until the launcher, or whoever else removes directories, has ended: with it all of its
-/// sessions, and what they had on the host. Returns what had to stay.
-pub(crate) fn wait_for_the_end(channel: &Channel) -> Vec<Leftover> {
-    let mut left = Vec::new();
-    if channel.say_no_more().is_err() {
-        return left;
-    }
-    loop {
-        match channel.receive::<Leftover>() {
-            Ok(Received::Message(leftover, _)) => left.push(leftover),
-            Ok(Received::Data(_)) => {}
-            // It was killed, or has ended.
-            Ok(Received::Closed) | Err(_) => return left,
-        }
-    }
 }
 
 /// What a launcher that is this very process has besides itself.
@@ -179,9 +162,11 @@ impl Launcher {
         Self::process(channel, None)
     }
 
-    /// No process of its own: brokers are forked from this one, for commands that open one session. It becomes a
-    /// process when a session needs one that outlives this.
-    pub(crate) fn here(ahead: Option<Ahead>) -> Self {
+    /// No process of its own: brokers are forked from this one, for programs that open one session and have one thread. A
+    /// process is started when a session needs one that outlives this. `ahead` is for the first session: started first
+    /// thing in `main`, it gets ready meanwhile.
+    #[must_use]
+    pub fn here(ahead: Option<Ahead>) -> Self {
         Self(Kind::Here(Arc::new(Here { ahead: Mutex::new(ahead), ..Here::default() })))
     }
 
@@ -195,13 +180,14 @@ impl Launcher {
     }
 
     /// Waits until nothing is left of all its sessions, which must have been dropped, and returns what could not be removed.
-    /// No more can be opened.
-    pub(crate) fn wait_for_its_end(&self) -> Vec<Leftover> {
+    /// No more can be opened. Without this a host may end before they have: they end all the same.
+    #[must_use]
+    pub fn wait_for_its_end(&self) -> Vec<Leftover> {
         match &self.0 {
-            Kind::Process(process) => process.channel.iter().flat_map(wait_for_the_end).collect(),
+            Kind::Process(process) => process.channel.iter().flat_map(launcher::wait_for_the_end).collect(),
             Kind::Here(here) => {
                 let channels = here.asked.get().map(|asked| &asked.channel).into_iter().chain(here.process.get());
-                channels.flat_map(wait_for_the_end).collect()
+                channels.flat_map(launcher::wait_for_the_end).collect()
             }
         }
     }

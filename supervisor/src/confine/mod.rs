@@ -5,7 +5,6 @@ pub(crate) mod cgroup;
 mod channel;
 mod error;
 mod launcher;
-pub(crate) mod measured;
 mod outputs;
 mod private;
 mod program;
@@ -17,7 +16,6 @@ mod workers;
 
 pub(crate) use channel::AsyncChannel;
 pub use error::ConfineError;
-pub(crate) use launcher::wait_for_the_end;
 pub use launcher::{LAUNCHER_NAME, Launcher, LauncherError};
 pub(crate) use outputs::{Output, Outputs};
 pub(crate) use private::private_directory;

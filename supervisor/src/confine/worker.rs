@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::channel::AsyncChannel;
 use super::error::{ConfineError, channel, heard};
-use super::measured;
 use super::workers::Busy;
+use crate::json;
 use crate::turn::Turn;
 
 /// Most bytes that a worker may send as a tool's result: room for the largest limit with every byte escaped.
@@ -140,7 +140,7 @@ impl Worker {
                 Received::Message(FromWorker::Rest, _) if rest.is_none() => rest = Some(Vec::new()),
                 Received::Message(FromWorker::ToolEnded(ToolEnd::Output { truncated, lost, data }), _) => {
                     let not_json = |_e| ConfineError::Hostile { what: "a result that is not JSON, or too much of it" };
-                    let data = data.map_or_else(|| measured::parse(&long, PARSED_MAX), Ok).map_err(not_json)?;
+                    let data = data.map_or_else(|| json::parse(&long, PARSED_MAX), Ok).map_err(not_json)?;
                     let rest = rest.unwrap_or_default();
                     return Ok((steps, Ok(ToolOutput { data, truncated, rest, lost })));
                 }

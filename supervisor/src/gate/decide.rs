@@ -29,6 +29,15 @@ use crate::registry::{Executor, Tool};
 use crate::session::{AskedBy, OpenError, Session};
 use crate::turn::Place;
 
+/// A call that layers 1 and 2 let pass, perhaps on the condition that a person says yes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    /// What rules and mode say.
+    pub decision: Decision,
+    /// Why a person would be asked. Empty if nobody would be.
+    pub asks: Vec<String>,
+}
+
 /// A call as rules and people see it.
 #[derive(Clone, Copy)]
 struct Presented<'a> {
@@ -107,24 +116,31 @@ impl Session {
         Ok(Approved { tool, task, passed })
     }
 
-    /// What layers 1 and 2 would say of a call, without running it and without asking anybody.
+    /// What the capability check, the rules, the mode and the watchdogs say of a call. It is not made: nobody is asked, and
+    /// nothing runs but what takes its command line apart. The answer holds for this moment; [`Session::call`] decides anew.
+    ///
+    /// `line` is what [`Session::understand`] said of its command line, for a host that has asked already. Without it the
+    /// line is taken apart here, if anything looks at it.
     ///
     /// # Errors
-    /// [`CallError`], as of the call itself: it is denied, or makes no sense.
-    pub async fn preview(&self, tool: &str, args: serde_json::Value) -> Result<Decision, CallError> {
-        let checked = self.checked(tool, args)?;
-        let line = self.line_of(&checked).await?;
-        self.preview_of(&checked, line.as_ref()).await
-    }
-
-    /// The same, of a line that has been taken apart.
-    pub(crate) async fn preview_of(&self, checked: &Checked<'_>, line: Option<&Line>) -> Result<Decision, CallError> {
-        let Checked { tool, args, needs, root, work, .. } = checked;
-        let ((decision, _), watchdog) =
+    /// [`CallError::Denied`] if one of them denies it, and what else a call returns before it runs.
+    pub async fn preview(
+        &self,
+        tool: &str,
+        args: &serde_json::Value,
+        line: Option<&Line>,
+    ) -> Result<Preview, CallError> {
+        let checked = self.checked(tool, args.clone())?;
+        let understood = match line {
+            Some(_) => None,
+            None => self.line_of(&checked).await?,
+        };
+        let Checked { tool, args, needs, root, work, .. } = &checked;
+        let line = line.or(understood.as_ref());
+        let ((decision, _key), watchdog) =
             self.judged(&Presented { tool, args, needs, root, work: work.as_ref(), line }).await?;
-        // A watchdog that wants a person asked tightens what the rules say.
-        let action = if watchdog.is_some() { decision.action.max(Action::Ask) } else { decision.action };
-        Ok(Decision { action, ..decision })
+        let asks = self.asks(&decision, watchdog.as_ref());
+        Ok(Preview { decision, asks })
     }
 
     /// Rules, mode and watchdogs: all but the person, whom the watchdogs may want asked.
@@ -411,8 +427,9 @@ fn parts<'a>(
     (files(&needs.write, Capability::FsWrite).chain(hosts).collect(), read.collect())
 }
 
-/// S1 X1-17: what a halted session says to whoever runs it, as one line of JSON.
-pub(crate) fn interaction_required(session: &str, tool: &str, why: &str) -> serde_json::Value {
+/// S1 X1-17: what a session that is halted ([`Session::is_halted`]) says to whoever runs it, as one line of JSON.
+#[must_use]
+pub fn interaction_required(session: &str, tool: &str, why: &str) -> serde_json::Value {
     json!({
         "surface": "headless.interaction-required",
         "class": "Validation",

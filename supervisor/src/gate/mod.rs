@@ -11,7 +11,7 @@ use callgate_policy::plan::Watched;
 use callgate_policy::watchdog::{Builtin, CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 pub(crate) use approved::{Approved, ApprovedPlan, Passed, Task};
-pub(crate) use decide::interaction_required;
+pub use decide::{Preview, interaction_required};
 pub use people::{Answer, Approver, Asked, Question};
 pub use program::{WatchdogProgram, WatchdogProgramError};
 

@@ -1,6 +1,6 @@
 //! Why a session was not opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use callgate_policy::effective::DeclareError;
 use callgate_policy::path::HostPath;
@@ -10,7 +10,7 @@ use callgate_policy::variable::VariableError;
 
 use crate::confine::{ConfineError, LauncherError};
 use crate::host::HostError;
-use crate::place::Stranger;
+use crate::place::{self, Stranger};
 use crate::profile::ProfileError;
 use crate::registry::RegistryError;
 
@@ -140,4 +140,14 @@ impl OpenError {
     pub(crate) fn strangers(act: String, Stranger { on_the_way, uid, owner }: Stranger) -> Self {
         Self::Strangers { act, on_the_way, uid, owner }
     }
+}
+
+/// Refuses a path that root is about to use and in whose way somebody else has a say: for a host that looks at a path before
+/// a session does. `act` says in the error what was to be done with it.
+///
+/// # Errors
+/// [`OpenError::Strangers`].
+pub fn refuse_strangers(act: &str, path: &Path) -> Result<(), OpenError> {
+    let stranger = place::stranger_to(path);
+    stranger.map_or(Ok(()), |stranger| Err(OpenError::strangers(act.to_owned(), stranger)))
 }

@@ -5,7 +5,7 @@ mod open;
 mod rules;
 mod spec;
 
-pub use error::OpenError;
+pub use error::{OpenError, refuse_strangers};
 pub use spec::{AskedBy, SessionSpec, StrengthChoice, WatchdogObject};
 
 use std::sync::atomic::AtomicBool;

@@ -437,12 +437,21 @@ fn manifest_of(root: &HostPath) -> Result<Option<PathBuf>, TrustError> {
     }
 }
 
+/// Reads a manifest that a person has named, which is to say that they trust it.
+///
+/// # Errors
+/// [`TrustError::Read`] and [`TrustError::Manifest`]; what is longer than a manifest may be is not read to its end.
+pub fn read_manifest(file: &Path) -> Result<Manifest, TrustError> {
+    let text = read(file).map_err(|source| TrustError::Read { path: file.to_owned(), source })?;
+    Ok(parse(file, text)?)
+}
+
 /// A manifest's text. One byte more than may be: the parser then says that it is too long.
-pub(crate) fn read(file: &Path) -> io::Result<String> {
+fn read(file: &Path) -> io::Result<String> {
     host::text_of(file, MAX_BYTES as u64 + 1)
 }
 
-pub(crate) fn parse(file: &Path, text: String) -> Result<Manifest, ManifestError> {
+fn parse(file: &Path, text: String) -> Result<Manifest, ManifestError> {
     let format = match file.extension() {
         Some(extension) if extension == "json" => Format::Json,
         _ => Format::Toml,

@@ -91,8 +91,7 @@ async fn decide(
     let mut samples = Vec::new();
     for _ in 0..runs.saturating_mul(DECISIONS) {
         let started = Instant::now();
-        let checked = session.checked(tool, args.clone())?;
-        session.preview_of(&checked, line).await?;
+        session.preview(tool, args, line).await?;
         samples.push(started.elapsed());
     }
     Ok(Figures::of(&samples, None))

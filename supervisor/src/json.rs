@@ -18,7 +18,7 @@ const OBJECT: usize = 640;
 ///
 /// # Errors
 /// For what is no JSON, and for what would take more.
-pub(crate) fn parse(text: &[u8], most: usize) -> serde_json::Result<Value> {
+pub fn parse(text: &[u8], most: usize) -> serde_json::Result<Value> {
     let left = Cell::new(most);
     let mut parser = serde_json::Deserializer::from_slice(text);
     let value = Measured(&left).deserialize(&mut parser)?;

@@ -1,0 +1,50 @@
+//! What is told of a program that a host started itself ([`Session::spawn`]).
+
+use std::time::Duration;
+
+use callgate_policy::envelope::{Denial, Metadata, Outcome, ResultEnvelope};
+use callgate_policy::limit::LimitName;
+use callgate_worker::protocol::{LimitHit, ProgramEnd};
+use serde_json::json;
+
+use super::limits;
+use crate::confine::Program;
+use crate::session::Session;
+
+impl Session {
+    /// The envelope of a program of this session that has ended after so long: how it ended, what enforced its grants, its
+    /// limits, and what it changed in trees with kept names. Its output is the host's own to keep.
+    #[must_use]
+    pub fn report(&self, program: &Program, end: &ProgramEnd, duration: Duration) -> ResultEnvelope {
+        let mut data = json!({
+            "exit_code": end.code,
+            "signal": end.signal,
+            "cpu_us": end.cpu_us,
+            "killed": end.killed,
+            "timed_out": end.timed_out,
+        });
+        limits::tell_left(&mut data, end);
+        let wall = self.bounds.value(LimitName::Wall);
+        ResultEnvelope {
+            kind: Outcome::Output,
+            data: Some(data),
+            error_text: None,
+            metadata: Metadata {
+                duration_ms: limits::ms(duration),
+                enforced: super::enforced(self, program.steps()),
+                limits: limits::of_program(&self.bounds, end, wall, None),
+                changes: program.changes().filter(|changes| !changes.is_empty()).cloned(),
+                ..Metadata::default()
+            },
+        }
+    }
+
+    /// Which limit a program of this session was ended for, and what to do about it. `None` if it ended otherwise.
+    #[must_use]
+    pub fn ended_for(&self, end: &ProgramEnd) -> Option<Denial> {
+        let late = || self.bounds.value(LimitName::Wall).filter(|_| end.timed_out);
+        let hit = limits::ended_for(&self.bounds, end, None);
+        let hit = hit.or_else(|| Some(LimitHit { limit: LimitName::Wall, used: late()? }))?;
+        Some(limits::denial(&self.bounds, hit, end.left))
+    }
+}
