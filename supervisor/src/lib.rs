@@ -32,6 +32,7 @@ pub mod trust;
 mod turn;
 
 pub mod cli;
+pub mod doctor;
 pub mod json;
 pub mod profile;
 

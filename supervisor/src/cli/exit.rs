@@ -4,10 +4,10 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use callgate_policy::envelope::Denial;
-use callgate_worker::protocol::StepFailure;
 
 use crate::call::CallError;
 use crate::confine::ConfineError;
+use crate::doctor::DoctorError;
 use crate::registry::RegistryError;
 use crate::session::OpenError;
 use crate::trust::TrustError;
@@ -56,6 +56,20 @@ pub(super) enum Failure {
     /// The process itself could not be set up.
     #[error("set up this process")]
     Runtime(#[source] io::Error),
+}
+
+impl From<DoctorError> for Failure {
+    fn from(error: DoctorError) -> Self {
+        match error {
+            DoctorError::Open(open) => Self::Open(open),
+            DoctorError::Call(call) => Self::Call(call),
+            DoctorError::Io { what, source } => Self::Io { what, source },
+            DoctorError::Start { program, source } => Self::Named { what: format!("start {program}"), source },
+            DoctorError::Attempt(reason) => Self::Usage(reason),
+            DoctorError::Untried { what, reason } => Self::Untried { what, reason },
+            DoctorError::Unusable { reason } => Self::Unusable { reason },
+        }
+    }
 }
 
 impl From<crate::host::HostError> for Failure {
@@ -137,24 +151,12 @@ impl Failure {
         }
     }
 
-    /// The error and its causes. A program that cannot be started is told as a shell tells it: no step of ours, and no
-    /// fault of the host's.
+    /// The error and its causes. What is nobody's fault is told in plain words.
     pub(super) fn text(&self) -> String {
-        if let Self::Call(CallError::Confine(ConfineError::Refused(failed))) = self
-            && failed.step == "exec"
-            && let Some(errno) = failed.errno
+        if let Self::Open(OpenError::Confine(confine)) | Self::Call(CallError::Confine(confine)) = self
+            && let Some(words) = confine.in_plain_words()
         {
-            let what = failed.what.strip_prefix("start ").unwrap_or(&failed.what);
-            return match errno {
-                2 if !what.contains('/') => format!("{what}: there is no such program on PATH"),
-                _ => format!("{what}: {}", io::Error::from_raw_os_error(errno)),
-            };
-        }
-        if let Some(failed) = self.missing_grant() {
-            return format!("a path that is granted is not there: {failed}");
-        }
-        if let Some(failed) = self.met_limit() {
-            return format!("a limit of this process or host was met: {failed}");
+            return words;
         }
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
@@ -164,26 +166,6 @@ impl Failure {
             cause = source.source();
         }
         text
-    }
-
-    /// Not the host's fault: a rule names a path that is not there.
-    fn missing_grant(&self) -> Option<&StepFailure> {
-        let (Self::Open(OpenError::Confine(ConfineError::Refused(failed)))
-        | Self::Call(CallError::Confine(ConfineError::Refused(failed)))) = self
-        else {
-            return None;
-        };
-        is_missing(failed).then_some(failed)
-    }
-
-    /// Nor is this: it can be done, and could not now.
-    fn met_limit(&self) -> Option<&StepFailure> {
-        let (Self::Open(OpenError::Confine(ConfineError::Refused(failed)))
-        | Self::Call(CallError::Confine(ConfineError::Refused(failed)))) = self
-        else {
-            return None;
-        };
-        failed.limit().map(|_raise| failed)
     }
 
     /// Tells the person, once, and gives the exit status.
@@ -214,7 +196,7 @@ fn confine_remedy(error: &ConfineError) -> Option<String> {
         ConfineError::Refused(failed) if failed.step == "working_dir" => {
             Some("start in a directory that is granted".to_owned())
         }
-        ConfineError::Refused(failed) if is_missing(failed) => {
+        ConfineError::Refused(failed) if failed.is_missing_path() => {
             Some("make it before the session is opened, or leave it out of what is granted".to_owned())
         }
         ConfineError::Refused(failed) if failed.limit().is_some() => {
@@ -265,11 +247,6 @@ fn call_status(error: &CallError) -> u8 {
     }
 }
 
-/// A path that a rule names is not there (ENOENT, ENOTDIR).
-fn is_missing(failed: &StepFailure) -> bool {
-    matches!((failed.step.as_str(), failed.errno), ("landlock" | "mounts", Some(2 | 20)))
-}
-
 /// A program that cannot be started is the person's business, as in a shell (127, 126); a step that the kernel refused
 /// is the host's.
 fn confine_status(error: &ConfineError) -> u8 {
@@ -279,7 +256,7 @@ fn confine_status(error: &ConfineError) -> u8 {
             ("exec", Some(2 | 20)) => 127,
             ("exec", _) => 126,
             ("working_dir", _) => DENIED,
-            _ if is_missing(failed) => DATA,
+            _ if failed.is_missing_path() => DATA,
             _ => UNAVAILABLE,
         },
         ConfineError::TimedOut(_) => TIMEOUT,

@@ -69,7 +69,7 @@ fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Fail
         Command::Completions(completions) => generate::completions(&completions),
         Command::Man(man) => generate::man(&man),
         Command::BenchOpens(opens) => bench::opens(&opens),
-        Command::Attempt(attempt) => Ok(callgate_worker::probe::main(&attempt.words).into()),
+        Command::Attempt(attempt) => Ok(crate::doctor::attack::attempt(&attempt.words).into()),
     }
 }
 

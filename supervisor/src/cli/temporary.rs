@@ -21,10 +21,12 @@ pub(super) struct Temporary {
 impl Temporary {
     /// This process must have one thread.
     pub(super) fn make(prefix: &str) -> Result<Self, Failure> {
-        let random = crate::host::random().map_err(Failure::io("get random bytes"))?;
-        let place = crate::host::temporary().map_err(|(path, source)| {
-            Failure::named(format!("use {} for temporary files, as TMPDIR says", path.display()))(source)
-        })?;
+        let random = random()?;
+        let place = std::env::temp_dir();
+        let named = || Failure::named(format!("use {} for temporary files, as TMPDIR says", place.display()));
+        if !std::fs::metadata(&place).map_err(named())?.is_dir() {
+            return Err(named()(std::io::ErrorKind::NotADirectory.into()));
+        }
         let path = place.join(format!("{prefix}-{random}"));
         let user = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
         let directory = Directory::make(&path, &[], user).map_err(Failure::io(format!("make {}", path.display())))?;
@@ -41,4 +43,12 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         wait_for_the_end(&self.remover).iter().for_each(tell_left);
     }
+}
+
+/// 128 random bits, in hexadecimal.
+pub(super) fn random() -> Result<String, Failure> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| Failure::io("get random bytes")(e.into()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -37,6 +37,29 @@ pub enum ConfineError {
     TimedOut(Duration),
 }
 
+impl ConfineError {
+    /// The failure as a person would put it, where it is no fault of the host's: a program that is not there, as a shell
+    /// has it, a granted path that is not there, or a limit that was met. `None` for all else, whose own message says it.
+    #[must_use]
+    pub fn in_plain_words(&self) -> Option<String> {
+        let Self::Refused(failed) = self else { return None };
+        if failed.step == "exec"
+            && let Some(errno) = failed.errno
+        {
+            let what = failed.what.strip_prefix("start ").unwrap_or(&failed.what);
+            return Some(match errno {
+                // ENOENT.
+                2 if !what.contains('/') => format!("{what}: there is no such program on PATH"),
+                _ => format!("{what}: {}", io::Error::from_raw_os_error(errno)),
+            });
+        }
+        if failed.is_missing_path() {
+            return Some(format!("a path that is granted is not there: {failed}"));
+        }
+        failed.limit().map(|_raise| format!("a limit of this process or host was met: {failed}"))
+    }
+}
+
 pub(super) fn channel(what: &'static str) -> impl FnOnce(io::Error) -> ConfineError {
     move |source| ConfineError::Channel { what, source }
 }

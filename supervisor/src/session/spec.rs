@@ -8,7 +8,7 @@ use callgate_policy::effective::{Bound, Source};
 use callgate_policy::limit::Limits;
 use callgate_policy::manifest::Manifest;
 use callgate_policy::mode::Mode;
-use callgate_policy::plan::Calls;
+use callgate_policy::plan::{Calls, Strength};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::rules::{Rule, RuleScope};
@@ -75,6 +75,15 @@ pub enum StrengthChoice {
     Landlock,
     /// Namespaces, or the session is refused.
     Namespaces,
+}
+
+impl From<Strength> for StrengthChoice {
+    fn from(strength: Strength) -> Self {
+        match strength {
+            Strength::Landlock => Self::Landlock,
+            Strength::Namespaces => Self::Namespaces,
+        }
+    }
 }
 
 /// Whose calls a session's are.

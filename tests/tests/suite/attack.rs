@@ -265,7 +265,7 @@ fn an_ablated_plan_is_made_in_one_place() {
             makers.push(path.strip_prefix(root).unwrap().display().to_string());
         }
     }
-    assert_eq!(makers, ["supervisor/src/cli/doctor/attack/subject.rs"]);
+    assert_eq!(makers, ["supervisor/src/doctor/attack/subject.rs"]);
     // Anywhere else the lint refuses it.
     let lints = std::fs::read_to_string(root.join("clippy.toml")).unwrap();
     assert!(lints.contains("callgate_policy::plan::Ablation::without"));

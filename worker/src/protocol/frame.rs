@@ -171,6 +171,12 @@ impl StepFailure {
         format!("{}{}", self.what, errno_text(&self.errno))
     }
 
+    /// Whether a path that a rule names is not there (ENOENT, ENOTDIR): not the host's fault.
+    #[must_use]
+    pub fn is_missing_path(&self) -> bool {
+        matches!((self.step.as_str(), self.errno), ("landlock" | "mounts", Some(libc::ENOENT | libc::ENOTDIR)))
+    }
+
     /// What has to be raised, if a step failed for a limit: the host does not refuse it, and would do it another time.
     #[must_use]
     pub fn limit(&self) -> Option<&'static str> {

@@ -3,35 +3,30 @@
 /// Whether names inside a granted tree are denied already: until they are, to attack them tells nothing.
 const PROTECTED_NAMES: bool = true;
 
-/// What a success in this part of the table would mean.
+/// What is attacked, and so what a success would mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Part {
+pub enum Area {
+    /// Files outside the workspace.
     Files,
+    /// Servers outside.
     Network,
+    /// Other processes.
     Processes,
+    /// What the launcher left behind: descriptors, the environment, its terminal.
     Leaks,
+    /// IPC objects of others.
     Ipc,
+    /// Kernel surface: it reaches nobody yet, and is where kernels broke.
     Kernel,
     /// Open by design in one strength: told, and not counted.
     Visible,
 }
 
-impl Part {
-    pub(super) const ALL: [Self; 7] =
+impl Area {
+    /// Every one, in the order of the table.
+    pub const ALL: [Self; 7] =
         [Self::Files, Self::Network, Self::Processes, Self::Leaks, Self::Ipc, Self::Kernel, Self::Visible];
-
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Self::Files => "Files outside the workspace",
-            Self::Network => "Servers outside",
-            Self::Processes => "Other processes",
-            Self::Leaks => "What the launcher left behind",
-            Self::Ipc => "IPC objects of others",
-            Self::Kernel => "Kernel surface: reaches nobody yet, and is where kernels broke",
-            Self::Visible => "What shows without being opened (not counted: it takes namespaces to close)",
-        }
-    }
 }
 
 /// What proves that an act got through, besides a canary that changed.
@@ -58,7 +53,7 @@ pub(super) struct Act {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attack {
     pub(super) id: &'static str,
-    pub(super) part: Part,
+    pub(super) area: Area,
     pub(super) what: &'static str,
     pub(super) acts: &'static [Act],
 }
@@ -79,8 +74,8 @@ const fn typed(words: &'static [&'static str]) -> Act {
     Act { words, proof: Proof::Success, terminal: true }
 }
 
-const fn line(part: Part, id: &'static str, what: &'static str, acts: &'static [Act]) -> Attack {
-    Attack { id, part, what, acts }
+const fn line(area: Area, id: &'static str, what: &'static str, acts: &'static [Act]) -> Attack {
+    Attack { id, area, what, acts }
 }
 
 /// All that are to be tried.
@@ -88,7 +83,7 @@ pub(super) fn attacks() -> impl Iterator<Item = &'static Attack> {
     TABLE.iter().chain(PROTECTED.iter().filter(|_| PROTECTED_NAMES))
 }
 
-use Part::{Files, Ipc, Kernel, Leaks, Network, Processes, Visible};
+use Area::{Files, Ipc, Kernel, Leaks, Network, Processes, Visible};
 
 const TABLE: &[Attack] = &[
     line(Files, "A2", "read a file", &[sees(&["read", "{out}/file"]), act(&["flock", "{out}/file"])]),

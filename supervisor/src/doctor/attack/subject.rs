@@ -2,23 +2,22 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
 use std::process::Stdio as ChildStdio;
 use std::time::Duration;
 
 use callgate_policy::effective::Source;
 use callgate_policy::mode::Mode;
 use callgate_policy::pattern::PathTemplate;
-use callgate_policy::plan::{Ablation, Mechanism};
+use callgate_policy::plan::{Ablation, Mechanism, Strength};
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
 
+use super::super::DoctorError;
 use super::field::Field;
 use super::table::Act;
-use crate::cli::exit::Failure;
 use crate::confine::Stdio;
-use crate::session::{OpenError, Session, SessionSpec, StrengthChoice};
+use crate::session::{OpenError, Session, SessionSpec};
 use crate::supervisor::Supervisor;
 
 /// How long one attempt may take: a sandbox that starts a virtual machine for it fits in, and one that hangs is told.
@@ -53,18 +52,14 @@ pub(super) enum Answer {
 }
 
 impl Subject {
-    pub(super) async fn session(
-        supervisor: &Supervisor,
-        field: &Field,
-        strength: StrengthChoice,
-    ) -> Result<Self, OpenError> {
+    pub(super) async fn session(supervisor: &Supervisor, field: &Field, strength: Strength) -> Result<Self, OpenError> {
         Ok(Self::Session(supervisor.open(spec(field, strength)).await?))
     }
 
     pub(super) async fn ablated(
         supervisor: &Supervisor,
         field: &Field,
-        strength: StrengthChoice,
+        strength: Strength,
         lacking: &[Mechanism],
     ) -> Result<Self, OpenError> {
         #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
@@ -74,7 +69,7 @@ impl Subject {
     }
 
     /// Makes one attempt.
-    pub(super) async fn attempt(&self, field: &Field, act: &Act) -> Result<Answer, Failure> {
+    pub(super) async fn attempt(&self, field: &Field, act: &Act) -> Result<Answer, DoctorError> {
         let mut words = Vec::new();
         for word in act.words {
             match field.fill_in(word) {
@@ -102,8 +97,9 @@ impl Subject {
 
 /// The workspace to write, a directory to read, any program, no network; and nobody is asked, for it is the layers that are
 /// attacked.
-fn spec(field: &Field, strength: StrengthChoice) -> SessionSpec {
-    let mut spec = SessionSpec { strength, mode: Some(Mode::Yolo), ..SessionSpec::developer(field.workspace()) };
+fn spec(field: &Field, strength: Strength) -> SessionSpec {
+    let mut spec =
+        SessionSpec { strength: strength.into(), mode: Some(Mode::Yolo), ..SessionSpec::developer(field.workspace()) };
     let pattern = PathTemplate::parse(&format!("{}/**", field.readable().display()));
     let fs = FsRequirement { read: pattern.into_iter().collect(), ..FsRequirement::default() };
     spec.requires.push((Source::Default, RequirementSet { fs, ..RequirementSet::default() }));
@@ -155,21 +151,21 @@ pub(super) async fn program(
     field: &Field,
     argv: &[String],
     terminal: bool,
-) -> Result<Made, Failure> {
-    let (reader, writer) = std::io::pipe().map_err(Failure::io("make a pipe for an attempt"))?;
+) -> Result<Made, DoctorError> {
+    let (reader, writer) = std::io::pipe().map_err(DoctorError::io("make a pipe for an attempt"))?;
     let input = if terminal {
-        field.terminal().map_err(Failure::io("open a terminal"))?
+        field.terminal().map_err(DoctorError::io("open a terminal"))?
     } else {
-        std::fs::File::open("/dev/null").map_err(Failure::io("open /dev/null"))?.into()
+        std::fs::File::open("/dev/null").map_err(DoctorError::io("open /dev/null"))?.into()
     };
-    let error = writer.try_clone().map_err(Failure::io("make a pipe for an attempt"))?;
+    let error = writer.try_clone().map_err(DoctorError::io("make a pipe for an attempt"))?;
     let stdio = Stdio::new(input, writer.into(), error.into());
     let program = match session.spawn(argv.iter().map(OsString::from), stdio).await {
         Ok(program) => program,
-        Err(error) => return Ok(Made { output: String::new(), end: Err(Failure::from(error).text()) }),
+        Err(error) => return Ok(Made { output: String::new(), end: Err(DoctorError::from(error).text()) }),
     };
     let mut pipe =
-        tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(Failure::io("read a pipe"))?;
+        tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(DoctorError::io("read a pipe"))?;
     let mut output = Vec::new();
     let ended = async {
         (&mut pipe).take(OUTPUT_MAX).read_to_end(&mut output).await.map_err(|e| e.to_string())?;
@@ -191,8 +187,8 @@ fn no_answer() -> String {
 }
 
 /// A program that callgate does not confine, with all that it started.
-pub(super) async fn child(field: &Field, argv: &[String]) -> Result<Made, Failure> {
-    let [program, arguments @ ..] = argv else { return Err(Failure::Usage("an empty command".to_owned())) };
+pub(super) async fn child(field: &Field, argv: &[String]) -> Result<Made, DoctorError> {
+    let [program, arguments @ ..] = argv else { return Err(DoctorError::Attempt("an empty command".to_owned())) };
     #[allow(clippy::disallowed_methods, reason = "another sandbox, or none, is what is tried here")]
     let spawned = tokio::process::Command::new(program)
         .args(arguments)
@@ -203,10 +199,10 @@ pub(super) async fn child(field: &Field, argv: &[String]) -> Result<Made, Failur
         .process_group(0)
         .kill_on_drop(true)
         .spawn();
-    let mut child = spawned.map_err(|source| Failure::Named { what: format!("start {program}"), source })?;
+    let mut child = spawned.map_err(|source| DoctorError::Start { program: program.clone(), source })?;
     let _group = Group(child.id());
     let (Some(mut out), Some(mut error)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(Failure::Usage("a command without output".to_owned()));
+        return Err(DoctorError::Attempt("a command without output".to_owned()));
     };
     let (mut output, mut said) = (Vec::new(), Vec::new());
     let ended = async {
@@ -233,13 +229,4 @@ impl Drop for Group {
             rustix::process::kill_process_group(pid, rustix::process::Signal::KILL).unwrap_or(());
         }
     }
-}
-
-/// The words of a command line, with the workspace in them.
-pub(super) fn command(line: &str, workspace: &Path) -> Result<Vec<String>, Failure> {
-    let words = shlex::split(line)
-        .filter(|words| !words.is_empty())
-        .ok_or_else(|| Failure::Usage(format!("--under '{line}': give a command, with its quotes closed")))?;
-    let workspace = workspace.display().to_string();
-    Ok(words.into_iter().map(|word| word.replace("{dir}", &workspace)).collect())
 }

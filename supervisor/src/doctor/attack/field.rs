@@ -18,8 +18,7 @@ use callgate_worker::probe;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
 use serde_json::Value;
 
-use crate::cli::exit::Failure;
-use crate::cli::temporary::Temporary;
+use super::super::DoctorError;
 
 /// Descriptors that are left open for what is started get numbers from here on, so that one of the same number inside is
 /// no coincidence.
@@ -31,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What attempts leave in the workspace, if they succeed.
 const DEBRIS: [&str; 4] = ["taken", ".bashrc", ".vscode", ".mcp.json"];
 
-/// Everything that attacks are aimed at. Dropping it removes it.
-pub(super) struct Field {
+/// Everything that attacks are aimed at. Dropping it ends its processes, and removes what is not in its directory.
+pub struct Field {
     root: PathBuf,
     /// This program, where every sandbox that shows its workspace shows it.
     probe: PathBuf,
@@ -49,25 +48,37 @@ pub(super) struct Field {
     terminal: nix::pty::OpenptyResult,
     /// In which form files were when they were last whole.
     whole: BTreeMap<PathBuf, String>,
-    /// Dropped last: then all in it is removed.
-    _directory: Temporary,
 }
 
 /// What was reached, in words.
 pub(super) type Changes = Vec<String>;
 
+impl std::fmt::Debug for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the token.
+        f.debug_struct("Field").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
 impl Field {
-    pub(super) fn make(token: &str) -> Result<Self, Failure> {
-        let directory = Temporary::make("callgate-attack")?;
-        let root = directory.path().to_owned();
-        Self::fill(directory, &root, token).map_err(Failure::io(format!("make canaries in {}", root.display())))
+    /// Makes everything in `directory`, which must be empty and this user's alone. `callgate` is the binary: it is copied
+    /// there, and makes the attempts, started as [`attempt`](super::attempt) says. `token` is what no sandbox may let
+    /// through; it must not be guessed, and this process must have been started with it in its environment.
+    ///
+    /// Make it before the launcher: what is left open here is for that to close. Remove the directory once this is dropped.
+    ///
+    /// # Errors
+    /// [`DoctorError::Io`].
+    pub fn make(directory: &Path, callgate: &Path, token: &str) -> Result<Self, DoctorError> {
+        let failed = DoctorError::io(format!("make canaries in {}", directory.display()));
+        Self::fill(directory, callgate, token).map_err(failed)
     }
 
-    fn fill(directory: Temporary, root: &Path, token: &str) -> io::Result<Self> {
+    fn fill(root: &Path, callgate: &Path, token: &str) -> io::Result<Self> {
         let workspace = root.join("workspace");
         fs::create_dir(&workspace)?;
         let probe = workspace.join("callgate");
-        fs::copy(std::env::current_exe()?, &probe)?;
+        fs::copy(callgate, &probe)?;
         fs::create_dir(workspace.join("mnt"))?;
         symlink("../outside/file", workspace.join("link"))?;
         symlink("../outside", workspace.join("linkdir"))?;
@@ -89,14 +100,15 @@ impl Field {
             _connection: (listener, accepted),
             terminal: nix::pty::openpty(None, None)?,
             whole: BTreeMap::new(),
-            _directory: directory,
         };
         field.tidy_workspace()?;
         field.whole = field.look_at_files();
         Ok(field)
     }
 
-    pub(super) fn workspace(&self) -> PathBuf {
+    /// The directory that a sandbox must grant for writing; the binary that makes the attempts is in it.
+    #[must_use]
+    pub fn workspace(&self) -> PathBuf {
         self.root.join("workspace")
     }
 

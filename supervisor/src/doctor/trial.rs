@@ -1,17 +1,21 @@
 //! Sessions that are opened to see whether they can be.
 
-use callgate_policy::envelope::StepReport;
+use std::path::Path;
 
-use super::super::bench::Scratch;
-use super::super::exit::Failure;
-use super::{Check, State, host};
+use callgate_policy::envelope::StepReport;
+use callgate_policy::plan::Strength;
+
+use super::{Check, DoctorError, State, host};
 use crate::call::CallError;
-use crate::confine::{ConfineError, Stdio};
-use crate::session::{OpenError, Session, SessionSpec, StrengthChoice};
+use crate::confine::Stdio;
+use crate::session::{Session, SessionSpec};
 use crate::supervisor::Supervisor;
 
 /// `chmod` is carried out by the broker, which reads the path in the caller's memory (process_vm_readv(2)).
 const CHMOD: [&str; 2] = ["/bin/chmod", "/usr/bin/chmod"];
+
+/// Whose mode is changed.
+pub(super) const FILE: &str = "notes.txt";
 
 /// What came of one strength.
 pub(super) enum Trial {
@@ -21,12 +25,12 @@ pub(super) enum Trial {
         /// Whether the broker could do what it is asked; none if there is no program here to ask it with.
         broker: Option<Result<(), String>>,
     },
-    Fails(Failure),
+    Fails(DoctorError),
 }
 
 impl Trial {
-    pub(super) async fn of(supervisor: &Supervisor, scratch: &Scratch, strength: StrengthChoice) -> Self {
-        let spec = SessionSpec { strength, ..SessionSpec::developer(scratch.path()) };
+    pub(super) async fn of(supervisor: &Supervisor, directory: &Path, strength: Strength) -> Self {
+        let spec = SessionSpec { strength: strength.into(), ..SessionSpec::developer(directory) };
         let session = match supervisor.open(spec).await {
             Ok(session) => session,
             Err(error) => return Self::Fails(error.into()),
@@ -35,13 +39,13 @@ impl Trial {
             Ok(Some(0)) => {}
             Ok(code) => {
                 let reason = format!("it ended with {code:?}");
-                return Self::Fails(Failure::Unusable { reason: format!("`true` ran in a session, but {reason}") });
+                return Self::Fails(DoctorError::Unusable { reason: format!("`true` ran in a session, but {reason}") });
             }
             Err(error) => return Self::Fails(error),
         }
         let broker = match CHMOD.iter().find(|path| rustix::fs::stat(**path).is_ok()) {
             None => None,
-            Some(chmod) => Some(match run(&session, &[chmod, "600", "notes.txt"]).await {
+            Some(chmod) => Some(match run(&session, &[chmod, "600", FILE]).await {
                 Ok(Some(0)) => Ok(()),
                 Ok(code) => Err(format!("chmod(2) of an own file failed, {chmod} ended with {code:?}")),
                 Err(error) => Err(error.text()),
@@ -54,22 +58,19 @@ impl Trial {
         matches!(self, Self::Runs { .. })
     }
 
-    /// Why nothing ran, as the exit status of the host's fault.
-    pub(super) fn into_failure(self) -> Option<Failure> {
+    /// Why nothing ran, as the host's fault.
+    pub(super) fn into_error(self) -> Option<DoctorError> {
         match self {
             Self::Runs { .. } => None,
-            Self::Fails(failure @ (Failure::Open(_) | Failure::Unusable { .. })) => Some(failure),
-            Self::Fails(other) => Some(Failure::Unusable { reason: other.text() }),
+            Self::Fails(error @ (DoctorError::Open(_) | DoctorError::Unusable { .. })) => Some(error),
+            Self::Fails(other) => Some(DoctorError::Unusable { reason: other.text() }),
         }
     }
 
     fn failed_step(&self) -> Option<&callgate_worker::protocol::StepFailure> {
         match self {
-            Self::Fails(
-                Failure::Open(OpenError::Confine(ConfineError::Refused(failed)))
-                | Failure::Call(CallError::Confine(ConfineError::Refused(failed))),
-            ) => Some(failed),
-            Self::Fails(_) | Self::Runs { .. } => None,
+            Self::Fails(error) => error.failed_step(),
+            Self::Runs { .. } => None,
         }
     }
 
@@ -77,15 +78,15 @@ impl Trial {
     fn reason(&self) -> String {
         match (self, self.failed_step()) {
             (_, Some(failed)) => failed.to_string(),
-            (Self::Fails(failure), None) => failure.text(),
+            (Self::Fails(error), None) => error.text(),
             (Self::Runs { .. }, None) => String::new(),
         }
     }
 }
 
 /// How `argv` ended in the session.
-async fn run(session: &Session, argv: &[&str]) -> Result<Option<i32>, Failure> {
-    let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
+async fn run(session: &Session, argv: &[&str]) -> Result<Option<i32>, DoctorError> {
+    let stdio = Stdio::null().map_err(DoctorError::io("open /dev/null"))?;
     let program = session.spawn(argv, stdio).await?;
     Ok(program.wait().await.map_err(CallError::from)?.code)
 }

@@ -4,40 +4,25 @@ use std::time::Duration;
 
 use callgate_policy::effective::everything;
 use callgate_policy::envelope::Layer;
+use callgate_policy::plan::Strength;
 use callgate_policy::plan::compile::{self, CallSpec};
 use serde_json::{Value, json};
 
-use super::super::super::exit::Failure;
+use super::super::DoctorError;
 use super::field::Field;
+use super::report::{CallReport, Stopped};
 use super::subject::{self, Made};
 use crate::gate::ApprovedPlan;
 use crate::registry::Context;
-use crate::session::{Session, StrengthChoice};
+use crate::session::Session;
 
 /// A call that ends a worker which does not answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One call that must be stopped.
 pub(super) struct Call {
-    pub(super) id: &'static str,
-    pub(super) what: &'static str,
-    /// Which layer is to stop it first.
-    pub(super) layer: Layer,
     kind: Kind,
-    /// Why it can tell nothing here, if so.
-    pub(super) untested: Option<String>,
-    pub(super) results: Vec<(StrengthChoice, Stopped)>,
-}
-
-/// Who stops it, as found.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub(super) struct Stopped {
-    /// The layer that denied the call, if one did and nothing was reached.
-    pub(super) by: Option<Layer>,
-    /// With that layer passed by, whether the third one stopped it.
-    pub(super) by_the_sandbox_alone: bool,
-    /// What was reached with all layers on.
-    pub(super) reached: Vec<String>,
+    pub(super) report: CallReport,
 }
 
 enum Kind {
@@ -48,7 +33,10 @@ enum Kind {
 }
 
 fn calls() -> Vec<Call> {
-    let call = |id, what, layer, kind| Call { id, what, layer, kind, untested: None, results: Vec::new() };
+    let call = |id, attempt, layer, kind| {
+        let report = CallReport { id, attempt, layer, not_tested: None, results: Vec::new() };
+        Call { kind, report }
+    };
     vec![
         call(
             "A2",
@@ -76,7 +64,7 @@ fn calls() -> Vec<Call> {
 }
 
 /// Every call's effect, brought about outside.
-pub(super) async fn controls(field: &mut Field) -> Result<Vec<Call>, Failure> {
+pub(super) async fn controls(field: &mut Field) -> Result<Vec<Call>, DoctorError> {
     let mut all = calls();
     for call in &mut all {
         let reached = match &call.kind {
@@ -86,11 +74,11 @@ pub(super) async fn controls(field: &mut Field) -> Result<Vec<Call>, Failure> {
                 let line = line(field);
                 let made = subject::child(field, &["bash".to_owned(), "-c".to_owned(), line]).await;
                 let changes = field.changes();
-                field.mend(false).map_err(Failure::io("put the canaries back"))?;
+                field.mend(false).map_err(DoctorError::io("put the canaries back"))?;
                 made.map(|_: Made| !changes.is_empty()).unwrap_or(false)
             }
         };
-        call.untested = (!reached).then(|| "outside it does nothing either; is bash there?".to_owned());
+        call.report.not_tested = (!reached).then(|| "outside it does nothing either; is bash there?".to_owned());
     }
     Ok(all)
 }
@@ -98,11 +86,11 @@ pub(super) async fn controls(field: &mut Field) -> Result<Vec<Call>, Failure> {
 /// Makes every call, with all layers and then past the first two.
 pub(super) async fn make_all(
     session: &Session,
-    strength: StrengthChoice,
+    strength: Strength,
     field: &mut Field,
     calls: &mut [Call],
-) -> Result<(), Failure> {
-    for call in calls.iter_mut().filter(|call| call.untested.is_none()) {
+) -> Result<(), DoctorError> {
+    for call in calls.iter_mut().filter(|call| call.report.not_tested.is_none()) {
         let (tool, arguments) = match &call.kind {
             Kind::Tool(name, arguments) => (*name, arguments(field)),
             Kind::Shell(line) => ("bash", json!({ "command": line(field) })),
@@ -119,31 +107,31 @@ pub(super) async fn make_all(
             }
         };
         let by_the_sandbox_alone = self::reached(field, &past)?.is_empty();
-        call.results.push((strength, Stopped { by, by_the_sandbox_alone, reached }));
+        call.report.results.push((strength, Stopped { by, by_the_sandbox_alone, reached }));
     }
     Ok(())
 }
 
 /// What was reached, by what canaries show and by what was read.
-fn reached(field: &mut Field, seen: &str) -> Result<Vec<String>, Failure> {
+fn reached(field: &mut Field, seen: &str) -> Result<Vec<String>, DoctorError> {
     let mut reached = field.changes();
     if seen.contains(field.token()) {
         reached.push("a file outside was read".to_owned());
     }
-    field.mend(false).map_err(Failure::io("put the canaries back"))?;
+    field.mend(false).map_err(DoctorError::io("put the canaries back"))?;
     Ok(reached)
 }
 
 /// A tool as if the capability check had let it pass, in a worker that is confined as ever. Gives what it saw.
-async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Result<String, Failure> {
+async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Result<String, DoctorError> {
     #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
     let (Some(tool), Some(everything)) = (session.registry.find(name), everything()) else { return Ok(String::new()) };
     let root = session.root();
     let context = Context { root: &root, shell_dir: &root, limit: session.registry.output_limit(&tool.name) };
     let prepared = tool.executor.prepare(&arguments, &context);
-    let prepared = prepared.map_err(|error| Failure::Usage(error.to_string()))?;
+    let prepared = prepared.map_err(|error| DoctorError::Attempt(error.to_string()))?;
     let Some(work) = prepared.work else { return Ok(String::new()) };
-    let grant = everything.check(&prepared.needs).map_err(|denial| Failure::Usage(denial.reason))?;
+    let grant = everything.check(&prepared.needs).map_err(|denial| DoctorError::Attempt(denial.reason))?;
     let spec = CallSpec { work, bounds: session.bounds, timeout: TIMEOUT };
     let plan = compile::call(&grant, &session.facts, spec).map_err(crate::call::CallError::from)?;
     // That it fails, in whatever way, is what is hoped for.

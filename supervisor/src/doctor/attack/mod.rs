@@ -1,4 +1,4 @@
-//! `callgate doctor --attack`: tries to break out, and tells what held, and which mechanism holds it alone.
+//! Tries to break out, and tells what held, and which mechanism holds it alone: what `callgate doctor --attack` prints.
 //!
 //! Invariant: "held" is said only of an act that succeeds outside, in this very run, and left no canary changed.
 
@@ -8,93 +8,30 @@ mod report;
 mod subject;
 mod table;
 
-use std::os::unix::process::CommandExt as _;
-use std::process::ExitCode;
 use std::time::Duration;
 
-use callgate_policy::plan::Mechanism;
-use tokio::signal::unix::{SignalKind, signal};
+use callgate_policy::plan::{Mechanism, Strength};
 
-use self::field::{Changes, Field};
-use self::report::Report;
+use self::field::Changes;
+pub use self::field::Field;
+pub use self::report::{
+    ActReport, AttackReport, CallReport, HeldBy, Holder, MissingStrength, Opening, Place, Report, Sighting, Stopped,
+    Summary, Verdict,
+};
 use self::subject::{Answer, Subject};
+pub use self::table::Area;
 use self::table::{Act, Attack, Proof, attacks};
-use super::super::exit::Failure;
-use super::super::{forked, supervise};
-use crate::host::HostSupport;
-use crate::session::StrengthChoice;
+use super::DoctorError;
 use crate::supervisor::Supervisor;
-
-/// The secret that no sandbox may let through. Callgate reads it nowhere else: it is here to be found, or not.
-const SECRET: &str = "CALLGATE_ATTACK_SECRET";
-/// Something is open.
-const OPEN: u8 = 1;
 
 /// How long a datagram that was sent may be on its way.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
-/// What a person presses or sends to stop this, which must leave nothing behind.
-const STOPPED_BY: [SignalKind; 3] = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-
-pub(crate) fn attack(under: Option<&str>, json: bool) -> Result<ExitCode, Failure> {
-    let token = planted()?;
-    if under.is_none() {
-        HostSupport::probe()?;
-    }
-    let mut field = Field::make(&token)?;
-    let command = under.map(|line| subject::command(line, &field.workspace())).transpose()?;
-    // After the descriptors that are left open for it: it must close them.
-    let launcher = forked()?;
-    let work = async |supervisor: Supervisor| {
-        let attempts = async {
-            match &command {
-                Some(command) => under_another(&mut field, command).await,
-                None => under_callgate(&supervisor, &mut field).await,
-            }
-        };
-        tokio::select! {
-            report = attempts => report.map(Ok),
-            number = stopped() => Ok(Err(number?)),
-        }
-    };
-    let ended = supervise(launcher, work);
-    drop(field);
-    match ended? {
-        Ok(report) => {
-            report.print(json)?;
-            Ok(if report.open() == 0 { ExitCode::SUCCESS } else { ExitCode::from(OPEN) })
-        }
-        Err(signal) => Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(130))),
-    }
-}
-
-/// The secret in this process's environment. What a launcher passes on is what it was started with, so that it takes a
-/// start to plant one.
-fn planted() -> Result<String, Failure> {
-    #[allow(clippy::disallowed_methods, reason = "whether this process was started with the secret that it looks for")]
-    let there =
-        std::env::var_os(SECRET).and_then(|secret| secret.into_string().ok()).filter(|secret| secret.len() >= 16);
-    if let Some(secret) = there {
-        return Ok(secret);
-    }
-    let secret = crate::host::random().map_err(Failure::io("get random bytes"))?;
-    let error =
-        std::process::Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).env(SECRET, secret).exec();
-    Err(Failure::Io { what: "start again with a secret in the environment".to_owned(), source: error })
-}
-
-/// Waits for a signal that ends this.
-async fn stopped() -> Result<i32, Failure> {
-    let mut signals = Vec::new();
-    for kind in STOPPED_BY {
-        signals.push((kind.as_raw_value(), signal(kind).map_err(Failure::runtime)?));
-    }
-    Ok(std::future::poll_fn(|context| {
-        let ready =
-            signals.iter_mut().find_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
-        ready.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
-    })
-    .await)
+/// What a program does that was started as `attempt WORDS`: it makes the attempt, with its own rights, and tells what came of
+/// it. Returns its exit status. The binary of [`Field::make`] must do so, as `callgate` does.
+#[must_use]
+pub fn attempt(words: &[String]) -> u8 {
+    callgate_worker::probe::main(words)
 }
 
 /// What came of one act in one place.
@@ -118,7 +55,7 @@ impl Seen {
 }
 
 /// Makes one attempt, looks at the canaries, and puts them back.
-async fn make(subject: &Subject, field: &mut Field, act: &Act) -> Result<Seen, Failure> {
+async fn make(subject: &Subject, field: &mut Field, act: &Act) -> Result<Seen, DoctorError> {
     let answer = subject.attempt(field, act).await?;
     let mut changes = field.changes();
     if act.proof == Proof::Canary && changes.is_empty() && matches!(answer, Answer::Done(_)) {
@@ -132,7 +69,7 @@ async fn make(subject: &Subject, field: &mut Field, act: &Act) -> Result<Seen, F
     } else {
         field.tidy_workspace()
     };
-    mended.map_err(Failure::io("put the canaries back"))?;
+    mended.map_err(DoctorError::io("put the canaries back"))?;
     Ok(seen)
 }
 
@@ -153,46 +90,26 @@ enum Control {
     Failed(String),
 }
 
-/// Where an act was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// A session of this strength, as everybody has it.
-    Whole(StrengthChoice),
-    /// Under a given command.
-    Under,
-    /// A session with nothing but what every session starts with.
-    Nothing,
-    /// With one mechanism and no other.
-    Alone(Part),
-    /// Without one mechanism.
-    Without(StrengthChoice, Mechanism),
-}
-
-/// A part of the third layer that may hold something alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
-    Namespaces,
-    Kernel(Mechanism),
-}
-
-const MECHANISMS: [Mechanism; 3] = [Mechanism::Landlock, Mechanism::Seccomp, Mechanism::Capabilities];
-const STRENGTHS: [StrengthChoice; 2] = [StrengthChoice::Landlock, StrengthChoice::Namespaces];
+/// The mechanisms that are switched off in turn.
+pub const MECHANISMS: [Mechanism; 3] = [Mechanism::Landlock, Mechanism::Seccomp, Mechanism::Capabilities];
+/// The strengths in which attempts are made.
+pub const STRENGTHS: [Strength; 2] = [Strength::Landlock, Strength::Namespaces];
 
 impl Place {
     /// The strength that a session there has, and what it lacks.
-    fn session(self) -> Option<(StrengthChoice, Vec<Mechanism>)> {
+    fn session(self) -> Option<(Strength, Vec<Mechanism>)> {
         let all_but = |kept: Option<Mechanism>| MECHANISMS.into_iter().filter(|each| Some(*each) != kept).collect();
         match self {
             Self::Whole(_) | Self::Under => None,
-            Self::Nothing => Some((StrengthChoice::Landlock, all_but(None))),
-            Self::Alone(Part::Namespaces) => Some((StrengthChoice::Namespaces, all_but(None))),
-            Self::Alone(Part::Kernel(kept)) => Some((StrengthChoice::Landlock, all_but(Some(kept)))),
+            Self::Nothing => Some((Strength::Landlock, all_but(None))),
+            Self::Alone(Holder::Namespaces) => Some((Strength::Namespaces, all_but(None))),
+            Self::Alone(Holder::Kernel(kept)) => Some((Strength::Landlock, all_but(Some(kept)))),
             Self::Without(strength, lacking) => Some((strength, vec![lacking])),
         }
     }
 
     fn ablated() -> impl Iterator<Item = Self> {
-        let alone = MECHANISMS.into_iter().map(Part::Kernel).chain([Part::Namespaces]).map(Self::Alone);
+        let alone = MECHANISMS.into_iter().map(Holder::Kernel).chain([Holder::Namespaces]).map(Self::Alone);
         let without = STRENGTHS
             .into_iter()
             .flat_map(|strength| MECHANISMS.into_iter().map(move |lacking| Self::Without(strength, lacking)));
@@ -201,10 +118,10 @@ impl Place {
 }
 
 /// Every act outside.
-async fn controls(field: &mut Field) -> Result<Vec<Tried>, Failure> {
+async fn controls(field: &mut Field) -> Result<Vec<Tried>, DoctorError> {
     if let Some(reason) = unusable(&Subject::Bare, field).await? {
         // As where programs may not be started from temporary directories.
-        return Err(Failure::Untried { what: "no sandbox at all".to_owned(), reason });
+        return Err(DoctorError::Untried { what: "no sandbox at all".to_owned(), reason });
     }
     let mut all = Vec::new();
     for attack in attacks() {
@@ -227,7 +144,7 @@ async fn controls(field: &mut Field) -> Result<Vec<Tried>, Failure> {
 }
 
 /// Every act whose control succeeded, in one place.
-async fn make_all(subject: &Subject, place: Place, field: &mut Field, tried: &mut [Tried]) -> Result<(), Failure> {
+async fn make_all(subject: &Subject, place: Place, field: &mut Field, tried: &mut [Tried]) -> Result<(), DoctorError> {
     for each in tried.iter_mut().filter(|each| matches!(each.control, Control::Succeeded)) {
         let seen = make(subject, field, each.act).await?;
         each.seen.push((place, seen));
@@ -242,7 +159,7 @@ const GRANTED: &[Act] = &[
 ];
 
 /// Why acts in this place would tell nothing, if they would not.
-async fn unusable(subject: &Subject, field: &mut Field) -> Result<Option<String>, Failure> {
+async fn unusable(subject: &Subject, field: &mut Field) -> Result<Option<String>, DoctorError> {
     for act in GRANTED {
         let seen = make(subject, field, act).await?;
         let refused = match seen.answer {
@@ -256,17 +173,26 @@ async fn unusable(subject: &Subject, field: &mut Field) -> Result<Option<String>
     Ok(None)
 }
 
-async fn under_another(field: &mut Field, command: &[String]) -> Result<Report, Failure> {
+/// Tries to break out of what `command` confines. Each attempt is made outside first, where it must succeed.
+///
+/// # Errors
+/// [`DoctorError`] if the attempts would tell nothing, or could not be made.
+pub async fn break_out_of(command: &[String], field: &mut Field) -> Result<Report, DoctorError> {
     let mut tried = controls(field).await?;
     let subject = Subject::Under(command.to_vec());
     if let Some(reason) = unusable(&subject, field).await? {
-        return Err(Failure::Untried { what: command.join(" "), reason });
+        return Err(DoctorError::Untried { what: command.join(" "), reason });
     }
     make_all(&subject, Place::Under, field, &mut tried).await?;
     Ok(Report::under(command, tried, field.token()))
 }
 
-async fn under_callgate(supervisor: &Supervisor, field: &mut Field) -> Result<Report, Failure> {
+/// Tries to break out of sessions in each strength, and of sessions that lack a mechanism, in which nothing runs but the
+/// attempts. Each attempt is made outside first, where it must succeed.
+///
+/// # Errors
+/// [`DoctorError`] if the attempts would tell nothing, or could not be made.
+pub async fn break_out(supervisor: &Supervisor, field: &mut Field) -> Result<Report, DoctorError> {
     let mut tried = controls(field).await?;
     let mut calls = layers::controls(field).await?;
     let mut missing = Vec::new();
@@ -274,12 +200,12 @@ async fn under_callgate(supervisor: &Supervisor, field: &mut Field) -> Result<Re
         let subject = match Subject::session(supervisor, field, strength).await {
             Ok(subject) => subject,
             Err(error) => {
-                missing.push((strength, Failure::from(error)));
+                missing.push((strength, DoctorError::from(error)));
                 continue;
             }
         };
         if let Some(reason) = unusable(&subject, field).await? {
-            return Err(Failure::Untried { what: "a session".to_owned(), reason });
+            return Err(DoctorError::Untried { what: "a session".to_owned(), reason });
         }
         make_all(&subject, Place::Whole(strength), field, &mut tried).await?;
         if let Subject::Session(session) = &subject {
@@ -295,6 +221,8 @@ async fn under_callgate(supervisor: &Supervisor, field: &mut Field) -> Result<Re
         let subject = Subject::ablated(supervisor, field, strength, &lacking).await?;
         make_all(&subject, place, field, &mut tried).await?;
     }
-    let missing = missing.into_iter().map(|(strength, failure)| (strength, failure.text())).collect();
+    let missing =
+        missing.into_iter().map(|(strength, error)| MissingStrength { strength, why: error.text() }).collect();
+    let calls = calls.into_iter().map(|call| call.report).collect();
     Ok(Report::own(tried, calls, missing, field.token()))
 }
