@@ -31,7 +31,6 @@ mod supervisor;
 pub mod trust;
 mod turn;
 
-pub mod cli;
 pub mod doctor;
 pub mod json;
 pub mod profile;

@@ -22,6 +22,5 @@ pub(crate) use private::private_directory;
 pub use program::Program;
 pub(crate) use session::Opened;
 pub use stdio::Stdio;
-pub(crate) use terminal::write_all;
 pub use terminal::{Terminal, TerminalError, WindowSize};
 pub(crate) use worker::{ToolError, ToolOutput, ToolRun};

@@ -49,13 +49,17 @@ impl Stdio {
         self
     }
 
-    /// The same without a controlling terminal: what is a terminal among the three can be written to, and nothing more.
-    pub(crate) fn without_terminal(self) -> Self {
+    /// Takes the controlling terminal away: what is a terminal among the three can be written to, and nothing more.
+    #[must_use]
+    pub fn without_terminal(self) -> Self {
         Self { terminal: None, ..self }
     }
 
-    /// A copy of its terminal's own end.
-    pub(crate) fn terminal_end(&self) -> io::Result<Option<OwnedFd>> {
+    /// A copy of its terminal's own end, if it has one. While it is held, the terminal stays open.
+    ///
+    /// # Errors
+    /// dup(2)'s own.
+    pub fn terminal_end(&self) -> io::Result<Option<OwnedFd>> {
         self.terminal.as_ref().map(OwnedFd::try_clone).transpose()
     }
 

@@ -114,22 +114,18 @@ impl Terminal {
     /// # Errors
     /// write(2)'s own.
     pub async fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        write_all(&self.0, bytes).await
-    }
-}
-
-/// Writes all of this to a descriptor that does not block; waits while there is no room.
-pub(crate) async fn write_all(to: &AsyncFd<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let mut ready = to.writable().await?;
-        match ready.try_io(|fd| Ok(rustix::io::write(fd, bytes)?)) {
-            Ok(Ok(written)) => bytes = &bytes[written..],
-            Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(Err(error)) => return Err(error),
-            Err(_would_block) => {}
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let mut ready = self.0.writable().await?;
+            match ready.try_io(|fd| Ok(rustix::io::write(fd, rest)?)) {
+                Ok(Ok(written)) => rest = &rest[written..],
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(error)) => return Err(error),
+                Err(_would_block) => {}
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// For its modes (termios(3)): what is set on the master holds for the terminal.

@@ -53,7 +53,7 @@ impl World {
 fn callgate() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let binary = exe.ancestors().nth(2).unwrap().join("callgate");
-    assert!(binary.is_file(), "{} is not built: cargo build -p callgate", binary.display());
+    assert!(binary.is_file(), "{} is not built: cargo build -p callgate-cli", binary.display());
     binary
 }
 

@@ -115,6 +115,23 @@ fn s1_17_always_is_kept_for_its_key() {
     });
 }
 
+/// A preview says what rules and watchdogs say of a call. Nobody is asked, and nothing runs.
+#[test]
+fn a_preview_asks_nobody_and_runs_nothing() {
+    with_sessions(Some(Answer::Once), async |session, host, workspace| {
+        let args = json!({ "path": "new", "content": "x" });
+        let preview = session.preview("write", &args, None).await.unwrap();
+        assert!(!preview.asks.is_empty(), "{preview:?}");
+        assert!(session.preview("read", &json!({ "path": "new" }), None).await.unwrap().asks.is_empty());
+        let denied = session.preview("read", &json!({ "path": "/etc/shadow" }), None).await;
+        assert!(matches!(denied, Err(callgate::CallError::Denied(_))), "{denied:?}");
+        assert!(host.asked().is_empty() && !workspace.join("new").exists());
+        // The control: the call itself asks, and runs.
+        write(session, "new").await;
+        assert!(host.asked().len() == 1 && workspace.join("new").exists());
+    });
+}
+
 /// S0-59, X1-5: a no is a no, for this time; nothing runs, and the next call is asked about again.
 #[test]
 fn s0_59_a_rejected_call_does_not_run() {

@@ -9,12 +9,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate::{Answer, Approver, Asked, Question};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
 use tokio::io::unix::AsyncFd;
-
-use crate::gate::people::{Answer, Approver, Asked, Question};
 
 /// The line that asks. Enter alone is a no.
 const ASKS: &str = "allow? once, always, reject [reject]: ";

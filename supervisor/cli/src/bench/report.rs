@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::decisions::Decisions;
 use super::opens::Opens;
 use super::sessions::{Many, Rates};
-use crate::cli::exit::Failure;
-use crate::cli::paint::{self, Word};
+use crate::exit::Failure;
+use crate::paint::{self, Word};
 
 /// What came of one subject's samples.
 pub(super) struct Figures {

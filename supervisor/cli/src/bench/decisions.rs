@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use callgate::{Session, SessionSpec, Stdio};
 use callgate_policy::effective::Source;
 use callgate_policy::pattern::{ArgPattern, ArgPatterns};
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
@@ -11,9 +12,7 @@ use serde_json::{Value, json};
 
 use super::report::Figures;
 use super::sessions::Opener;
-use crate::cli::exit::Failure;
-use crate::confine::Stdio;
-use crate::session::{Session, SessionSpec};
+use crate::exit::Failure;
 
 /// As many as the target names.
 const RULES: usize = 1000;
@@ -123,7 +122,7 @@ async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failur
             let started = Instant::now();
             let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
             let program = session.spawn(["bash", "--noprofile", "--norc", "-c", &line], stdio).await?;
-            let end = program.wait().await.map_err(crate::call::CallError::from)?;
+            let end = program.wait().await.map_err(callgate::CallError::from)?;
             if end.code != Some(0) {
                 return Err(failed(format!("it ended with {end:?}")));
             }

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use callgate::{AskedBy, Launcher, interaction_required, json};
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
@@ -13,10 +14,6 @@ use super::arguments::Call;
 use super::exit::{self, Failure};
 use super::prompt::AtTerminal;
 use super::{show, supervise};
-use crate::confine::Launcher;
-use crate::gate::interaction_required;
-use crate::json;
-use crate::session::AskedBy;
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.
 const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;

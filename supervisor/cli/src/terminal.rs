@@ -11,6 +11,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
+use callgate::{Session, Stdio, Terminal, WindowSize};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use rustix::termios::{OptionalActions, OutputModes, QueueSelector, Termios};
@@ -19,8 +20,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use super::exit::Failure;
-use crate::confine::{Stdio, Terminal, WindowSize, write_all};
-use crate::session::Session;
 
 /// How long a job in the background waits before it looks whether it has been brought to the foreground: a shell's `fg`
 /// tells a job that was not stopped nothing.
@@ -266,6 +265,20 @@ async fn heard(signal: Option<&mut tokio::signal::unix::Signal>) -> Option<()> {
         Some(signal) => signal.recv().await,
         None => std::future::pending().await,
     }
+}
+
+/// Writes all of this to a descriptor that does not block; waits while there is no room.
+async fn write_all(to: &AsyncFd<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let mut ready = to.writable().await?;
+        match ready.try_io(|fd| Ok(rustix::io::write(fd, bytes)?)) {
+            Ok(Ok(written)) => bytes = &bytes[written..],
+            Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(Err(error)) => return Err(error),
+            Err(_would_block) => {}
+        }
+    }
+    Ok(())
 }
 
 /// The terminal as it was before it was taken over: whatever ends this process gives it back, a panic too.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use callgate::{Session, SessionSpec, StrengthChoice, Supervisor};
 use callgate_policy::effective::Source;
 use callgate_policy::envelope::Outcome;
 use callgate_policy::mode::Mode;
@@ -11,10 +12,8 @@ use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use serde_json::json;
 
 use super::scratch::{FILE, Scratch};
-use crate::cli::exit::Failure;
-use crate::cli::processes::{self, Family, Pid};
-use crate::session::{Session, SessionSpec, StrengthChoice};
-use crate::supervisor::Supervisor;
+use crate::exit::Failure;
+use crate::processes::{self, Family, Pid};
 
 /// Broker, two zygotes and the worker that stands ready at each.
 const PROCESSES: usize = 5;

@@ -6,6 +6,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 
+use callgate::doctor::attack::{
+    self, ActReport, Area, AttackReport, CallReport, Field, HeldBy, Holder, MECHANISMS, Report, STRENGTHS, Summary,
+};
+use callgate::{HostSupport, Supervisor};
 use callgate_policy::envelope::Layer;
 use callgate_policy::plan::Strength;
 use serde_json::{Map, Value, json};
@@ -15,11 +19,6 @@ use super::super::exit::Failure;
 use super::super::paint::{self, Word};
 use super::super::temporary::{Temporary, random};
 use super::super::{forked, supervise};
-use crate::doctor::attack::{
-    self, ActReport, Area, AttackReport, CallReport, Field, HeldBy, Holder, MECHANISMS, Report, STRENGTHS, Summary,
-};
-use crate::host::HostSupport;
-use crate::supervisor::Supervisor;
 
 /// The secret that no sandbox may let through. Callgate reads it nowhere else: it is here to be found, or not.
 const SECRET: &str = "CALLGATE_ATTACK_SECRET";

@@ -4,12 +4,12 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
+use callgate::trust::{Decision, TrustList, Trusted};
 use callgate_policy::manifest::Manifest;
 use serde_json::json;
 
 use super::arguments::Trust;
 use super::exit::Failure;
-use crate::trust::{Decision, TrustList, Trusted};
 
 pub(super) fn trust(arguments: &Trust, json: bool) -> Result<ExitCode, Failure> {
     let list = TrustList::of_user()?;

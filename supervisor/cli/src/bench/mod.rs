@@ -15,6 +15,7 @@ mod subject;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use callgate::Supervisor;
 use rustix::process::{Resource, Rlimit};
 
 use self::report::{Figures, Report, Row};
@@ -22,7 +23,6 @@ use self::subject::{Benchmarked, Subject};
 use super::arguments::Bench;
 use super::exit::Failure;
 use super::{forked, supervise};
-use crate::supervisor::Supervisor;
 
 pub(super) use opens::opens;
 pub(super) use scratch::Scratch;

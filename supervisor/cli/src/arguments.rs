@@ -3,10 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use callgate::StrengthChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-
-use crate::session::StrengthChoice;
 
 /// Runs the tool calls of AI agents, and any other command, so that the kernel holds them to what was granted.
 #[derive(Debug, Parser)]

@@ -3,6 +3,9 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use callgate::profile::{self, ProfileError};
+use callgate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
+use callgate::{OpenError, SessionSpec, refuse_strangers};
 use callgate_policy::effective::Source;
 use callgate_policy::manifest::Manifest;
 use callgate_policy::path::normalize;
@@ -12,9 +15,6 @@ use callgate_policy::requirement::{FsRequirement, NetRequirement, Program, Requi
 
 use super::arguments::Grants;
 use super::exit::Failure;
-use crate::profile::{self, ProfileError};
-use crate::session::{OpenError, SessionSpec, refuse_strangers};
-use crate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
 
 /// What the session is for, from the grants that were typed.
 pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
@@ -169,7 +169,7 @@ fn program(name: &str) -> Result<Program, Failure> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
     use super::*;
-    use crate::trust::Decision;
+    use callgate::trust::Decision;
 
     /// E1: what is in force is the profile that was trusted, also if its file is another by the time that the session is opened.
     #[test]

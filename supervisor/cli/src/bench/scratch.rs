@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::exit::Failure;
-use crate::cli::temporary::Temporary;
+use crate::exit::Failure;
+use crate::temporary::Temporary;
 
 /// It is removed when this is dropped, or the process has ended.
 #[derive(Debug)]
-pub(in crate::cli) struct Scratch {
+pub(crate) struct Scratch {
     directory: Temporary,
     program: PathBuf,
 }
@@ -17,7 +17,7 @@ pub(super) const FILE: &str = "notes.txt";
 
 impl Scratch {
     /// This process must have one thread.
-    pub(in crate::cli) fn make() -> Result<Self, Failure> {
+    pub(crate) fn make() -> Result<Self, Failure> {
         let directory = Temporary::make("callgate-scratch")?;
         let program = std::env::current_exe().map_err(Failure::io("find this program's own file"))?;
         let scratch = Self { directory, program };
@@ -26,7 +26,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    pub(in crate::cli) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 

@@ -1,4 +1,4 @@
-//! The command line.
+//! The `callgate` binary: the command line over the library's public face.
 
 mod arguments;
 mod bench;
@@ -20,20 +20,15 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use callgate::{ConfineError, LAUNCHER_NAME, Launcher, OpenError, Supervisor, close_process};
 use callgate_worker::launcher::Ahead;
 use callgate_worker::protocol::Leftover;
 use clap::Parser as _;
 
 use self::arguments::{Arguments, Command, Doctor};
 use self::exit::Failure;
-use crate::confine::{ConfineError, LAUNCHER_NAME, Launcher};
-use crate::host::close_process;
-use crate::session::OpenError;
-use crate::supervisor::Supervisor;
 
-/// What the binary does.
-#[must_use]
-pub fn main() -> ExitCode {
+fn main() -> ExitCode {
     if std::env::args_os().next().as_deref() == Some(OsStr::new(LAUNCHER_NAME)) {
         Launcher::serve_as_started();
     }
@@ -69,7 +64,7 @@ fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Fail
         Command::Completions(completions) => generate::completions(&completions),
         Command::Man(man) => generate::man(&man),
         Command::BenchOpens(opens) => bench::opens(&opens),
-        Command::Attempt(attempt) => Ok(crate::doctor::attack::attempt(&attempt.words).into()),
+        Command::Attempt(attempt) => Ok(callgate::doctor::attack::attempt(&attempt.words).into()),
     }
 }
 

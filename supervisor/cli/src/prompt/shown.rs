@@ -4,9 +4,8 @@
 //! text, hides, or comes to stand at the beginning of a line, where only callgate writes. What is too long is cut, and said
 //! to be.
 
+use callgate::Question;
 use unicode_width::UnicodeWidthChar as _;
-
-use crate::gate::people::Question;
 
 /// Before every line of text that is not callgate's own.
 const MARGIN: &str = "  | ";

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::sessions::{Opened, Opener};
 use super::subject::on_path;
 use super::{Shuffle, report};
-use crate::cli::exit::Failure;
-use crate::cli::paint;
+use crate::exit::Failure;
+use crate::paint;
 
 /// The tree: so many files in so many directories, 500 MB of lines as sources have them.
 const FILES: usize = 40_000;

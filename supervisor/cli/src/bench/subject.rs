@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use callgate::Stdio;
 use callgate_policy::envelope::Outcome;
 use callgate_policy::path::HostPath;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions};
@@ -15,8 +16,7 @@ use serde_json::{Value, json};
 
 use super::scratch::FILE;
 use super::sessions::{Opened, Opener};
-use crate::cli::exit::Failure;
-use crate::confine::Stdio;
+use crate::exit::Failure;
 
 /// Which programs `true` and `bash` are here.
 const TRUE: [&str; 2] = ["/bin/true", "/usr/bin/true"];
@@ -217,7 +217,7 @@ impl Subject {
                 // As the others have it.
                 let stdio = Stdio::inherit().map_err(Failure::io("take over standard input, output and error"))?;
                 let program = session.session.spawn([program], stdio).await?;
-                let end = program.wait().await.map_err(crate::call::CallError::from)?;
+                let end = program.wait().await.map_err(callgate::CallError::from)?;
                 if end.code == Some(0) { Ok(()) } else { Err(self.failed(format!("it ended with {end:?}"))) }
             }
         }

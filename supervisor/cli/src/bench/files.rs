@@ -7,12 +7,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use callgate::{Session, Stdio};
 use serde_json::json;
 
 use super::sessions::Opener;
-use crate::cli::exit::Failure;
-use crate::confine::Stdio;
-use crate::session::Session;
+use crate::exit::Failure;
 
 /// What is measured, and how slow it may be. Each script runs in a fresh directory `$1`, and finds `$2`, which
 /// [`PREPARE`] has filled.
@@ -110,7 +109,7 @@ async fn inside(session: &Session, words: &[OsString]) -> Result<Option<Duration
     let stdio = Stdio::null().map_err(Failure::io("open /dev/null"))?;
     let started = Instant::now();
     let program = session.spawn(words, stdio).await?;
-    let end = program.wait().await.map_err(crate::call::CallError::from)?;
+    let end = program.wait().await.map_err(callgate::CallError::from)?;
     Ok((end.code == Some(0)).then(|| started.elapsed()))
 }
 

@@ -3,12 +3,11 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use callgate::{OpenError, Registry, Tool};
 use serde_json::json;
 
 use super::arguments::Tools;
 use super::exit::Failure;
-use crate::registry::{Registry, Tool};
-use crate::session::OpenError;
 
 pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> {
     let registry = Registry::locked().map_err(OpenError::from)?;

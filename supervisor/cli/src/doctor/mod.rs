@@ -4,6 +4,8 @@ mod attack;
 
 use std::process::ExitCode;
 
+use callgate::HostSupport;
+use callgate::doctor::{Check, Report, State, examine};
 use callgate_policy::plan::Strength;
 use serde_json::json;
 
@@ -12,8 +14,6 @@ use super::exit::Failure;
 use super::paint::{self, Word};
 use super::temporary::Temporary;
 use super::{forked, supervise};
-use crate::doctor::{Check, Report, State, examine};
-use crate::host::HostSupport;
 
 pub(super) fn doctor(json: bool) -> Result<ExitCode, Failure> {
     if let Err(error) = HostSupport::probe() {

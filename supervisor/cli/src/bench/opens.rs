@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use callgate::Stdio;
 use rustix::fs::{Mode, OFlags};
 
 use super::sessions::Opener;
-use crate::cli::arguments::BenchOpens;
-use crate::cli::exit::Failure;
-use crate::confine::Stdio;
+use crate::arguments::BenchOpens;
+use crate::exit::Failure;
 
 /// Opens in one run of the helper.
 const COUNT: u32 = 20_000;
@@ -24,7 +24,7 @@ pub(super) struct Opens {
 }
 
 /// The helper: prints the nanoseconds of one open and close.
-pub(in crate::cli) fn opens(arguments: &BenchOpens) -> Result<ExitCode, Failure> {
+pub(crate) fn opens(arguments: &BenchOpens) -> Result<ExitCode, Failure> {
     let open = || -> rustix::io::Result<OwnedFd> {
         rustix::fs::open(&arguments.file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
     };
@@ -61,13 +61,13 @@ pub(super) async fn measure(opener: &Opener<'_>) -> Result<Opens, Failure> {
     Ok(Opens { inside: median(inside), outside: median(outside) })
 }
 
-async fn run_inside(session: &crate::session::Session, words: &[std::ffi::OsString]) -> Result<f64, Failure> {
+async fn run_inside(session: &callgate::Session, words: &[std::ffi::OsString]) -> Result<f64, Failure> {
     let pipe = || std::io::pipe().map_err(Failure::io("make a pipe"));
     let (mut reader, writer) = pipe()?;
     let null = || std::fs::File::open("/dev/null").map_err(Failure::io("open /dev/null"));
     let error = std::fs::File::options().write(true).open("/dev/null").map_err(Failure::io("open /dev/null"))?;
     let program = session.spawn(words, Stdio::new(null()?.into(), writer.into(), error.into())).await?;
-    let end = program.wait().await.map_err(crate::call::CallError::from)?;
+    let end = program.wait().await.map_err(callgate::CallError::from)?;
     // It has ended, and its few bytes are in the pipe.
     let mut text = String::new();
     reader.read_to_string(&mut text).map_err(Failure::io("read what the helper printed"))?;

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use callgate::{Launcher, Program, Session, Stdio};
 use callgate_policy::plan::Calls;
 use callgate_worker::protocol::ProgramEnd;
 use rustix::fs::FileType;
@@ -15,8 +16,6 @@ use super::arguments::Run;
 use super::exit::Failure;
 use super::terminal::{Outer, Relay};
 use super::{show, supervise};
-use crate::confine::{Launcher, Program, Stdio};
-use crate::session::Session;
 
 /// What a terminal or a process manager sends that is meant for the command.
 const PASSED_ON: [SignalKind; 6] = [
@@ -85,9 +84,9 @@ async fn wait(program: &Program, signals: &mut Signals, mut relay: Option<Relay>
     });
     let end = loop {
         tokio::select! {
-            end = program.wait() => break end.map_err(crate::call::CallError::from)?,
+            end = program.wait() => break end.map_err(callgate::CallError::from)?,
             () = &mut copied, if copying => copying = false,
-            number = signals.next() => program.signal(number).await.map_err(crate::call::CallError::from)?,
+            number = signals.next() => program.signal(number).await.map_err(callgate::CallError::from)?,
         }
     };
     drop(held);

@@ -1,16 +1,15 @@
 //! Failures, whose move they are, and what the process exits with: in one place.
+//!
+//! The library's errors may get more variants. Each that there is has its status here: the lint `wildcard_enum_match_arm`
+//! refuses a `_` that stands for one.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use callgate::doctor::DoctorError;
+use callgate::trust::TrustError;
+use callgate::{CallError, ConfineError, OpenError, RegistryError};
 use callgate_policy::envelope::Denial;
-
-use crate::call::CallError;
-use crate::confine::ConfineError;
-use crate::doctor::DoctorError;
-use crate::registry::RegistryError;
-use crate::session::OpenError;
-use crate::trust::TrustError;
 
 /// sysexits.h's numbers, and the shell's.
 pub(super) const USAGE: u8 = 64;
@@ -68,12 +67,13 @@ impl From<DoctorError> for Failure {
             DoctorError::Attempt(reason) => Self::Usage(reason),
             DoctorError::Untried { what, reason } => Self::Untried { what, reason },
             DoctorError::Unusable { reason } => Self::Unusable { reason },
+            other => Self::Unusable { reason: other.text() },
         }
     }
 }
 
-impl From<crate::host::HostError> for Failure {
-    fn from(error: crate::host::HostError) -> Self {
+impl From<callgate::HostError> for Failure {
+    fn from(error: callgate::HostError) -> Self {
         Self::Open(OpenError::Host(error))
     }
 }
@@ -210,6 +210,7 @@ fn confine_remedy(error: &ConfineError) -> Option<String> {
         | ConfineError::WorkerLost
         | ConfineError::Hostile { .. }
         | ConfineError::TimedOut(_) => None,
+        _ => None,
     }
 }
 
@@ -232,6 +233,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::Registry(RegistryError::Unknown { .. }) => DATA,
         OpenError::Confine(confine) => confine_status(confine),
         OpenError::Launcher(_) | OpenError::Random(_) | OpenError::Private(_) | OpenError::Registry(_) => SOFTWARE,
+        _ => SOFTWARE,
     }
 }
 
@@ -244,6 +246,7 @@ fn call_status(error: &CallError) -> u8 {
         CallError::TimedOut(_) => TIMEOUT,
         CallError::Tool(_) | CallError::Halted { .. } => 1,
         CallError::Output { .. } => SOFTWARE,
+        _ => SOFTWARE,
     }
 }
 
@@ -264,6 +267,7 @@ fn confine_status(error: &ConfineError) -> u8 {
         | ConfineError::Ended
         | ConfineError::WorkerLost
         | ConfineError::Hostile { .. } => SOFTWARE,
+        _ => SOFTWARE,
     }
 }
 

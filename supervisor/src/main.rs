@@ -1,7 +1,0 @@
-//! The `callgate` binary.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    callgate::cli::main()
-}
