@@ -46,7 +46,9 @@ pub use callgate_policy::tool::Subject;
 pub use confine::{
     ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio, Terminal, TerminalError, WindowSize,
 };
-pub use gate::{Answer, Approver, Asked, Gate, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required};
+pub use gate::{
+    Answer, Approver, Asked, Gate, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,
+};
 pub use host::{HostError, HostSupport, Missing, close_process};
 pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Surface, Tool};
 pub use session::{AskedBy, OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject, refuse_strangers};

@@ -18,7 +18,7 @@ pub(crate) use channel::AsyncChannel;
 pub use error::ConfineError;
 pub use launcher::{LAUNCHER_NAME, Launcher, LauncherError};
 pub(crate) use outputs::{Output, Outputs};
-pub(crate) use private::private_directory;
+pub(crate) use private::{PrivateError, private_directory};
 pub use program::Program;
 pub(crate) use session::Opened;
 pub use stdio::Stdio;

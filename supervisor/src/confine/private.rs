@@ -1,5 +1,6 @@
 //! Where a session's own directories on the host are made.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::path::HostPath;
@@ -7,20 +8,28 @@ use callgate_policy::plan::Identity;
 use callgate_worker::directory::open_trusted;
 
 use crate::host;
-use crate::session::OpenError;
+
+/// There can be no private directory.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrivateError {
+    #[error("use {path} for temporary files, as TMPDIR says")]
+    NoTemporary { path: PathBuf, source: io::Error },
+    #[error("make up a name for the session's private directory")]
+    Name(#[source] io::Error),
+}
 
 /// Where a session's private directory will be, with a name that cannot be guessed (A11). The launcher makes it, which also
 /// removes it: whenever the supervisor is killed, somebody is left to do so.
 ///
 /// It lies where the session cannot put something else in its place, if there is such a place. If not, the system's
 /// temporary directory is as good as any: the processes of callgate hold it by descriptor.
-pub(crate) fn private_directory(owner: Identity, written: &[HostPath]) -> Result<PathBuf, OpenError> {
+pub(crate) fn private_directory(owner: Identity, written: &[HostPath]) -> Result<PathBuf, PrivateError> {
     let place = places(owner, written).into_iter().next();
     let place = match place.or_else(|| places(owner, &[]).into_iter().next()) {
         Some(place) => place,
-        None => host::temporary().map_err(|(path, source)| OpenError::NoTemporary { path, source })?,
+        None => host::temporary().map_err(|(path, source)| PrivateError::NoTemporary { path, source })?,
     };
-    Ok(place.join(format!("callgate-{}", host::random().map_err(OpenError::Private)?)))
+    Ok(place.join(format!("callgate-{}", host::random().map_err(PrivateError::Name)?)))
 }
 
 /// Directories for temporary files that a session cannot replace, or what lies in them, which may change what lies at or below

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Check, State};
+use super::check::{Check, State};
 use crate::confine::cgroup::Delegated;
 
 pub(super) fn kernel() -> Check {

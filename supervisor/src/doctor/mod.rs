@@ -3,6 +3,7 @@
 //! [`examine`] opens a session in each strength and runs a program in it; [`attack`] tries to break out.
 
 pub mod attack;
+mod check;
 mod error;
 mod host;
 mod trial;
@@ -12,56 +13,12 @@ use std::path::Path;
 use callgate_policy::plan::Strength;
 use serde::{Serialize, Serializer};
 
+pub use self::check::{Check, State};
 pub use self::error::DoctorError;
 use self::trial::Trial;
 use crate::host::HostError;
 use crate::session::OpenError;
 use crate::supervisor::Supervisor;
-
-/// How something stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// It is there, and was tried where it can be.
-    Ok,
-    /// It is not there.
-    Missing,
-    /// It is not there, or not as it could be, and nothing that callgate promises hangs on it.
-    Note,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Check {
-    /// What was looked at.
-    pub name: &'static str,
-    /// How it stands.
-    pub state: State,
-    /// What was seen.
-    pub found: String,
-    /// What holds in its place.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instead: Option<String>,
-    /// What to do, or to type, to get it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub remedy: Vec<String>,
-}
-
-impl Check {
-    fn new(name: &'static str, state: State, found: impl Into<String>) -> Self {
-        Self { name, state, found: found.into(), instead: None, remedy: Vec::new() }
-    }
-
-    fn instead(self, instead: impl Into<String>) -> Self {
-        Self { instead: Some(instead.into()), ..self }
-    }
-
-    fn remedy(mut self, remedy: impl IntoIterator<Item = String>) -> Self {
-        self.remedy.extend(remedy);
-        self
-    }
-}
 
 /// What was found on a host.
 #[derive(Debug, Serialize)]

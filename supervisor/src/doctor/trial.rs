@@ -5,7 +5,8 @@ use std::path::Path;
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::Strength;
 
-use super::{Check, DoctorError, State, host};
+use super::check::{Check, State};
+use super::{DoctorError, host};
 use crate::call::CallError;
 use crate::confine::Stdio;
 use crate::session::{Session, SessionSpec};

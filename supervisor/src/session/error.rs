@@ -8,7 +8,7 @@ use callgate_policy::plan::compile::PlanError;
 use callgate_policy::rules::RuleError;
 use callgate_policy::variable::VariableError;
 
-use crate::confine::{ConfineError, LauncherError};
+use crate::confine::{ConfineError, LauncherError, PrivateError};
 use crate::host::HostError;
 use crate::place::{self, Stranger};
 use crate::profile::ProfileError;
@@ -134,6 +134,15 @@ pub enum OpenError {
     /// The session's processes could not be confined, or could not be reached.
     #[error(transparent)]
     Confine(#[from] ConfineError),
+}
+
+impl From<PrivateError> for OpenError {
+    fn from(error: PrivateError) -> Self {
+        match error {
+            PrivateError::NoTemporary { path, source } => Self::NoTemporary { path, source },
+            PrivateError::Name(source) => Self::Private(source),
+        }
+    }
 }
 
 impl OpenError {

@@ -107,7 +107,7 @@ impl Session {
     /// Makes a terminal for one program of this session: `spawn` it with the [`Stdio`]. It is the program's controlling
     /// terminal, with its own job control, and its name in the session.
     ///
-    /// In a session for one call ([`Calls::One`]) the program can open it by that name, and so by `/dev/stderr`. In one for
+    /// In a session for one call ([`Calls::One`](callgate_policy::plan::Calls::One)) the program can open it by that name, and so by `/dev/stderr`. In one for
     /// many calls it cannot, because they could open each other's: there is `/dev/tty`.
     ///
     /// # Errors
