@@ -121,9 +121,14 @@ pub(crate) fn memory() -> u64 {
 
 /// 128 random bits, in hexadecimal.
 pub(crate) fn random() -> std::io::Result<String> {
+    Ok(hex(&random_bytes()?))
+}
+
+/// 128 random bits.
+pub(crate) fn random_bytes() -> std::io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    Ok(hex(&bytes))
+    Ok(bytes)
 }
 
 /// In hexadecimal.

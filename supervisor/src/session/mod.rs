@@ -1,6 +1,7 @@
 //! A confined place for one agent's calls.
 
 mod error;
+mod id;
 mod open;
 mod rules;
 mod spec;
@@ -75,7 +76,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// The session's id, `ses_…`.
+    /// The session's id: `ses_`, the time at which it was made, and a random part. Ids sort by that time (X0-58).
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id

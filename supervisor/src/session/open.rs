@@ -18,6 +18,7 @@ use callgate_policy::variable::Variables;
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 use callgate_worker::protocol::StepFailure;
 
+use super::id::session_id;
 use super::rules::rules;
 use super::{OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject};
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
@@ -104,7 +105,7 @@ impl Supervisor {
             }
             other => other?,
         };
-        let (id, gate) = (session_id()?, Arc::new(gate));
+        let (id, gate) = (session_id().map_err(OpenError::Random)?, Arc::new(gate));
         let people = Arc::new(People::new(spec.approvers, spec.patience, project));
         let headless = spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default();
         let manifest = spec.manifest.map(Arc::new);
@@ -343,10 +344,4 @@ fn project(spec: &mut SessionSpec) -> Result<Option<Project>, OpenError> {
         Some(project) if project.manifest == *manifest => Ok(Some(project)),
         _ => Err(OpenError::NotTrusted { file: manifest.file.clone() }),
     }
-}
-
-/// Unique among sessions, and not to be guessed.
-fn session_id() -> Result<String, OpenError> {
-    let random = host::random().map_err(OpenError::Random)?;
-    Ok(format!("ses_{random}"))
 }

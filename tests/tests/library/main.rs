@@ -66,6 +66,27 @@ fn a_session_outlives_its_supervisor() {
     });
 }
 
+/// X0-58: sessions that are opened one after the other have ids that sort in that order, and share nothing but their time.
+#[test]
+fn x0_58_the_ids_of_sessions_sort_by_time() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    runtime.block_on(async {
+        let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.push(supervisor.open(SessionSpec::developer(workspace.path())).await.unwrap().id().to_owned());
+        }
+        assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+        assert!(ids.iter().all(|id| id.len() == 30 && id.starts_with("ses_")), "{ids:?}");
+        let random: std::collections::BTreeSet<_> = ids.iter().map(|id| &id[16..]).collect();
+        assert_eq!(random.len(), ids.len(), "{ids:?}");
+        let time = |id: &str| u128::from_str_radix(&id[4..16], 16).unwrap();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+        assert!(now.abs_diff(time(&ids[0])) < 600_000, "{ids:?} begin with another time than {now}");
+    });
+}
+
 async fn output(session: &Session, command: &str) -> Value {
     let result = session.call("bash", json!({ "command": command })).await;
     assert_eq!(result.kind, Outcome::Output, "{result:?}");
