@@ -20,8 +20,8 @@ use clap_complete::Shell;
   callgate doctor                                what this host can enforce
   callgate bench                                 what a call costs on this machine
 
-Exit status: 0; the command's own (run); 1 tool error (call); 64 usage; 65 invalid manifest or arguments;
-69 the host cannot enforce it; 70 our fault; 77 denied; 124 timeout; 128+n killed by signal n."
+Exit status: 0; the command's own (run); 1 tool error (call); 64 usage, an unknown tool too; 65 invalid manifest or
+arguments; 69 the host cannot enforce it; 70 our fault; 77 denied; 124 timeout; 128+n killed by signal n."
 )]
 pub(super) struct Arguments {
     /// Print JSON instead of text for people.
@@ -129,7 +129,19 @@ pub(super) struct Run {
   callgate call bash '{\"command\": \"cargo test 2>&1 | tail\"}'
   callgate call --limit processes=64 bash '{\"command\": \"./configure\"}'
   callgate call --manifest callgate.toml bash '{\"command\": \"git push\"}'   where a rule asks, you are asked
-  jq -n '{path: \"notes.txt\", content: \"…\"}' | callgate call write -")]
+  jq -n '{path: \"notes.txt\", content: \"…\"}' | callgate call write -
+
+Exit status:
+    0  the tool gave a result; for bash also if its command failed (see data.exit_code)
+    1  the tool failed or met a limit, the kernel refused it something, or the session halted because nobody could be asked
+   64  something typed is wrong: an option, or a tool that does not exist or that the session does not offer
+   65  the arguments or the manifest are not valid
+   69  this host cannot enforce what was asked for
+   70  callgate itself failed
+   77  a grant, a rule, a watchdog or a person said no
+  124  the call's time was up
+
+Whatever the status, the envelope is printed if the session could be opened.")]
 pub(super) struct Call {
     #[command(flatten)]
     pub(super) grants: Grants,

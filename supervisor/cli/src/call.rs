@@ -32,7 +32,7 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
         spec.patience =
             parse_duration(patience).map_err(|e| Failure::Usage(format!("--approval-timeout {patience}: {e}")))?;
     }
-    let (envelope, is_halted) = supervise(launcher, async |supervisor| {
+    let (envelope, status) = supervise(launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
         let stream = call.stream;
         let mut pass_on = |piece: &[u8]| {
@@ -47,11 +47,16 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
             // The exit status tells it too.
             drop(writeln!(std::io::stderr(), "{}", interaction_required(session.id(), &call.tool, why)));
         }
-        Ok((envelope, session.is_halted()))
+        let status = match &envelope {
+            _ if session.is_halted() => exit::TOOL,
+            _ if session.registry().find(&call.tool).is_none() => exit::USAGE,
+            envelope => status(envelope),
+        };
+        Ok((envelope, status))
     })?;
     let text = serde_json::to_string_pretty(&envelope).map_err(|e| Failure::runtime(e.into()))?;
     writeln!(std::io::stdout(), "{text}").map_err(Failure::print("print the envelope"))?;
-    Ok(ExitCode::from(if is_halted { 1 } else { status(&envelope) }))
+    Ok(ExitCode::from(status))
 }
 
 fn arguments(given: &str) -> Result<Value, Failure> {
@@ -76,11 +81,11 @@ fn status(envelope: &ResultEnvelope) -> u8 {
     match (&envelope.kind, &envelope.metadata.denial) {
         (Outcome::Output, _) => 0,
         (Outcome::Error, None) if envelope.metadata.timed_out == Some(true) => exit::TIMEOUT,
-        (Outcome::Error, None) => 1,
+        (Outcome::Error, None) => exit::TOOL,
         (Outcome::Error, Some(denial)) => match denial.layer {
             Layer::Schema => exit::DATA,
             Layer::Capability | Layer::Watchdog | Layer::Rule | Layer::Person => exit::DENIED,
-            Layer::Sandbox | Layer::Limit => 1,
+            Layer::Sandbox | Layer::Limit => exit::TOOL,
             Layer::Host => exit::UNAVAILABLE,
         },
     }

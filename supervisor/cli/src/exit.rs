@@ -12,6 +12,7 @@ use callgate::{CallError, ConfineError, OpenError, RegistryError};
 use callgate_policy::envelope::Denial;
 
 /// sysexits.h's numbers, and the shell's.
+pub(super) const TOOL: u8 = 1;
 pub(super) const USAGE: u8 = 64;
 pub(super) const DATA: u8 = 65;
 pub(super) const UNAVAILABLE: u8 = 69;
@@ -244,7 +245,7 @@ fn call_status(error: &CallError) -> u8 {
         CallError::Arguments(_) | CallError::Plan(_) => DATA,
         CallError::Confine(confine) => confine_status(confine),
         CallError::TimedOut(_) => TIMEOUT,
-        CallError::Tool(_) | CallError::Halted { .. } => 1,
+        CallError::Tool(_) | CallError::Halted { .. } => TOOL,
         CallError::Output { .. } => SOFTWARE,
         _ => SOFTWARE,
     }

@@ -157,13 +157,35 @@ fn s0_4_s0_66_arguments_that_do_not_match_are_an_envelope_that_says_why() {
             let text = envelope["error_text"].as_str().unwrap();
             assert!(text.contains(word), "{text}");
         }
-        let output = callgate(&env, &["call", "nothing", "{}"]);
-        assert_eq!(output.status.code(), Some(1));
-        let text = envelope(&output)["error_text"].as_str().unwrap().to_owned();
-        assert!(text.contains("nothing") && text.contains("read"), "{text}");
         let output = callgate(&env, &["call", "read", r#"{"path": "notes.txt"}"#]);
         assert_eq!(output.status.code(), Some(0));
         assert_eq!(envelope(&output)["type"], "output");
+    });
+}
+
+/// A tool that does not exist is the caller's mistake, 64, also where a profile does not offer it; one that fails is 1. Both
+/// print an envelope, and the help lists both.
+#[test]
+fn an_unknown_tool_and_a_tool_that_fails_have_different_exit_statuses() {
+    matrix(&[Host::Namespaces], |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("notes.txt", "hello\n");
+        for (words, status, said) in [
+            (&["call", "nothing", "{}"][..], 64, "there is no tool `nothing`; there are: read"),
+            (&["call", "--profile", "readonly", "write", "{}"], 64, "there is no tool `write`"),
+            (&["call", "read", r#"{"path": "missing.txt"}"#], 1, "missing.txt: No such file"),
+        ] {
+            let output = callgate(&env, words);
+            assert_eq!(output.status.code(), Some(status), "{words:?}: {output:?}");
+            let text = envelope(&output)["error_text"].as_str().unwrap().to_owned();
+            assert!(text.contains(said), "{text}");
+        }
+        let found = callgate(&env, &["call", "read", r#"{"path": "notes.txt"}"#]);
+        assert_eq!(found.status.code(), Some(0), "the control");
+        let help = String::from_utf8(callgate(&env, &["call", "--help"]).stdout).unwrap();
+        for line in ["    1  the tool failed", "   64  something typed is wrong: an option, or a tool that"] {
+            assert!(help.contains(line), "{help}");
+        }
     });
 }
 

@@ -133,7 +133,7 @@ fn s0_68_c_13_every_outcome_has_the_same_envelope() {
             ("read", json!({ "path": "missing" }), 1, "error"),
             ("read", json!({ "path": "/etc/shadow" }), 77, "error"),
             ("read", json!({ "path": 7 }), 65, "error"),
-            ("no-such-tool", json!({}), 1, "error"),
+            ("no-such-tool", json!({}), 64, "error"),
         ] {
             let (ended, envelope) = call(&env, tool, &arguments);
             assert_eq!((ended, &envelope["type"]), (status, &json!(kind)), "{tool} {arguments}: {envelope}");

@@ -40,7 +40,18 @@ impl Called {
     /// The tool was there and failed, or was not there.
     #[track_caller]
     fn assert_failed(&self, said: &str) {
-        assert_eq!(self.ended.status.code(), Some(1), "{:?}", self.ended);
+        self.assert_error(1, said);
+    }
+
+    /// The tool is not there: the caller's mistake.
+    #[track_caller]
+    fn assert_absent(&self, said: &str) {
+        self.assert_error(64, said);
+    }
+
+    #[track_caller]
+    fn assert_error(&self, status: i32, said: &str) {
+        assert_eq!(self.ended.status.code(), Some(status), "{:?}", self.ended);
         let text = self.envelope["error_text"].as_str().unwrap();
         assert!(text.contains(said), "{text:?} does not say {said:?}");
     }
@@ -132,7 +143,7 @@ fn s4_13_x4_4_tools_that_change_files_are_there_as_far_as_they_may() {
             let profile = format!("{FREE}{off}");
             for (tool, arguments) in [("write", write("made")), ("write", write("kept")), ("edit", edit("kept"))] {
                 let absent = call_under(&env, &profile, allows, tool, &arguments);
-                absent.assert_failed(&format!("there is no tool `{tool}`; there are: read, glob, grep, bash"));
+                absent.assert_absent(&format!("there is no tool `{tool}`; there are: read, glob, grep, bash"));
             }
             assert_eq!(
                 (names(&env), fs::read_to_string(env.workspace().join("kept")).unwrap()),
@@ -140,7 +151,7 @@ fn s4_13_x4_4_tools_that_change_files_are_there_as_far_as_they_may() {
             );
         }
         let create_only = format!("{FREE}file_write:\n  mode: create-only\n");
-        call_under(&env, &create_only, allows, "edit", &edit("kept")).assert_failed("there is no tool `edit`");
+        call_under(&env, &create_only, allows, "edit", &edit("kept")).assert_absent("there is no tool `edit`");
         assert_eq!(fs::read_to_string(env.workspace().join("kept")).unwrap(), "old");
         let full = format!("{FREE}file_write:\n  mode: full\n");
         call(&env, &full, "edit", &edit("kept")).assert_done();
@@ -266,14 +277,14 @@ fn x4_2_a_profile_is_named_or_typed() {
     let (read, ls) = ("{\"path\": \"there\"}", "{\"command\": \"ls\"}");
     let named = ["--manifest", "conf/m.toml"];
     let absent = call(&named, "read", read);
-    assert_eq!(absent.status.code(), Some(1), "{absent:?}");
+    assert_eq!(absent.status.code(), Some(64), "{absent:?}");
     assert!(absent.stdout.contains("there is no tool `read`; there are: bash"), "{absent:?}");
     assert_eq!(call(&named, "bash", ls).status.code(), Some(0), "the only tool");
     for typed in ["readonly", "developer", "eval", "unrestricted", "plan"] {
         let done = call(&[&named[..], &["--profile", typed]].concat(), "read", read);
         assert_eq!(done.status.code(), Some(0), "{typed}: {done:?}");
     }
-    for (typed, code) in [("plan", 1), ("developer-bash-only", 0), ("./conf/mine.yml", 0)] {
+    for (typed, code) in [("plan", 64), ("developer-bash-only", 0), ("./conf/mine.yml", 0)] {
         assert_eq!(call(&["--profile", typed], "bash", ls).status.code(), Some(code), "{typed}");
     }
     for (typed, said) in

@@ -124,7 +124,7 @@ fn s4_1_a_profile_decides_which_tools_there_are() {
         let lines = format!("profile = \"{profile}\"\n{}", rule("write", "*", "allow"));
         for (tool, arguments) in [("write", write("a")), ("edit", json!({}))] {
             let absent = call(&env, &lines, &["--mode", "yolo"], tool, &arguments);
-            assert_eq!(absent.ended.status.code(), Some(1), "{:?}", absent.ended);
+            assert_eq!(absent.ended.status.code(), Some(64), "{:?}", absent.ended);
             let said = absent.envelope["error_text"].as_str().unwrap();
             assert!(said.starts_with(&format!("there is no tool `{tool}`")), "{said}");
             assert!(!env.workspace().join("a").is_file());
