@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_policy::need::{CallNeeds, ShellNeed};
-use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
 use callgate_policy::profile::Profile;
 use serde_json::Value;
@@ -27,9 +27,12 @@ const SCHEMA: &str = r#"{
       "description": "The command line, as bash reads it."
     },
     "working_dir": {
-      "type": "string",
+      "type": ["string", "object"],
       "minLength": 1,
-      "description": "Where it starts: absolute, or relative to the workspace. Default: the workspace."
+      "properties": { "b64": { "type": "string", "minLength": 1 } },
+      "required": ["b64"],
+      "additionalProperties": false,
+      "description": "Where it starts: absolute, or relative to the workspace. A path that is not UTF-8 is `{\"b64\": \"…\"}`, with the `path_b64` of a result. Default: the workspace."
     },
     "timeout_ms": {
       "type": "integer",
@@ -89,10 +92,9 @@ impl Prepare for Bash {
                 reason: "it contains a NUL, which no command line can".to_owned(),
             });
         }
-        let working_dir = match args["working_dir"].as_str() {
+        let working_dir = match args.get("working_dir") {
             None => context.shell_dir.clone(),
-            Some(dir) => normalize(context.root, &HostPath::from(dir))
-                .map_err(|e| InvalidArgument { name: "working_dir".to_owned(), reason: e.to_string() })?,
+            Some(_) => context.path_argument(args, "working_dir")?,
         };
         // No start-up file is read: whoever wrote one would decide what every call does (C4).
         let argv = ["/bin/bash", "--noprofile", "--norc", "-c", command].map(HostPath::from).to_vec();

@@ -70,6 +70,15 @@ pub(crate) struct Context<'a> {
     pub(crate) limit: u64,
 }
 
+impl Context<'_> {
+    /// The argument `name` as the path to check and to use: text, or `{"b64": …}` for one that is not UTF-8 (C-27).
+    pub(super) fn path_argument(&self, args: &Value, name: &str) -> Result<HostPath, InvalidArgument> {
+        let bad = |reason: String| InvalidArgument { name: name.to_owned(), reason };
+        let given: HostPath = serde_json::from_value(args[name].clone()).map_err(|e| bad(e.to_string()))?;
+        normalize(self.root, &given).map_err(|e| bad(e.to_string()))
+    }
+}
+
 /// A call, ready to be checked.
 #[derive(Debug)]
 pub(crate) struct Prepared {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use callgate_policy::need::CallNeeds;
-use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::Work;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
@@ -65,7 +65,7 @@ struct Read;
 
 impl Prepare for Read {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
-        let path = path(args, context)?;
+        let path = context.path_argument(args, "path")?;
         let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
         Ok(prepared("read", needs, path, context))
     }
@@ -75,7 +75,7 @@ struct Write;
 
 impl Prepare for Write {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
-        let path = path(args, context)?;
+        let path = context.path_argument(args, "path")?;
         let needs = CallNeeds { write: vec![path.clone()], ..CallNeeds::default() };
         Ok(prepared("write", needs, path, context))
     }
@@ -85,7 +85,7 @@ struct Create;
 
 impl Prepare for Create {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
-        let path = path(args, context)?;
+        let path = context.path_argument(args, "path")?;
         let needs = CallNeeds { write: vec![path.clone()], ..CallNeeds::default() };
         Ok(prepared(write_tool::CREATE, needs, path, context))
     }
@@ -95,7 +95,7 @@ struct Edit;
 
 impl Prepare for Edit {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
-        let path = path(args, context)?;
+        let path = context.path_argument(args, "path")?;
         let needs = CallNeeds { read: vec![path.clone()], write: vec![path.clone()], ..CallNeeds::default() };
         Ok(prepared("edit", needs, path, context))
     }
@@ -122,7 +122,7 @@ const IGNORE_FILES: [&str; 4] = [".gitignore", ".ignore", ".rgignore", ".git/inf
 
 /// A search needs all that was granted of a tree.
 fn search(name: &str, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
-    let path = if args.get("path").is_some() { path(args, context)? } else { context.root.clone() };
+    let path = if args.get("path").is_some() { context.path_argument(args, "path")? } else { context.root.clone() };
     let above = path.as_path().ancestors().skip(1);
     let ignore = above.flat_map(|dir| IGNORE_FILES.map(|name| HostPath::from(PathBuf::from(dir).join(name)))).collect();
     let needs = CallNeeds { read_below: vec![path.clone()], read_if_granted: ignore, ..CallNeeds::default() };
@@ -132,11 +132,4 @@ fn search(name: &str, args: &Value, context: &Context<'_>) -> Result<Prepared, I
 fn prepared(name: &str, needs: CallNeeds, path: HostPath, context: &Context<'_>) -> Prepared {
     let work = Work::Tool { name: name.to_owned(), paths: vec![path], limit: context.limit };
     Prepared { needs, work: Some(work), timeout: None }
-}
-
-/// The `path` argument: text, or `{"b64": …}` for a name that is not UTF-8 (C-27).
-fn path(args: &Value, context: &Context<'_>) -> Result<HostPath, InvalidArgument> {
-    let bad = |reason: String| InvalidArgument { name: "path".to_owned(), reason };
-    let given: HostPath = serde_json::from_value(args["path"].clone()).map_err(|e| bad(e.to_string()))?;
-    normalize(context.root, &given).map_err(|e| bad(e.to_string()))
 }

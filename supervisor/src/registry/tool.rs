@@ -285,10 +285,19 @@ impl Tool {
         let lines: Vec<String> = properties
             .map(|(name, schema)| {
                 let optional = if required.contains(&name.as_str()) { "" } else { "?" };
-                format!("{name}{optional}: {}", schema["type"].as_str().unwrap_or("any"))
+                format!("{name}{optional}: {}", types(schema).join(" or "))
             })
             .collect();
         lines.join(", ")
+    }
+}
+
+/// The types that a schema allows.
+fn types(schema: &Value) -> Vec<&str> {
+    match &schema["type"] {
+        Value::String(one) => vec![one],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => vec!["any"],
     }
 }
 

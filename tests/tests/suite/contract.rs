@@ -195,8 +195,22 @@ fn e2_no_argument_disables_the_sandbox() {
             // What is published as text alone has no room for more.
             for (name, schema) in properties {
                 assert!(!NAMES.contains(&name.as_str()), "{id}: {name}");
-                let kind = schema["type"].as_str().unwrap();
-                assert!(["string", "integer", "boolean"].contains(&kind), "{id}: {name} is a {kind}");
+                let is_path = ["path", "working_dir"].contains(&name.as_str());
+                match (is_path, &schema["type"]) {
+                    // Text, or its bytes and nothing else.
+                    (true, kind) => {
+                        assert_eq!(kind, &json!(["string", "object"]), "{id}: {name}");
+                        assert_eq!(schema["additionalProperties"], false, "{id}: {name}");
+                        let inside: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+                        assert_eq!(inside, ["b64"], "{id}: {name}");
+                    }
+                    (false, kind) => {
+                        assert!(
+                            ["string", "integer", "boolean"].map(Value::from).contains(kind),
+                            "{id}: {name}: {kind}"
+                        );
+                    }
+                }
                 let text = format!("{name} {}", schema["description"]).to_lowercase();
                 for word in ["sandbox", "escalat", "privileg", "permission", "bypass", "unsafe", "dangerous"] {
                     assert!(!text.contains(word), "{id}: {name}: {text}");

@@ -7,6 +7,8 @@ mod weaken;
 
 // The command line.
 mod cli;
+// What calls are made with.
+mod arguments;
 // What must work.
 mod compat;
 mod terminals;

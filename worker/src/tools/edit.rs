@@ -26,8 +26,9 @@ pub const EDIT_SCHEMA: &str = r#"{
   "type": "object",
   "properties": {
     "path": {
-      "type": "string", "minLength": 1,
-      "description": "The file to change, absolute or relative to the workspace. It must exist; to make one, use write."
+      "type": ["string", "object"], "minLength": 1,
+      "properties": { "b64": { "type": "string", "minLength": 1 } }, "required": ["b64"], "additionalProperties": false,
+      "description": "The file to change, absolute or relative to the workspace. It must exist; to make one, use write. A path that is not UTF-8 is `{\"b64\": \"…\"}`, with the `path_b64` of a result."
     },
     "old_string": {
       "type": "string", "minLength": 1,

@@ -23,8 +23,9 @@ pub const GLOB_SCHEMA: &str = r#"{
       "description": "Which files, relative to `path`: `*.rs` matches a name at any depth, `src/**/*.rs` a path (`*` and `?` do not cross a slash, `**` does; also `[abc]` and `{a,b}`), `!*.rs` all others. A pattern that matches directories too, such as `*` or `**/*`, also goes into hidden and ignored ones, `.git` among them."
     },
     "path": {
-      "type": "string", "minLength": 1,
-      "description": "The directory to search, absolute or relative to the workspace. Default: the workspace."
+      "type": ["string", "object"], "minLength": 1,
+      "properties": { "b64": { "type": "string", "minLength": 1 } }, "required": ["b64"], "additionalProperties": false,
+      "description": "The directory to search, absolute or relative to the workspace. Default: the workspace. A path that is not UTF-8 is `{\"b64\": \"…\"}`, with the `path_b64` of a result."
     }
   },
   "required": ["pattern"],

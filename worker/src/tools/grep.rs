@@ -39,8 +39,9 @@ pub const GREP_SCHEMA: &str = r#"{
       "description": "Regular expression in Rust's syntax, matched against one line at a time: no look-around, no back-references, no newline. Escape . ( ) [ ] { } * + ? ^ $ | and backslash to mean them literally."
     },
     "path": {
-      "type": "string", "minLength": 1,
-      "description": "The file or directory to search, absolute or relative to the workspace. Default: the workspace."
+      "type": ["string", "object"], "minLength": 1,
+      "properties": { "b64": { "type": "string", "minLength": 1 } }, "required": ["b64"], "additionalProperties": false,
+      "description": "The file or directory to search, absolute or relative to the workspace. Default: the workspace. A path that is not UTF-8 is `{\"b64\": \"…\"}`, with the `path_b64` of a result."
     },
     "glob": {
       "type": "string", "minLength": 1, "maxLength": 4096,

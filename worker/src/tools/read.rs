@@ -30,8 +30,9 @@ pub const READ_SCHEMA: &str = r#"{
   "type": "object",
   "properties": {
     "path": {
-      "type": "string", "minLength": 1,
-      "description": "The file to read, absolute or relative to the workspace. Symbolic links are followed."
+      "type": ["string", "object"], "minLength": 1,
+      "properties": { "b64": { "type": "string", "minLength": 1 } }, "required": ["b64"], "additionalProperties": false,
+      "description": "The file to read, absolute or relative to the workspace. Symbolic links are followed. A path that is not UTF-8 is `{\"b64\": \"…\"}`, with the `path_b64` of a result."
     },
     "start_line": {
       "type": "integer", "minimum": 1,

@@ -43,8 +43,9 @@ pub const WRITE_SCHEMA: &str = r#"{
   "type": "object",
   "properties": {
     "path": {
-      "type": "string", "minLength": 1,
-      "description": "The file to create or overwrite, absolute or relative to the workspace. Missing parent directories are made."
+      "type": ["string", "object"], "minLength": 1,
+      "properties": { "b64": { "type": "string", "minLength": 1 } }, "required": ["b64"], "additionalProperties": false,
+      "description": "The file to create or overwrite, absolute or relative to the workspace. Missing parent directories are made. A path that is not UTF-8 is `{\"b64\": \"…\"}`, with the `path_b64` of a result."
     },
     "content": {
       "type": "string",

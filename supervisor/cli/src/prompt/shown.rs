@@ -5,6 +5,8 @@
 //! to be.
 
 use callgate::Question;
+use callgate_policy::path::HostPath;
+use serde::Deserialize as _;
 use unicode_width::UnicodeWidthChar as _;
 
 /// Before every line of text that is not callgate's own.
@@ -25,9 +27,15 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
         false => {
             shown.own("the command:");
             shown.foreign(question.arguments.get("command").and_then(serde_json::Value::as_str).unwrap_or_default());
-            if let Some(dir) = question.arguments.get("working_dir").and_then(serde_json::Value::as_str) {
-                shown.own("in the directory:");
-                shown.foreign(dir);
+            match question.arguments.get("working_dir") {
+                None => {}
+                Some(dir) => {
+                    shown.own("in the directory:");
+                    // One that is not UTF-8 is an object.
+                    let path =
+                        HostPath::deserialize(dir).ok().filter(|_| !dir.is_string()).map(|path| path.to_string());
+                    shown.foreign(path.as_deref().or(dir.as_str()).unwrap_or_default());
+                }
             }
             match &question.commands {
                 Some(commands) if commands.len() > 1 => shown.items("which is:", commands),
