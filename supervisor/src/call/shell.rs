@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use callgate_worker::protocol::ProgramEnd;
+use callgate_worker::tools::HEAD;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
@@ -63,7 +64,6 @@ impl Session {
             Some(_) => Value::String(head.text()),
             None => shell_data(&head, end, started.elapsed()),
         };
-        let data = if truncated && ended_for.is_none() { json!({ "head": data }) } else { data };
         let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
         Ok(Done { limits, ended_for, changes, ..head.rest.done(data, truncated, program.steps().to_vec()) })
     }
@@ -156,7 +156,7 @@ fn is_begun(bytes: &[u8]) -> bool {
 /// C-27's shape, with C-13's unit.
 fn shell_data(head: &Head, end: ProgramEnd, took: Duration) -> Value {
     let mut data = json!({
-        "output": head.text(),
+        (if head.dropped { HEAD } else { "output" }): head.text(),
         "exit_code": end.code,
         "duration_seconds": (took.as_secs_f64() * 1000.0).round() / 1000.0,
         "timed_out": end.timed_out,

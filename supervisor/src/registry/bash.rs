@@ -14,7 +14,8 @@ use super::{RegistryError, Tool};
 
 const DESCRIPTION: &str = "Runs one command line with bash, in the sandbox, and returns what it wrote to standard output and standard \
 error, in the order in which it was written, with its exit status. A command that fails is a result, not an error. Each call is a \
-new shell: directory and variables do not carry over; use working_dir. Nothing that the command starts outlives it.";
+new shell: directory and variables do not carry over; use working_dir. Nothing that the command starts outlives it. Of more than \
+200 KB of output the first part is `head` instead of `output`, and the rest is in the file `output_path` of the metadata.";
 
 const SCHEMA: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -58,7 +58,7 @@ fn give_away(workspace: &Path) {
 
 // ---- what results have no room for -------------------------------------------------------------------------------------
 
-/// S0-44, S0-46, S0-48, C-15, C-27: at n entries a result is whole; at n + 1 its first part is under `head` and the rest in a
+/// S0-44, S0-46, S0-48, C-15, C-27: at n entries a result is whole; at n + 1 its first part is the list `head` and the rest in a
 /// file that `read` and programs of the session can read.
 #[test]
 fn s0_44_s0_46_s0_48_c_15_c_27_lists_are_cut_at_their_limit() {
@@ -77,7 +77,7 @@ fn s0_44_s0_46_s0_48_c_15_c_27_lists_are_cut_at_their_limit() {
             fs::write(name(most), "needle\n").unwrap();
             let cut = session.call(tool, arguments.clone()).await;
             let (data, metadata) = (cut.data.unwrap(), cut.metadata);
-            assert_eq!(data["head"][list].as_array().unwrap().len(), most);
+            assert_eq!(data["head"].as_array().unwrap().len(), most, "C-27: the same list, cut short");
             assert!(data.get("rest_lost").is_none() && data.get(list).is_none(), "{tool}");
             assert_eq!(metadata.truncated, Some(true));
             let path = metadata.output_path.unwrap();
@@ -112,8 +112,8 @@ fn s0_44_s0_48_the_output_of_bash_is_cut_at_its_limit() {
         let command = format!("yes x | tr -d '\\n' | head -c {less}; printf 'ü'; printf 'end\\n' >&2; exit 3");
         let cut = session.call("bash", json!({ "command": command })).await;
         let (data_, metadata) = (cut.data.unwrap(), cut.metadata);
-        assert_eq!(data_["head"]["output"], "x".repeat(less));
-        assert_eq!(data_["head"]["exit_code"], 3, "all of the shape is there");
+        assert_eq!(data_["head"], "x".repeat(less));
+        assert_eq!(data_["exit_code"], 3, "the rest of the shape is there");
         let path = metadata.output_path.unwrap();
         assert_eq!(data_of_read(session, &path).await, "üend\n");
         let part = data(session, "read", json!({ "path": path, "byte_offset": 2, "byte_length": 3 })).await;
@@ -121,7 +121,7 @@ fn s0_44_s0_48_the_output_of_bash_is_cut_at_its_limit() {
         // One byte more than the limit, and nothing else.
         let more = MOST + 1;
         let cut = session.call("bash", json!({ "command": format!("yes x | tr -d '\\n' | head -c {more}") })).await;
-        assert_eq!(cut.data.unwrap()["head"]["output"], "x".repeat(MOST));
+        assert_eq!(cut.data.unwrap()["head"], "x".repeat(MOST));
         assert_eq!(data_of_read(session, &cut.metadata.output_path.unwrap()).await, "x");
     });
 }
@@ -134,7 +134,7 @@ fn a_flood_of_output_ends_at_the_quota_and_is_told() {
             .call("bash", json!({ "command": "head -c 70000000 /dev/zero | tr '\\0' x; echo; echo done" }))
             .await;
         let data_ = flood.data.unwrap();
-        assert_eq!((&data_["rest_lost"], &data_["head"]["exit_code"]), (&json!(true), &json!(0)));
+        assert_eq!((&data_["rest_lost"], &data_["exit_code"]), (&json!(true), &json!(0)));
         let path = flood.metadata.output_path.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), 64 * 1024 * 1024);
         let next = session.call("bash", json!({ "command": "head -c 300000 /dev/zero | tr '\\0' x" })).await;
@@ -466,13 +466,13 @@ async fn all_entries(session: &Session, tool: &str, list: &str, arguments: Value
     let result = session.call(tool, arguments).await;
     let data_ = result.data.unwrap_or_else(|| panic!("{:?}", result.error_text));
     assert!(data_.get("rest_lost").is_none());
-    let shown = if result.metadata.truncated == Some(true) { data_["head"].clone() } else { data_ };
-    let mut entries = shown[list].as_array().unwrap().clone();
+    let shown = if result.metadata.truncated == Some(true) { "head" } else { list };
+    let mut entries = data_[shown].as_array().unwrap().clone();
     if let Some(path) = result.metadata.output_path {
         let text = fs::read_to_string(path).unwrap();
         entries.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
     }
-    (entries, shown)
+    (entries, data_)
 }
 
 /// `text` or `bytes` of ripgrep's JSON.

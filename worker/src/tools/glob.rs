@@ -6,12 +6,12 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::search::{
     First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, overrides, path_entry, path_of, sort_key, walk,
 };
-use super::{Context, Contract, Output, ToolError, required_text, results};
+use super::{Context, Contract, HEAD, Output, ToolError, required_text, results};
 
 /// The arguments of `glob`.
 pub const GLOB_SCHEMA: &str = r#"{
@@ -39,7 +39,7 @@ pub const CONTRACT: Contract = Contract {
     description: "Find files by name: returns `paths`, absolute and sorted, of the files below a directory that match a \
         pattern. Hidden files and those that .gitignore, .ignore or .rgignore exclude are left out unless the pattern \
         itself names them; links are not followed; directories are not listed. Of more than 1000 paths the first are \
-        under `head`, and the rest is in the file `output_path` of the metadata, one JSON value to a line.",
+        the list `head` instead of `paths`, and the rest is in the file `output_path` of the metadata, one JSON value to a line.",
     schema: GLOB_SCHEMA,
     output: results::GLOB,
     threads: true,
@@ -64,14 +64,13 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let not_text: Vec<Value> = shown.head.iter().map(|entry| entry["path_b64"].clone()).collect();
     let as_text = |entry: Value| if entry.is_string() { entry } else { entry["path"].clone() };
     let truncated = !shown.rest.is_empty() || shown.lost;
-    data.insert("paths".to_owned(), shown.head.into_iter().map(as_text).collect());
+    let list = if truncated { HEAD } else { "paths" };
+    data.insert(list.to_owned(), shown.head.into_iter().map(as_text).collect());
     if not_text.iter().any(Value::is_string) {
         data.insert("path_b64".to_owned(), not_text.into());
     }
     Trouble::tell(trouble, &mut data);
-    let data = Value::Object(data);
-    let data = if truncated { json!({ "head": data }) } else { data };
-    Ok(Output { data, truncated, rest: shown.rest, lost: shown.lost })
+    Ok(Output { data: Value::Object(data), truncated, rest: shown.rest, lost: shown.lost })
 }
 
 struct List(First<()>);

@@ -22,12 +22,12 @@ use base64::engine::general_purpose::STANDARD;
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::search::{
     First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, open_found, overrides, path_of, sort_key, walk,
 };
-use super::{Context, Contract, Output, ToolError, flag, integer, name_path, read, required_text, results, text};
+use super::{Context, Contract, HEAD, Output, ToolError, flag, integer, name_path, read, required_text, results, text};
 
 /// The arguments of `grep`.
 pub const GREP_SCHEMA: &str = r#"{
@@ -67,7 +67,7 @@ pub const CONTRACT: Contract = Contract {
     description: "Search the contents of files for a regular expression, as ripgrep does. Returns `matches`, sorted by path \
         and line: each has `path`, `line` (counted from 1), `text`, and the lines `before` and `after` it. Hidden files, \
         binary files and those that .gitignore, .ignore or .rgignore exclude are not searched; links are not followed. Of \
-        more than 200 matches the first are under `head`, and the rest is in the file `output_path` of the metadata, one \
+        more than 200 matches the first are the list `head` instead of `matches`, and the rest is in the file `output_path` of the metadata, one \
         match to a line; a narrower pattern, path or glob is usually better.",
     schema: GREP_SCHEMA,
     output: results::GREP,
@@ -139,16 +139,14 @@ fn output(
     }
     let truncated = !shown.rest.is_empty() || shown.lost;
     let mut data = Map::new();
-    data.insert("matches".to_owned(), shown.head.into());
+    data.insert(if truncated { HEAD } else { "matches" }.to_owned(), shown.head.into());
     data.insert("files_searched".to_owned(), files_searched.into());
     if !binary.is_empty() {
         binary.truncate(limit);
         data.insert("binary_files".to_owned(), binary.into());
     }
     Trouble::tell(trouble, &mut data);
-    let data = Value::Object(data);
-    let data = if truncated { json!({ "head": data }) } else { data };
-    Output { data, truncated, rest: shown.rest, lost: shown.lost }
+    Output { data: Value::Object(data), truncated, rest: shown.rest, lost: shown.lost }
 }
 
 /// The expression, as `rg` compiles it.

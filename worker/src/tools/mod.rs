@@ -158,10 +158,13 @@ impl Context {
     }
 }
 
+/// The name of a result's first part, where that is all there is room for (C-27).
+pub const HEAD: &str = "head";
+
 /// A result, in the shape that C-27 gives the tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
-    /// The result; when truncated, its first part is under `head`, in the same shape.
+    /// The result; when truncated, its first part is [`HEAD`] in place of what holds all of it.
     pub data: Value,
     /// The result was cut to the limit (S0-44).
     pub truncated: bool,

@@ -9,7 +9,8 @@
 //! - `total_lines` is there when the whole file was scanned, and `size` is null when the kernel does not tell (a file of
 //!   `/proc`, cut);
 //! - `changed: true` says that the file was written to while it was read, so that the content may mix old and new;
-//! - when truncated, all this is under `head`, and `next_byte_offset` beside it says where to go on (S0-44, S0-48).
+//! - when truncated, the first part of the content is `head` instead of `content`, and `next_byte_offset` says where to go on
+//!   (S0-44, S0-48).
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -19,10 +20,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use callgate_policy::path::HostPath;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::write::{Missing, open_parent_without_links, split};
-use super::{Context, Contract, FileKind, Links, Output, ToolError, integer, name_path, results};
+use super::{Context, Contract, HEAD, FileKind, Links, Output, ToolError, integer, name_path, results};
 
 /// The arguments of `read`.
 pub const READ_SCHEMA: &str = r#"{
@@ -62,8 +63,8 @@ pub const CONTRACT: Contract = Contract {
     description: "Read a file: whole, by lines (start_line, end_line; counted from 1, both included) or by bytes \
         (byte_offset, byte_length). Returns `content` exactly as stored, line ends included; `encoding` is `utf-8`, or \
         `base64` when the bytes are not UTF-8. A long result is cut (at the end of a line where possible): the first \
-        part is then under `head`, and `next_byte_offset` is the byte_offset to go on from. Only regular files are \
-        read; list a directory with glob.",
+        part is then `head` instead of `content`, and `next_byte_offset` is the byte_offset to go on from. Only regular \
+        files are read; list a directory with glob.",
     schema: READ_SCHEMA,
     output: results::READ,
     threads: false,
@@ -187,7 +188,7 @@ impl Found {
             Ok(text) => (STANDARD.encode(text), "base64"),
             Err(e) => (STANDARD.encode(e.as_bytes()), "base64"),
         };
-        data.insert("content".to_owned(), content.into());
+        data.insert(if truncated { HEAD } else { "content" }.to_owned(), content.into());
         data.insert("encoding".to_owned(), encoding.into());
         data.insert("start_line".to_owned(), self.start_line.into());
         data.insert("end_line".to_owned(), end_line.into());
@@ -201,9 +202,10 @@ impl Found {
         if changed {
             data.insert("changed".to_owned(), true.into());
         }
-        let data = Value::Object(data);
-        let data = if truncated { json!({ "head": data, "next_byte_offset": next }) } else { data };
-        Output::of(data, truncated)
+        if truncated {
+            data.insert("next_byte_offset".to_owned(), next.into());
+        }
+        Output::of(Value::Object(data), truncated)
     }
 }
 
@@ -380,6 +382,8 @@ fn count_lines(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use std::ffi::OsStr;
     use std::fs;
@@ -443,6 +447,18 @@ mod tests {
             shape["total_lines"] = total.into();
         }
         shape
+    }
+
+    /// As if the content were all.
+    fn uncut(output: &Output) -> Value {
+        let mut data = output.data.clone();
+        let fields = data.as_object_mut().expect("an object");
+        if output.truncated {
+            assert!(fields.remove("next_byte_offset").is_some() && !fields.contains_key("content"), "{output:?}");
+            let head = fields.remove(HEAD).expect("the first part");
+            fields.insert("content".to_owned(), head);
+        }
+        data
     }
 
     fn pathless(mut data: Value) -> Value {
@@ -618,7 +634,7 @@ mod tests {
         let output = read(&dir.file(exact.clone() + "y"), json!({})).expect("read");
         assert!(output.truncated);
         assert_eq!(output.data["next_byte_offset"], size);
-        assert_eq!(pathless(output.data["head"].clone()), shape(&exact, 1, 1, None, size + 1));
+        assert_eq!(pathless(uncut(&output)), shape(&exact, 1, 1, None, size + 1));
         // The same for a range of bytes, and for base64, which counts encoded.
         for (bytes, range, cut) in [
             (vec![b'x'; 8], json!({ "byte_offset": 0 }), false),
@@ -632,7 +648,7 @@ mod tests {
         ] {
             let output = read_up_to(8, &dir.file(&bytes), range.clone()).expect("read");
             assert_eq!(output.truncated, cut, "{bytes:?} {range}");
-            let data = if cut { &output.data["head"] } else { &output.data };
+            let data = uncut(&output);
             assert!(data["content"].as_str().expect("text").len() <= 8, "{data}");
         }
     }
@@ -652,13 +668,13 @@ mod tests {
             let output = read_up_to(limit, &dir.file(content), json!({})).expect("read");
             assert!(output.truncated, "{content}");
             let size = content.len() as u64;
-            assert_eq!(pathless(output.data["head"].clone()), shape(head, 1, end, None, size), "{content}");
+            assert_eq!(pathless(uncut(&output)), shape(head, 1, end, None, size), "{content}");
             assert_eq!(output.data["next_byte_offset"], next, "{content}");
         }
         // A range of lines that is too long continues where its head ended, not at the start of the file.
         let path = dir.file("skipped\naaa\nbbb\nccc\n");
         let output = read_up_to(10, &path, json!({ "start_line": 2, "end_line": 4 })).expect("read");
-        assert_eq!(pathless(output.data["head"].clone()), shape("aaa\nbbb\n", 2, 3, None, 20));
+        assert_eq!(pathless(uncut(&output)), shape("aaa\nbbb\n", 2, 3, None, 20));
         assert_eq!(output.data["next_byte_offset"], 16);
     }
 
@@ -674,7 +690,7 @@ mod tests {
                 let mut range = json!({});
                 loop {
                     let output = read_up_to(limit, &path, range).expect("read");
-                    let data = if output.truncated { &output.data["head"] } else { &output.data };
+                    let data = uncut(&output);
                     let content = data["content"].as_str().expect("text");
                     assert!(content.len() <= limit);
                     match data["encoding"].as_str() {
@@ -700,9 +716,9 @@ mod tests {
         let before = bytes_read();
         let output = read(&path, json!({})).expect("read");
         assert!(output.truncated);
-        assert_eq!(output.data["head"]["size"], GIB);
-        assert_eq!(output.data["head"]["content"].as_str().expect("text").len(), DEFAULT_LIMIT);
-        assert_eq!(output.data["head"].get("total_lines"), None, "nobody counted");
+        assert_eq!(output.data["size"], GIB);
+        assert_eq!(output.data["head"].as_str().expect("text").len(), DEFAULT_LIMIT);
+        assert_eq!(output.data.get("total_lines"), None, "nobody counted");
         let range = json!({ "start_line": 2, "end_line": 3 });
         assert_eq!(pathless(data(&path, range)), shape("two\nthree\n", 2, 3, None, GIB));
         let end = data(&path, json!({ "byte_offset": GIB - 3 }));
@@ -728,7 +744,7 @@ mod tests {
         assert_eq!(pathless(data(&path, range)), shape("0123456789\n0123456789\n", 5_958, 5_959, None, size));
         let output = read(&path, json!({ "start_line": 20_001, "end_line": 20_001 })).expect("read");
         assert!(output.truncated);
-        assert_eq!(output.data["head"]["content"], "x".repeat(DEFAULT_LIMIT));
+        assert_eq!(output.data["head"], "x".repeat(DEFAULT_LIMIT));
         assert_eq!(output.data["next_byte_offset"], 220_000 + DEFAULT_LIMIT);
     }
 
@@ -804,7 +820,7 @@ mod tests {
         );
         let output = read_up_to(100, path, json!({})).expect("read");
         assert!(output.truncated);
-        assert_eq!(output.data["head"]["size"], json!(null), "nobody knows");
+        assert_eq!(output.data["size"], json!(null), "nobody knows");
     }
 
     #[test]
@@ -882,11 +898,7 @@ mod tests {
         let dir = Scratch::new();
         let path = dir.sparse(b"", 1 << 24);
         let range = json!({ "start_line": 1, "end_line": 1, });
-        assert_eq!(
-            read(&path, range.clone()).expect("read").data["head"].get("changed"),
-            None,
-            "control: nobody writes"
-        );
+        assert_eq!(read(&path, range.clone()).expect("read").data.get("changed"), None, "control: nobody writes");
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
