@@ -1,7 +1,7 @@
 //! The file tools in a session: what their results have no room for, who may run beside whom, and that what they find is what
 //! ripgrep finds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
@@ -450,6 +450,17 @@ fn ripgrep(directory: &Path, words: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
+/// The files that ripgrep lists.
+fn rg_files(directory: &Path, words: &[&str]) -> BTreeSet<PathBuf> {
+    let listed = ripgrep(directory, &[&["--files", "-0"], words, &["./"]].concat());
+    let names = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names.map(|name| directory.join(std::ffi::OsStr::from_bytes(name)).components().collect()).collect()
+}
+
+/// Patterns that spell out what is hidden or ignored: those find what `rg --glob` does. Others find no more of that than `rg`
+/// without a pattern.
+const SPELT_OUT: [&str; 3] = [".hidden", ".hidden*", "#odd"];
+
 /// A path in a result: by its bytes, where it has them.
 fn path_of(entry: &Value) -> PathBuf {
     match entry["path_b64"].as_str() {
@@ -531,7 +542,12 @@ fn s0_14_c_27_grep_finds_what_ripgrep_finds() {
             (json!({ "pattern": "needle", "path": "repo" }), &["-e", "needle"], "repo"),
             (json!({ "pattern": "needle", "path": ".hiddendir" }), &["-e", "needle"], ".hiddendir"),
         ] {
-            let theirs = rg_matches(&workspace.join(below), words);
+            let mut theirs = rg_matches(&workspace.join(below), words);
+            if let Some(glob) = arguments["glob"].as_str().filter(|glob| !SPELT_OUT.contains(glob)) {
+                let listed = rg_files(&workspace.join(below), &[]);
+                theirs.retain(|path, _| listed.contains(path));
+                assert!(!theirs.is_empty(), "the control: {glob}");
+            }
             let (entries, _) = all_entries(session, "grep", "matches", arguments.clone()).await;
             let mut order = Vec::new();
             let mut ours = Lines::new();
@@ -629,12 +645,11 @@ fn s0_13_c_27_glob_lists_what_ripgrep_lists() {
             ("link*", ""),
             ("fifo", ""),
         ] {
-            let listed = ripgrep(&workspace.join(below), &["--files", "-0", "-g", pattern, "./"]);
-            let names = listed.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-            let mut theirs: Vec<PathBuf> = names
-                .map(|name| workspace.join(below).join(std::ffi::OsStr::from_bytes(name)).components().collect())
-                .collect();
-            theirs.sort();
+            let mut theirs = rg_files(&workspace.join(below), &["-g", pattern]);
+            if !SPELT_OUT.contains(&pattern) {
+                let listed = rg_files(&workspace.join(below), &[]);
+                theirs.retain(|path| listed.contains(path));
+            }
             let mut arguments = json!({ "pattern": pattern });
             if !below.is_empty() {
                 arguments["path"] = below.into();
@@ -645,8 +660,92 @@ fn s0_13_c_27_glob_lists_what_ripgrep_lists() {
             let ours: Vec<PathBuf> = (0..texts.len())
                 .map(|at| path_of(&json!({ "path": texts[at], "path_b64": bytes.map(|bytes| &bytes[at]) })))
                 .collect();
-            assert_eq!(ours, theirs, "{pattern} below {below:?}");
+            assert_eq!(ours, theirs.into_iter().collect::<Vec<_>>(), "{pattern} below {below:?}");
         }
+    });
+}
+
+/// S0-13, S0-14: in a repository with a build in it, wildcards find what is worked on, and not what git and the build keep
+/// there. What the pattern spells out is found, by `glob` and by `grep` alike.
+#[test]
+fn s0_13_s0_14_ignored_files_are_found_only_if_the_pattern_spells_them_out() {
+    in_sessions(async |session, workspace| {
+        let workspace = workspace.canonicalize().unwrap();
+        let put = |name: &str| {
+            fs::create_dir_all(workspace.join(name).parent().unwrap()).unwrap();
+            fs::write(workspace.join(name), "needle\n").unwrap();
+        };
+        (0..50).for_each(|n| put(&format!(".git/objects/{n:02}/object")));
+        for name in [
+            ".git/config",
+            "target/debug/a.d",
+            "target/debug/a.o",
+            "target/debug/.fingerprint/x.d",
+            "target/b.d",
+            "src/main.rs",
+            "src/deep/lib.rs",
+            "src/debug.log",
+            "src/x.d",
+            ".env",
+            ".env.local",
+            ".github/ci.yml",
+            "crates/one/target/c.d",
+            "#note#",
+        ] {
+            put(name);
+        }
+        fs::write(workspace.join(".gitignore"), "target/\n*.log\n.env.local\n").unwrap();
+        symlink("target", workspace.join("linked")).unwrap();
+        symlink("../target", workspace.join("src/linked")).unwrap();
+        for (pattern, wanted) in [
+            ("*", &["#note#", "src/deep/lib.rs", "src/main.rs", "src/x.d"][..]),
+            ("**/*", &["#note#", "src/deep/lib.rs", "src/main.rs", "src/x.d"]),
+            ("**", &["#note#", "src/deep/lib.rs", "src/main.rs", "src/x.d"]),
+            ("*.d", &["src/x.d"]),
+            ("**/*.d", &["src/x.d"]),
+            ("*.log", &[]),
+            ("src/*.log", &[]),
+            ("!*.rs", &["#note#", "src/x.d"]),
+            ("#*", &["#note#"]),
+            // Their directory is spelt out.
+            ("target/**/*.d", &["target/b.d", "target/debug/a.d"]),
+            ("/target/**/*.o", &["target/debug/a.o"]),
+            ("target/debug/*", &["target/debug/a.d", "target/debug/a.o"]),
+            ("target/debug/.fingerprint/*", &["target/debug/.fingerprint/x.d"]),
+            ("crates/one/target/*", &["crates/one/target/c.d"]),
+            (".git/*", &[".git/config"]),
+            (".git/objects/0[12]/*", &[".git/objects/01/object", ".git/objects/02/object"]),
+            (".github/**", &[".github/ci.yml"]),
+            // Their name is.
+            ("debug.log", &["src/debug.log"]),
+            ("src/debug.log", &["src/debug.log"]),
+            ("target/debug/a.d", &["target/debug/a.d"]),
+            (".env", &[".env"]),
+            (".env*", &[".env", ".env.local"]),
+            (".*", &[".env", ".env.local", ".gitignore"]),
+            ("**/.env", &[".env"]),
+            // Links are not followed, and nothing leads out.
+            ("linked/**", &[]),
+            ("src/linked/*.d", &[]),
+            ("../*", &[]),
+            ("src/../target/*", &[]),
+            ("*/", &[]),
+        ] {
+            let paths = wanted.iter().map(|name| json!(workspace.join(name))).collect::<Value>();
+            let listed = data(session, "glob", json!({ "pattern": pattern })).await;
+            assert_eq!(listed["paths"], paths, "{pattern}");
+            if pattern == ".*" {
+                continue; // .gitignore has no needle.
+            }
+            let found = data(session, "grep", json!({ "pattern": "needle", "glob": pattern })).await;
+            let found: Value = found["matches"].as_array().unwrap().iter().map(|entry| entry["path"].clone()).collect();
+            assert_eq!(found, paths, "grep: {pattern}");
+        }
+        // The control: all of it is there, and named as the directory to search it is found.
+        let listed = data(session, "glob", json!({ "pattern": "*", "path": ".git" })).await;
+        assert_eq!(listed["paths"].as_array().unwrap().len(), 51);
+        let found = data(session, "grep", json!({ "pattern": "needle", "path": "target" })).await;
+        assert_eq!(found["matches"].as_array().unwrap().len(), 3);
     });
 }
 

@@ -1,16 +1,14 @@
 //! `glob`: the files whose path matches a pattern (S0-13, C-27).
 //!
 //! The pattern is what ripgrep's `--glob` takes, seen from the directory that is searched: one without a slash matches a
-//! name at any depth, one with a slash the whole path, and a file that the pattern itself matches is found though it be
-//! hidden or ignored, as long as its directory is not, or is matched too (`*`). Results are files, never directories, in the order of their paths.
+//! name at any depth, one with a slash the whole path. What is hidden or ignored is found only if the pattern spells it out
+//! (`Chosen::by`). Results are files, never directories, in the order of their paths.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::search::{
-    First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, overrides, path_entry, path_of, sort_key, walk,
-};
+use super::search::{Chosen, First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, path_entry, path_of, sort_key, walk};
 use super::{Context, Contract, HEAD, Output, ToolError, required_text, results};
 
 /// The arguments of `glob`.
@@ -20,7 +18,7 @@ pub const GLOB_SCHEMA: &str = r#"{
   "properties": {
     "pattern": {
       "type": "string", "minLength": 1, "maxLength": 4096,
-      "description": "Which files, relative to `path`: `*.rs` matches a name at any depth, `src/**/*.rs` a path (`*` and `?` do not cross a slash, `**` does; also `[abc]` and `{a,b}`), `!*.rs` all others. A pattern that matches directories too, such as `*` or `**/*`, also goes into hidden and ignored ones, `.git` among them."
+      "description": "Which files, relative to `path`: `*.rs` matches a name at any depth, `src/**/*.rs` a path (`*` and `?` do not cross a slash, `**` does; also `[abc]` and `{a,b}`), `!*.rs` all others. Wildcards match neither hidden files nor ignored ones: to get those, begin with their directory (`.git/**`, `target/**/*.d`) or give the name itself (`.env`, `.env*`)."
     },
     "path": {
       "type": ["string", "object"], "minLength": 1,
@@ -37,9 +35,10 @@ pub const CONTRACT: Contract = Contract {
     name: "glob",
     requires: &["fs.read"],
     description: "Find files by name: returns `paths`, absolute and sorted, of the files below a directory that match a \
-        pattern. Hidden files and those that .gitignore, .ignore or .rgignore exclude are left out unless the pattern \
-        itself names them; links are not followed; directories are not listed. Of more than 1000 paths the first are \
-        the list `head` instead of `paths`, and the rest is in the file `output_path` of the metadata, one JSON value to a line.",
+        pattern. Left out are hidden files, `.git` among them, and those that .gitignore, .ignore or .rgignore exclude, \
+        unless the pattern begins with their directory (`.git/**`, `target/**/*.d`) or gives their name (`.env`). Links are \
+        not followed; directories are not listed. Of more than 1000 paths the first are the list `head` instead of \
+        `paths`, and the rest is in the file `output_path` of the metadata, one JSON value to a line.",
     schema: GLOB_SCHEMA,
     output: results::GLOB,
     threads: true,
@@ -51,9 +50,9 @@ pub const CONTRACT: Contract = Contract {
 /// A pattern that makes no sense, or a directory that cannot be looked at.
 pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let pattern = required_text(args, "pattern")?;
-    let overrides = overrides(ctx, "pattern", pattern)?;
+    let chosen = Chosen::by(ctx, "pattern", pattern)?;
     ctx.require_directory()?;
-    let (lists, trouble) = walk(ctx, Some(overrides), || List(First::new(HEAD_MAX + REST_MAX)))?;
+    let (lists, trouble) = walk(ctx, &chosen, || List(First::new(HEAD_MAX + REST_MAX)))?;
     let (found, lost) = First::of_all(HEAD_MAX + REST_MAX, lists.into_iter().map(|list| list.0));
     let mut shown = Shown { lost, ..Shown::default() };
     for (key, ()) in found {

@@ -24,9 +24,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch};
 use serde_json::{Map, Value};
 
-use super::search::{
-    First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, open_found, overrides, path_of, sort_key, walk,
-};
+use super::search::{Chosen, First, HEAD_MAX, REST_MAX, Shown, Trouble, Visitor, open_found, path_of, sort_key, walk};
 use super::{Context, Contract, HEAD, Output, ToolError, flag, integer, name_path, read, required_text, results, text};
 
 /// The arguments of `grep`.
@@ -45,7 +43,7 @@ pub const GREP_SCHEMA: &str = r#"{
     },
     "glob": {
       "type": "string", "minLength": 1, "maxLength": 4096,
-      "description": "Search only files that match this pattern, relative to `path`: `*.rs` at any depth, `src/**/*.rs`, or `!*.min.js` for all others. A file named by `path` is searched whatever this says."
+      "description": "Search only files that match this pattern, relative to `path`: `*.rs` at any depth, `src/**/*.rs`, or `!*.min.js` for all others. Hidden and ignored files are searched if this begins with their directory (`.github/**`) or gives their name (`.env`). A file named by `path` is searched whatever this says."
     },
     "ignore_case": {
       "type": "boolean",
@@ -65,9 +63,10 @@ pub const CONTRACT: Contract = Contract {
     name: "grep",
     requires: &["fs.read"],
     description: "Search the contents of files for a regular expression, as ripgrep does. Returns `matches`, sorted by path \
-        and line: each has `path`, `line` (counted from 1), `text`, and the lines `before` and `after` it. Hidden files, \
-        binary files and those that .gitignore, .ignore or .rgignore exclude are not searched; links are not followed. Of \
-        more than 200 matches the first are the list `head` instead of `matches`, and the rest is in the file `output_path` of the metadata, one \
+        and line: each has `path`, `line` (counted from 1), `text`, and the lines `before` and `after` it. Not searched are \
+        binary files, hidden ones, `.git` among them, and those that .gitignore, .ignore or .rgignore exclude, unless \
+        `path` or the beginning of `glob` names them or their directory. Links are not followed. Of more than 200 matches \
+        the first are the list `head` instead of `matches`, and the rest is in the file `output_path` of the metadata, one \
         match to a line; a narrower pattern, path or glob is usually better.",
     schema: GREP_SCHEMA,
     output: results::GREP,
@@ -89,7 +88,10 @@ const BUFFER: u64 = 64 * 1024;
 pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let pattern = required_text(args, "pattern")?;
     let matcher = matcher(pattern, flag(args, "ignore_case")?)?;
-    let overrides = text(args, "glob", "a string")?.map(|glob| overrides(ctx, "glob", glob)).transpose()?;
+    let chosen = match text(args, "glob", "a string")? {
+        Some(glob) => Chosen::by(ctx, "glob", glob)?,
+        None => Chosen::all(),
+    };
     let context = integer(args, "context_lines", 0, "a whole number of at least 0")?.unwrap_or(0);
     let context = usize::try_from(context).unwrap_or(usize::MAX).min(50);
     // What it names must be there, and be content.
@@ -102,7 +104,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
             one.search(ctx.path.as_path(), &file, true, &mut trouble);
             (vec![one], vec![trouble])
         }
-        None => walk(ctx, overrides, || OneThread::new(&search))?,
+        None => walk(ctx, &chosen, || OneThread::new(&search))?,
     };
     let files_searched: u64 = searches.iter().map(|one| one.searched).sum();
     let (files, lost) = First::of_all(HEAD_MAX + REST_MAX, searches.into_iter().map(|one| one.found));

@@ -1,9 +1,11 @@
 //! What `glob` and `grep` have in common: the walk through a tree, by ripgrep's own libraries, and results in one order.
 //!
 //! Which files a search takes is what ripgrep takes: hidden ones and what `.gitignore`, `.ignore` and `.rgignore` name are
-//! left out, links are not followed, and only regular files count. It differs from a bare `rg` in two ways, because the
-//! sandbox has to give the same answer wherever the grants begin: `.gitignore` counts outside of git repositories too
-//! (`rg --no-require-git`), and the user's own global ignore file does not (`rg --no-ignore-global`).
+//! left out, links are not followed, and only regular files count. It differs from a bare `rg` in three ways. The sandbox has
+//! to give the same answer wherever the grants begin: `.gitignore` counts outside of git repositories too
+//! (`rg --no-require-git`), and the user's own global ignore file does not (`rg --no-ignore-global`). And a pattern takes
+//! hidden and ignored files only where it spells them out (`Chosen::by`): with `rg --glob '*'` the objects of `.git` and
+//! what a build made would be most of a result.
 //!
 //! Invariant: results are in the order of their paths, name by name, and what a limit cuts off is the end of that order,
 //! however many threads there were.
@@ -71,16 +73,115 @@ impl Trouble {
     }
 }
 
-/// The files that the pattern `glob` chooses, as `rg --glob` reads it, of those below `ctx.path`.
-pub(super) fn overrides(ctx: &Context, argument: &'static str, glob: &str) -> Result<Override, ToolError> {
-    let bad = |reason: String| ToolError::Pattern { argument, pattern: super::shorten(&glob.into()), reason };
-    let base = ctx.path.as_path();
-    if Path::new(glob).is_absolute() && Path::new(glob).starts_with(base) && base != Path::new("/") {
-        return Err(bad("it is relative to the directory that is searched, and here it repeats that".to_owned()));
+/// Which files a search takes, of those below its directory.
+pub(super) struct Chosen {
+    /// By the pattern: what it ignores is not taken.
+    pattern: Override,
+    /// What ripgrep's walk is told of the pattern. A name that this matches is taken though it be hidden or ignored, so it
+    /// holds only what the pattern spells out.
+    spelt_out: Override,
+    /// The directory that the pattern begins with: nothing outside of it can match.
+    below: Option<PathBuf>,
+}
+
+impl Chosen {
+    /// All that a search takes without a pattern.
+    pub(super) fn all() -> Self {
+        Self { pattern: Override::empty(), spelt_out: Override::empty(), below: None }
     }
-    let mut builder = OverrideBuilder::new(base);
-    builder.add(glob).map_err(|e| bad(e.to_string()))?;
-    builder.build().map_err(|e| bad(e.to_string()))
+
+    /// What `rg --glob` takes, but that a wildcard matches nothing that is hidden or ignored. Only what the pattern spells
+    /// out is taken whatever leaves it out: the directories that it begins with (`.git/**`, `target/**/*.d`), and a last
+    /// name that has no wildcard or begins with a dot (`.env`, `debug.log`, `.env*`).
+    pub(super) fn by(ctx: &Context, argument: &'static str, glob: &str) -> Result<Self, ToolError> {
+        let bad = |reason: String| ToolError::Pattern { argument, pattern: super::shorten(&glob.into()), reason };
+        let base = ctx.path.as_path();
+        if Path::new(glob).is_absolute() && Path::new(glob).starts_with(base) && base != Path::new("/") {
+            return Err(bad("it is relative to the directory that is searched, and here it repeats that".to_owned()));
+        }
+        let overrides = |globs: &[&str]| -> Result<Override, ToolError> {
+            let mut builder = OverrideBuilder::new(base);
+            for glob in globs {
+                builder.add(glob).map_err(|e| bad(e.to_string()))?;
+            }
+            builder.build().map_err(|e| bad(e.to_string()))
+        };
+        // Not a comment.
+        let escaped = glob.strip_prefix('#').map(|rest| format!("\\#{rest}"));
+        let glob = escaped.as_deref().unwrap_or(glob);
+        let pattern = overrides(&[glob])?;
+        if pattern.is_empty() {
+            return Err(bad("it names nothing".to_owned()));
+        }
+        if glob.starts_with('!') {
+            // Directories too that it excludes are not looked into.
+            return Ok(Self { spelt_out: pattern.clone(), pattern, below: None });
+        }
+        let mut names: Vec<&str> = glob.trim_start_matches('/').split('/').collect();
+        let last = names.pop().unwrap_or_default();
+        let spelt_out = match last {
+            _ if is_name(last) => pattern.clone(),
+            // Files: a hidden directory would be looked into.
+            _ if last.starts_with('.') => overrides(&[glob, "!**/.*/"])?,
+            _ => Override::empty(),
+        };
+        let names: Vec<&str> = names.into_iter().take_while(|name| is_name(name)).collect();
+        let below = (!names.is_empty()).then(|| names.iter().fold(base.to_owned(), |below, name| below.join(name)));
+        Ok(Self { pattern, spelt_out, below })
+    }
+
+    fn takes(&self, path: &Path) -> bool {
+        !self.pattern.matched(path, false).is_ignore()
+    }
+}
+
+/// Whether a part of a pattern stands for one name alone.
+fn is_name(part: &str) -> bool {
+    !matches!(part, "" | "." | "..") && !part.contains(['*', '?', '[', ']', '{', '}', '\\'])
+}
+
+/// Where a walk begins.
+struct Start {
+    path: PathBuf,
+    /// An ignore file leaves it out, so that what they say of the names in it does not count either.
+    is_ignored: bool,
+}
+
+/// Where a walk for these files begins, of what was granted. Links are not followed.
+fn starts(roots: &[&HostPath], chosen: &Chosen) -> Vec<Start> {
+    let as_granted = |path: &Path| Start { path: path.to_owned(), is_ignored: false };
+    let Some(below) = &chosen.below else {
+        return roots.iter().map(|root| as_granted(root.as_path())).collect();
+    };
+    let start = |root: &&HostPath| {
+        let root = root.as_path();
+        let Ok(names) = below.strip_prefix(root) else { return root.starts_with(below).then(|| as_granted(root)) };
+        let parts = names.ancestors().collect::<Vec<_>>();
+        let is_directory = |part: &&Path| {
+            rustix::fs::lstat(root.join(part))
+                .is_ok_and(|stat| FileKind::of_other(stat.st_mode) == Some(FileKind::Directory))
+        };
+        // The last one is the root itself.
+        let leads = parts[..parts.len() - 1].iter().all(is_directory);
+        leads.then(|| Start { path: below.clone(), is_ignored: is_ignored(root, below) })
+    };
+    roots.iter().filter_map(start).collect()
+}
+
+/// Whether an ignore file leaves out a directory below `root`, or one that it lies in: then the same walk does not get there.
+fn is_ignored(root: &Path, directory: &Path) -> bool {
+    let depth = directory.strip_prefix(root).map_or(0, |names| names.components().count());
+    let wanted = directory.to_owned();
+    let mut builder = walk_builder(root);
+    builder.hidden(false).max_depth(Some(depth)).filter_entry(move |entry| wanted.starts_with(entry.path()));
+    !builder.build().any(|entry| entry.is_ok_and(|entry| entry.path() == directory))
+}
+
+/// A walk by ripgrep's rules.
+fn walk_builder(root: &Path) -> WalkBuilder {
+    let mut builder = WalkBuilder::new(root);
+    builder.require_git(false).git_global(false).add_custom_ignore_filename(".rgignore");
+    builder
 }
 
 /// Walks through what the call was granted below `ctx.path`, and gives back every thread's visitor and trouble.
@@ -89,7 +190,7 @@ pub(super) fn overrides(ctx: &Context, argument: &'static str, glob: &str) -> Re
 /// If `ctx.path` itself cannot be looked at.
 pub(super) fn walk<V: Visitor>(
     ctx: &Context,
-    overrides: Option<Override>,
+    chosen: &Chosen,
     make: impl Fn() -> V,
 ) -> Result<(Vec<V>, Vec<Trouble>), ToolError> {
     let failed = |e: rustix::io::Errno| ToolError::Open { path: ctx.path.clone(), source: e.into() };
@@ -102,32 +203,41 @@ pub(super) fn walk<V: Visitor>(
     }
     // A grant below it may be for something that is not there.
     roots.retain(|root| **root == ctx.path || rustix::fs::lstat(root.as_path()).is_ok());
-    let Some((first, rest)) = roots.split_first() else { return Ok((Vec::new(), Vec::new())) };
-    let mut builder = WalkBuilder::new(first);
-    for root in rest {
-        builder.add(root);
-    }
-    builder.require_git(false).git_global(false).threads(ctx.threads).add_custom_ignore_filename(".rgignore");
-    let overrides = overrides.unwrap_or_else(Override::empty);
-    builder.overrides(overrides.clone());
-    let walker = || Walker { ctx, overrides: &overrides, visitor: make(), trouble: Trouble::default() };
+    let walker = || Walker { ctx, chosen, visitor: make(), trouble: Trouble::default() };
     // Under a limit on processes, one thread is slower and finds the same.
-    if ctx.threads <= 1 || !may_have(ctx.threads) {
-        let mut walker = walker();
-        builder.build().for_each(|entry| walker.entry(entry));
-        return Ok((vec![walker.visitor], vec![walker.trouble]));
+    let has_threads = ctx.threads > 1 && may_have(ctx.threads);
+    let mut done = Vec::new();
+    let starts = starts(&roots, chosen);
+    for is_ignored in [false, true] {
+        let mut starts = starts.iter().filter(|start| start.is_ignored == is_ignored).map(|start| &start.path);
+        let Some(first) = starts.next() else { continue };
+        let mut builder = walk_builder(first);
+        for start in starts {
+            builder.add(start);
+        }
+        builder.threads(ctx.threads).overrides(chosen.spelt_out.clone());
+        if is_ignored {
+            builder.ignore(false).git_ignore(false).git_exclude(false).parents(false);
+        }
+        if has_threads {
+            let members = Mutex::new(done);
+            builder.build_parallel().run(|| {
+                let mut member = Member { walker: Some(walker()), done: &members };
+                Box::new(move |entry| {
+                    if let Some(walker) = &mut member.walker {
+                        walker.entry(entry);
+                    }
+                    WalkState::Continue
+                })
+            });
+            done = members.into_inner().unwrap_or_else(PoisonError::into_inner);
+        } else {
+            let mut walker = walker();
+            builder.build().for_each(|entry| walker.entry(entry));
+            done.push((walker.visitor, walker.trouble));
+        }
     }
-    let done = Mutex::default();
-    builder.build_parallel().run(|| {
-        let mut member = Member { walker: Some(walker()), done: &done };
-        Box::new(move |entry| {
-            if let Some(walker) = &mut member.walker {
-                walker.entry(entry);
-            }
-            WalkState::Continue
-        })
-    });
-    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().unzip())
+    Ok(done.into_iter().unzip())
 }
 
 /// Whether so many threads can be made now. The walk's own library takes for granted that they can.
@@ -146,7 +256,7 @@ fn may_have(threads: usize) -> bool {
 /// One thread of a walk.
 struct Walker<'a, V> {
     ctx: &'a Context,
-    overrides: &'a Override,
+    chosen: &'a Chosen,
     visitor: V,
     trouble: Trouble,
 }
@@ -168,8 +278,9 @@ impl<V: Visitor> Walker<'_, V> {
         let Some(kind) = entry.file_type() else { return };
         // What was named is opened, also through a link. Of the rest, what is no regular file is not content.
         let taken = if named { !entry.path().is_dir() } else { kind.is_file() };
-        // The walk takes where it starts for wanted; that a file was granted by itself does not make it so.
-        let taken = taken && (named || entry.depth() > 0 || !self.overrides.matched(entry.path(), false).is_ignore());
+        // The walk itself knows only what the pattern spells out, and takes where it starts for wanted: that a file was granted
+        // by itself does not make it so.
+        let taken = taken && (named || self.chosen.takes(entry.path()));
         if taken && self.ctx.may_tell_of(entry.path()) {
             self.visitor.file(entry.path(), named, &mut self.trouble);
         }
