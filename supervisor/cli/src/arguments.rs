@@ -63,7 +63,7 @@ pub(super) struct Grants {
     /// Grant reading this file or directory; may be given several times.
     #[arg(long, value_name = "PATH")]
     pub(super) read: Vec<PathBuf>,
-    /// Grant writing this file or directory; may be given several times.
+    /// Grant writing this file or directory; may be given several times. A file need not exist yet.
     #[arg(long, value_name = "PATH")]
     pub(super) write: Vec<PathBuf>,
     /// Grant connecting to this host (`api.example.com`, `*.example.com:443`); may be given several times.

@@ -1,5 +1,6 @@
 //! From what was typed to what a session is opened for.
 
+use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,9 @@ use callgate_policy::requirement::{FsRequirement, NetRequirement, Program, Requi
 
 use super::arguments::Grants;
 use super::exit::Failure;
+
+/// The flag that can name a file to come.
+const WRITE: &str = "--write";
 
 /// What the session is for, from the grants that were typed.
 pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
@@ -32,11 +36,7 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {e}")))?;
     }
     let flags = RequirementSet {
-        fs: FsRequirement {
-            read: paths(&grants.read, "--read")?,
-            write: paths(&grants.write, "--write")?,
-            exact: false,
-        },
+        fs: FsRequirement { read: paths(&grants.read, "--read")?, write: paths(&grants.write, WRITE)?, exact: false },
         net: NetRequirement { hosts: hosts(&grants.net)? },
         shell: programs(&grants.exec)?,
         capabilities: Vec::new(),
@@ -125,17 +125,38 @@ fn of_directory(workspace: PathBuf) -> Result<SessionSpec, Failure> {
 
 /// A path that is typed means itself, and all beneath it if it is a directory.
 fn paths(given: &[PathBuf], flag: &str) -> Result<Vec<PathTemplate>, Failure> {
-    given
-        .iter()
-        .map(|path| {
-            refuse_strangers(&format!("{flag} {}", path.display()), path)?;
-            let real = std::fs::canonicalize(path)
-                .map_err(|e| Failure::Usage(format!("{flag} {}: {e}; grants name what exists", path.display())))?;
-            let is_dir = real.is_dir();
-            let real = real.into();
-            Ok(if is_dir { PathTemplate::of_tree(&real) } else { PathTemplate::of_file(&real) })
-        })
-        .collect()
+    given.iter().map(|path| self::path(path, flag)).collect()
+}
+
+fn path(path: &Path, flag: &str) -> Result<PathTemplate, Failure> {
+    let act = format!("{flag} {}", path.display());
+    let named = |why: &str| Failure::Usage(format!("{flag} {}: {why}", path.display()));
+    refuse_strangers(&act, path)?;
+    match std::fs::canonicalize(path) {
+        Ok(real) if real.is_dir() => Ok(PathTemplate::of_tree(&real.into())),
+        Ok(real) => Ok(PathTemplate::of_file(&real.into())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && flag == WRITE && path.symlink_metadata().is_err() => {
+            let (directory, name) =
+                to_come(path).ok_or_else(|| named("it does not exist, and does not end in a file name"))?;
+            refuse_strangers(&act, directory)?;
+            let real = std::fs::canonicalize(directory).map_err(|e| {
+                named(&format!("{e}: a file that does not exist yet needs the directory that it is to be in"))
+            })?;
+            Ok(PathTemplate::of_file(&real.join(name).into()))
+        }
+        Err(e) => {
+            Err(named(&format!("{e}; grants name what exists, or with {WRITE} a new file in a directory that exists")))
+        }
+    }
+}
+
+/// The directory and the name of a file that is to be made.
+fn to_come(path: &Path) -> Option<(&Path, &OsStr)> {
+    // What ends in a slash is to be a directory.
+    let name =
+        path.file_name().filter(|name| path.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes()))?;
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    Some((directory.unwrap_or(Path::new(".")), name))
 }
 
 fn hosts(given: &[String]) -> Result<Vec<HostPattern>, Failure> {

@@ -319,6 +319,53 @@ fn a_name_that_is_granted_by_name_is_not_kept() {
     });
 }
 
+/// A kept name that does not exist yet is made if it is granted by name, and others beside it are not. What cannot be named so is
+/// refused before anything runs.
+#[test]
+fn a_kept_name_that_is_granted_by_name_can_be_made() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let bashrc = env.workspace().join(".bashrc");
+        let made = |flags: &[&str], line: &str| env.sandbox().flag(flags).run(&["/bin/sh", "-c", line]);
+        for (name, line) in [
+            (".bashrc", "echo x > .bashrc"),
+            ("./.bashrc", "echo x > new && mv new .bashrc"),
+            (bashrc.to_str().unwrap(), "touch .bashrc && echo y > .bashrc && rm .bashrc && echo x > .bashrc"),
+        ] {
+            let without = env.sandbox().run(&["/bin/sh", "-c", line]);
+            assert_ne!(without.status.code(), Some(0), "the control: {line}");
+            assert!(fs::symlink_metadata(&bashrc).is_err(), "the control: {line}");
+            let ended = made(&["--write", name], line);
+            assert_eq!(ended.status.code(), Some(0), "{name}: {ended:?}");
+            assert_eq!(fs::read_to_string(&bashrc).unwrap(), "x\n");
+            fs::remove_file(&bashrc).unwrap();
+            let ended = made(&["--write", name], "echo x > .zshrc");
+            assert_ne!(ended.status.code(), Some(0), "another kept name stays: {ended:?}");
+        }
+        // Outside of the workspace: that file, and nothing that is beside it.
+        let outside = env.outside().join("made");
+        let other = env.file("other", "old");
+        let line = format!("echo x > {} && ! echo x > {}", outside.display(), other.display());
+        let ended = made(&["--write", outside.to_str().unwrap()], &line);
+        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "x\n");
+        other.assert_contents("old");
+        std::os::unix::fs::symlink("nowhere", env.workspace().join("dangling")).unwrap();
+        for (name, said) in [
+            ("missing/.bashrc", "needs the directory that it is to be in"),
+            ("missing/", "does not end in a file name"),
+            ("dangling", "grants name what exists"),
+        ] {
+            let ended = made(&["--write", name], "touch ran");
+            assert_eq!(ended.status.code(), Some(64), "{name}: {ended:?}");
+            assert!(ended.stderr.contains(said), "{name}: {ended:?}");
+            assert!(fs::symlink_metadata(env.workspace().join("ran")).is_err());
+        }
+        let ended = made(&["--read", ".bashrc"], "true");
+        assert_eq!(ended.status.code(), Some(64), "to read, it must exist: {ended:?}");
+    });
+}
+
 /// A18: what git reads and runs stays, and what people do with git works.
 #[test]
 fn a18_what_git_runs_stays() {
