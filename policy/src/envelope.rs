@@ -55,6 +55,9 @@ pub struct Metadata {
     /// The call's limits: who held each, what was used, and whether it was met.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub limits: Vec<LimitReport>,
+    /// Which arguments were given as another type than the schema's, and taken as that (C-21). Only in sessions that allow it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub coerced: Vec<Coerced>,
     /// What rules and mode made of the call, and which rule it was.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub decision: Option<Decision>,
@@ -64,6 +67,17 @@ pub struct Metadata {
     /// What the call has changed in trees with kept names, where the broker is the writer and knows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub changes: Option<Changes>,
+}
+
+/// An argument that was taken as another type than it was given as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coerced {
+    /// Where it stands in the arguments: a JSON pointer, such as `/start_line`.
+    pub argument: String,
+    /// The type that it was given as: `string`, `integer`, `null`, …
+    pub from: String,
+    /// The type that it was taken as; `absent` if it was left out.
+    pub to: String,
 }
 
 /// What a call has changed. Paths are as the kernel has them; those that are not UTF-8 are shown with U+FFFD.

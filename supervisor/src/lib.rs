@@ -36,7 +36,7 @@ pub mod json;
 pub mod profile;
 
 pub use callgate_policy as policy;
-pub use callgate_policy::envelope::{Denial, Enforced, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
+pub use callgate_policy::envelope::{Coerced, Denial, Enforced, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
 pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitReport, Limits};
 pub use callgate_worker::launcher::Ahead;
 pub use callgate_worker::protocol::{Leftover, LimitHit, ProgramEnd, StepFailure, Used};
@@ -51,7 +51,7 @@ pub use gate::{
 };
 pub use host::{HostError, HostSupport, Missing, close_process};
 pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Surface, Tool};
-pub use session::{AskedBy, OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject, refuse_strangers};
+pub use session::{AskedBy, Coercion, OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject, refuse_strangers};
 pub use supervisor::{Builder, Supervisor};
 pub use turn::Concurrency;
 

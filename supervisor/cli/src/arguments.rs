@@ -156,6 +156,10 @@ pub(super) struct Call {
     /// `plan`, or a YAML file. Wins over the manifest.
     #[arg(long, value_name = "NAME|FILE")]
     pub(super) profile: Option<String>,
+    /// Take an argument of the wrong type as the right one where that loses nothing: `"5"` as 5, `"true"` as true, one value
+    /// as a list of one, null as absent. The result lists what was taken so.
+    #[arg(long)]
+    pub(super) coerce: bool,
     /// How long a question waits for your answer: `30s`, `5m` (the default).
     #[arg(long, value_name = "TIME")]
     pub(super) approval_timeout: Option<String>,

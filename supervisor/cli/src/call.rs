@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use callgate::{AskedBy, Launcher, interaction_required, json};
+use callgate::{AskedBy, Coercion, Launcher, interaction_required, json};
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
@@ -28,6 +28,7 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     spec.asked_by = AskedBy::Person;
     spec.approvers = vec![Arc::new(AtTerminal)];
     spec.mode = call.mode.map(Into::into);
+    spec.coercion = if call.coerce { Coercion::Lossless } else { Coercion::Off };
     if let Some(patience) = &call.approval_timeout {
         spec.patience =
             parse_duration(patience).map_err(|e| Failure::Usage(format!("--approval-timeout {patience}: {e}")))?;

@@ -25,7 +25,7 @@ use self::envelope::Done;
 use self::error::denied;
 use crate::gate::{Approved, Task};
 use crate::registry::{Context, Tool};
-use crate::session::Session;
+use crate::session::{Coercion, Session};
 use crate::turn::{Concurrency, Turn};
 
 pub(crate) use self::enforced::enforced;
@@ -60,13 +60,20 @@ impl Session {
     /// Calls a tool, and passes a program's output on while it comes.
     pub async fn call_streaming(&self, tool: &str, args: Value, on_output: OnOutput<'_>) -> ResultEnvelope {
         let started = Instant::now();
+        // Before anything looks at them: rules, watchdogs and people see the arguments that the tool gets.
+        let (args, coerced) = match self.registry.find(tool).filter(|_| self.coercion == Coercion::Lossless) {
+            Some(tool) => tool.coerce(args),
+            None => (args, Vec::new()),
+        };
         let outcome = self.carry_out(tool, args, on_output).await;
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &outcome {
             Ok(_) => tracing::info!(session = self.id, tool, duration_ms, "call"),
             Err(error) => tracing::warn!(session = self.id, tool, duration_ms, %error, "call failed"),
         }
-        self.envelope(outcome, duration_ms)
+        let mut envelope = self.envelope(outcome, duration_ms);
+        envelope.metadata.coerced = coerced;
+        envelope
     }
 
     /// offered? → validate → check → rules and mode → watchdog → plan → person → run → shape (C-7).

@@ -1,6 +1,7 @@
 //! The tools there are, each under one contract whatever its origin (S0-1).
 
 mod bash;
+mod coerce;
 mod executor;
 mod files;
 mod surface;

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use callgate_policy::envelope::Coerced;
 use callgate_policy::limit::Limits;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::tool::Subject;
 use serde_json::Value;
 
-use super::RegistryError;
+use super::{RegistryError, coerce};
 use super::executor::{Argv, Executor, Handler, Prepare};
 use crate::turn::Concurrency;
 
@@ -250,6 +251,11 @@ impl Tool {
             problems.join("; "),
             self.outline()
         ))
+    }
+
+    /// The arguments in the types that the schema asks for, as far as that loses nothing, and what was coerced (C-21).
+    pub(crate) fn coerce(&self, args: Value) -> (Value, Vec<Coerced>) {
+        coerce::coerce(&self.parameters, args)
     }
 
     fn validator(&self) -> Result<&jsonschema::Validator, String> {

@@ -7,7 +7,7 @@ mod rules;
 mod spec;
 
 pub use error::{OpenError, refuse_strangers};
-pub use spec::{AskedBy, SessionSpec, StrengthChoice, WatchdogObject};
+pub use spec::{AskedBy, Coercion, SessionSpec, StrengthChoice, WatchdogObject};
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
@@ -47,6 +47,7 @@ pub struct Session {
     _watching: Option<Watching>,
     pub(crate) headless: Headless,
     pub(crate) asked_by: AskedBy,
+    pub(crate) coercion: Coercion,
     pub(crate) profile: Profile,
     /// Where shells start that do not say, if not in the first root.
     pub(crate) shell_dir: Option<HostPath>,

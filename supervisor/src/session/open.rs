@@ -129,6 +129,7 @@ impl Supervisor {
             people,
             _watching: watching,
             asked_by: spec.asked_by,
+            coercion: spec.coercion,
             profile,
             shell_dir,
             halted: AtomicBool::new(false),

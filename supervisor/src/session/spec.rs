@@ -60,6 +60,8 @@ pub struct SessionSpec {
     pub patience: Duration,
     /// Whose calls these are.
     pub asked_by: AskedBy,
+    /// What happens to arguments of another type than a tool's schema asks for.
+    pub coercion: Coercion,
     /// Whether a workspace, or a tree that is granted, may be or hold a home directory, with the keys in it. Without this
     /// such a session is refused.
     pub allow_home: bool,
@@ -97,6 +99,17 @@ pub enum AskedBy {
     Person,
 }
 
+/// What happens to arguments of another type than a tool's schema asks for (C-21).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Coercion {
+    /// The call is refused.
+    #[default]
+    Off,
+    /// What loses nothing is taken as that type: `"5"` as 5, `"true"` as true, 5 as `"5"`, one value as a list of one, and null
+    /// as an optional argument that is absent. The result lists it ([`callgate_policy::envelope::Metadata::coerced`]).
+    Lossless,
+}
+
 /// A watchdog that can be held by a session.
 pub trait WatchdogObject: Watchdog + Send + Sync + std::fmt::Debug {}
 
@@ -125,6 +138,7 @@ impl SessionSpec {
             approvers: Vec::new(),
             patience: PATIENCE,
             asked_by: AskedBy::default(),
+            coercion: Coercion::default(),
             allow_home: false,
         }
     }

@@ -1,4 +1,5 @@
-//! Arguments that are not plain text of the schema's type: paths that are not UTF-8 (C-27).
+//! Arguments that are not plain text of the schema's type: paths that are not UTF-8 (C-27), and other types than the schema's
+//! (C-21).
 
 use std::ffi::OsStr;
 use std::fs;
@@ -97,5 +98,60 @@ fn c_27_a_path_by_its_bytes_is_checked_like_text() {
             }
         }
         data(&env, "read", &json!({ "path": b64("plain") }));
+    });
+}
+
+/// C-21: with `--coerce` an argument of another type is taken as the schema's where that loses nothing, and the result says so.
+/// Without it, or where something would be lost, the call is refused.
+#[test]
+fn c_21_arguments_are_coerced_only_on_demand_and_without_loss() {
+    matrix(&[Host::Namespaces], |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("404", "one\ntwo\nthree\n");
+        let odd = json!({ "path": 404, "start_line": "2", "end_line": null });
+        let (status, envelope) = call(&env, &["--coerce"], "read", &odd);
+        assert_eq!((status, &envelope["data"]["content"]), (0, &json!("two\nthree\n")), "{envelope}");
+        let taken = json!([
+            { "argument": "/end_line", "from": "null", "to": "absent" },
+            { "argument": "/path", "from": "integer", "to": "string" },
+            { "argument": "/start_line", "from": "string", "to": "integer" },
+        ]);
+        assert_eq!(envelope["metadata"]["coerced"], taken);
+        let (status, envelope) = call(&env, &[], "read", &odd);
+        assert_eq!((status, envelope["metadata"].get("coerced")), (65, None), "off by default: {envelope}");
+        let plain = json!({ "path": "404", "start_line": 2 });
+        let (status, envelope) = call(&env, &["--coerce"], "read", &plain);
+        assert_eq!((status, envelope["metadata"].get("coerced")), (0, None), "nothing to coerce: {envelope}");
+
+        let grep = json!({ "pattern": "TWO", "ignore_case": "true" });
+        let (status, envelope) = call(&env, &["--coerce"], "grep", &grep);
+        assert_eq!((status, &envelope["data"]["matches"][0]["line"]), (0, &json!(2)), "{envelope}");
+
+        for lossy in [
+            json!({ "path": "404", "start_line": "02" }),
+            json!({ "path": "404", "start_line": "2.5" }),
+            json!({ "path": "404", "start_line": "two" }),
+            json!({ "path": null }),
+            json!({ "path": ["404"] }),
+            json!({ "path": "404", "line": "2" }),
+            json!("{\"path\": \"404\"}"),
+        ] {
+            let (status, envelope) = call(&env, &["--coerce"], "read", &lossy);
+            assert_eq!(
+                (status, &envelope["metadata"]["denial"]["layer"]),
+                (65, &json!("schema")),
+                "{lossy}: {envelope}"
+            );
+        }
+        // Its own checks come after: what is coerced is still to be valid, and granted.
+        let (status, _) = call(&env, &["--coerce"], "read", &json!({ "path": "404", "start_line": "0" }));
+        assert_eq!(status, 65);
+        let (status, envelope) =
+            call(&env, &["--coerce"], "read", &json!({ "path": "/etc/shadow", "start_line": "1" }));
+        assert_eq!(
+            (status, &envelope["metadata"]["coerced"][0]["argument"]),
+            (77, &json!("/start_line")),
+            "{envelope}"
+        );
     });
 }
