@@ -27,6 +27,10 @@ pub(super) struct Arguments {
     /// Print JSON instead of text for people.
     #[arg(long, global = true)]
     pub(super) json: bool,
+    /// What to report on standard error while it happens: `off`, `error`, `warn` (the default), `info`, `debug`, `trace`, or a
+    /// filter such as `callgate::trust=info`. With --json each line is a JSON object.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub(super) log: Option<String>,
     #[command(subcommand)]
     pub(super) command: Command,
 }

@@ -6,6 +6,7 @@ mod call;
 mod doctor;
 mod exit;
 mod generate;
+mod log;
 mod paint;
 mod processes;
 mod prompt;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error),
     };
     let json = arguments.json;
-    match dispatch(arguments, ahead) {
+    match log::start(arguments.log.as_deref(), json).and_then(|()| dispatch(arguments, ahead)) {
         Ok(code) => code,
         Err(failure) => failure.report(json),
     }

@@ -69,7 +69,8 @@ impl Session {
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &outcome {
             Ok(_) => tracing::info!(session = self.id, tool, duration_ms, "call"),
-            Err(error) => tracing::warn!(session = self.id, tool, duration_ms, %error, "call failed"),
+            // Whoever called is told by the envelope.
+            Err(error) => tracing::info!(session = self.id, tool, duration_ms, %error, "call failed"),
         }
         let mut envelope = self.envelope(outcome, duration_ms);
         envelope.metadata.coerced = coerced;

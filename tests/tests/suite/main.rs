@@ -9,6 +9,8 @@ mod weaken;
 mod cli;
 // What calls are made with.
 mod arguments;
+// What comes of them.
+mod logs;
 // What must work.
 mod compat;
 mod terminals;

@@ -494,3 +494,28 @@ fn e9_nothing_is_learnt_from_what_runs_unconfined() {
     }
     assert!(user(&env).run(&["sh", "-c", &script]).status.success() && target.exists(), "the control");
 }
+
+/// An approval that cannot be kept is said to be none, without being asked for: the person would wonder why they are asked again.
+#[test]
+fn s1_18_an_approval_that_cannot_be_kept_is_told() {
+    let env = TestEnv::new(HERE);
+    let manifest = "approvals = \"project\"\n[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\n\
+                    write = [\"{workspace}/**\"]\n[[rules]]\npermission = \"bash\"\naction = \"ask\"\n";
+    env.workspace_file("callgate.toml", manifest);
+    env.workspace_file("args", &json!({ "command": "echo ran >> made" }).to_string());
+    let person = Person::new(&env);
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    let asks = "allow? once, always, reject [reject]:";
+    let close = |mode: &str| format!("chmod {mode} ~/.callgate ~/.callgate/*");
+    person.starts(&format!(
+        "{binary} trust . > /dev/null; {}; {binary} call bash - < args > out; echo ended $?",
+        close("a-w")
+    ));
+    person.waits_for(asks, |screen| screen.trim_end().ends_with(asks));
+    person.enters("always");
+    person.shows_line("ended 0");
+    person.shows("callgate: WARN an approval could not be kept for the project");
+    person.is_asked();
+    person.starts(&format!("{}; echo done", close("u+w")));
+    person.shows_line("done");
+}

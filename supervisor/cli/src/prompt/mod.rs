@@ -2,6 +2,8 @@
 
 mod shown;
 
+pub(super) use shown::{escaped, stands_for_itself};
+
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;

@@ -118,7 +118,7 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
 }
 
 /// With everything that does not stand for itself, in one or two columns, as its number.
-fn escaped(text: &str) -> String {
+pub(in crate::cli) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -147,7 +147,7 @@ fn turns_the_line(c: char) -> bool {
 
 /// Not control characters, which have no width; nor what joins others, turns their direction, or is not seen: all of no
 /// width. Nor letters that turn it. Nor blanks other than the one that everybody knows: they could pad, or pass for it. Nor the letters of private use.
-fn stands_for_itself(c: char) -> bool {
+pub(in crate::cli) fn stands_for_itself(c: char) -> bool {
     let seen = c.width().is_some_and(|width| width > 0);
     let private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..);
     // These have a width, and nothing to be seen.

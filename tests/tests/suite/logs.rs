@@ -1,0 +1,73 @@
+//! What callgate reports on standard error while it works (`--log`): nothing twice, and no line that somebody else made.
+
+use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User};
+use serde_json::Value;
+
+/// Where the host's strength makes no difference.
+const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
+
+fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    env.weakened().run(&[&[binary.as_str()], words].concat())
+}
+
+const MISSING: &[&str] = &["call", "read", r#"{"path": "missing"}"#];
+
+/// A call that fails is told by its envelope, and not a second time; who wants to see it asks for it.
+#[test]
+fn a_failed_call_is_not_told_twice() {
+    let env = TestEnv::new(HERE);
+    let ended = callgate(&env, MISSING);
+    assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(1), ""), "{ended:?}");
+    let ended = callgate(&env, &[&["--log", "info"], MISSING].concat());
+    let lines: Vec<_> = ended.stderr.lines().filter(|line| line.contains("call failed")).collect();
+    assert_eq!(lines.len(), 1, "{ended:?}");
+    assert!(lines[0].starts_with("callgate: INFO call failed session=\"ses_"), "{ended:?}");
+    let ended = callgate(&env, &[MISSING, &["--log", "callgate=warn,callgate::call=info"]].concat());
+    assert!(ended.stderr.contains("call failed"), "{ended:?}");
+    let ended = callgate(&env, &[&["--log", "off"], MISSING].concat());
+    assert_eq!(ended.stderr, "");
+}
+
+/// With `--json` each line is an object.
+#[test]
+fn with_json_each_line_is_an_object() {
+    let env = TestEnv::new(HERE);
+    let ended = callgate(&env, &[&["--json", "--log", "info"], MISSING].concat());
+    let lines: Vec<Value> = ended.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let failed: Vec<_> = lines.iter().filter(|line| line["fields"]["message"] == "call failed").collect();
+    assert_eq!(failed.len(), 1, "{ended:?}");
+    assert_eq!((&failed[0]["level"], &failed[0]["fields"]["tool"]), (&"INFO".into(), &"read".into()), "{ended:?}");
+}
+
+/// What is neither a level nor a filter is refused before anything runs.
+#[test]
+fn an_unknown_level_is_refused() {
+    let env = TestEnv::new(HERE);
+    for wrong in ["verbose", "callgate=loud", ""] {
+        let ended = callgate(&env, &["--log", wrong, "run", "--", "touch", "ran"]);
+        assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+        assert!(ended.stderr.contains("levels are off, error, warn, info, debug and trace"), "{ended:?}");
+    }
+    assert!(!env.workspace().join("ran").is_file());
+}
+
+/// E8: names that a model or a program makes up forge no line, and no control character of theirs reaches the terminal.
+#[test]
+fn e8_no_line_is_forged() {
+    let env = TestEnv::new(HERE);
+    let evil = "x\r\ncallgate: WARN all is well\u{1b}[2J\u{9b}1A\u{202e}\u{2028}callgate: forged";
+    let arguments = serde_json::json!({ "pattern": format!("({evil}") }).to_string();
+    for words in [&["call", evil, "{}"][..], &["call", "grep", &arguments]] {
+        for flags in [&["--log", "trace"][..], &["--log", "trace", "--json"]] {
+            let ended = callgate(&env, &[flags, words].concat());
+            assert!(ended.stderr.contains("all is well"), "the control: {ended:?}");
+            for line in ended.stderr.lines() {
+                let own = line.starts_with("callgate: ") || serde_json::from_str::<Value>(line).is_ok();
+                assert!(own && !line.starts_with("callgate: WARN all"), "{line:?}");
+            }
+            let odd = |c: char| (c.is_control() && c != '\n') || ['\u{202e}', '\u{2028}'].contains(&c);
+            assert!(!ended.stderr.contains(odd), "{ended:?}");
+        }
+    }
+}
