@@ -40,9 +40,12 @@ pub struct Metadata {
     /// The result was cut to the tool's limit (S0-44).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub truncated: Option<bool>,
-    /// Where the rest is (S0-44).
+    /// A file with the rest (S0-44). It exists as long as the session, or longer where the host named a directory for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub output_path: Option<String>,
+    /// Why not all of the rest was kept, and how to keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rest_lost: Option<String>,
     /// There is no result because the call's time was up.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timed_out: Option<bool>,

@@ -44,14 +44,15 @@ pub use callgate_worker::protocol::{Leftover, LimitHit, ProgramEnd, StepFailure,
 pub use call::CallError;
 pub use callgate_policy::tool::Subject;
 pub use confine::{
-    ConfineError, LAUNCHER_NAME, Launcher, LauncherError, Program, Stdio, Terminal, TerminalError, WindowSize,
+    ConfineError, LAUNCHER_NAME, Launcher, LauncherError, OutputsError, Program, Stdio, Terminal, TerminalError,
+    WindowSize,
 };
 pub use gate::{
     Answer, Approver, Asked, Gate, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,
 };
 pub use host::{HostError, HostSupport, Missing, close_process};
 pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Surface, Tool};
-pub use session::{AskedBy, Coercion, OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject, refuse_strangers};
+pub use session::{AskedBy, Coercion, OpenError, Overflow, Session, SessionSpec, StrengthChoice, WatchdogObject, refuse_strangers};
 pub use supervisor::{Builder, Supervisor};
 pub use turn::Concurrency;
 

@@ -104,6 +104,12 @@ impl Place {
     }
 }
 
+impl AsFd for Place {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// A link that the kernel makes, to what a descriptor is open for.
 fn link(fd: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()

@@ -160,6 +160,10 @@ pub(super) struct Call {
     /// `plan`, or a YAML file. Wins over the manifest.
     #[arg(long, value_name = "NAME|FILE")]
     pub(super) profile: Option<String>,
+    /// Keep what the result has no room for in a new file in this directory, and name it in the result. The directory must
+    /// exist, and the call must not be able to write it. Without this the rest is not kept.
+    #[arg(long, value_name = "DIR")]
+    pub(super) output_dir: Option<PathBuf>,
     /// Take an argument of the wrong type as the right one where that loses nothing: `"5"` as 5, `"true"` as true, one value
     /// as a list of one, null as absent. The result lists what was taken so.
     #[arg(long)]

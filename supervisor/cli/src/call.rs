@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use callgate::{AskedBy, Coercion, Launcher, interaction_required, json};
+use callgate::{AskedBy, Coercion, Launcher, Overflow, interaction_required, json};
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
@@ -28,6 +28,8 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     spec.asked_by = AskedBy::Person;
     spec.approvers = vec![Arc::new(AtTerminal)];
     spec.mode = call.mode.map(Into::into);
+    // The session is over before anybody can read a file of its own.
+    spec.overflow = call.output_dir.clone().map_or(Overflow::Nowhere, Overflow::Directory);
     spec.coercion = if call.coerce { Coercion::Lossless } else { Coercion::Off };
     if let Some(patience) = &call.approval_timeout {
         spec.patience =

@@ -135,6 +135,9 @@ impl Failure {
                     .to_owned(),
             ),
             Self::Open(OpenError::NoTemporary { .. }) => Some("make that directory, or unset TMPDIR".to_owned()),
+            Self::Open(OpenError::Outputs { .. }) => {
+                Some("name a directory that exists, that you may write, and that no call may write".to_owned())
+            }
             Self::Open(OpenError::NotTrusted { .. }) => {
                 Some("name it callgate.toml, in the project's own directory, and: callgate trust DIR".to_owned())
             }
@@ -222,6 +225,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::NotAWorkspace { .. }
         | OpenError::NoTemporary { .. }
         | OpenError::Strangers { .. }
+        | OpenError::Outputs { .. }
         | OpenError::Home { .. } => USAGE,
         OpenError::Variable(_)
         | OpenError::Declare(_)

@@ -15,6 +15,8 @@ pub(super) struct Done {
     pub(super) truncated: bool,
     /// Where the rest is.
     pub(super) output_path: Option<String>,
+    /// Why some of it is nowhere.
+    pub(super) rest_lost: Option<String>,
     pub(super) steps: Vec<StepReport>,
     pub(super) limits: Vec<LimitReport>,
     /// It was ended for a limit: then `data` is what there is of a result, for the error's text.
@@ -31,6 +33,7 @@ impl Done {
             data,
             truncated: false,
             output_path: None,
+            rest_lost: None,
             steps: Vec::new(),
             limits: Vec::new(),
             ended_for: None,
@@ -49,6 +52,7 @@ impl Session {
                 let metadata = Metadata {
                     truncated: done.truncated.then_some(true),
                     output_path: done.output_path,
+                    rest_lost: done.rest_lost,
                     // Of what does not run in the sandbox nothing is claimed.
                     enforced: if done.steps.is_empty() { Vec::new() } else { super::enforced(self, &done.steps) },
                     limits: done.limits,

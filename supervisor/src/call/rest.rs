@@ -6,6 +6,12 @@ use serde_json::Value;
 use super::envelope::Done;
 use crate::confine::{Output, Outputs};
 
+/// Why a rest is nowhere, and what to do about it.
+const NOT_KEPT: &str = "the rest was not kept, because this session keeps none; to keep it: callgate call --output-dir DIR \
+                        (for hosts: SessionSpec::overflow)";
+const NO_ROOM: &str = "not all of the rest was kept: there is more than a call or a session keeps, or it could not be written; \
+                       ask for less at a time";
+
 /// Where what a result has no room for goes (S0-44).
 pub(super) struct Rest<'a> {
     pub(super) tool: &'a str,
@@ -37,7 +43,8 @@ impl Rest<'_> {
         {
             data.insert("rest_lost".to_owned(), true.into());
         }
+        let rest_lost = self.lost.then(|| if self.outputs.is_some() { NO_ROOM } else { NOT_KEPT }.to_owned());
         let output_path = self.file.map(|file| file.path);
-        Done { truncated, output_path, steps, ..Done::of(data) }
+        Done { truncated, output_path, rest_lost, steps, ..Done::of(data) }
     }
 }

@@ -200,7 +200,7 @@ impl Launcher {
         outputs: Option<&Outputs>,
     ) -> Result<(), ConfineError> {
         let mut fds = vec![session.as_fd()];
-        fds.extend(outputs.into_iter().flat_map(Outputs::descriptors));
+        fds.extend(outputs.and_then(Outputs::descriptors).into_iter().flatten());
         let asked = match (&self.0, plan.private.kind) {
             (Kind::Process(process), _) => process.send(&OpenSession { plan }, &fds),
             (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() => {

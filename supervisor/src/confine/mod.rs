@@ -17,6 +17,7 @@ mod workers;
 pub(crate) use channel::AsyncChannel;
 pub use error::ConfineError;
 pub use launcher::{LAUNCHER_NAME, Launcher, LauncherError};
+pub use outputs::OutputsError;
 pub(crate) use outputs::{Output, Outputs};
 pub(crate) use private::{PrivateError, private_directory};
 pub use program::Program;

@@ -1,5 +1,5 @@
 //! What results have no room for (S0-44 to S0-47): files in a directory of the session's own, which the session may read and
-//! cannot change.
+//! cannot change, or in one that the host named, where they stay when the session has ended.
 //!
 //! Invariant: the directory lies where nothing that the session was granted to write reaches it; files are made by its
 //! descriptor, with names that are not there yet, and never opened again.
@@ -7,31 +7,63 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Identity;
 use callgate_worker::directory::Directory;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
-use super::private::places;
+use super::private::{is_out_of_reach, places};
 use crate::host;
+use crate::place::{Place, Stranger, Unusable};
 
 /// The most bytes that a session's files may take, together.
 const QUOTA: u64 = 64 * 1024 * 1024;
 
-/// The directory of a session.
+/// Where a session's files are made.
 #[derive(Debug)]
 pub(crate) struct Outputs {
     /// UTF-8, so that an envelope can name what is in it.
     path: String,
-    directory: Directory,
-    owner: Identity,
+    directory: Held,
     /// Of the quota.
     left: AtomicU64,
     made: AtomicU64,
     handed_over: bool,
+}
+
+/// A directory, and whose it is.
+#[derive(Debug)]
+enum Held {
+    /// The session's, which goes with it. Its processes run as this user, who reads what is in it.
+    Sessions(Directory, Identity),
+    /// The host's. The files of this session have names that begin with its id.
+    Hosts(Place, String),
+}
+
+/// Why a directory that the host named cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutputsError {
+    /// It cannot be opened or written.
+    #[error("open it, to make files in it")]
+    Open(#[source] io::Error),
+    /// What it is called cannot be said in a result.
+    #[error("its path is not UTF-8, and results are")]
+    NotUtf8,
+    /// Calls could put something else in the place of what is kept.
+    #[error("it lies in what calls may write, so that they could change what is kept there")]
+    Written,
+    /// Somebody else decides where its path leads.
+    #[error("{} on the way belongs to user {uid}, who can have it lead anywhere", on_the_way.display())]
+    Strangers {
+        /// The directory or link.
+        on_the_way: PathBuf,
+        /// Whose that is.
+        uid: u32,
+    },
 }
 
 impl Outputs {
@@ -47,21 +79,53 @@ impl Outputs {
         let directory = Directory::make(&path, &[], owner)?;
         Ok(Self {
             path: path.to_string_lossy().into_owned(),
-            directory,
-            owner,
+            directory: Held::Sessions(directory, owner),
             left: AtomicU64::new(QUOTA),
             made: AtomicU64::new(0),
             handed_over: false,
         })
     }
 
-    /// For the launcher.
-    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
-        self.directory.descriptors()
+    /// In a directory of the host's, for a session with this id that may change what lies at or below `written`.
+    ///
+    /// # Errors
+    /// [`OutputsError`] if files cannot be made there, or would not stay what they are.
+    pub(crate) fn in_directory(path: &Path, session: &str, written: &[HostPath]) -> Result<Self, OutputsError> {
+        let place = Place::find(path).map_err(|unusable| match unusable {
+            Unusable::Io(source) => OutputsError::Open(source),
+            Unusable::NotADirectory => OutputsError::Open(io::ErrorKind::NotADirectory.into()),
+            Unusable::Replaced => OutputsError::Open(io::ErrorKind::NotFound.into()),
+            Unusable::Strangers(Stranger { on_the_way, uid, .. }) => OutputsError::Strangers { on_the_way, uid },
+        })?;
+        rustix::fs::accessat(&place, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+            .map_err(|e| OutputsError::Open(e.into()))?;
+        if !is_out_of_reach(place.path().as_path(), written) {
+            return Err(OutputsError::Written);
+        }
+        let path = place.path().as_path().to_str().ok_or(OutputsError::NotUtf8)?.to_owned();
+        Ok(Self {
+            path,
+            directory: Held::Hosts(place, session.to_owned()),
+            left: AtomicU64::new(QUOTA),
+            made: AtomicU64::new(0),
+            handed_over: false,
+        })
     }
 
-    pub(crate) fn path(&self) -> HostPath {
-        self.path.as_str().into()
+    /// For the launcher, if it is to remove the directory.
+    pub(crate) fn descriptors(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        match &self.directory {
+            Held::Sessions(directory, _) => Some(directory.descriptors()),
+            Held::Hosts(..) => None,
+        }
+    }
+
+    /// The directory, if the session is to read it.
+    pub(crate) fn of_session(&self) -> Option<HostPath> {
+        match &self.directory {
+            Held::Sessions(..) => Some(self.path.as_str().into()),
+            Held::Hosts(..) => None,
+        }
     }
 
     /// The session stands: its launcher removes the directory when it has ended.
@@ -73,19 +137,36 @@ impl Outputs {
     pub(crate) fn create(&self, tool: &str) -> io::Result<Output<'_>> {
         let name = format!("{:04}-{tool}.txt", self.made.fetch_add(1, Ordering::Relaxed) + 1);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(self.directory.as_fd(), &name, flags, Mode::from_raw_mode(0o400))?;
-        if rustix::process::geteuid().as_raw() != self.owner.uid {
-            std::os::unix::fs::fchown(&file, Some(self.owner.uid), Some(self.owner.gid))?;
-        }
-        Ok(Output { path: format!("{}/{name}", self.path), file: file.into(), left: &self.left, lost: false })
+        let (name, file) = match &self.directory {
+            Held::Sessions(directory, owner) => {
+                let file = rustix::fs::openat(directory.as_fd(), &name, flags, Mode::from_raw_mode(0o400))?;
+                if rustix::process::geteuid().as_raw() != owner.uid {
+                    std::os::unix::fs::fchown(&file, Some(owner.uid), Some(owner.gid))?;
+                }
+                (name, file)
+            }
+            Held::Hosts(place, session) => {
+                let name = format!("{session}-{name}");
+                let file = rustix::fs::openat(place, &name, flags, Mode::from_raw_mode(0o600))?;
+                (name, file)
+            }
+        };
+        Ok(Output {
+            path: format!("{}/{name}", self.path.trim_end_matches('/')),
+            file: file.into(),
+            left: &self.left,
+            lost: false,
+        })
     }
 }
 
 impl Drop for Outputs {
     fn drop(&mut self) {
-        if !self.handed_over {
+        if let Held::Sessions(directory, _) = &self.directory
+            && !self.handed_over
+        {
             // Empty: no session has run. Its launcher may have removed it.
-            drop(self.directory.remove_if_empty(&[]));
+            drop(directory.remove_if_empty(&[]));
         }
     }
 }

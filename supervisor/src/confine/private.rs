@@ -35,13 +35,17 @@ pub(crate) fn private_directory(owner: Identity, written: &[HostPath]) -> Result
 /// Directories for temporary files that a session cannot replace, or what lies in them, which may change what lies at or below
 /// `written`: the system's own first. Where a process makes directories there for another user, nobody else can do so either.
 pub(super) fn places(owner: Identity, written: &[HostPath]) -> Vec<PathBuf> {
-    let written: Vec<_> = written.iter().filter_map(nearest).collect();
     let places = [std::env::temp_dir(), "/var/tmp".into(), "/run".into()];
-    let is_out_of_reach = |place: &Path| place.ancestors().all(|above| !written.contains(&host::identity_of(above)));
     let gives = rustix::process::geteuid().as_raw() != owner.uid;
     let is_trusted = |place: &Path| !gives || open_trusted(place).is_ok();
     let places = places.iter().filter_map(|place| std::fs::canonicalize(place).ok());
-    places.filter(|place| is_out_of_reach(place) && is_trusted(place)).collect()
+    places.filter(|place| is_out_of_reach(place, written) && is_trusted(place)).collect()
+}
+
+/// Whether a session that may change what lies at or below `written` can neither replace this directory, nor what lies in it.
+pub(super) fn is_out_of_reach(place: &Path, written: &[HostPath]) -> bool {
+    let written: Vec<_> = written.iter().filter_map(nearest).collect();
+    place.ancestors().all(|above| !written.contains(&host::identity_of(above)))
 }
 
 /// What stands at a path, or else at the nearest directory above it, by which the kernel was told.

@@ -8,7 +8,7 @@ use callgate_policy::plan::compile::PlanError;
 use callgate_policy::rules::RuleError;
 use callgate_policy::variable::VariableError;
 
-use crate::confine::{ConfineError, LauncherError, PrivateError};
+use crate::confine::{ConfineError, LauncherError, OutputsError, PrivateError};
 use crate::host::HostError;
 use crate::place::{self, Stranger};
 use crate::profile::ProfileError;
@@ -127,6 +127,14 @@ pub enum OpenError {
         path: PathBuf,
         /// Why not.
         source: std::io::Error,
+    },
+    /// What results have no room for cannot be kept where the host wants it.
+    #[error("keep what results have no room for in {path}")]
+    Outputs {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: OutputsError,
     },
     /// A contract of ours is broken.
     #[error(transparent)]

@@ -7,7 +7,7 @@ mod rules;
 mod spec;
 
 pub use error::{OpenError, refuse_strangers};
-pub use spec::{AskedBy, Coercion, SessionSpec, StrengthChoice, WatchdogObject};
+pub use spec::{AskedBy, Coercion, Overflow, SessionSpec, StrengthChoice, WatchdogObject};
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};

@@ -20,7 +20,7 @@ use callgate_worker::protocol::StepFailure;
 
 use super::id::session_id;
 use super::rules::rules;
-use super::{OpenError, Session, SessionSpec, StrengthChoice, WatchdogObject};
+use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, WatchdogObject};
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::gate::Gate;
 use crate::gate::execs::Watch;
@@ -77,7 +77,10 @@ impl Supervisor {
         }
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
         let rules = rules(&spec, &profile, &registry, &variables)?;
+        let id = session_id().map_err(OpenError::Random)?;
         let asked = Asked {
+            id: &id,
+            overflow: &spec.overflow,
             roots: &roots,
             effective: &effective,
             env: &env,
@@ -105,7 +108,7 @@ impl Supervisor {
             }
             other => other?,
         };
-        let (id, gate) = (session_id().map_err(OpenError::Random)?, Arc::new(gate));
+        let gate = Arc::new(gate);
         let people = Arc::new(People::new(spec.approvers, spec.patience, project));
         let headless = spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default();
         let manifest = spec.manifest.map(Arc::new);
@@ -151,7 +154,7 @@ impl Supervisor {
         &self,
         strength: Strength,
         calls: Calls,
-        Asked { roots, effective, env, bounds, ablation, watched, reads }: Asked<'_>,
+        Asked { id, roots, effective, env, bounds, ablation, watched, reads, overflow }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(roots.first());
         let written = compile::written(effective);
@@ -162,13 +165,17 @@ impl Supervisor {
             }
             Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
         };
-        // Who makes one call and goes has nobody left to read what it had no room for.
-        let mut outputs = match calls {
-            Calls::Many => Outputs::make(identity, &written),
-            Calls::One => None,
+        let mut outputs = match (overflow, calls) {
+            (Overflow::Session, Calls::Many) => Outputs::make(identity, &written),
+            (Overflow::Directory(path), _) => {
+                let outputs = Outputs::in_directory(path, id, &written);
+                Some(outputs.map_err(|source| OpenError::Outputs { path: path.clone(), source })?)
+            }
+            // Who makes one call and goes has nobody left to read what it had no room for.
+            (Overflow::Session, Calls::One) | (Overflow::Nowhere, _) => None,
         };
-        let effective = match &outputs {
-            Some(outputs) => effective.clone().with_session_dir(outputs.path()),
+        let effective = match outputs.as_ref().and_then(Outputs::of_session) {
+            Some(path) => effective.clone().with_session_dir(path),
             None => effective.clone(),
         };
         let facts = host::facts(
@@ -203,6 +210,8 @@ impl Supervisor {
 /// What a session is opened with, whichever strength it gets.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
+    id: &'a str,
+    overflow: &'a Overflow,
     roots: &'a [Place],
     effective: &'a EffectiveSet,
     env: &'a Env,

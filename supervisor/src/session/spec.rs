@@ -60,6 +60,8 @@ pub struct SessionSpec {
     pub patience: Duration,
     /// Whose calls these are.
     pub asked_by: AskedBy,
+    /// Where what results have no room for is kept.
+    pub overflow: Overflow,
     /// What happens to arguments of another type than a tool's schema asks for.
     pub coercion: Coercion,
     /// Whether a workspace, or a tree that is granted, may be or hold a home directory, with the keys in it. Without this
@@ -97,6 +99,21 @@ pub enum AskedBy {
     /// A person's, who has typed them, and by that approved of what no rule decides. What a rule or a watchdog wants
     /// asked is asked all the same, and what is denied stays denied.
     Person,
+}
+
+/// Where what results have no room for is kept (S0-44), up to 64 MiB for each session. Where it is nowhere, the result says so
+/// ([`callgate_policy::envelope::Metadata::rest_lost`]) and names no file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// In files that the session's calls can read, and that go with the session. In a session for one call nowhere: when its
+    /// result is there, the session is over.
+    #[default]
+    Session,
+    /// In new files in this directory, which stay. It must exist, this process must be able to write it, and the session must
+    /// not. Calls read these files only if they are granted the directory.
+    Directory(PathBuf),
+    /// Nowhere.
+    Nowhere,
 }
 
 /// What happens to arguments of another type than a tool's schema asks for (C-21).
@@ -138,6 +155,7 @@ impl SessionSpec {
             approvers: Vec::new(),
             patience: PATIENCE,
             asked_by: AskedBy::default(),
+            overflow: Overflow::default(),
             coercion: Coercion::default(),
             allow_home: false,
         }
