@@ -16,7 +16,7 @@ pub(super) fn coerce(schema: &Value, args: Value) -> (Value, Vec<Coerced>) {
 }
 
 fn value(schema: &Value, given: Value, place: &mut String, done: &mut Vec<Coerced>) -> Value {
-    let types = super::types(schema);
+    let types = super::tool::types(schema);
     let given = match types.iter().any(|name| is(name, &given)) {
         true => given,
         false => match types.iter().find_map(|name| coerced(name, schema, &given)) {
@@ -52,7 +52,7 @@ fn object(
             continue;
         };
         // Null for what may be left out.
-        if given.is_null() && !is_required(&name) && !super::types(of_field).iter().any(|name| is(name, &given)) {
+        if given.is_null() && !is_required(&name) && !super::tool::types(of_field).iter().any(|name| is(name, &given)) {
             let argument = format!("{place}/{}", pointer(&name));
             done.push(Coerced { argument, from: "null".to_owned(), to: "absent".to_owned() });
             continue;
@@ -117,7 +117,7 @@ fn coerced(name: &str, schema: &Value, given: &Value) -> Option<Value> {
         ("string", Value::Number(number)) if !number.is_f64() => Some(Value::String(number.to_string())),
         ("string", Value::Bool(yes)) => Some(Value::String(yes.to_string())),
         ("array", Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
-            let fits = super::types(&schema["items"]).iter().any(|name| is(name, given));
+            let fits = super::tool::types(&schema["items"]).iter().any(|name| is(name, given));
             fits.then(|| Value::Array(vec![given.clone()]))
         }
         _ => None,

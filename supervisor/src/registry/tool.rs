@@ -10,8 +10,8 @@ use callgate_policy::requirement::RequirementSet;
 use callgate_policy::tool::Subject;
 use serde_json::Value;
 
-use super::{RegistryError, coerce};
 use super::executor::{Argv, Executor, Handler, Prepare};
+use super::{RegistryError, coerce};
 use crate::turn::Concurrency;
 
 /// Where a tool comes from.
@@ -299,7 +299,7 @@ impl Tool {
 }
 
 /// The types that a schema allows.
-fn types(schema: &Value) -> Vec<&str> {
+pub(super) fn types(schema: &Value) -> Vec<&str> {
     match &schema["type"] {
         Value::String(one) => vec![one],
         Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),

@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use serde_json::{Map, Value};
 
 use super::write::{Missing, open_parent_without_links, split};
-use super::{Context, Contract, HEAD, FileKind, Links, Output, ToolError, integer, name_path, results};
+use super::{Context, Contract, FileKind, HEAD, Links, Output, ToolError, integer, name_path, results};
 
 /// The arguments of `read`.
 pub const READ_SCHEMA: &str = r#"{

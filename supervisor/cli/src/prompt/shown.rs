@@ -6,7 +6,6 @@
 
 use callgate::Question;
 use callgate_policy::path::HostPath;
-use serde::Deserialize as _;
 use unicode_width::UnicodeWidthChar as _;
 
 /// Before every line of text that is not callgate's own.
@@ -32,8 +31,10 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
                 Some(dir) => {
                     shown.own("in the directory:");
                     // One that is not UTF-8 is an object.
-                    let path =
-                        HostPath::deserialize(dir).ok().filter(|_| !dir.is_string()).map(|path| path.to_string());
+                    let path = serde_json::from_value::<HostPath>(dir.clone())
+                        .ok()
+                        .filter(|_| !dir.is_string())
+                        .map(|path| path.to_string());
                     shown.foreign(path.as_deref().or(dir.as_str()).unwrap_or_default());
                 }
             }
@@ -118,7 +119,7 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
 }
 
 /// With everything that does not stand for itself, in one or two columns, as its number.
-pub(in crate::cli) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -147,7 +148,7 @@ fn turns_the_line(c: char) -> bool {
 
 /// Not control characters, which have no width; nor what joins others, turns their direction, or is not seen: all of no
 /// width. Nor letters that turn it. Nor blanks other than the one that everybody knows: they could pad, or pass for it. Nor the letters of private use.
-pub(in crate::cli) fn stands_for_itself(c: char) -> bool {
+pub(crate) fn stands_for_itself(c: char) -> bool {
     let seen = c.width().is_some_and(|width| width > 0);
     let private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..);
     // These have a width, and nothing to be seen.
