@@ -1,5 +1,6 @@
 //! The result envelope: one shape for every tool (S0-42), with what enforced what.
 
+use crate::step::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -183,8 +184,8 @@ pub struct Denial {
 /// One confinement step that was performed and that the kernel confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepReport {
-    /// The step's name, as in `worker/src/apply.rs`.
-    pub step: String,
+    /// Which.
+    pub step: Step,
     /// What was confirmed, read back from the kernel where it can be: `abi 7, 12 rules`.
     pub detail: String,
 }

@@ -75,6 +75,7 @@ pub mod profile;
 pub mod requirement;
 pub mod rules;
 pub mod shell;
+pub mod step;
 pub mod tool;
 pub mod unit;
 pub mod variable;

@@ -8,6 +8,7 @@ use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::HostFacts;
 use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
+use callgate_policy::step::Step;
 use callgate_worker::apply::landlock::host_abi;
 use callgate_worker::apply::limit::limit_cores;
 use callgate_worker::protocol::StepFailure;
@@ -79,7 +80,7 @@ impl Missing {
 /// Whether a step of making namespaces failed because this host refuses them, and not for a limit that was met just now: what
 /// comes of chance must not decide what confines a session.
 pub(crate) fn refuses_namespaces(failed: &StepFailure) -> bool {
-    let is_step = matches!(failed.step.as_str(), "namespaces" | "mounts");
+    let is_step = matches!(failed.step, Step::Namespaces | Step::Mounts);
     // A most of zero is how they are switched off (namespaces(7)).
     let are_off = || {
         let kinds = ["user", "mnt", "pid", "net", "ipc", "uts"];
@@ -87,7 +88,7 @@ pub(crate) fn refuses_namespaces(failed: &StepFailure) -> bool {
             kinds.iter().map(|kind| text_of(Path::new(&format!("/proc/sys/user/max_{kind}_namespaces")), 64));
         most.any(|most| most.is_ok_and(|most| most.trim() == "0"))
     };
-    let is_clone = failed.step == "namespaces" && failed.errno == Some(rustix::io::Errno::NOSPC.raw_os_error());
+    let is_clone = failed.step == Step::Namespaces && failed.errno == Some(rustix::io::Errno::NOSPC.raw_os_error());
     is_step && (failed.limit().is_none() || (is_clone && are_off()))
 }
 
@@ -98,8 +99,7 @@ pub(crate) fn refuses_namespaces(failed: &StepFailure) -> bool {
 /// The kernel's own.
 pub fn close_process() -> Result<(), StepFailure> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-    let refused =
-        |what: &str, errno: Option<i32>| StepFailure { step: "supervisor".to_owned(), what: what.to_owned(), errno };
+    let refused = |what: &str, errno: Option<i32>| StepFailure { step: Step::Supervisor, what: what.to_owned(), errno };
     // Sessions start with this limit, and could not raise it.
     limit_cores().map_err(|e| refused("set its core limit", e.raw_os_error()))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)

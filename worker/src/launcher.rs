@@ -9,6 +9,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use callgate_policy::plan::{Identity, PROTOCOL_VERSION, PrivateDir, PrivateKind, SessionPlan, Strength};
+use callgate_policy::step::Step;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::WaitOptions;
@@ -165,20 +166,23 @@ fn serve_one(channel: Channel, settled: Result<(), StepFailure>) -> i32 {
 /// Lets go of all that a fork has of its parent: environment, descriptors, standard streams, terminal, handlers.
 #[expect(clippy::disallowed_methods, reason = "a device in /dev, which is root's")]
 fn become_nobodys_child(keep: &[BorrowedFd<'_>]) -> Result<(), StepFailure> {
-    let fail = |what| failure("launcher", what);
+    let fail = |what| failure(Step::Launcher, what);
     // First: every process of every session is a copy of this one.
     process::erase_environment(OneThread::confirm().map_err(fail("erase the environment"))?);
     process::reset_signals();
-    fd::close_all_but(keep).map_err(failure("close_fds", "close_range"))?;
+    fd::close_all_but(keep).map_err(failure(Step::CloseFds, "close_range"))?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|e| kernel("launcher", "open /dev/null", e.into()))?;
+        .map_err(|e| kernel(Step::Launcher, "open /dev/null", e.into()))?;
     // The supervisor's own standard streams: a pipe that we held would never end for its reader.
     rustix::stdio::dup2_stdin(&null)
         .and_then(|()| rustix::stdio::dup2_stdout(&null))
         .and_then(|()| rustix::stdio::dup2_stderr(&null))
-        .map_err(|e| kernel("launcher", "let go of the standard streams", e.into()))?;
+        .map_err(|e| kernel(Step::Launcher, "let go of the standard streams", e.into()))?;
     // A session of its own: a terminal's Ctrl-C is for the program, not for those that watch it.
-    rustix::process::setsid().map(drop).or_else(ignore_permission).map_err(|e| kernel("launcher", "setsid", e.into()))
+    rustix::process::setsid()
+        .map(drop)
+        .or_else(ignore_permission)
+        .map_err(|e| kernel(Step::Launcher, "setsid", e.into()))
 }
 
 /// Serves sessions until the other side is gone. Never returns: this process has no other purpose.
@@ -247,13 +251,13 @@ impl Left {
     fn make(plan: &SessionPlan, mut outputs: impl Iterator<Item = OwnedFd>) -> Result<Self, StepFailure> {
         let mut directories = Vec::new();
         if let Some(path) = &plan.outputs {
-            let mut next = || outputs.next().ok_or_else(|| StepFailure::new("outputs", "no descriptor came"));
+            let mut next = || outputs.next().ok_or_else(|| StepFailure::new(Step::Outputs, "no descriptor came"));
             directories.push(Directory::held(path.as_path().to_owned(), next()?, next()?));
         }
         if plan.private.kind == PrivateKind::OnHost {
             let path = plan.private.inside.as_path();
             let made = Directory::make(path, &PrivateDir::PARTS, plan.identity);
-            directories.push(made.map_err(|e| kernel("private_dir", format!("make {}", path.display()), e))?);
+            directories.push(made.map_err(|e| kernel(Step::PrivateDir, format!("make {}", path.display()), e))?);
         }
         Ok(Self { directories, owner: plan.identity, landlock_abi: Some(plan.landlock_abi) })
     }
@@ -285,8 +289,8 @@ impl Left {
 
     fn confine_cleaner(&self) -> Result<(), StepFailure> {
         let keep: Vec<_> = self.directories.iter().map(Directory::as_fd).collect();
-        fd::close_all_but(&keep).map_err(failure("close_fds", "close_range"))?;
-        rustix::thread::set_name(c"cg-cleaner").map_err(|e| kernel("clean", "name the cleaner", e.into()))?;
+        fd::close_all_but(&keep).map_err(failure(Step::CloseFds, "close_range"))?;
+        rustix::thread::set_name(c"cg-cleaner").map_err(|e| kernel(Step::Clean, "name the cleaner", e.into()))?;
         privilege::become_owner(self.owner)?;
         become_dumpable()?;
         privilege::drop_capabilities()?;
@@ -567,7 +571,7 @@ fn open(plan: &SessionPlan, session: &Channel, directories: &[Directory]) -> io:
 fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailure> {
     if plan.version != PROTOCOL_VERSION {
         return Err(StepFailure::new(
-            "protocol",
+            Step::Protocol,
             format!("the supervisor speaks version {}, this launcher {PROTOCOL_VERSION}: restart both", plan.version),
         ));
     }
@@ -580,9 +584,9 @@ fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailur
     }
     // Become the other user in a process between, so that the user namespace is that user's. Looked at before it is there:
     // it may have ended, and left its child to this process, before this one does anything else.
-    let one_thread = OneThread::confirm().map_err(failure("fork", "count threads"))?;
+    let one_thread = OneThread::confirm().map_err(failure(Step::Fork, "count threads"))?;
     let before = Procfs::USUAL.children(process::id());
-    match process::fork(one_thread, 0).map_err(failure("fork", "fork"))? {
+    match process::fork(one_thread, 0).map_err(failure(Step::Fork, "fork"))? {
         Fork::Parent(between) => Ok(orphan_of(between, &before)?.map_or(Side::Refused, Side::Launcher)),
         Fork::Child => match privilege::become_owner(plan.identity)
             .and_then(|_| become_dumpable())
@@ -603,13 +607,13 @@ fn fork_broker(plan: &SessionPlan, session: &Channel) -> Result<Side, StepFailur
 /// A supervisor is not, and a change of user takes it away too. There is no secret left to dump here.
 fn become_dumpable() -> Result<(), StepFailure> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
-        .map_err(|e| kernel("identity", "prctl(PR_SET_DUMPABLE)", e.into()))
+        .map_err(|e| kernel(Step::Identity, "prctl(PR_SET_DUMPABLE)", e.into()))
 }
 
 /// Waits for the process between to end, and finds the broker that it left to this process: a child that was not there before.
 /// `None` if it left none: then it has told the supervisor why.
 fn orphan_of(between: Pid, before: &[Pid]) -> Result<Option<Pid>, StepFailure> {
-    process::wait_for(between).map_err(failure("fork", "wait for the process between"))?;
+    process::wait_for(between).map_err(failure(Step::Fork, "wait for the process between"))?;
     Ok(Procfs::USUAL.children(process::id()).into_iter().find(|pid| !before.contains(pid)))
 }
 
@@ -618,12 +622,12 @@ fn fork_into_namespaces(plan: &SessionPlan) -> Result<Side, StepFailure> {
         Strength::Namespaces => namespace::ALL,
         Strength::Landlock => 0,
     };
-    let one_thread = OneThread::confirm().map_err(failure("namespaces", "count threads"))?;
+    let one_thread = OneThread::confirm().map_err(failure(Step::Namespaces, "count threads"))?;
     fork_into(one_thread, namespaces)
 }
 
 fn fork_into(one_thread: OneThread, namespaces: libc::c_int) -> Result<Side, StepFailure> {
-    match process::fork(one_thread, namespaces).map_err(failure("namespaces", "clone"))? {
+    match process::fork(one_thread, namespaces).map_err(failure(Step::Namespaces, "clone"))? {
         Fork::Child => Ok(Side::Broker),
         Fork::Parent(broker) => Ok(Side::Launcher(broker)),
     }

@@ -16,6 +16,7 @@ use callgate_policy::plan::{
     CallPlan, CallRules, Calls, Exactness, Extent, FsAccess, FsRule, Limit, Mechanism, PROTOCOL_VERSION, Presence,
     Resource, SessionPlan, Work,
 };
+use callgate_policy::step::Step;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
@@ -26,7 +27,8 @@ use crate::meter::{Base, Counters, Meter};
 use crate::probe;
 use crate::procfs::Procfs;
 use crate::protocol::{
-    Channel, FromWorker, LimitHit, ProgramEnd, Received, Register, StepFailure, Threads, ToWorker, ToolEnd, shortened,
+    CgroupFds, Channel, FromWorker, LimitHit, ProgramEnd, ProgramFds, ProgramFdsSent, Received, Register, StepFailure,
+    Threads, ToWorker, ToolEnd, shortened,
 };
 use crate::sys::fd;
 use crate::sys::process::{self, Ended, Exec, Fork, OneThread, Pid};
@@ -109,14 +111,14 @@ fn exit_code(served: io::Result<()>) -> i32 {
 }
 
 /// A call as it comes, and the descriptors with it. `None` if there is nothing to do.
-fn receive_call(channel: &Channel) -> io::Result<Option<(Box<CallPlan>, Vec<OwnedFd>)>> {
+fn receive_call(channel: &Channel) -> io::Result<Option<(Box<CallPlan>, Option<ProgramFds<OwnedFd>>)>> {
     loop {
         match channel.receive::<ToWorker>()? {
-            Received::Message(ToWorker::Call(plan), fds) if plan.version == PROTOCOL_VERSION => {
-                return Ok(Some((plan, fds)));
+            Received::Message(ToWorker::Call { plan, fds: sent }, fds) if plan.version == PROTOCOL_VERSION => {
+                return Ok(Some((plan, sent.receive(fds))));
             }
-            Received::Message(ToWorker::Call(plan), _) => {
-                let failed = StepFailure::new("protocol", format!("a plan of version {}", plan.version));
+            Received::Message(ToWorker::Call { plan, .. }, _) => {
+                let failed = StepFailure::new(Step::Protocol, format!("a plan of version {}", plan.version));
                 return channel.send(&FromWorker::Failed(failed), &[]).map(|()| None);
             }
             // For a program that had ended when this was sent.
@@ -148,9 +150,9 @@ fn get_ready() -> io::Result<()> {
         bounds: Bounds::of(&Limits::default(), 0),
         timeout: Duration::ZERO,
     };
-    let call = ToWorker::Call(Box::new(plan));
+    let call = ToWorker::Call { plan: Box::new(plan), fds: ProgramFdsSent::default() };
     drop(serde_json::from_slice::<ToWorker>(&serde_json::to_vec(&call)?)?);
-    let steps = (0..4).map(|_| done("rehearsal", format!("{} steps", 4))).collect();
+    let steps = (0..4).map(|_| done(Step::Rehearsal, format!("{} steps", 4))).collect();
     serde_json::to_vec(&FromWorker::Confined { steps }).map(drop).map_err(io::Error::from)
 }
 
@@ -177,7 +179,7 @@ impl Readers {
         let forkless = call::confine_ready_reader(threads);
         let Some((plan, _)) = receive_call(channel)? else { return Ok(()) };
         let Work::Tool { .. } = &plan.work else {
-            return channel.send(&FromWorker::Failed(StepFailure::new("protocol", "a program for a reader")), &[]);
+            return channel.send(&FromWorker::Failed(StepFailure::new(Step::Protocol, "a program for a reader")), &[]);
         };
         if self.attempts.is_some() {
             return channel.send(&FromWorker::Failed(no_tools()), &[]);
@@ -193,8 +195,8 @@ impl Programs {
     fn serve(&self, channel: &Channel, broker: &Channel, asked: Option<OwnedFd>) -> io::Result<()> {
         // All that a program needs and that does not depend on it, while nobody waits.
         let init = family::become_subreaper()
-            .map_err(failure("family", "become a subreaper"))
-            .and_then(|()| process::children_as_fd().map_err(failure("family", "hear of children that end")));
+            .map_err(failure(Step::Family, "become a subreaper"))
+            .and_then(|()| process::children_as_fd().map_err(failure(Step::Family, "hear of children that end")));
         get_ready()?;
         let scope = match self.signal_scope.as_ref().map(landlock::keep_signals_below).transpose() {
             Ok(scope) => scope,
@@ -223,9 +225,9 @@ impl Programs {
                 }
                 Work::Program { argv, working_dir } => (argv, working_dir),
             };
-            let Some((streams, group)) = descriptors(fds) else {
-                let what = "a program needs three descriptors, one more for a terminal and four more for a cgroup";
-                let failed = StepFailure::new("stdio", what);
+            let Some((streams, group)) = fds.map(descriptors) else {
+                let what = "other descriptors came than the call speaks of";
+                let failed = StepFailure::new(Step::Stdio, what);
                 return channel.send(&FromWorker::Failed(failed), &[]);
             };
             let signals = match &init {
@@ -377,17 +379,14 @@ impl Group {
     }
 }
 
-/// The standard streams, with the terminal if there is one, and the cgroup if there is one.
-fn descriptors(fds: Vec<OwnedFd>) -> Option<(Streams, Option<Group>)> {
-    let has_terminal = matches!(fds.len(), 4 | 8);
-    let mut fds = fds.into_iter();
-    let stdio = [fds.next()?, fds.next()?, fds.next()?];
-    let terminal = has_terminal.then(|| fds.next()).flatten();
-    let streams = Streams { stdio, terminal };
-    let Some(procs) = fds.next() else { return Some((streams, None)) };
-    let mut file = || fds.next().map(File::from);
-    let group = Group { procs, pids_events: file()?, memory_events: file()?, memory_peak: file()? };
-    Some((streams, Some(group)))
+fn descriptors(ProgramFds { stdio, terminal, cgroup }: ProgramFds<OwnedFd>) -> (Streams, Option<Group>) {
+    let group = cgroup.map(|CgroupFds { procs, pids_events, memory_events, memory_peak }| Group {
+        procs,
+        pids_events: pids_events.into(),
+        memory_events: memory_events.into(),
+        memory_peak: memory_peak.into(),
+    });
+    (Streams { stdio, terminal }, group)
 }
 
 /// Starts the program and stays as its init: reaps what it orphans, passes signals on, ends all when it ends. `None` if it
@@ -425,7 +424,7 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
         CallRules::Reading => {
             let reading = inherited.reading.as_ref();
             let (ruleset, domain) =
-                reading.ok_or_else(|| StepFailure::new("landlock", "this session has no calls that only read"))?;
+                reading.ok_or_else(|| StepFailure::new(Step::Landlock, "this session has no calls that only read"))?;
             (ruleset, domain.clone())
         }
         CallRules::Own(rules) => {
@@ -434,12 +433,12 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
             (&own, domain)
         }
     };
-    let command = argv.first().ok_or_else(|| StepFailure::new("exec", "an empty argv"))?;
-    let files = candidates(command, &inherited.path).map_err(|e| kernel("exec", "argv", e))?;
+    let command = argv.first().ok_or_else(|| StepFailure::new(Step::Exec, "an empty argv"))?;
+    let files = candidates(command, &inherited.path).map_err(|e| kernel(Step::Exec, "argv", e))?;
     let strings = |items: Vec<Vec<u8>>| -> Result<Vec<CString>, StepFailure> {
         items
             .into_iter()
-            .map(|s| CString::new(s).map_err(|_nul| StepFailure::new("exec", "a NUL in an argument")))
+            .map(|s| CString::new(s).map_err(|_nul| StepFailure::new(Step::Exec, "a NUL in an argument")))
             .collect()
     };
     let args = strings(argv.iter().map(|a| a.as_bytes().to_vec()).collect())?;
@@ -477,21 +476,21 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
             | process::SpawnStep::Landlock
             | process::SpawnStep::SignalMask => format!("{step:?}"),
         };
-        kernel(step.name(), what, e)
+        kernel(step.step(), what, e)
     })?;
     Ok((spawned.pid, call::program_steps(plan, domain, spawned.landlocked, group.is_some())))
 }
 
 /// A session without some mechanism has no tools.
 fn no_tools() -> StepFailure {
-    StepFailure::new("attempt", "this session is for attempts to break out, and runs nothing else")
+    StepFailure::new(Step::Attempt, "this session is for attempts to break out, and runs nothing else")
 }
 
 /// Performs an act of the probe in a fork of this process, confined as a program would be but for what the session does
 /// without. Nothing is executed: whatever argv names, its words after the first are the act's.
 fn attempt(attempts: Attempts, wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>), StepFailure> {
-    let one_thread = OneThread::confirm().map_err(failure("attempt", "count threads"))?;
-    match process::fork(one_thread, 0).map_err(failure("attempt", "fork"))? {
+    let one_thread = OneThread::confirm().map_err(failure(Step::Attempt, "count threads"))?;
+    match process::fork(one_thread, 0).map_err(failure(Step::Attempt, "fork"))? {
         Fork::Parent(pid) => Ok((pid, Vec::new())),
         Fork::Child => process::exit_now(match confine_attempt(attempts, wanted, &streams.stdio) {
             Ok(()) => {
@@ -633,7 +632,7 @@ impl Init<'_> {
                     other => other.map(|()| true),
                 }
             }
-            Ok(Received::Message(ToWorker::Call(_) | ToWorker::Arguments(_), _) | Received::Data(_)) => Ok(true),
+            Ok(Received::Message(ToWorker::Call { .. } | ToWorker::Arguments(_), _) | Received::Data(_)) => Ok(true),
             Ok(Received::Message(ToWorker::Abort, _) | Received::Closed) | Err(_) => {
                 process::kill(self.main, libc::SIGKILL)?;
                 Ok(false)

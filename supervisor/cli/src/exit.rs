@@ -10,6 +10,7 @@ use callgate::doctor::DoctorError;
 use callgate::trust::TrustError;
 use callgate::{CallError, ConfineError, OpenError, RegistryError};
 use callgate_policy::envelope::Denial;
+use callgate_policy::step::Step;
 
 /// sysexits.h's numbers, and the shell's.
 pub(super) const TOOL: u8 = 1;
@@ -196,8 +197,8 @@ fn remedy_of(denial: &Denial) -> Option<String> {
 
 fn confine_remedy(error: &ConfineError) -> Option<String> {
     match error {
-        ConfineError::Refused(failed) if failed.step == "exec" => None,
-        ConfineError::Refused(failed) if failed.step == "working_dir" => {
+        ConfineError::Refused(failed) if failed.step == Step::Exec => None,
+        ConfineError::Refused(failed) if failed.step == Step::WorkingDir => {
             Some("start in a directory that is granted".to_owned())
         }
         ConfineError::Refused(failed) if failed.is_missing_path() => {
@@ -259,11 +260,11 @@ fn call_status(error: &CallError) -> u8 {
 /// is the host's.
 fn confine_status(error: &ConfineError) -> u8 {
     match error {
-        ConfineError::Refused(failed) => match (failed.step.as_str(), failed.errno) {
+        ConfineError::Refused(failed) => match (failed.step, failed.errno) {
             // ENOENT, ENOTDIR.
-            ("exec", Some(2 | 20)) => 127,
-            ("exec", _) => 126,
-            ("working_dir", _) => DENIED,
+            (Step::Exec, Some(2 | 20)) => 127,
+            (Step::Exec, _) => 126,
+            (Step::WorkingDir, _) => DENIED,
             _ if failed.is_missing_path() => DATA,
             _ => UNAVAILABLE,
         },

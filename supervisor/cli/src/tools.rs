@@ -34,7 +34,7 @@ pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> 
 
 fn whole(tool: &Tool) -> serde_json::Value {
     json!({
-        "name": tool.name,
+        "id": tool.name,
         "kind": tool.kind(),
         "subject": tool.subject,
         "origin": tool.origin,

@@ -2,36 +2,37 @@
 
 use callgate_policy::envelope::{Enforced, StepReport};
 use callgate_policy::plan::Strength;
+use callgate_policy::step::Step;
 
 use crate::session::Session;
 
 /// The kinds of right, and which steps hold each. A step that was not confirmed is not named, so a kind whose list is
 /// empty is one that nothing held: a test makes each step fail and sees the refusal instead.
-const HOLDS: &[(&str, &[&str])] = &[
-    ("fs", &["landlock", "mounts", "seccomp", "kept_names"]),
-    ("net", &["seccomp", "namespaces", "landlock"]),
-    ("ipc", &["seccomp", "namespaces", "landlock"]),
-    ("processes", &["landlock", "seccomp", "namespaces"]),
-    ("privilege", &["capabilities", "no_new_privs", "seccomp"]),
-    ("descriptors", &["close_fds"]),
-    ("limits", &["limits", "cgroup", "core_dumps"]),
+const HOLDS: &[(&str, &[Step])] = &[
+    ("fs", &[Step::Landlock, Step::Mounts, Step::Seccomp, Step::KeptNames]),
+    ("net", &[Step::Seccomp, Step::Namespaces, Step::Landlock]),
+    ("ipc", &[Step::Seccomp, Step::Namespaces, Step::Landlock]),
+    ("processes", &[Step::Landlock, Step::Seccomp, Step::Namespaces]),
+    ("privilege", &[Step::Capabilities, Step::NoNewPrivs, Step::Seccomp]),
+    ("descriptors", &[Step::CloseFds]),
+    ("limits", &[Step::Limits, Step::Cgroup, Step::CoreDumps]),
 ];
 
 /// Of sessions that may start only some programs. Others have no step of that name, and claim nothing.
-const PROGRAMS: (&str, &[&str]) = ("shell", &["programs", "landlock", "seccomp"]);
+const PROGRAMS: (&str, &[Step]) = ("shell", &[Step::Programs, Step::Landlock, Step::Seccomp]);
 
 /// Sums up the steps that confined a call.
 pub(crate) fn summarize(strength: Strength, all: &[StepReport]) -> Vec<Enforced> {
-    let judged = all.iter().any(|report| report.step == "programs");
+    let judged = all.iter().any(|report| report.step == Step::Programs);
     HOLDS
         .iter()
         .chain(judged.then_some(&PROGRAMS))
         .map(|(what, steps)| {
             let mut by: Vec<String> = Vec::new();
-            for step in all.iter().filter(|report| steps.contains(&report.step.as_str())) {
+            for step in all.iter().filter(|report| steps.contains(&report.step)) {
                 let text = format!("{}: {}", step.step, step.detail);
                 // Namespaces are confirmed as a whole; they are named only in the strength that has them.
-                if (step.step != "namespaces" || strength == Strength::Namespaces) && !by.contains(&text) {
+                if (step.step != Step::Namespaces || strength == Strength::Namespaces) && !by.contains(&text) {
                     by.push(text);
                 }
             }

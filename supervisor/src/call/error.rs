@@ -2,6 +2,7 @@
 
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::plan::compile::PlanError;
+use callgate_policy::step::Step;
 
 use crate::confine::ConfineError;
 
@@ -60,7 +61,7 @@ pub(super) fn denied(denial: Denial) -> CallError {
 /// A directory that cannot be entered is the call's mistake, not the host's.
 pub(super) fn not_started(error: ConfineError) -> CallError {
     if let ConfineError::Refused(failed) = &error
-        && failed.step == "working_dir"
+        && failed.step == Step::WorkingDir
     {
         return CallError::Tool(format!("{}; choose a directory that is there and is granted", failed.what_failed()));
     }
@@ -97,7 +98,7 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
         }
         CallError::Confine(ConfineError::Refused(failed)) => Some(Denial {
             layer: Layer::Host,
-            asked: failed.step.clone(),
+            asked: failed.step.to_string(),
             reason: failed.to_string(),
             remedy: Some("run `callgate doctor`".to_owned()),
         }),

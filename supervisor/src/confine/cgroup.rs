@@ -4,6 +4,7 @@
 //! that this process is in can be divided by it, has the controllers `memory` and `pids`, and holds no process but ours.
 //! A service manager gives one away on request, and never by accident, so that nothing is taken here that was not meant.
 
+use callgate_worker::protocol::CgroupFds;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -147,12 +148,16 @@ impl Group {
         fs::File::options().write(true).open(self.path.join(file))?.write_all(value.to_string().as_bytes())
     }
 
-    /// What the program's init needs: to put the program in, and to see what came of its limits. In the order of
-    /// `callgate_worker`'s `Call`.
-    pub(crate) fn descriptors(&self) -> io::Result<[OwnedFd; 4]> {
+    /// What the program's init needs: to put the program in, and to see what came of its limits.
+    pub(crate) fn descriptors(&self) -> io::Result<CgroupFds<OwnedFd>> {
         let open = |name| fs::File::open(self.path.join(name)).map(OwnedFd::from);
         let procs = fs::File::options().write(true).open(self.path.join("cgroup.procs"))?;
-        Ok([procs.into(), open("pids.events")?, open("memory.events")?, open("memory.peak")?])
+        Ok(CgroupFds {
+            procs: procs.into(),
+            pids_events: open("pids.events")?,
+            memory_events: open("memory.events")?,
+            memory_peak: open("memory.peak")?,
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use callgate_policy::step::Step;
 use callgate_worker::protocol::StepFailure;
 
 /// Why nothing ran, or why a call has no result.
@@ -43,7 +44,7 @@ impl ConfineError {
     #[must_use]
     pub fn in_plain_words(&self) -> Option<String> {
         let Self::Refused(failed) = self else { return None };
-        if failed.step == "exec"
+        if failed.step == Step::Exec
             && let Some(errno) = failed.errno
         {
             let what = failed.what.strip_prefix("start ").unwrap_or(&failed.what);

@@ -1,15 +1,16 @@
 //! The launcher from the supervisor's side.
 
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use callgate_policy::plan::{PrivateKind, SessionPlan};
+use callgate_policy::step::Step;
 use callgate_worker::launcher::{self, Ahead, Asked};
 use callgate_worker::protocol::{Channel, Leftover, OpenSession, StepFailure};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use super::error::ConfineError;
 use super::outputs::Outputs;
@@ -216,7 +217,7 @@ impl Launcher {
         // A launcher that is not there has met a step that it could not do, or was killed.
         asked.map_err(|source| {
             ConfineError::Refused(StepFailure {
-                step: "launcher".to_owned(),
+                step: Step::Launcher,
                 what: "ask it for a session".to_owned(),
                 errno: source.raw_os_error(),
             })

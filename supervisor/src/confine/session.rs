@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::{CallPlan, Calls, FsAccess, Identity, SessionPlan, Starter, Watched, Work, Writer};
+use callgate_policy::step::Step;
 use callgate_worker::protocol::{
-    Channel, Received, SessionReply, SessionSteps, StepFailure, Threads, ToWorker, notice,
+    CgroupFds, Channel, ProgramFds, ProgramFdsSent, Received, SessionFds, SessionReply, SessionSteps, StepFailure,
+    Threads, ToWorker, notice,
 };
 use callgate_worker::tools;
 use serde_json::Value;
@@ -58,40 +60,40 @@ impl Opened {
             .map_err(|_elapsed| ConfineError::TimedOut(PATIENCE))?
             .map_err(channel("hear from the broker"))?;
         launcher.answered();
-        let (steps, mut fds) = match reply {
-            Received::Message(SessionReply::Ready(steps), fds) => (steps, fds.into_iter()),
+        let (steps, fds) = match reply {
+            Received::Message(SessionReply::Ready { steps, fds: sent }, fds) => {
+                (steps, sent.receive(fds).ok_or(ConfineError::Ended)?)
+            }
             Received::Message(SessionReply::Failed(failed), _) => return Err(ConfineError::Refused(failed)),
             Received::Message(SessionReply::Report { .. }, _) => return Err(ConfineError::Ended),
             // Killed, or stopped by a step that comes before it can tell.
             Received::Data(_) | Received::Closed => {
                 return Err(ConfineError::Refused(StepFailure {
-                    step: "session".to_owned(),
+                    step: Step::Session,
                     what: "its processes ended before they were confined".to_owned(),
                     errno: None,
                 }));
             }
         };
-        let mut next = || {
-            let fd = fds.next().ok_or(ConfineError::Ended)?;
-            AsyncChannel::new(Channel::from(fd)).map_err(channel("wait on the zygote's channel"))
-        };
+        let SessionFds { programs, readers, notices, tracer, terminals } = fds;
+        let wait_on = |fd: OwnedFd, what| AsyncChannel::new(Channel::from(fd)).map_err(channel(what));
+        let programs = wait_on(programs, "wait on the zygote's channel")?;
         let workers = match calls {
-            Calls::One => Workers::Only(Mutex::new(Some(next()?))),
+            Calls::One => Workers::Only(Mutex::new(Some(programs))),
             Calls::Many => {
-                Workers::Zygotes { programs: Zygote::start(next()?).await?, readers: Zygote::start(next()?).await? }
+                let readers = wait_on(readers.ok_or(ConfineError::Ended)?, "wait on the readers' channel")?;
+                Workers::Zygotes { programs: Zygote::start(programs).await?, readers: Zygote::start(readers).await? }
             }
         };
-        let notices = fds.next().ok_or(ConfineError::Ended)?;
         let notices = notice::accept(notices).map_err(channel("take the file of notices"))?;
         let tracer = match watched {
             Some(Watched::Watchdogs) => {
-                let tracer = Channel::from(fds.next().ok_or(ConfineError::Ended)?);
-                Some(AsyncChannel::new(tracer).map_err(channel("wait on the tracer's channel"))?)
+                Some(wait_on(tracer.ok_or(ConfineError::Ended)?, "wait on the tracer's channel")?)
             }
             Some(Watched::Rules) | None => None,
         };
         let broker = Arc::new(Broker::new(ours, notices));
-        Ok(Self { steps, broker, writer, starter, workers, groups, terminals: fds.next(), tracer })
+        Ok(Self { steps, broker, writer, starter, workers, groups, terminals, tracer })
     }
 
     /// The tracer's channel, if watchdogs are asked about programs: whoever takes it must answer, or nothing is started.
@@ -115,10 +117,10 @@ impl Opened {
         &self,
         (reader, threads): (bool, Threads),
         plan: CallPlan,
-        fds: &[BorrowedFd<'_>],
+        (sent, fds): (ProgramFdsSent, &[BorrowedFd<'_>]),
         turn: Option<Turn>,
     ) -> Result<Worker, ConfineError> {
-        let call = ToWorker::Call(Box::new(plan));
+        let call = ToWorker::Call { plan: Box::new(plan), fds: sent };
         // All that stood ready may be gone; one that is made for this call and gone as well has a reason.
         let mut left = READY_MAX;
         loop {
@@ -154,7 +156,8 @@ impl Opened {
             Work::Tool { name, .. } if reader => tools::threads_of(name),
             Work::Tool { .. } | Work::Program { .. } => Threads::Never,
         };
-        let mut worker = self.start((reader, threads), plan.into_plan(), &[], Some(turn)).await?;
+        let mut worker =
+            self.start((reader, threads), plan.into_plan(), (ProgramFdsSent::default(), &[]), Some(turn)).await?;
         match tokio::time::timeout(timeout, worker.tool(arguments)).await {
             Ok(Ok((steps, end))) => {
                 let changes = match self.writer {
@@ -199,9 +202,14 @@ impl Opened {
         let group = group.map_err(channel("make a cgroup for the program"))?;
         let watched = group.as_ref().map(Group::descriptors).transpose();
         let watched = watched.map_err(channel("open the program's cgroup"))?;
-        let mut fds = stdio.descriptors();
-        fds.extend(watched.iter().flatten().map(AsFd::as_fd));
-        let worker = self.start((false, Threads::Never), plan.into_plan(), &fds, turn).await?;
+        let cgroup = watched.as_ref().map(|files| CgroupFds {
+            procs: files.procs.as_fd(),
+            pids_events: files.pids_events.as_fd(),
+            memory_events: files.memory_events.as_fd(),
+            memory_peak: files.memory_peak.as_fd(),
+        });
+        let (sent, fds) = ProgramFds { cgroup, ..stdio.descriptors() }.send();
+        let worker = self.start((false, Threads::Never), plan.into_plan(), (sent, &fds), turn).await?;
         // Held on, the program's pipes would never end for who reads them.
         drop(stdio);
         let steps = self.confined(false, worker.confined().await?);

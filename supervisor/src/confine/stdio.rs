@@ -1,5 +1,6 @@
 //! A program's standard streams.
 
+use callgate_worker::protocol::ProgramFds;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -63,9 +64,10 @@ impl Stdio {
         self.terminal.as_ref().map(OwnedFd::try_clone).transpose()
     }
 
-    /// In the order in which they travel.
-    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.streams.iter().chain(&self.terminal).map(OwnedFd::as_fd).collect()
+    /// As they travel with a call.
+    pub(super) fn descriptors(&self) -> ProgramFds<BorrowedFd<'_>> {
+        let stdio = self.streams.each_ref().map(OwnedFd::as_fd);
+        ProgramFds { stdio, terminal: self.terminal.as_ref().map(OwnedFd::as_fd), cgroup: None }
     }
 
     /// `/dev/null` for all three.

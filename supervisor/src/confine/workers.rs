@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use callgate_policy::step::Step;
 use callgate_worker::protocol::{Channel, FromZygote, Received, StepFailure, Threads, ToZygote};
 
 use super::channel::AsyncChannel;
@@ -206,7 +207,7 @@ impl Zygote {
                         heard.ready.extend(fds.into_iter().next().map(|fd| (worker, Ok(Channel::from(fd)))));
                     }
                     Received::Message(FromZygote::NotPrepared { worker, errno }, _) => {
-                        let (step, what) = ("worker".to_owned(), "fork".to_owned());
+                        let (step, what) = (Step::Worker, "fork".to_owned());
                         drop(heard.ready.insert(worker, Err(StepFailure { step, what, errno: Some(errno) })));
                     }
                     Received::Message(FromZygote::Gone { worker }, _) => drop(heard.gone.insert(worker)),

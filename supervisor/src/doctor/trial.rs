@@ -4,6 +4,7 @@ use std::path::Path;
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::Strength;
+use callgate_policy::step::Step;
 
 use super::check::{Check, State};
 use super::{DoctorError, host};
@@ -93,7 +94,7 @@ async fn run(session: &Session, argv: &[&str]) -> Result<Option<i32>, DoctorErro
 }
 
 fn confirmed(steps: &[StepReport]) -> String {
-    let names: Vec<&str> = steps.iter().map(|step| step.step.as_str()).collect();
+    let names: Vec<&str> = steps.iter().map(|step| step.step.name()).collect();
     format!("a session opened and ran `true`; confirmed: {}", names.join(", "))
 }
 
@@ -118,13 +119,16 @@ pub(super) fn with_namespaces(trial: &Trial) -> Check {
 /// The filter with its listener is a step of every session.
 pub(super) fn seccomp(trials: &[&Trial]) -> Check {
     let detail = trials.iter().find_map(|trial| match trial {
-        Trial::Runs { steps, .. } => steps.iter().find(|step| step.step == "seccomp").map(|step| step.detail.clone()),
+        Trial::Runs { steps, .. } => {
+            steps.iter().find(|step| step.step == Step::Seccomp).map(|step| step.detail.clone())
+        }
         Trial::Fails(_) => None,
     });
     match detail {
         Some(detail) => Check::new("seccomp", State::Ok, detail),
         None => {
-            let reason = trials.iter().find(|trial| trial.failed_step().is_some_and(|failed| failed.step == "seccomp"));
+            let reason =
+                trials.iter().find(|trial| trial.failed_step().is_some_and(|failed| failed.step == Step::Seccomp));
             let found = reason.map_or("no session came to it".to_owned(), |trial| trial.reason());
             Check::new("seccomp", State::Missing, found).remedy([
                 "use Linux 5.13 or newer built with CONFIG_SECCOMP_FILTER; a tracer or another filter with a listener in \

@@ -14,9 +14,9 @@ use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPla
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::shell::restricted;
+use callgate_policy::step::Step;
 use callgate_policy::variable::Variables;
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
-use callgate_worker::protocol::StepFailure;
 
 use super::id::session_id;
 use super::rules::rules;
@@ -197,7 +197,7 @@ impl Supervisor {
         let plan = if reads { plan.with_reading_calls(restricted::programs()) } else { plan };
         let opened = Opened::open(&self.launcher, plan.clone(), outputs.as_ref(), self.groups.clone()).await;
         if let Err(ConfineError::Refused(failed)) = &opened
-            && failed.step == StepFailure::REPLACED
+            && failed.step == Step::Replaced
         {
             return Err(OpenError::Replaced { what: failed.what.clone() });
         }

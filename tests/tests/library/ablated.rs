@@ -1,5 +1,6 @@
 //! A session plan that lacks a mechanism, forged by whoever can talk to a launcher: what would run in it?
 
+use callgate::policy::step::Step;
 use std::fs;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -12,7 +13,7 @@ use callgate::policy::limit::{Bounds, Limits};
 use callgate::policy::path::HostPath;
 use callgate::policy::plan::{Ablation, CallPlan, CallRules, PROTOCOL_VERSION, PrivateKind, SessionPlan, Work};
 use callgate_worker::protocol::{
-    Channel, FromWorker, FromZygote, OpenSession, Received, SessionReply, Threads, ToWorker, ToZygote,
+    Channel, FromWorker, FromZygote, OpenSession, ProgramFds, Received, SessionReply, Threads, ToWorker, ToZygote,
 };
 use serde_json::json;
 
@@ -38,9 +39,9 @@ impl Launcher {
         self.channel.as_ref().unwrap().send(&OpenSession { plan: plan.clone() }, &[theirs.as_fd()]).unwrap();
         drop(theirs);
         match session.receive::<SessionReply>().unwrap() {
-            Received::Message(SessionReply::Ready(_), fds) => {
-                let mut fds = fds.into_iter().map(Channel::from);
-                (session, fds.next().unwrap(), fds.next().unwrap())
+            Received::Message(SessionReply::Ready { fds: sent, .. }, fds) => {
+                let fds = sent.receive(fds).unwrap();
+                (session, Channel::from(fds.programs), Channel::from(fds.readers.unwrap()))
             }
             other @ (Received::Message(..) | Received::Data(_) | Received::Closed) => {
                 panic!("the session does not stand: {other:?}")
@@ -73,9 +74,10 @@ fn call(zygote: &Channel, work: Work) -> (FromWorker, String) {
     let bounds = Bounds::of(&Limits::default(), 1 << 30);
     let (limits, within) = (Vec::new(), Vec::new());
     let plan = CallPlan { version: PROTOCOL_VERSION, rules, within, as_spelt: false, work, limits, bounds, timeout };
-    let streams = [null.as_fd(), writer.as_fd(), writer.as_fd()];
+    let stdio = [null.as_fd(), writer.as_fd(), writer.as_fd()];
+    let (fds, streams) = ProgramFds { stdio, terminal: None, cgroup: None }.send();
     let streams = if matches!(plan.work, Work::Program { .. }) { &streams[..] } else { &[] };
-    worker.send(&ToWorker::Call(Box::new(plan)), streams).unwrap();
+    worker.send(&ToWorker::Call { plan: Box::new(plan), fds }, streams).unwrap();
     drop(writer);
     let Received::Message(answer, _) = worker.receive::<FromWorker>().unwrap() else { panic!("no answer") };
     let mut printed = String::new();
@@ -134,7 +136,7 @@ fn d9_a_session_without_a_mechanism_runs_the_probe_alone() {
                 let (answer, _) =
                     call(zygote, Work::Tool { name: "read".to_owned(), paths: vec![word("/x")], limit: 1 });
                 let FromWorker::Failed(failed) = answer else { panic!("{answer:?}") };
-                assert_eq!(failed.step, "attempt", "{failed}");
+                assert_eq!(failed.step, Step::Attempt, "{failed}");
             }
             // And what it is for.
             let own = Work::Program { argv: vec![word("any"), word("own-pid")], working_dir: word("/") };

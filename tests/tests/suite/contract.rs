@@ -53,7 +53,7 @@ fn s0_1_s0_2_s0_3_s0_5_s0_9_s0_65_every_tool_publishes_the_same_fields() {
         }
         for tool in published.as_array().unwrap() {
             let id = tool["id"].as_str().unwrap();
-            assert!(tool["origin"] != "locked" || LOCKED.contains(&id), "{id} is not a locked name");
+            assert!(tool["origin"] != "bundled" || LOCKED.contains(&id), "{id} is not a locked name");
             assert!(tool["description"].as_str().unwrap().split(' ').count() > 10, "{id}: prose to decide on");
             assert_eq!(tool["parameters"]["type"], "object", "{id}");
             for (name, schema) in tool["parameters"]["properties"].as_object().unwrap() {

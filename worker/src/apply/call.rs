@@ -4,6 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::{CallPlan, FsRule};
+use callgate_policy::step::Step;
 
 use super::landlock::{self, Executing, Reach, Whose};
 use super::{done, failure, limit};
@@ -24,18 +25,18 @@ pub(crate) fn confine_tool(
 ) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = inherited_steps();
     landlock::restrict(grants)?; // a link may lead a tool to what programs need besides, which is not its business
-    steps.push(done("landlock", "tools' domain, the grants"));
+    steps.push(done(Step::Landlock, "tools' domain, the grants"));
     steps.extend(narrow(plan, landlock_abi, Reach::Everything, channel)?);
-    filters::install_tool(threads).map_err(failure("seccomp", "install the tool's filter"))?; // last: it forbids most of the above
-    steps.push(done("seccomp", "tool filter"));
+    filters::install_tool(threads).map_err(failure(Step::Seccomp, "install the tool's filter"))?; // last: it forbids most of the above
+    steps.push(done(Step::Seccomp, "tool filter"));
     Ok(steps)
 }
 
 /// The first step of a reader, before it knows its call: its own filter upon its zygote's.
 pub(crate) fn confine_ready_reader(threads: Threads) -> Result<StepReport, StepFailure> {
-    filters::install_reader(threads).map_err(failure("seccomp", "install the worker's filter"))?;
+    filters::install_reader(threads).map_err(failure(Step::Seccomp, "install the worker's filter"))?;
     Ok(done(
-        "seccomp",
+        Step::Seccomp,
         match threads {
             Threads::Never => "no more processes",
             Threads::OfItsOwn => "no more processes, only threads",
@@ -60,14 +61,14 @@ fn narrow(plan: &CallPlan, landlock_abi: u8, reach: Reach, channel: &Channel) ->
     let places = landlock::locate_for_call(plan.rules.own())?; // first: it opens paths
     let ruleset = landlock::build(landlock_abi, &places, reach, BOUNDED)?;
     let mut steps = Vec::with_capacity(4);
-    process::ignore_file_size_signal().map_err(failure("limits", "ignore SIGXFSZ"))?;
-    limit::set(&plan.limits).map_err(failure("limits", "setrlimit"))?;
-    steps.push(done("limits", format!("{} set", plan.limits.len())));
+    process::ignore_file_size_signal().map_err(failure(Step::Limits, "ignore SIGXFSZ"))?;
+    limit::set(&plan.limits).map_err(failure(Step::Limits, "setrlimit"))?;
+    steps.push(done(Step::Limits, format!("{} set", plan.limits.len())));
     landlock::restrict(&ruleset)?; // before descriptors go: the ruleset is one of them
-    steps.push(done("landlock", domain(landlock_abi, places.len())));
+    steps.push(done(Step::Landlock, domain(landlock_abi, places.len())));
     drop((ruleset, places));
-    fd::close_all_but(&[channel.as_fd()]).map_err(failure("close_fds", "close_range"))?; // the broker's and the zygote's go here
-    steps.push(done("close_fds", "only the channel"));
+    fd::close_all_but(&[channel.as_fd()]).map_err(failure(Step::CloseFds, "close_range"))?; // the broker's and the zygote's go here
+    steps.push(done(Step::CloseFds, "only the channel"));
     Ok(steps)
 }
 
@@ -80,10 +81,10 @@ pub(super) fn domain(landlock_abi: u8, rules: usize) -> String {
 fn inherited_steps() -> Vec<StepReport> {
     let mut steps = Vec::new();
     if rustix::thread::no_new_privs().unwrap_or(false) {
-        steps.push(done("no_new_privs", "set"));
+        steps.push(done(Step::NoNewPrivs, "set"));
     }
     if matches!(rustix::thread::secure_computing_mode(), Ok(rustix::thread::SecureComputingMode::Filter)) {
-        steps.push(done("seccomp", "base filter"));
+        steps.push(done(Step::Seccomp, "base filter"));
     }
     steps
 }
@@ -99,12 +100,12 @@ pub(crate) fn ruleset_for(rules: &[FsRule], landlock_abi: u8) -> Result<(OwnedFd
 pub(crate) fn program_steps(plan: &CallPlan, domain: String, landlocked: bool, grouped: bool) -> Vec<StepReport> {
     let mut steps = inherited_steps();
     if grouped {
-        steps.push(done("cgroup", "memory and processes"));
+        steps.push(done(Step::Cgroup, "memory and processes"));
     }
     if landlocked {
-        steps.push(done("landlock", domain));
+        steps.push(done(Step::Landlock, domain));
     }
-    steps.push(done("close_fds", "0, 1 and 2 only"));
-    steps.push(done("limits", format!("{} set", plan.limits.len())));
+    steps.push(done(Step::CloseFds, "0, 1 and 2 only"));
+    steps.push(done(Step::Limits, format!("{} set", plan.limits.len())));
     steps
 }

@@ -4,17 +4,17 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence, SessionPlan};
+use callgate_policy::step::Step;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, Scope,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 
-use crate::protocol::StepFailure as Failure;
-
 use super::seen::confirm_inside;
 use super::{failure, kernel};
 use crate::directory::Directory;
+use crate::protocol::StepFailure as Failure;
 
 /// What a ruleset handles besides the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,19 +126,19 @@ pub(crate) fn whole(path: &Path) -> Result<Option<Place>, Failure> {
     match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         Ok(fd) => is_directory(&fd, path).map(|is_dir| Some(Place { fd, is_dir, right: Right::Everything })),
         Err(rustix::io::Errno::NOENT) => Ok(None),
-        Err(errno) => Err(kernel("landlock", format!("open {} for its rule", path.display()), errno.into())),
+        Err(errno) => Err(kernel(Step::Landlock, format!("open {} for its rule", path.display()), errno.into())),
     }
 }
 
 /// The same, of a directory that is open.
 pub(crate) fn tree(fd: BorrowedFd<'_>) -> Result<Place, Failure> {
-    let fd = fd.try_clone_to_owned().map_err(|e| kernel("landlock", "copy a directory's descriptor", e))?;
+    let fd = fd.try_clone_to_owned().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
     Ok(Place { fd, is_dir: true, right: Right::Everything })
 }
 
 /// A directory that may be read.
 pub(crate) fn readable(fd: &OwnedFd) -> Result<Place, Failure> {
-    let fd = fd.try_clone().map_err(|e| kernel("landlock", "copy a directory's descriptor", e))?;
+    let fd = fd.try_clone().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
     Ok(Place { fd, is_dir: true, right: Right::Rule(FsAccess::Read) })
 }
 
@@ -155,7 +155,8 @@ pub(crate) fn build<'a>(
     (whose, executing): (Whose, Executing),
 ) -> Result<OwnedFd, Failure> {
     let known = known_abi(abi)?;
-    let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for ABI {abi} ({e})"));
+    let fail =
+        |e: landlock::RulesetError| Failure::new(Step::Landlock, format!("create a ruleset for ABI {abi} ({e})"));
     // Hard: a right that this kernel lacks is an error here, never silently left out (A15, B14).
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     ruleset = ruleset.handle_access(AccessFs::from_all(known)).map_err(fail)?;
@@ -175,9 +176,9 @@ pub(crate) fn build<'a>(
         }
         created = created
             .add_rule(PathBeneath::new(&place.fd, rights))
-            .map_err(|e| Failure::new("landlock", format!("add a rule ({e})")))?;
+            .map_err(|e| Failure::new(Step::Landlock, format!("add a rule ({e})")))?;
     }
-    Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock"))
+    Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new(Step::Landlock, "this kernel has no Landlock"))
 }
 
 /// A ruleset that leaves everything as it is but signals: they reach what is below its domain, and nobody else. `None`
@@ -187,25 +188,25 @@ pub(crate) fn signal_scope(abi: u8) -> Result<Option<OwnedFd>, Failure> {
     if known_abi(abi)? < ABI::V6 {
         return Ok(None);
     }
-    let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for signals ({e})"));
+    let fail = |e: landlock::RulesetError| Failure::new(Step::Landlock, format!("create a ruleset for signals ({e})"));
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let ruleset = ruleset.scope(Scope::Signal).map_err(fail)?;
     // Moving files between directories is what every domain refuses that does not allow it (landlock(7)).
     let ruleset = ruleset.handle_access(AccessFs::Refer).map_err(fail)?;
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|e| kernel("landlock", "open / for its rule", e.into()))?;
+        .map_err(|e| kernel(Step::Landlock, "open / for its rule", e.into()))?;
     let created = ruleset.create().and_then(|made| made.add_rule(PathBeneath::new(root, AccessFs::Refer)));
     Ok(Option::<OwnedFd>::from(created.map_err(fail)?))
 }
 
 /// A ruleset that leaves everything as it is but the making of sockets: below a directory, and nowhere else.
 pub(crate) fn sockets_below(directory: &OwnedFd) -> Result<OwnedFd, Failure> {
-    let fail = |e: landlock::RulesetError| Failure::new("landlock", format!("create a ruleset for a socket ({e})"));
+    let fail = |e: landlock::RulesetError| Failure::new(Step::Landlock, format!("create a ruleset for a socket ({e})"));
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let ruleset = ruleset.handle_access(AccessFs::MakeSock).map_err(fail)?;
     let rule = PathBeneath::new(directory, AccessFs::MakeSock);
     let created = ruleset.create().and_then(|made| made.add_rule(rule)).map_err(fail)?;
-    Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new("landlock", "this kernel has no Landlock"))
+    Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new(Step::Landlock, "this kernel has no Landlock"))
 }
 
 /// This process's signals reach what it started, and nobody else.
@@ -222,13 +223,13 @@ pub(crate) fn keep_signals_below(scope: &OwnedFd) -> Result<SignalsStayBelow, Fa
 pub(crate) fn add_terminal(ruleset: BorrowedFd<'_>, terminal: BorrowedFd<'_>, abi: u8) -> Result<(), Failure> {
     let rights = of_rule(known_abi(abi)?, FsAccess::Device, Whose::Calls) & AccessFs::from_file(known_abi(abi)?);
     crate::sys::landlock::add_beneath(ruleset, terminal, rights.bits())
-        .map_err(failure("landlock", "add a rule for the terminal"))
+        .map_err(failure(Step::Landlock, "add a rule for the terminal"))
 }
 
 /// Enforces a ruleset on this thread.
 pub(crate) fn restrict(ruleset: &OwnedFd) -> Result<(), Failure> {
     use std::os::fd::AsFd as _;
-    crate::sys::landlock::restrict_self(ruleset.as_fd()).map_err(failure("landlock", "restrict_self"))
+    crate::sys::landlock::restrict_self(ruleset.as_fd()).map_err(failure(Step::Landlock, "restrict_self"))
 }
 
 /// The highest ABI that both this kernel and this build know; `None` without Landlock (`ENOSYS`, `EOPNOTSUPP`).
@@ -247,7 +248,7 @@ fn known_abi(abi: u8) -> Result<ABI, Failure> {
         5 => Ok(ABI::V5),
         6 => Ok(ABI::V6),
         7 => Ok(ABI::V7),
-        other => Err(Failure::new("landlock", format!("ABI {other} is not one this build knows (1 to 7)"))),
+        other => Err(Failure::new(Step::Landlock, format!("ABI {other} is not one this build knows (1 to 7)"))),
     }
 }
 
@@ -281,12 +282,12 @@ fn open<'a>(rule: &'a FsRule, own: &[Directory]) -> Result<Option<(OwnedFd, &'a 
             }
             (Err(_absent), _, Presence::Optional) => return Ok(None),
             (Err(errno), ..) => {
-                return Err(kernel("landlock", format!("open {} for its rule", rule.path), errno.into()));
+                return Err(kernel(Step::Landlock, format!("open {} for its rule", rule.path), errno.into()));
             }
         };
         if rule.extent == Extent::Entry && path == Path::new("/") {
             let what = format!("find the directories above {}, which is granted alone", rule.path);
-            return Err(kernel("landlock", what, std::io::Error::from_raw_os_error(libc::ENOENT)));
+            return Err(kernel(Step::Landlock, what, std::io::Error::from_raw_os_error(libc::ENOENT)));
         }
         return Ok(Some((fd, path)));
     }
@@ -307,7 +308,7 @@ pub(crate) fn reach(rule: &FsRule) -> PathBuf {
 
 fn is_directory(fd: &OwnedFd, path: &Path) -> Result<bool, Failure> {
     let stat =
-        rustix::fs::fstat(fd).map_err(|e| kernel("landlock", format!("look at {}", path.display()), e.into()))?;
+        rustix::fs::fstat(fd).map_err(|e| kernel(Step::Landlock, format!("look at {}", path.display()), e.into()))?;
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 

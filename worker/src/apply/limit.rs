@@ -3,6 +3,7 @@
 use std::io;
 
 use callgate_policy::plan::{Limit, Resource};
+use callgate_policy::step::Step;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Rlimit, getrlimit, setrlimit};
 
@@ -44,7 +45,7 @@ pub(crate) fn open_files_as_many() {
 /// Landlock's from another filter.
 #[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 pub(crate) fn no_core_dumps() -> Result<String, StepFailure> {
-    let fail = |what: &str, e: rustix::io::Errno| kernel("core_dumps", what, e.into());
+    let fail = |what: &str, e: rustix::io::Errno| kernel(Step::CoreDumps, what, e.into());
     let unfiltered =
         match rustix::fs::open("/proc/self/coredump_filter", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
             Ok(filter) => {
@@ -55,7 +56,7 @@ pub(crate) fn no_core_dumps() -> Result<String, StepFailure> {
             Err(rustix::io::Errno::NOENT) => None,
             Err(e) => Some(e),
         };
-    match (limit_cores().map_err(|e| kernel("core_dumps", "setrlimit", e))?, unfiltered) {
+    match (limit_cores().map_err(|e| kernel(Step::CoreDumps, "setrlimit", e))?, unfiltered) {
         (0, Some(e)) => Err(fail("open coredump_filter", e)),
         (0, None) => Ok("without memory".to_owned()),
         (_, None) => Ok("none".to_owned()),

@@ -12,29 +12,27 @@ pub(crate) mod session;
 use std::io;
 
 use callgate_policy::envelope::StepReport;
+use callgate_policy::step::Step;
 
 use crate::protocol::{StepFailure, shortened};
 
 impl StepFailure {
-    /// The step in which what is granted is compared with what the supervisor saw. That it fails says nothing of the host.
-    pub const REPLACED: &'static str = "replaced";
-
-    pub(crate) fn new(step: &str, what: impl Into<String>) -> Self {
-        Self { step: step.to_owned(), what: shortened(what.into()), errno: None }
+    pub(crate) fn new(step: Step, what: impl Into<String>) -> Self {
+        Self { step, what: shortened(what.into()), errno: None }
     }
 }
 
 /// A step that the kernel refused.
-pub(crate) fn kernel(step: &str, what: impl Into<String>, source: io::Error) -> StepFailure {
+pub(crate) fn kernel(step: Step, what: impl Into<String>, source: io::Error) -> StepFailure {
     StepFailure { errno: source.raw_os_error(), ..StepFailure::new(step, what) }
 }
 
 /// The same, for `map_err`.
-pub(crate) fn failure(step: &str, what: &str) -> impl FnOnce(io::Error) -> StepFailure {
+pub(crate) fn failure(step: Step, what: &str) -> impl FnOnce(io::Error) -> StepFailure {
     move |source| kernel(step, what, source)
 }
 
 /// A step that was done and confirmed.
-pub(crate) fn done(step: &str, detail: impl Into<String>) -> StepReport {
-    StepReport { step: step.to_owned(), detail: detail.into() }
+pub(crate) fn done(step: Step, detail: impl Into<String>) -> StepReport {
+    StepReport { step, detail: detail.into() }
 }

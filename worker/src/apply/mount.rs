@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::{Extent, FsRule, Presence, PrivateDir, SessionPlan};
+use callgate_policy::step::Step;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -16,7 +17,7 @@ use super::{kernel, landlock};
 use crate::protocol::StepFailure;
 use crate::sys::mount::{Attributes, restrict};
 
-const STEP: &str = "mounts";
+const STEP: Step = Step::Mounts;
 
 /// One tree that goes into the new root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

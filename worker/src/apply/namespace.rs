@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
 
 use callgate_policy::plan::Identity;
+use callgate_policy::step::Step;
 use rustix::net::{AddressFamily, SocketType};
-use std::os::fd::AsFd as _;
 
 use super::failure;
 use crate::protocol::StepFailure;
@@ -47,7 +48,7 @@ pub(crate) fn bound_processes(most: u64) -> Option<String> {
 /// Maps this user and group onto themselves, and no others: files keep their owners, and no other id can be taken.
 #[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 fn map_identity(identity: Identity) -> Result<(), StepFailure> {
-    let fail = |what| failure("namespaces", what);
+    let fail = |what| failure(Step::Namespaces, what);
     // setgroups(2) must be refused before an unprivileged gid_map (user_namespaces(7), CVE-2014-8989).
     fs::write("/proc/self/setgroups", "deny").map_err(fail("deny setgroups"))?;
     let line = |id: u32| format!("{id} {id} 1");
@@ -59,6 +60,6 @@ fn map_identity(identity: Identity) -> Result<(), StepFailure> {
 fn raise_loopback() -> Result<(), StepFailure> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
         .map_err(io::Error::from)
-        .map_err(failure("namespaces", "open a socket"))?;
-    sys::socket::raise_loopback(socket.as_fd()).map_err(failure("namespaces", "bring lo up"))
+        .map_err(failure(Step::Namespaces, "open a socket"))?;
+    sys::socket::raise_loopback(socket.as_fd()).map_err(failure(Step::Namespaces, "bring lo up"))
 }

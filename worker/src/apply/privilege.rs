@@ -3,6 +3,7 @@
 use std::io;
 
 use callgate_policy::plan::Identity;
+use callgate_policy::step::Step;
 use caps::CapSet;
 use rustix::process::{Gid, Uid};
 use rustix::thread::CapabilitiesSecureBits;
@@ -17,9 +18,9 @@ pub(crate) fn become_owner(identity: Identity) -> Result<String, StepFailure> {
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     let may = caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETUID)
         .and_then(|uid| Ok(uid && caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETGID)?))
-        .map_err(|e| StepFailure::new("identity", format!("read capabilities ({e})")))?;
+        .map_err(|e| StepFailure::new(Step::Identity, format!("read capabilities ({e})")))?;
     if may {
-        let fail = |what| failure("identity", what);
+        let fail = |what| failure(Step::Identity, what);
         rustix::thread::set_thread_groups(&[gid]).map_err(io::Error::from).map_err(fail("setgroups"))?;
         rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(io::Error::from).map_err(fail("setresgid"))?;
         rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(io::Error::from).map_err(fail("setresuid"))?;
@@ -27,7 +28,7 @@ pub(crate) fn become_owner(identity: Identity) -> Result<String, StepFailure> {
     let now = (rustix::process::geteuid(), rustix::process::getuid(), rustix::process::getegid());
     if now != (uid, uid, gid) {
         return Err(StepFailure::new(
-            "identity",
+            Step::Identity,
             format!("become user {} group {}: the workspace belongs to somebody else", identity.uid, identity.gid),
         ));
     }
@@ -40,16 +41,16 @@ pub(crate) fn become_owner(identity: Identity) -> Result<String, StepFailure> {
 pub(crate) fn set_no_new_privs() -> Result<(), StepFailure> {
     rustix::thread::set_no_new_privs(true)
         .and_then(|()| rustix::thread::no_new_privs())
-        .map_err(|e| kernel("no_new_privs", "prctl", e.into()))?
+        .map_err(|e| kernel(Step::NoNewPrivs, "prctl", e.into()))?
         .then_some(())
-        .ok_or_else(|| StepFailure::new("no_new_privs", "the kernel did not keep it"))
+        .ok_or_else(|| StepFailure::new(Step::NoNewPrivs, "the kernel did not keep it"))
 }
 
 /// Empties all five capability sets and locks the way back (`SECBIT_NOROOT` and its lock: uid 0 gains nothing from an
 /// exec). Reads the sets back.
 pub(crate) fn drop_capabilities() -> Result<String, StepFailure> {
     let fail = |what: &'static str| {
-        move |e: caps::errors::CapsError| StepFailure::new("capabilities", format!("{what} ({e})"))
+        move |e: caps::errors::CapsError| StepFailure::new(Step::Capabilities, format!("{what} ({e})"))
     };
     if caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).map_err(fail("read the effective set"))? {
         let locked = CapabilitiesSecureBits::NO_ROOT
@@ -60,7 +61,7 @@ pub(crate) fn drop_capabilities() -> Result<String, StepFailure> {
             | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
             | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
         rustix::thread::set_capabilities_secure_bits(locked)
-            .map_err(|e| kernel("capabilities", "lock the secure bits", e.into()))?;
+            .map_err(|e| kernel(Step::Capabilities, "lock the secure bits", e.into()))?;
         // Before the effective set, which holds the right to do so.
         for capability in caps::all() {
             let dropped = caps::drop(None, CapSet::Bounding, capability);
@@ -81,13 +82,13 @@ fn confirm_empty() -> Result<String, StepFailure> {
     // The ambient set is within the permitted and the inheritable, always (capabilities(7)).
     for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
         let left = caps::read(None, set)
-            .map_err(|e| StepFailure::new("capabilities", format!("read the {set:?} set back ({e})")))?;
+            .map_err(|e| StepFailure::new(Step::Capabilities, format!("read the {set:?} set back ({e})")))?;
         if !left.is_empty() {
-            return Err(StepFailure::new("capabilities", format!("the {set:?} set still holds {left:?}")));
+            return Err(StepFailure::new(Step::Capabilities, format!("the {set:?} set still holds {left:?}")));
         }
     }
     let bounding = caps::read(None, CapSet::Bounding)
-        .map_err(|e| StepFailure::new("capabilities", format!("read the bounding set back ({e})")))?;
+        .map_err(|e| StepFailure::new(Step::Capabilities, format!("read the bounding set back ({e})")))?;
     // An ordinary user cannot drop from it; without a permitted capability and with no_new_privs it gives nothing.
     Ok(if bounding.is_empty() {
         "all five sets empty".to_owned()

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use callgate_policy::plan::{SessionPlan, Strength};
+use callgate_policy::step::Step;
 
 use super::kernel;
 use crate::protocol::StepFailure;
@@ -15,13 +16,13 @@ pub(super) fn confirm(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Resu
         return Ok(());
     }
     let stat = rustix::fs::fstat(opened)
-        .map_err(|e| kernel(StepFailure::REPLACED, format!("look at {}", path.display()), e.into()))?;
+        .map_err(|e| kernel(Step::Replaced, format!("look at {}", path.display()), e.into()))?;
     let same = plan.seen.iter().find(|seen| seen.path.as_path() == path);
     if same.is_some_and(|seen| (seen.device, seen.inode) == (stat.st_dev, stat.st_ino)) {
         return Ok(());
     }
     let what = format!("{} was replaced while the session was opened; try again", path.display());
-    Err(StepFailure::new(StepFailure::REPLACED, what))
+    Err(StepFailure::new(Step::Replaced, what))
 }
 
 /// The same of a path in the session's own mount tree, if there is one: what is the session's own there, the supervisor

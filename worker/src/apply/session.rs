@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::exec::Starts;
 use callgate_policy::plan::{Exactness, Extent, FsAccess, FsRule, Mechanism, Presence, SessionPlan, Strength};
+use callgate_policy::step::Step;
 use rustix::fs::{Mode, OFlags};
 
 use super::landlock::{Executing, Place, Reach, Whose};
@@ -44,19 +45,19 @@ pub(crate) struct Reading {
 ///
 /// What is returned besides is a procfs that is mounted nowhere, for the inits of programs: see [`mount::procfs`].
 pub(crate) fn enter(plan: &SessionPlan) -> Result<(Vec<StepReport>, Option<OwnedFd>), StepFailure> {
-    let (mut steps, mut procfs) = (vec![done("core_dumps", limit::no_core_dumps()?)], None); // before the filter, under which it cannot be set
+    let (mut steps, mut procfs) = (vec![done(Step::CoreDumps, limit::no_core_dumps()?)], None); // before the filter, under which it cannot be set
     if plan.strength == Strength::Namespaces {
-        steps.push(done("namespaces", "user, mount, pid, network, ipc, uts"));
+        steps.push(done(Step::Namespaces, "user, mount, pid, network, ipc, uts"));
         // Before the capabilities are gone. An older kernel has one number for all of the host, which stays as it is.
-        steps.extend(namespace::bound_processes(plan.processes).map(|most| done("processes", most)));
+        steps.extend(namespace::bound_processes(plan.processes).map(|most| done(Step::Processes, most)));
         procfs = Some(mount::procfs()?); // before the host's is gone, without which there may be no other
-        steps.push(done("mounts", mount::build_root(plan)?)); // before landlock: its domains deny mount(2)
+        steps.push(done(Step::Mounts, mount::build_root(plan)?)); // before landlock: its domains deny mount(2)
     }
     if plan.keeps(Mechanism::Capabilities) {
-        steps.push(done("capabilities", privilege::drop_capabilities()?)); // after mounts, the last step that needs one
+        steps.push(done(Step::Capabilities, privilege::drop_capabilities()?)); // after mounts, the last step that needs one
     }
     privilege::set_no_new_privs()?; // before landlock and seccomp: both demand it
-    steps.push(done("no_new_privs", "set"));
+    steps.push(done(Step::NoNewPrivs, "set"));
     Ok((steps, procfs))
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn confine(
     if plan.keeps(Mechanism::Landlock) {
         landlock::restrict(&outer)?;
         let rules = places().chain(&own).count();
-        steps.push(done("landlock", format!("session domain, abi {}, {rules} rules", plan.landlock_abi)));
+        steps.push(done(Step::Landlock, format!("session domain, abi {}, {rules} rules", plan.landlock_abi)));
     }
     Ok(Programs { steps, call_ruleset, call_domain, grants, found, reading })
 }
@@ -128,8 +129,8 @@ pub(crate) fn confine_readers(
     drop((places, ruleset));
     let_go_of_them()?;
     let detail = format!("readers' domain, abi {}, {} rules", plan.landlock_abi, count);
-    let length = filters::install_readers().map_err(failure("seccomp", "install the readers' filter"))?; // last: it forbids most of the above
-    Ok(vec![done("landlock", detail), done("seccomp", format!("readers' filter, {length} instructions"))])
+    let length = filters::install_readers().map_err(failure(Step::Seccomp, "install the readers' filter"))?; // last: it forbids most of the above
+    Ok(vec![done(Step::Landlock, detail), done(Step::Seccomp, format!("readers' filter, {length} instructions"))])
 }
 
 /// The session's own `/dev/pts`, for the supervisor to make terminals in. Without a mount namespace it is the host's, which
@@ -141,7 +142,7 @@ pub(crate) fn terminals(plan: &SessionPlan) -> Result<Option<OwnedFd>, StepFailu
         Strength::Namespaces => {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let opened = rustix::fs::open(TERMINALS, flags, Mode::empty());
-            opened.map(Some).map_err(|e| kernel("mounts", format!("open {TERMINALS}"), e.into()))
+            opened.map(Some).map_err(|e| kernel(Step::Mounts, format!("open {TERMINALS}"), e.into()))
         }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::exec::{self, FileId, Judged, Look, Starts};
 use callgate_policy::plan::{SessionPlan, Watched};
+use callgate_policy::step::Step;
 use rustix::fs::MemfdFlags;
 
 use super::caller::{Caller, Links, Thread};
@@ -163,23 +164,23 @@ impl Gate {
             Ok(()) => {
                 let (watchdogs, watched) = match plan.watched {
                     Some(Watched::Watchdogs) => {
-                        let pair = Channel::pair().map_err(failure("channels", "socketpair"))?;
+                        let pair = Channel::pair().map_err(failure(Step::Channels, "socketpair"))?;
                         (Some(pair), ", each shown to the watchdogs")
                     }
                     Some(Watched::Rules) => (None, ", each shown to the watchdog's rules"),
                     None => (None, ""),
                 };
-                let step = done("programs", format!("argv verified, {programs} granted{reads}{missing}{watched}"));
+                let step = done(Step::Programs, format!("argv verified, {programs} granted{reads}{missing}{watched}"));
                 let gate = Self { granted, writable, watched: plan.watched.is_some(), second: Second::Tracer(None) };
                 Ok(Made { gate, watchdogs, step })
             }
             Err(_barred) if plan.watched.is_some() || plan.exec.judges_arguments() => {
-                Err(StepFailure::new("programs", BARRED))
+                Err(StepFailure::new(Step::Programs, BARRED))
             }
             Err(barred) => {
                 let own = Thread::open(process::id()).and_then(|this| this.image()).ok().map(|image| image.file);
                 let held = format!("program only (ptrace: {barred}), {programs} granted{reads}{missing}");
-                let step = done("programs", held);
+                let step = done(Step::Programs, held);
                 let gate = Self { granted, writable, watched: false, second: Second::Landlock { own } };
                 Ok(Made { gate, watchdogs: None, step })
             }

@@ -341,7 +341,7 @@ impl Keeper {
                     "{} is mounted from where names are kept{other}: unmount it, or do not grant it for writing",
                     here.display()
                 );
-                return Err(StepFailure::new("kept_names", what));
+                return Err(StepFailure::new(callgate_policy::step::Step::KeptNames, what));
             }
         }
         Ok(())

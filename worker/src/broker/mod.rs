@@ -43,6 +43,7 @@ use callgate_policy::envelope::StepReport;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::seccomp::Variant;
 use callgate_policy::plan::{Calls as CallCount, Mechanism, PrivateKind, SessionPlan, Strength, Writer};
+use callgate_policy::step::Step;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::caller::{Caller, Thread};
@@ -58,7 +59,8 @@ use crate::directory::{self, Directory};
 use crate::family;
 use crate::filters;
 use crate::protocol::{
-    Channel, FRAME_MAX, Message, Received, Register, SessionReply, SessionSteps, StepFailure, Threads, ToBroker,
+    Channel, FRAME_MAX, Message, Received, Register, SessionFds, SessionReply, SessionSteps, StepFailure, Threads,
+    ToBroker,
 };
 use crate::sys::fd;
 use crate::sys::notify::{self, Answer, Notification};
@@ -108,11 +110,11 @@ impl Message for ZygoteReply {
 
 fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) -> Result<Served, StepFailure> {
     let keep: Vec<_> = directories.iter().map(Directory::as_fd).chain([supervisor.as_fd()]).collect();
-    fd::close_all_but(&keep).map_err(failure("close_fds", "close_range"))?;
-    process::ignore_children().map_err(failure("family", "ignore SIGCHLD"))?;
-    family::become_subreaper().map_err(failure("family", "become a subreaper"))?;
-    rustix::thread::set_name(c"cg-broker").map_err(|e| kernel("family", "name the broker", e.into()))?;
-    let one_thread = OneThread::confirm().map_err(failure("family", "count the broker's threads"))?;
+    fd::close_all_but(&keep).map_err(failure(Step::CloseFds, "close_range"))?;
+    process::ignore_children().map_err(failure(Step::Family, "ignore SIGCHLD"))?;
+    family::become_subreaper().map_err(failure(Step::Family, "become a subreaper"))?;
+    rustix::thread::set_name(c"cg-broker").map_err(|e| kernel(Step::Family, "name the broker", e.into()))?;
+    let one_thread = OneThread::confirm().map_err(failure(Step::Family, "count the broker's threads"))?;
     // Modes are worked out from each caller's own mask.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     // While the host's mounts are there to be seen.
@@ -151,7 +153,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     let mut judged = Vec::new();
     if plan.writer().is_broker() {
         can_read_callers()?;
-        judged.push(done("kept_names", "the broker is the one writer of trees with kept names"));
+        judged.push(done(Step::KeptNames, "the broker is the one writer of trees with kept names"));
     }
     let mut calls = Calls::new(plan);
     let mut gate = None;
@@ -167,11 +169,11 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     }
     // It holds some for each call, and what it forked before keeps the limit that it was given.
     limit::open_files_as_many();
-    let notices = Notices::new().map_err(failure("channels", "make a file for notices"))?;
+    let notices = Notices::new().map_err(failure(Step::Channels, "make a file for notices"))?;
     let keeper = Keeper::new(plan, &mounts, above)?;
     let mut steps = SessionSteps { common, programs: confined.steps, readers: Vec::new() };
     let (more, listener) = programs.hear()?;
-    let listener = listener.ok_or_else(|| StepFailure::new("seccomp", "no listener came"))?;
+    let listener = listener.ok_or_else(|| StepFailure::new(Step::Seccomp, "no listener came"))?;
     steps.programs.extend(more.into_iter().chain(judged));
     let mut zygotes = vec![programs.pidfd()?];
     let mut channels = vec![programs.supervisors];
@@ -201,10 +203,18 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
         masks: Masks { first: umask.bits(), told: plan.writer().is_broker(), changed: None, own: 0 },
         over: false,
     };
-    let ends = channels.iter().map(Channel::as_fd).chain([broker.notices.file()]);
-    let ends = ends.chain(watchdogs.iter().map(|(_, supervisors)| supervisors.as_fd()));
-    let ends: Vec<_> = ends.chain(terminals.iter().map(OwnedFd::as_fd)).collect();
-    supervisor.send(&SessionReply::Ready(steps), &ends).map_err(failure("channels", "report to the supervisor"))?;
+    let mut zygotes_ends = channels.iter().map(Channel::as_fd);
+    let ends = SessionFds {
+        programs: zygotes_ends.next().ok_or_else(|| StepFailure::new(Step::Channels, "no zygote"))?,
+        readers: zygotes_ends.next(),
+        notices: broker.notices.file(),
+        tracer: watchdogs.as_ref().map(|(_, supervisors)| supervisors.as_fd()),
+        terminals: terminals.as_ref().map(OwnedFd::as_fd),
+    };
+    let (fds, ends) = ends.send();
+    supervisor
+        .send(&SessionReply::Ready { steps, fds }, &ends)
+        .map_err(failure(Step::Channels, "report to the supervisor"))?;
     let watchdogs = watchdogs.map(|(tracers, _)| tracers);
     Ok(Served { broker, zygotes, watchdogs, _readers: readers_link })
 }
@@ -214,11 +224,11 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
 #[expect(clippy::disallowed_methods, reason = "in a mount tree of the session's own, in which nothing has run yet")]
 fn open_own(plan: &SessionPlan, directories: &[Directory]) -> Result<OwnedFd, StepFailure> {
     let path = plan.private.inside.as_path();
-    let fail = |e| kernel("private_dir", format!("open {}", path.display()), e);
+    let fail = |e| kernel(Step::PrivateDir, format!("open {}", path.display()), e);
     match plan.private.kind {
         PrivateKind::OnHost => {
             let own = directories.iter().find(|directory| directory.path() == path);
-            let own = own.ok_or_else(|| StepFailure::new("private_dir", "it was not made"))?;
+            let own = own.ok_or_else(|| StepFailure::new(Step::PrivateDir, "it was not made"))?;
             own.as_fd().try_clone_to_owned().map_err(fail)
         }
         PrivateKind::InNamespace => {
@@ -234,7 +244,7 @@ fn can_read_callers() -> Result<(), StepFailure> {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     match scope.trim() {
         "2" | "3" => Err(StepFailure::new(
-            "kept_names",
+            Step::KeptNames,
             "kernel.yama.ptrace_scope is 2 or 3, so that nothing could be written in a tree with kept names; set it to 1, \
              or grant only trees without (such as target/)",
         )),
@@ -258,9 +268,9 @@ impl Child {
         umask: rustix::fs::Mode,
         run: impl FnOnce(Links) -> io::Result<()>,
     ) -> Result<Self, StepFailure> {
-        let pair = || Channel::pair().map_err(failure("channels", "socketpair"));
+        let pair = || Channel::pair().map_err(failure(Step::Channels, "socketpair"));
         let ((supervisors, supervisor), (link, broker)) = (pair()?, pair()?);
-        match process::fork(one_thread, 0).map_err(failure("zygote", "fork"))? {
+        match process::fork(one_thread, 0).map_err(failure(Step::Zygote, "fork"))? {
             Fork::Child => {
                 drop((supervisors, link));
                 rustix::process::umask(umask);
@@ -273,18 +283,18 @@ impl Child {
     /// Tells of its end: workers hold the same channels as their zygote. It has just spoken; were it gone since, this would
     /// fail, for its number is not given out again so soon.
     fn pidfd(&self) -> Result<OwnedFd, StepFailure> {
-        let pid =
-            rustix::process::Pid::from_raw(self.pid).ok_or_else(|| StepFailure::new("zygote", "it has no number"))?;
+        let pid = rustix::process::Pid::from_raw(self.pid)
+            .ok_or_else(|| StepFailure::new(Step::Zygote, "it has no number"))?;
         rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
-            .map_err(|e| kernel("zygote", "pidfd_open", e.into()))
+            .map_err(|e| kernel(Step::Zygote, "pidfd_open", e.into()))
     }
 
     /// Waits until it is confined.
     fn hear(&self) -> Result<(Vec<StepReport>, Option<OwnedFd>), StepFailure> {
-        match self.link.receive::<ZygoteReply>().map_err(failure("zygote", "hear from it"))? {
+        match self.link.receive::<ZygoteReply>().map_err(failure(Step::Zygote, "hear from it"))? {
             Received::Message(ZygoteReply::Confined(steps), fds) => Ok((steps, fds.into_iter().next())),
             Received::Message(ZygoteReply::Failed(failed), _) => Err(failed),
-            Received::Data(_) | Received::Closed => Err(StepFailure::new("zygote", "it ended while it started")),
+            Received::Data(_) | Received::Closed => Err(StepFailure::new(Step::Zygote, "it ended while it started")),
         }
     }
 }
@@ -293,7 +303,8 @@ impl Child {
 fn start_readers(plan: &SessionPlan, directories: &[Directory], links: Links) -> io::Result<()> {
     let zygote = Zygote::new(links, Readers { landlock_abi: plan.landlock_abi, attempts: Attempts::of(plan) })?;
     // Closed again once the rules are bound to what they name.
-    let close_all_but = |keep: &[BorrowedFd<'_>]| fd::close_all_but(keep).map_err(failure("close_fds", "close_range"));
+    let close_all_but =
+        |keep: &[BorrowedFd<'_>]| fd::close_all_but(keep).map_err(failure(Step::CloseFds, "close_range"));
     let needed: Vec<_> = directories.iter().map(Directory::as_fd).chain(zygote.keep()).collect();
     let confined = close_all_but(&needed)
         .and_then(|()| session::confine_readers(plan, directories, || close_all_but(&zygote.keep())));
@@ -307,7 +318,7 @@ fn start_readers(plan: &SessionPlan, directories: &[Directory], links: Links) ->
 /// `NAME=value` for each variable of the plan.
 fn environment(plan: &SessionPlan) -> Result<Vec<CString>, StepFailure> {
     let pairs = plan.env.iter().map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()));
-    pairs.collect::<Result<_, _>>().map_err(|_nul| StepFailure::new("exec", "a NUL in the environment"))
+    pairs.collect::<Result<_, _>>().map_err(|_nul| StepFailure::new(Step::Exec, "a NUL in the environment"))
 }
 
 /// The directories of the plan's `PATH`. An empty element would mean the working directory: a planted program (C12).
@@ -333,15 +344,15 @@ fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Resu
         writer: plan.writer(),
         starter: plan.starter(),
     };
-    let installed = fd::close_all_but(&keep).map_err(failure("close_fds", "close_range")).and_then(|()| {
+    let installed = fd::close_all_but(&keep).map_err(failure(Step::CloseFds, "close_range")).and_then(|()| {
         let base = plan.keeps(Mechanism::Seccomp);
         let installed = if base { filters::install_base(variant) } else { filters::install_nothing() };
-        installed.map_err(failure("seccomp", "install the base filter"))
+        installed.map_err(failure(Step::Seccomp, "install the base filter"))
     });
     match installed {
         Ok((listener, length)) => {
             let detail = format!("base filter, {length} instructions, with a listener");
-            let kept = plan.keeps(Mechanism::Seccomp).then(|| done("seccomp", detail));
+            let kept = plan.keeps(Mechanism::Seccomp).then(|| done(Step::Seccomp, detail));
             let reply = ZygoteReply::Confined(kept.into_iter().collect());
             links.broker.send(&reply, &[listener.as_fd()])?;
             // Held on, it would be in every worker: a call could then answer its own notifications.

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::protect::{Found, State, names};
+use callgate_policy::step::Step;
 
 use super::calls::lies_in;
 use crate::apply::failure;
@@ -60,8 +61,8 @@ struct Window<'a> {
 impl Mounts {
     #[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
     pub(super) fn read() -> Result<Self, StepFailure> {
-        let text = fs::read("/proc/self/mountinfo").map_err(failure("kept_names", "read /proc/self/mountinfo"))?;
-        Self::parse(&text).ok_or_else(|| StepFailure::new("kept_names", "/proc/self/mountinfo is in no known form"))
+        let text = fs::read("/proc/self/mountinfo").map_err(failure(Step::KeptNames, "read /proc/self/mountinfo"))?;
+        Self::parse(&text).ok_or_else(|| StepFailure::new(Step::KeptNames, "/proc/self/mountinfo is in no known form"))
     }
 
     fn parse(text: &[u8]) -> Option<Self> {
@@ -116,7 +117,7 @@ impl Mounts {
                      nothing for writing that is a mount or has one in it",
                     path.display()
                 );
-                Err(StepFailure::new("kept_names", what))
+                Err(StepFailure::new(Step::KeptNames, what))
             }
             Some(_) | None => Ok(windows),
         }

@@ -290,6 +290,7 @@ fn read_memfd(fd: OwnedFd, longest: usize) -> io::Result<Vec<u8>> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
     use super::*;
+    use callgate_policy::step::Step;
 
     impl Message for String {
         const LONGEST: usize = 4 * FRAME_MAX;
@@ -327,12 +328,12 @@ mod tests {
     fn d11_no_frame_of_a_worker_is_large() {
         use crate::protocol::{FromWorker, StepFailure, ToolEnd};
         let long = "x".repeat(2 * FRAME_MAX);
-        let step = |detail: String| callgate_policy::envelope::StepReport { step: "s".to_owned(), detail };
+        let step = |detail: String| callgate_policy::envelope::StepReport { step: Step::Session, detail };
         let output = |data| FromWorker::ToolEnded(ToolEnd::Output { truncated: false, lost: false, data: Some(data) });
         let frames = [
             FromWorker::Confined { steps: vec![step(long.clone())] },
             FromWorker::Confined { steps: (0..FRAME_MAX).map(|_| step(String::new())).collect() },
-            FromWorker::Failed(StepFailure { step: "s".to_owned(), what: long.clone(), errno: None }),
+            FromWorker::Failed(StepFailure { step: Step::Session, what: long.clone(), errno: None }),
             output(long.clone().into()),
             output(vec![serde_json::Value::Null; FRAME_MAX].into()),
             FromWorker::ToolEnded(ToolEnd::Error { text: long, errno: None }),

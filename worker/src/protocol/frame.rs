@@ -6,10 +6,12 @@ use callgate_policy::envelope::{Changes, StepReport};
 use callgate_policy::limit::LimitName;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, SessionPlan};
+use callgate_policy::step::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::channel::{FRAME_MAX, LARGE, Message};
+use super::fds::{ProgramFdsSent, SessionFdsSent};
 
 /// Most bytes of an error's text: escaped, it fits into a frame still.
 const TEXT_MAX: usize = 4096;
@@ -93,10 +95,13 @@ pub struct OpenSession {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionReply {
-    /// The session stands. Carries the supervisor's end of each zygote's channel: the programs', and the readers' if the
-    /// session is for many calls; the file of notices; the tracer's channel, if watchdogs are asked about programs; and, with namespaces,
-    /// the session's own `/dev/pts` (`O_PATH`).
-    Ready(SessionSteps),
+    /// The session stands. Carries its [`SessionFds`](super::SessionFds).
+    Ready {
+        /// What confined it.
+        steps: SessionSteps,
+        /// Which descriptors come with it.
+        fds: SessionFdsSent,
+    },
     /// A step failed; nothing runs.
     Failed(StepFailure),
     /// Later, asked for.
@@ -156,8 +161,8 @@ pub struct MayRun {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{step}: {what}{}", errno_text(.errno))]
 pub struct StepFailure {
-    /// The step's name, as in `apply`.
-    pub step: String,
+    /// Which.
+    pub step: Step,
     /// The operation and its object.
     pub what: String,
     /// The kernel's answer, if it was the kernel's.
@@ -174,7 +179,7 @@ impl StepFailure {
     /// Whether a path that a rule names is not there (ENOENT, ENOTDIR): not the host's fault.
     #[must_use]
     pub fn is_missing_path(&self) -> bool {
-        matches!((self.step.as_str(), self.errno), ("landlock" | "mounts", Some(libc::ENOENT | libc::ENOTDIR)))
+        matches!((self.step, self.errno), (Step::Landlock | Step::Mounts, Some(libc::ENOENT | libc::ENOTDIR)))
     }
 
     /// What has to be raised, if a step failed for a limit: the host does not refuse it, and would do it another time.
@@ -253,10 +258,13 @@ pub enum FromZygote {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToWorker {
-    /// The call. For a program it carries three descriptors: its standard input, output and error; then, if it is to have one,
-    /// that of its controlling terminal; then, if it has a cgroup, four more: its cgroup.procs, to write, and its pids.events,
-    /// memory.events and memory.peak.
-    Call(Box<CallPlan>),
+    /// The call. A program's carries its [`ProgramFds`](super::ProgramFds).
+    Call {
+        /// What to do.
+        plan: Box<CallPlan>,
+        /// Which descriptors come with it, if it is a program's.
+        fds: ProgramFdsSent,
+    },
     /// A tool's arguments: what the model wrote. The worker reads this frame only when it is confined.
     Arguments(Value),
     /// Pass a signal to the program.

@@ -6,10 +6,12 @@
 //! an end, nothing else, and neither names a path, a status or an enforcement.
 
 mod channel;
+mod fds;
 mod frame;
 pub mod notice;
 
 pub use channel::{Channel, FRAME_MAX, LARGE, Message, Received};
+pub use fds::{CgroupFds, ProgramFds, ProgramFdsSent, SessionFds, SessionFdsSent};
 pub(crate) use frame::shortened;
 pub use frame::{
     AboutToRun, FromWorker, FromZygote, Leftover, LimitHit, MayRun, OpenSession, ProgramEnd, Register, SessionReply,

@@ -5,6 +5,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use callgate_policy::step::Step;
+
 use super::errno_if_negative;
 
 /// A process id in the caller's PID namespace.
@@ -221,19 +223,19 @@ pub(crate) enum SpawnStep {
 
 impl SpawnStep {
     /// As it appears in reports and refusals.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn step(self) -> Step {
         match self {
-            Self::Clone => "fork",
-            Self::Cgroup => "cgroup",
-            Self::Session => "session",
-            Self::Terminal => "terminal",
-            Self::Stdio => "stdio",
-            Self::WorkingDir => "working_dir",
-            Self::Limit => "limits",
-            Self::CloseFds => "close_fds",
-            Self::Landlock => "landlock",
-            Self::SignalMask => "signal_mask",
-            Self::Exec => "exec",
+            Self::Clone => Step::Fork,
+            Self::Cgroup => Step::Cgroup,
+            Self::Session => Step::Session,
+            Self::Terminal => Step::Terminal,
+            Self::Stdio => Step::Stdio,
+            Self::WorkingDir => Step::WorkingDir,
+            Self::Limit => Step::Limits,
+            Self::CloseFds => Step::CloseFds,
+            Self::Landlock => Step::Landlock,
+            Self::SignalMask => Step::SignalMask,
+            Self::Exec => Step::Exec,
         }
     }
 }
