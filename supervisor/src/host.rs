@@ -39,6 +39,7 @@ impl HostError {
 
 /// What the kernel offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HostSupport {
     /// The Landlock ABI to use, 1 to 7.
     pub landlock_abi: u8,
@@ -57,6 +58,7 @@ impl HostSupport {
 
 /// Something the host refused, what takes its place, and how to get it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Missing {
     /// What was refused, and by which call.
     pub what: String,

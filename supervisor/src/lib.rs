@@ -48,7 +48,7 @@ pub use confine::{
     WindowSize,
 };
 pub use gate::{
-    Answer, Approver, Asked, Gate, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,
+    Answer, Approver, Asked, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,
 };
 pub use host::{HostError, HostSupport, Missing, close_process};
 pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Surface, Tool};

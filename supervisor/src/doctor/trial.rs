@@ -32,7 +32,7 @@ pub(super) enum Trial {
 
 impl Trial {
     pub(super) async fn of(supervisor: &Supervisor, directory: &Path, strength: Strength) -> Self {
-        let spec = SessionSpec { strength: strength.into(), ..SessionSpec::developer(directory) };
+        let spec = SessionSpec::developer(directory).strength(strength.into());
         let session = match supervisor.open(spec).await {
             Ok(session) => session,
             Err(error) => return Self::Fails(error.into()),

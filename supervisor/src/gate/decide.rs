@@ -31,6 +31,7 @@ use crate::turn::Place;
 
 /// A call that layers 1 and 2 let pass, perhaps on the condition that a person says yes.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Preview {
     /// What rules and mode say.
     pub decision: Decision,

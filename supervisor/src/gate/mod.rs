@@ -17,7 +17,7 @@ pub use program::{WatchdogProgram, WatchdogProgramError};
 
 /// The watchdogs of a session. There is no gate without the built-in pack.
 #[derive(Default)]
-pub struct Gate {
+pub(crate) struct Gate {
     /// The host's own, beside the built-in rules.
     watchdogs: Vec<Box<dyn Watchdog + Send + Sync>>,
     programs: Vec<WatchdogProgram>,
@@ -31,12 +31,12 @@ impl std::fmt::Debug for Gate {
 
 impl Gate {
     /// Adds a host's own watchdog. It can only tighten: the strictest verdict counts (S0-60).
-    pub fn add(&mut self, watchdog: Box<dyn Watchdog + Send + Sync>) {
+    pub(crate) fn add(&mut self, watchdog: Box<dyn Watchdog + Send + Sync>) {
         self.watchdogs.push(watchdog);
     }
 
     /// Adds a host's own program, which is asked of each call that the others do not deny.
-    pub fn add_program(&mut self, program: WatchdogProgram) {
+    pub(crate) fn add_program(&mut self, program: WatchdogProgram) {
         self.programs.push(program);
     }
 

@@ -23,6 +23,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5 * 60);
 ///
 /// Everything in it that a model wrote is untrusted: whoever shows it must make control characters harmless (E8).
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Question {
     /// The session.
     pub session: String,
@@ -55,9 +56,33 @@ pub struct Question {
     pub digest: String,
 }
 
+impl Question {
+    /// A question about a call of `tool`, with all else empty: for a host that tries its own [`Approver`].
+    #[must_use]
+    pub fn new(tool: impl Into<String>, kind: impl Into<String>, arguments: Value, key: ApprovalKey) -> Self {
+        Self {
+            session: String::new(),
+            tool: tool.into(),
+            kind: kind.into(),
+            arguments,
+            why: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            hosts: Vec::new(),
+            argv: Vec::new(),
+            commands: None,
+            reach: Vec::new(),
+            key,
+            kept_for: ApprovalScope::Session,
+            digest: String::new(),
+        }
+    }
+}
+
 /// What a person says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Answer {
     /// This call.
     Once,
@@ -276,22 +301,8 @@ mod tests {
     }
 
     fn question(key: &str) -> Question {
-        Question {
-            session: "s".into(),
-            tool: "bash".into(),
-            kind: "execute".into(),
-            arguments: json!({}),
-            why: vec![],
-            reads: vec![],
-            writes: vec![],
-            hosts: vec![],
-            argv: vec![],
-            commands: None,
-            reach: vec![],
-            key: ApprovalKey { text: key.to_owned(), scope: KeyScope::Exact, directory: None },
-            kept_for: ApprovalScope::Session,
-            digest: String::new(),
-        }
+        let key = ApprovalKey { text: key.to_owned(), scope: KeyScope::Exact, directory: None };
+        Question { session: "s".to_owned(), ..Question::new("bash", "execute", json!({}), key) }
     }
 
     fn ask(people: &People, keys: &[&str]) -> Vec<Result<Yes, NoAnswer>> {

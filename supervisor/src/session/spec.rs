@@ -20,7 +20,19 @@ use crate::registry::Tool;
 use crate::trust::Project;
 
 /// What a session is for.
+///
+/// Start with [`SessionSpec::new`], [`SessionSpec::developer`], [`SessionSpec::with_manifest`] or [`SessionSpec::of_project`],
+/// and add to it. The fields can be read and changed as well; there will be more of them.
+///
+/// ```
+/// use callgate::policy::mode::Mode;
+/// use callgate::{SessionSpec, StrengthChoice};
+///
+/// let spec = SessionSpec::developer("/home/me/project").strength(StrengthChoice::Namespaces).mode(Mode::Yolo);
+/// assert_eq!(spec.mode, Some(Mode::Yolo));
+/// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct SessionSpec {
     /// The workspace's roots; the first is where calls start.
     pub workspace: Vec<PathBuf>,
@@ -71,6 +83,7 @@ pub struct SessionSpec {
 
 /// Which strength a session must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum StrengthChoice {
     /// Namespaces if the host has them. Both strengths hold what was granted and nothing else; the result says which.
     #[default]
@@ -92,6 +105,7 @@ impl From<Strength> for StrengthChoice {
 
 /// Whose calls a session's are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AskedBy {
     /// An agent's: what no rule allows, a person is asked about (S0-52).
     #[default]
@@ -168,6 +182,121 @@ impl SessionSpec {
         // The patterns are constants; a test compiles them.
         spec.requires.extend(RequirementSet::for_run().ok().map(|requires| (Source::Default, requires)));
         spec
+    }
+
+    /// Adds a root to the workspace. Calls start in the first.
+    #[must_use]
+    pub fn root(mut self, root: impl Into<PathBuf>) -> Self {
+        self.workspace.push(root.into());
+        self
+    }
+
+    /// Asks for rights. `source` is named where people are shown where a right came from.
+    #[must_use]
+    pub fn requires(mut self, source: Source, set: RequirementSet) -> Self {
+        self.requires.push((source, set));
+        self
+    }
+
+    /// Sets the manifest: its requirements are asked for, and its rules, limits and environment are in force.
+    #[must_use]
+    pub fn manifest(self, manifest: Manifest) -> Self {
+        Self { manifest: Some(manifest), ..self }
+    }
+
+    /// Sets the profile, in place of the one that the manifest names.
+    #[must_use]
+    pub fn profile(self, profile: Profile) -> Self {
+        Self { profile: Some(profile), ..self }
+    }
+
+    /// Lowers the ceiling: nothing outside this bound is granted (X0-1). With several bounds, each of them holds.
+    #[must_use]
+    pub fn ceiling(mut self, bound: Bound) -> Self {
+        self.ceiling.push(bound);
+        self
+    }
+
+    /// Chooses the strength.
+    #[must_use]
+    pub fn strength(self, strength: StrengthChoice) -> Self {
+        Self { strength, ..self }
+    }
+
+    /// Says how many calls the session is for.
+    #[must_use]
+    pub fn calls(self, calls: Calls) -> Self {
+        Self { calls, ..self }
+    }
+
+    /// Leaves out what the tools themselves require: the session has the rights that are asked for by name, and no others.
+    #[must_use]
+    pub fn without_tools(self) -> Self {
+        Self { tools: false, ..self }
+    }
+
+    /// Adds a tool of the host's.
+    #[must_use]
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.further_tools.push(tool);
+        self
+    }
+
+    /// Sets limits for each call. They come before those of the manifest; what they leave open is decided there.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Adds a watchdog. It can only tighten: the strictest verdict counts (S0-60).
+    #[must_use]
+    pub fn watchdog(mut self, watchdog: impl WatchdogObject + 'static) -> Self {
+        self.watchdogs.push(Box::new(watchdog));
+        self
+    }
+
+    /// Shows the built-in watchdog every program that is about to run, as with `watch_execs` in a manifest.
+    #[must_use]
+    pub fn watch_execs(self) -> Self {
+        Self { watch_execs: true, ..self }
+    }
+
+    /// Sets what happens to calls that no rule decides, in place of what manifest and profile say (X1-11).
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> Self {
+        Self { mode: Some(mode), ..self }
+    }
+
+    /// Adds a rule (S0-53).
+    #[must_use]
+    pub fn rule(mut self, scope: RuleScope, rule: Rule) -> Self {
+        self.rules.push((scope, rule));
+        self
+    }
+
+    /// Adds somebody to ask (S0-59). With several, the first answer counts.
+    #[must_use]
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
+        self.approvers.push(approver);
+        self
+    }
+
+    /// Sets how long a question waits for an answer; five minutes if nothing is set. Without an answer the call is denied.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Says whose calls these are.
+    #[must_use]
+    pub fn asked_by(self, asked_by: AskedBy) -> Self {
+        Self { asked_by, ..self }
+    }
+
+    /// Allows a workspace, or a granted tree, to be or hold a home directory, with the keys in it.
+    #[must_use]
+    pub fn allow_home(self) -> Self {
+        Self { allow_home: true, ..self }
     }
 
     /// Whether command lines may have to be taken apart before they run, which takes a session for many calls: for rules, for

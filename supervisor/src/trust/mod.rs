@@ -45,6 +45,7 @@ pub enum Decision {
 /// One line of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Trusted {
     /// The project's directory, without symbolic links.
     pub canonical_path: HostPath,
@@ -75,6 +76,7 @@ pub enum Found {
 
 /// A project whose manifest is trusted.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Project {
     /// What its manifest says.
     pub manifest: Manifest,

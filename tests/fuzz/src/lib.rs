@@ -56,11 +56,9 @@ impl Host {
     /// Opens a session whose processes `say` something, and has `use_it` use it.
     pub fn session(&self, say: impl FnOnce(&mut Processes), use_it: impl AsyncFnOnce(&Session, &Processes)) {
         self.runtime.block_on(async {
-            let spec = SessionSpec {
-                strength: StrengthChoice::Namespaces,
-                mode: Some(callgate::policy::mode::Mode::Yolo),
-                ..SessionSpec::developer(self.workspace.path())
-            };
+            let spec = SessionSpec::developer(self.workspace.path())
+                .strength(StrengthChoice::Namespaces)
+                .mode(callgate::policy::mode::Mode::Yolo);
             let open = self.supervisor.open(spec);
             let (session, processes) = tokio::join!(open, async {
                 let mut processes = self.asked();

@@ -59,11 +59,7 @@ fn callgate() -> PathBuf {
 
 async fn open(world: &World, strength: StrengthChoice, off: Option<Layer>) -> Session {
     let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-    let spec = SessionSpec {
-        strength,
-        mode: Some(callgate::policy::mode::Mode::Yolo),
-        ..SessionSpec::developer(&world.workspace)
-    };
+    let spec = SessionSpec::developer(&world.workspace).strength(strength).mode(callgate::policy::mode::Mode::Yolo);
     let session = supervisor.open(spec).await.unwrap();
     match off {
         Some(layer) => session.without(layer),

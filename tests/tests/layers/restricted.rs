@@ -187,14 +187,12 @@ async fn open(env: &TestEnv, profile: &str, asked: &Arc<Remembers>) -> Session {
     let requires = json!({ "fs": { "write": ["{workspace}/**"] }, "shell": [{ "cmd": "*" }] });
     let requires: RequirementSet = serde_json::from_value(requires).unwrap();
     let ask = Rule { permission: "bash".to_owned(), pattern: Some("tac *".to_owned()), action: Action::Ask };
-    let spec = SessionSpec {
-        strength: env.target().by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock),
-        profile: Some(Profile::parse(profile, "p.yaml").unwrap()),
-        requires: vec![(Source::CommandLine, requires)],
-        rules: vec![(RuleScope::Session, ask)],
-        approvers: vec![Arc::clone(asked) as Arc<dyn Approver>],
-        ..SessionSpec::new(env.workspace())
-    };
+    let spec = SessionSpec::new(env.workspace())
+        .strength(env.target().by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock))
+        .profile(Profile::parse(profile, "p.yaml").unwrap())
+        .requires(Source::CommandLine, requires)
+        .rule(RuleScope::Session, ask)
+        .approver(Arc::clone(asked) as Arc<dyn Approver>);
     supervisor.open(spec).await.unwrap()
 }
 

@@ -70,7 +70,7 @@ fn with_sessions(answer: Option<Answer>, test: impl AsyncFn(&Session, &Host, &st
         let host = Host::new(answer);
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-            let mut spec = SessionSpec { strength, ..SessionSpec::developer(workspace.path()) };
+            let mut spec = SessionSpec::developer(workspace.path()).strength(strength);
             spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
             spec.patience = Duration::from_millis(500);
             let session = supervisor.open(spec).await.unwrap();
@@ -390,7 +390,7 @@ fn s3_12_x3_2_auto_edit_asks_about_all_but_edits() {
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
             let open = async |mode| {
-                let spec = SessionSpec { strength, mode: Some(mode), ..SessionSpec::developer(workspace.path()) };
+                let spec = SessionSpec::developer(workspace.path()).strength(strength).mode(mode);
                 supervisor.open(spec).await.unwrap()
             };
             let session = open(Mode::AutoEdit).await;

@@ -103,7 +103,8 @@ fn spec(env: &TestEnv, shell: Value) -> SessionSpec {
     };
     let strength = env.target().by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock);
     let watch_execs = shell == any();
-    let mut spec = SessionSpec { strength, watch_execs, ..SessionSpec::new(env.workspace()) };
+    let mut spec = SessionSpec::new(env.workspace()).strength(strength);
+    spec.watch_execs = watch_execs;
     // In the mode `ask`, with nobody to ask.
     spec.rules = vec![rule("bash", "*", Action::Allow), rule("write", "secret/**", Action::Deny)];
     let requires =

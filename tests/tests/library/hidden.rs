@@ -90,7 +90,8 @@ async fn session(env: &TestEnv, touch: &[Value]) -> Session {
     let requires: RequirementSet = serde_json::from_value(requires).unwrap();
     let strength = env.target().by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock);
     let mode = Some(callgate::policy::mode::Mode::Yolo);
-    let mut spec = SessionSpec { strength, mode, ..SessionSpec::new(env.workspace()) };
+    let mut spec = SessionSpec::new(env.workspace()).strength(strength);
+    spec.mode = mode;
     spec.requires.push((Source::CommandLine, requires));
     let launcher = Launcher::spawn(&Binaries::of_this_build().callgate()).unwrap();
     Supervisor::builder().launcher(launcher).build().unwrap().open(spec).await.unwrap()

@@ -38,11 +38,8 @@ fn in_sessions(test: impl AsyncFn(&Session, &Path)) {
         let workspace = tempfile::tempdir().unwrap();
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-            let spec = SessionSpec {
-                strength,
-                mode: Some(callgate::policy::mode::Mode::Yolo),
-                ..SessionSpec::developer(workspace.path())
-            };
+            let spec =
+                SessionSpec::developer(workspace.path()).strength(strength).mode(callgate::policy::mode::Mode::Yolo);
             let session = supervisor.open(spec).await.unwrap();
             test(&session, workspace.path()).await;
         });
@@ -56,8 +53,7 @@ fn a_session_outlives_its_supervisor() {
     let workspace = tempfile::tempdir().unwrap();
     runtime.block_on(async {
         let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-        let spec =
-            SessionSpec { mode: Some(callgate::policy::mode::Mode::Yolo), ..SessionSpec::developer(workspace.path()) };
+        let spec = SessionSpec::developer(workspace.path()).mode(callgate::policy::mode::Mode::Yolo);
         let session = supervisor.open(spec).await.unwrap();
         drop(supervisor);
         // It gave what was left ten seconds.
@@ -263,7 +259,7 @@ fn d11_a_bomb_ends_and_its_siblings_go_on() {
         let workspace = tempfile::tempdir().unwrap();
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-            let mut spec = SessionSpec { strength, mode: Some(callgate::policy::mode::Mode::Yolo), ..SessionSpec::developer(workspace.path()) };
+            let mut spec = SessionSpec::developer(workspace.path()).strength(strength).mode(callgate::policy::mode::Mode::Yolo);
             for limit in ["memory=128MiB", "processes=48", "disk=32MiB"] {
                 spec.limits.set(limit).unwrap();
             }

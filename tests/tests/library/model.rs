@@ -119,7 +119,7 @@ fn with_tools(change: impl Fn(&mut SessionSpec), test: impl AsyncFn(&Session)) {
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
             let (questions, asked) = mpsc::unbounded_channel();
-            let mut spec = SessionSpec { strength, mode: Some(Mode::Yolo), ..SessionSpec::developer(workspace.path()) };
+            let mut spec = SessionSpec::developer(workspace.path()).strength(strength).mode(Mode::Yolo);
             spec.further_tools = vec![note(), count(), upper(questions)];
             change(&mut spec);
             let session = supervisor.open(spec).await.unwrap();
@@ -182,7 +182,7 @@ fn s0_61_a_program_starts_what_is_granted() {
         std::fs::write(workspace.path().join("four"), "four").unwrap();
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-            let mut spec = SessionSpec { strength, mode: Some(Mode::Yolo), ..SessionSpec::developer(workspace.path()) };
+            let mut spec = SessionSpec::developer(workspace.path()).strength(strength).mode(Mode::Yolo);
             only_wc(&mut spec);
             spec.tools = true;
             // Without `bash`, which requires any program.

@@ -56,7 +56,7 @@ fn supervisor() -> Supervisor {
 
 fn spec(env: &TestEnv) -> SessionSpec {
     let strength = env.target().by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock);
-    SessionSpec { strength, mode: Some(callgate::policy::mode::Mode::Yolo), ..SessionSpec::developer(env.workspace()) }
+    SessionSpec::developer(env.workspace()).strength(strength).mode(callgate::policy::mode::Mode::Yolo)
 }
 
 /// D11: as many openings of FIFOs as may wait are a program's own: the session's other programs open theirs.

@@ -13,11 +13,7 @@ fn each_call_starts_its_shell_and_no_call_another() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         let strength = target.by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock);
-        let mut spec = SessionSpec {
-            strength,
-            mode: Some(callgate::policy::mode::Mode::Yolo),
-            ..SessionSpec::new(env.workspace())
-        };
+        let mut spec = SessionSpec::new(env.workspace()).strength(strength).mode(callgate::policy::mode::Mode::Yolo);
         let requires: RequirementSet = serde_json::from_value(json!({
             "fs": { "write": ["{workspace}/**"] },
             "shell": [{ "cmd": "expr", "args": ["1", "+", { "wildcard": true }] }, { "cmd": "sleep" }],

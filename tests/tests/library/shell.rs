@@ -63,11 +63,7 @@ fn c_23_a_session_for_one_call_understands_nothing() {
     let workspace = tempfile::tempdir().unwrap();
     runtime.block_on(async {
         let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-        let spec = SessionSpec {
-            calls: Calls::One,
-            mode: Some(callgate::policy::mode::Mode::Yolo),
-            ..SessionSpec::developer(workspace.path())
-        };
+        let spec = SessionSpec::developer(workspace.path()).calls(Calls::One).mode(callgate::policy::mode::Mode::Yolo);
         let session = supervisor.open(spec).await.unwrap();
         assert!(session.understand("ls").await.is_err());
         assert_eq!(

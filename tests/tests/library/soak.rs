@@ -150,11 +150,8 @@ fn many_calls_leave_nothing_behind() {
                 empty.processes.get("cg-launcher") == Some(&1) && empty.processes.values().sum::<usize>() == 2
             })
             .await;
-            let spec = SessionSpec {
-                strength,
-                mode: Some(callgate::policy::mode::Mode::Yolo),
-                ..SessionSpec::developer(workspace.path())
-            };
+            let spec =
+                SessionSpec::developer(workspace.path()).strength(strength).mode(callgate::policy::mode::Mode::Yolo);
             let session = supervisor.open(spec).await.unwrap();
             calls(&session, count / 10).await;
             // As many workers stand ready as before.
@@ -212,11 +209,9 @@ fn a_process_killed_at_any_moment_leaves_nothing_behind() {
             .await;
             let empty = Inventory::take();
             for _ in 0..kills {
-                let spec = SessionSpec {
-                    strength,
-                    mode: Some(callgate::policy::mode::Mode::Yolo),
-                    ..SessionSpec::developer(workspace.path())
-                };
+                let spec = SessionSpec::developer(workspace.path())
+                    .strength(strength)
+                    .mode(callgate::policy::mode::Mode::Yolo);
                 let session = supervisor.open(spec).await.unwrap();
                 assert_eq!(super::output(&session, "echo fine").await, "fine\n");
                 let family = Family::look();

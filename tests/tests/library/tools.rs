@@ -30,11 +30,7 @@ async fn error(session: &Session, tool: &str, arguments: Value) -> ResultEnvelop
 
 async fn open(supervisor: &Supervisor, strength: StrengthChoice, workspace: &Path) -> Session {
     supervisor
-        .open(SessionSpec {
-            strength,
-            mode: Some(callgate::policy::mode::Mode::Yolo),
-            ..SessionSpec::developer(workspace)
-        })
+        .open(SessionSpec::developer(workspace).strength(strength).mode(callgate::policy::mode::Mode::Yolo))
         .await
         .unwrap()
 }
@@ -265,11 +261,8 @@ fn what_is_kept_lies_outside_every_write_grant() {
         runtime.block_on(async {
             let supervisor = supervisor();
             let temp = std::env::temp_dir().canonicalize().unwrap();
-            let mut spec = SessionSpec {
-                strength,
-                mode: Some(callgate::policy::mode::Mode::Yolo),
-                ..SessionSpec::developer(workspace.path())
-            };
+            let mut spec =
+                SessionSpec::developer(workspace.path()).strength(strength).mode(callgate::policy::mode::Mode::Yolo);
             let manifest = json!({ "fs": { "write": [format!("{}/**", temp.display())] } });
             let set: RequirementSet = serde_json::from_value(manifest).unwrap();
             spec.requires.push((Source::Default, set));
@@ -782,12 +775,10 @@ fn s0_61_a2_a_search_sees_what_was_granted_and_nothing_else() {
             let read =
                 ["open/**", "src/**/*.py", "single.rs", "no-such/**"].map(|path| format!("{{workspace}}/{path}"));
             let set: RequirementSet = serde_json::from_value(json!({ "fs": { "read": read } })).unwrap();
-            let spec = SessionSpec {
-                strength,
-                requires: vec![(Source::Default, set)],
-                mode: Some(callgate::policy::mode::Mode::Yolo),
-                ..SessionSpec::new(&workspace)
-            };
+            let spec = SessionSpec::new(&workspace)
+                .strength(strength)
+                .requires(Source::Default, set)
+                .mode(callgate::policy::mode::Mode::Yolo);
             let session = supervisor.open(spec).await.unwrap();
             let granted = ["open/a.rs", "open/b.md", "single.rs", "src/d.py", "src/deep/f.py"]
                 .map(|name| json!(workspace.join(name)));
@@ -838,12 +829,10 @@ fn s0_61_a2_a_search_sees_what_was_granted_and_nothing_else() {
                 json!({ "fs": { "read": ["{workspace}/**", format!("{}/**", outside.path().display())] } }),
             )
             .unwrap();
-            let spec = SessionSpec {
-                strength,
-                requires: vec![(Source::Default, all)],
-                mode: Some(callgate::policy::mode::Mode::Yolo),
-                ..SessionSpec::new(&workspace)
-            };
+            let spec = SessionSpec::new(&workspace)
+                .strength(strength)
+                .requires(Source::Default, all)
+                .mode(callgate::policy::mode::Mode::Yolo);
             let session = supervisor.open(spec).await.unwrap();
             assert_eq!(data(&session, "glob", json!({ "pattern": "*" })).await["paths"].as_array().unwrap().len(), 8);
             let linked = data(&session, "grep", json!({ "pattern": "needle", "path": "open/file-link" })).await;

@@ -21,10 +21,7 @@ fn with_watchdog(script: &str, timeout: Duration, test: impl AsyncFn(&Session, &
         let builder = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap());
         let supervisor = builder.watchdog_program(watchdog).build().unwrap();
         let session = supervisor
-            .open(SessionSpec {
-                mode: Some(callgate::policy::mode::Mode::Yolo),
-                ..SessionSpec::developer(workspace.path())
-            })
+            .open(SessionSpec::developer(workspace.path()).mode(callgate::policy::mode::Mode::Yolo))
             .await
             .unwrap();
         test(&session, &place.path().join("log")).await;
@@ -96,11 +93,9 @@ fn x3_4_what_is_not_offered_is_refused_before_watchdogs() {
         let watchdog = WatchdogProgram::new([program], Duration::from_secs(20)).unwrap();
         let builder = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap());
         let supervisor = builder.watchdog_program(watchdog).build().unwrap();
-        let spec = SessionSpec {
-            mode: Some(callgate::policy::mode::Mode::Yolo),
-            profile: callgate::policy::profile::Profile::built_in("readonly"),
-            ..SessionSpec::developer(workspace.path())
-        };
+        let spec = SessionSpec::developer(workspace.path())
+            .mode(callgate::policy::mode::Mode::Yolo)
+            .profile(callgate::policy::profile::Profile::built_in("readonly").unwrap());
         let session = supervisor.open(spec).await.unwrap();
         let refused = session.call("write", json!({ "path": "made", "content": "x" })).await;
         assert!(refused.error_text.unwrap().starts_with("there is no tool `write`"));

@@ -66,7 +66,7 @@ fn with_sessions(change: impl Fn(&mut SessionSpec), test: impl AsyncFn(&Session,
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
         let workspace = tempfile::tempdir().unwrap();
-        let mut spec = SessionSpec { strength, mode: Some(Mode::Yolo), ..SessionSpec::developer(workspace.path()) };
+        let mut spec = SessionSpec::developer(workspace.path()).strength(strength).mode(Mode::Yolo);
         change(&mut spec);
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
@@ -227,7 +227,7 @@ fn c15_a_host_s_program_judges_what_starts() {
         let watchdog = WatchdogProgram::new([program], Duration::from_millis(1500)).unwrap().sees_execs().sees_lines();
         let builder = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap());
         let supervisor = builder.watchdog_program(watchdog).build().unwrap();
-        let spec = SessionSpec { mode: Some(Mode::Yolo), ..SessionSpec::developer(workspace.path()) };
+        let spec = SessionSpec::developer(workspace.path()).mode(Mode::Yolo);
         let session = supervisor.open(spec).await.unwrap();
         for (name, why) in [("no", "not that"), ("late", "no answer within 1.5s"), ("garbage", "not understood")] {
             let result = bash(&session, &format!("touch {name}; touch made")).await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use callgate::{Session, SessionSpec, Stdio};
+use callgate::{Session, Stdio};
 use callgate_policy::effective::Source;
 use callgate_policy::pattern::{ArgPattern, ArgPatterns};
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
@@ -50,7 +50,9 @@ impl Decisions {
 }
 
 pub(super) async fn measure(opener: &Opener<'_>, runs: u32) -> Result<Decisions, Failure> {
-    let session = opener.supervisor.open(SessionSpec { rules: rules(), ..opener.spec() }).await?;
+    let mut spec = opener.spec();
+    spec.rules = rules();
+    let session = opener.supervisor.open(spec).await?;
     let command = "cd src && cargo test --workspace 2>&1 | tail -n 20";
     let line = session.understand(command).await?;
     let mut grammar = Vec::new();
@@ -111,7 +113,7 @@ async fn execs(opener: &Opener<'_>, rounds: u32) -> Result<[Duration; 3], Failur
     };
     let shell = vec![grant("bash", None)?, grant("true", Some(rest.map_err(|e| failed(e.to_string()))?))?];
     judged.requires.push((Source::CommandLine, RequirementSet { shell, ..RequirementSet::default() }));
-    let watched = SessionSpec { watch_execs: true, ..opener.spec() };
+    let watched = opener.spec().watch_execs();
     let mut sessions = Vec::new();
     for spec in [any, judged, watched] {
         sessions.push((opener.supervisor.open(spec).await?, Vec::new()));

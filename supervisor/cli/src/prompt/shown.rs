@@ -159,28 +159,20 @@ pub(crate) fn stands_for_itself(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
-    use callgate_policy::approval::{ApprovalKey, ApprovalScope, KeyScope};
+    use callgate_policy::approval::{ApprovalKey, KeyScope};
     use serde_json::json;
 
     use super::*;
 
     fn of(command: &str) -> Question {
-        Question {
-            session: "ses_1".into(),
-            tool: "bash".into(),
-            kind: "execute".into(),
-            arguments: json!({ "command": command }),
-            why: vec!["no rule allows it".into()],
-            reads: vec![],
-            writes: vec![],
-            hosts: vec![],
-            argv: vec!["/bin/bash".into()],
-            commands: Some(vec!["make".into(), "./x".into()]),
-            reach: vec!["change /w/**".into()],
-            key: ApprovalKey { text: "git x".into(), scope: KeyScope::Exact, directory: None },
-            kept_for: ApprovalScope::Session,
-            digest: String::new(),
-        }
+        let key = ApprovalKey { text: "git x".into(), scope: KeyScope::Exact, directory: None };
+        let mut question = Question::new("bash", "execute", json!({ "command": command }), key);
+        question.session = "ses_1".into();
+        question.why = vec!["no rule allows it".into()];
+        question.argv = vec!["/bin/bash".into()];
+        question.commands = Some(vec!["make".into(), "./x".into()]);
+        question.reach = vec!["change /w/**".into()];
+        question
     }
 
     #[test]

@@ -98,8 +98,7 @@ impl Subject {
 /// The workspace to write, a directory to read, any program, no network; and nobody is asked, for it is the layers that are
 /// attacked.
 fn spec(field: &Field, strength: Strength) -> SessionSpec {
-    let mut spec =
-        SessionSpec { strength: strength.into(), mode: Some(Mode::Yolo), ..SessionSpec::developer(field.workspace()) };
+    let mut spec = SessionSpec::developer(field.workspace()).strength(strength.into()).mode(Mode::Yolo);
     let pattern = PathTemplate::parse(&format!("{}/**", field.readable().display()));
     let fs = FsRequirement { read: pattern.into_iter().collect(), ..FsRequirement::default() };
     spec.requires.push((Source::Default, RequirementSet { fs, ..RequirementSet::default() }));
