@@ -133,6 +133,7 @@ pub(super) struct Run {
   callgate call bash '{\"command\": \"cargo test 2>&1 | tail\"}'
   callgate call --limit processes=64 bash '{\"command\": \"./configure\"}'
   callgate call --manifest callgate.toml bash '{\"command\": \"git push\"}'   where a rule asks, you are asked
+  callgate call --asked-by agent --mode ask bash '{\"command\": \"ls\"}'    a model's call: denied unless allowed
   jq -n '{path: \"notes.txt\", content: \"…\"}' | callgate call write -
 
 Exit status:
@@ -152,10 +153,14 @@ pub(super) struct Call {
     /// Pass a program's output on to standard error while it comes.
     #[arg(long)]
     pub(super) stream: bool,
-    /// What happens to a call that no rule decides; wins over the manifest. What you type yourself is approved by that: it is
-    /// rules and watchdogs that still ask, or deny.
+    /// What happens to a call that no rule decides; wins over the manifest. Typing a call approves it, unless a rule or a
+    /// watchdog asks or denies: `ask`, `allowlist` and `auto-edit` make a difference with `--asked-by agent` alone.
     #[arg(long, value_name = "MODE")]
     pub(super) mode: Option<Mode>,
+    /// Whose call this is. A program that starts `callgate call` for a model passes `agent`: a call that no rule allows is then
+    /// asked about, and denied if there is nobody to ask.
+    #[arg(long, value_name = "WHO", value_enum, default_value_t = AskedBy::Person)]
+    pub(super) asked_by: AskedBy,
     /// Which tools there are and what they may do: `readonly`, `developer`, `eval`, `unrestricted`, `developer-bash-only`,
     /// `plan`, or a YAML file. Wins over the manifest.
     #[arg(long, value_name = "NAME|FILE")]
@@ -263,6 +268,24 @@ impl From<Mode> for callgate_policy::mode::Mode {
             Mode::Allowlist => Self::Allowlist,
             Mode::AutoEdit => Self::AutoEdit,
             Mode::Yolo => Self::Yolo,
+        }
+    }
+}
+
+/// Whose a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum AskedBy {
+    /// A person's, who typed it.
+    Person,
+    /// A model's.
+    Agent,
+}
+
+impl From<AskedBy> for callgate::AskedBy {
+    fn from(whose: AskedBy) -> Self {
+        match whose {
+            AskedBy::Person => Self::Person,
+            AskedBy::Agent => Self::Agent,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use callgate::{AskedBy, Coercion, Launcher, Overflow, interaction_required, json};
+use callgate::{Coercion, Launcher, Overflow, interaction_required, json};
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
@@ -25,7 +25,7 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     let arguments = arguments(&call.arguments)?;
     spec.profile = show::profile(call.profile.as_deref(), &spec)?;
     spec.calls = if spec.looks_at_commands() { Calls::Many } else { Calls::One };
-    spec.asked_by = AskedBy::Person;
+    spec.asked_by = call.asked_by.into();
     spec.approvers = vec![Arc::new(AtTerminal)];
     spec.mode = call.mode.map(Into::into);
     // The session is over before anybody can read a file of its own.

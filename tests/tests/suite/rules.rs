@@ -115,6 +115,41 @@ fn x1_15_a_halt_is_told_in_one_line() {
     });
 }
 
+/// S0-52, S0-57, X1-12: a host that starts `callgate call` for a model says so; then `ask`, `allowlist` and `headless` count, and with
+/// nobody to ask what no rule allows is denied, or halts.
+#[test]
+fn s0_52_a_models_call_needs_a_rule() {
+    let env = TestEnv::new(HERE);
+    let agent = ["--asked-by", "agent"];
+    let made = || fs::remove_file(env.workspace().join("made")).is_ok();
+    let echo = |line: &str| json!({ "command": line });
+    for mode in [None, Some("ask"), Some("allowlist"), Some("auto-edit")] {
+        let flags = [&agent[..], &mode.map_or(vec![], |mode| vec!["--mode", mode])].concat();
+        let denied = call(&env, "", &flags, "bash", &echo("echo x > made"));
+        denied.assert_denied("person", "no rule allows it");
+        assert!(!made(), "{mode:?}: it did not run");
+    }
+    for person in [&[][..], &["--asked-by", "person"], &["--asked-by", "person", "--mode", "ask"]] {
+        call(&env, "", person, "bash", &echo("echo x > made")).assert_done();
+        assert!(made(), "the control: {person:?}");
+    }
+    let listed = "mode = \"allowlist\"\nallowlist = [\"bash:echo *\", \"bash:> made\"]\n";
+    call(&env, listed, &agent, "bash", &echo("echo x > made")).assert_done();
+    assert!(made(), "the control: the list allows it");
+    call(&env, listed, &agent, "bash", &echo("touch made")).assert_denied("person", "no rule allows it");
+    assert!(!made());
+    let allowed =
+        format!("headless = \"halt\"\n{}", rule("bash", "echo *", "allow") + &rule("bash", "> made", "allow"));
+    call(&env, &allowed, &agent, "bash", &echo("echo x > made")).assert_done();
+    assert!(made(), "the control: a rule allows it");
+    let halted = call(&env, &allowed, &agent, "bash", &echo("touch made"));
+    assert_eq!(halted.ended.status.code(), Some(1), "{:?}", halted.ended);
+    assert!(halted.ended.stderr.contains("headless.interaction-required"), "{:?}", halted.ended);
+    assert!(!made());
+    let help = env.weakened().run(&[&Binaries::of_this_build().callgate().display().to_string(), "call", "--help"]);
+    assert!(help.stdout.contains("--asked-by <WHO>"), "{}", help.stdout);
+}
+
 /// S4-1, C-7, C-24, X3-4, X3-5: a tool that a profile does not offer is not there, and no rule or mode brings it back.
 #[test]
 fn s4_1_a_profile_decides_which_tools_there_are() {
