@@ -137,7 +137,7 @@ impl EffectiveSet {
     fn checked(&self, kind: Kind, path: &HostPath, allowed: bool) -> Result<PathPattern, Denial> {
         let Some(pattern) = PathPattern::literal(path) else {
             let reason = "the path is not absolute and resolved, so it cannot be compared with a grant".to_owned();
-            return Err(Denial { layer: Layer::Capability, asked: format!("{kind} {path}"), reason, remedy: None });
+            return Err(Denial::new(Layer::Capability, format!("{kind} {path}"), reason));
         };
         if allowed { Ok(pattern) } else { Err(self.path_denial(kind, path)) }
     }
@@ -162,7 +162,7 @@ impl EffectiveSet {
             }
             Err(error) => {
                 let asked = format!("{} {asked}", Kind::Hosts);
-                Err(Denial { layer: Layer::Capability, asked, reason: error.to_string(), remedy: None })
+                Err(Denial::new(Layer::Capability, asked, error.to_string()))
             }
         }
     }
@@ -177,7 +177,7 @@ impl EffectiveSet {
         let pattern = path.as_path().to_str().map(escaped_pattern);
         let flag = pattern.as_ref().map(|pattern| format!("{flag} {}", quoted(pattern)));
         let denial = self.denial(kind, &path.to_string(), pattern.as_deref().unwrap_or_default(), flag);
-        if pattern.is_some() { denial } else { Denial { remedy: None, ..denial } }
+        if pattern.is_some() { denial } else { Denial { remedy: None, typed: None, ..denial } }
     }
 
     fn shell_denial(&self, need: Option<&ShellNeed>) -> Denial {
@@ -195,19 +195,13 @@ impl EffectiveSet {
     /// `pattern` is the text that, as an item of `kind`, would grant it.
     fn denial(&self, kind: Kind, asked: &str, pattern: &str, flag: Option<String>) -> Denial {
         let bound = self.narrowings().iter().find(|n| n.kind == kind && n.asked == pattern).map(|n| &n.bound);
-        let remedy = match bound {
-            Some(bound) => format!("the manifest asks for it; the {bound} has to grant it"),
-            None => {
-                let line = manifest_line(kind, pattern);
-                flag.map_or_else(|| line.clone(), |flag| format!("{line}, or pass {flag}"))
-            }
-        };
-        Denial {
-            layer: Layer::Capability,
-            asked: format!("{kind} {asked}"),
-            reason: self.reason(kind, bound),
-            remedy: Some(remedy),
+        let denial = Denial::new(Layer::Capability, format!("{kind} {asked}"), self.reason(kind, bound));
+        if let Some(bound) = bound {
+            return denial.remedy(format!("the manifest asks for it; the {bound} has to grant it"));
         }
+        let line = manifest_line(kind, pattern);
+        let typed = flag.map(|flag| format!("{line}, or pass {flag}"));
+        Denial { typed, ..denial.remedy(line) }
     }
 
     fn reason(&self, kind: Kind, bound: Option<&Source>) -> String {
@@ -306,8 +300,9 @@ mod tests {
         assert_eq!(denial.layer, Layer::Capability);
         assert_eq!(denial.asked, "fs.read /etc/[x]'s");
         assert_eq!(denial.reason, "fs.read grants only /w/**");
+        assert_eq!(denial.remedy.as_deref(), Some(r#"add "/etc/\\[x\\]'s" to `read` in [requires.fs]"#));
         assert_eq!(
-            denial.remedy.unwrap(),
+            denial.remedy_to_type().unwrap(),
             r#"add "/etc/\\[x\\]'s" to `read` in [requires.fs], or pass --read '/etc/\[x\]'\''s'"#
         );
         assert!(effective(r#"{"fs": {"read": ["/etc/\\[x\\]'s"]}}"#).check(&reads("/etc/[x]'s")).is_ok());
@@ -353,7 +348,7 @@ mod tests {
         assert!(set.check(&program(&["git", "log"])).is_ok());
         let denial = set.check(&program(&["git", "push"])).unwrap_err();
         assert_eq!(denial.asked, "shell git push");
-        assert_eq!(denial.remedy.unwrap(), "add [[requires.shell]] with cmd = \"git\", or pass --exec git");
+        assert_eq!(denial.remedy_to_type().unwrap(), "add [[requires.shell]] with cmd = \"git\", or pass --exec git");
         let line =
             CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
         assert!(set.check(&line).is_ok());
@@ -363,7 +358,10 @@ mod tests {
         assert!(set.check(&host("A.com.", 443)).is_ok());
         assert!(set.check(&host("a.com\0.evil", 443)).unwrap_err().remedy.is_none(), "B10");
         let denial = set.check(&host("b.com", 8080)).unwrap_err();
-        assert_eq!(denial.remedy.unwrap(), "add \"b.com:8080\" to `hosts` in [requires.net], or pass --net b.com:8080");
+        assert_eq!(
+            denial.remedy_to_type().unwrap(),
+            "add \"b.com:8080\" to `hosts` in [requires.net], or pass --net b.com:8080"
+        );
     }
 
     const PATHS: [&str; 8] = ["/w", "/w/a", "/w/a/a", "/w/a/b", "/w/b", "/b", "/run/s1/x", "/w/b/a"];

@@ -9,6 +9,7 @@ use crate::rules::Decision;
 
 /// One result, whatever the tool (S0-42, S0-68, C-13).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ResultEnvelope {
     /// `output` or `error`.
     #[serde(rename = "type")]
@@ -23,6 +24,20 @@ pub struct ResultEnvelope {
     pub metadata: Metadata,
 }
 
+impl ResultEnvelope {
+    /// The envelope of a call that gave `data`.
+    #[must_use]
+    pub fn output(data: Value, metadata: Metadata) -> Self {
+        Self { kind: Outcome::Output, data: Some(data), error_text: None, metadata }
+    }
+
+    /// The envelope of a call that gave no result.
+    #[must_use]
+    pub fn error(text: impl Into<String>, metadata: Metadata) -> Self {
+        Self { kind: Outcome::Error, data: None, error_text: Some(text.into()), metadata }
+    }
+}
+
 /// Whether a call gave a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -35,6 +50,7 @@ pub enum Outcome {
 
 /// What accompanies a result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Metadata {
     /// Wall time of the call, milliseconds, from validation to the last byte.
     pub duration_ms: u64,
@@ -71,6 +87,14 @@ pub struct Metadata {
     /// What the call has changed in trees with kept names, where the broker is the writer and knows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub changes: Option<Changes>,
+}
+
+impl Metadata {
+    /// Of a call that took this long. All else is filled in by who knows it.
+    #[must_use]
+    pub fn new(duration_ms: u64) -> Self {
+        Self { duration_ms, ..Self::default() }
+    }
 }
 
 /// An argument that was taken as another type than it was given as.
@@ -148,6 +172,7 @@ pub struct Enforced {
 /// The layer that refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Layer {
     /// The arguments did not match the tool's schema (S0-4).
     Schema,
@@ -169,6 +194,7 @@ pub enum Layer {
 
 /// Why a call did not go through, and the smallest change that would let it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Denial {
     /// Who refused.
     pub layer: Layer,
@@ -176,9 +202,38 @@ pub struct Denial {
     pub asked: String,
     /// The rule or the missing grant.
     pub reason: String,
-    /// What to type, or to write in the manifest.
+    /// What would lift it, in words that fit every host: what to write in the manifest, or to do.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub remedy: Option<String>,
+    /// The same for people at the command line, who can also type a flag. Not serialized: other hosts have no such flags.
+    #[serde(skip)]
+    pub typed: Option<String>,
+}
+
+impl Denial {
+    /// A denial that nothing is known to lift.
+    #[must_use]
+    pub fn new(layer: Layer, asked: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { layer, asked: asked.into(), reason: reason.into(), remedy: None, typed: None }
+    }
+
+    /// With what would lift it.
+    #[must_use]
+    pub fn remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+
+    /// With the remedy as the command line prints it.
+    #[must_use]
+    pub fn typed(self, remedy: impl Into<String>) -> Self {
+        Self { typed: Some(remedy.into()), ..self }
+    }
+
+    /// What the command line prints as the remedy.
+    #[must_use]
+    pub fn remedy_to_type(&self) -> Option<&str> {
+        self.typed.as_deref().or(self.remedy.as_deref())
+    }
 }
 
 /// One confinement step that was performed and that the kernel confirmed.

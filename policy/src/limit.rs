@@ -113,9 +113,25 @@ impl LimitName {
         }
     }
 
-    /// What to type to be allowed twice as much as was used or allowed.
+    /// What to write in the manifest to be allowed twice as much as was used or allowed.
     #[must_use]
     pub fn remedy(self, used: u64, value: u64) -> String {
+        format!("if it needs more, raise it: {}", self.line(&self.raised(used, value)))
+    }
+
+    /// What to type to be allowed as much, or to write in the manifest.
+    #[must_use]
+    pub fn remedy_to_type(self, used: u64, value: u64) -> String {
+        let text = self.raised(used, value);
+        format!("if it needs more, raise it: `--limit {}={text}`, or {}", self.as_str(), self.line(&text))
+    }
+
+    fn line(self, text: &str) -> String {
+        let quoted = if self.unit() == Unit::Count { text.to_owned() } else { format!("\"{text}\"") };
+        format!("`{} = {quoted}` below [limits] in the manifest", self.as_str())
+    }
+
+    fn raised(self, used: u64, value: u64) -> String {
         let wanted = used.max(value).saturating_mul(2);
         let rounded = match self.unit() {
             Unit::Bytes => match wanted {
@@ -126,11 +142,7 @@ impl LimitName {
             Unit::Ms => wanted.div_ceil(1000) * 1000,
             Unit::Count => wanted,
         };
-        let (name, text) = (self.as_str(), self.text(rounded));
-        let quoted = if self.unit() == Unit::Count { text.clone() } else { format!("\"{text}\"") };
-        format!(
-            "if it needs more, raise it: `--limit {name}={text}`, or `{name} = {quoted}` below [limits] in the manifest"
-        )
+        self.text(rounded)
     }
 
     /// A measured number, which divides by nothing: rounded to what a person reads.
@@ -411,7 +423,8 @@ mod tests {
     fn each_remedy_can_be_typed() {
         for name in LimitName::ALL {
             for (used, value) in [(0, 1), (700, 512), (5 << 30, 3 << 30), (900_001, 900_000)] {
-                let remedy = name.remedy(used, value);
+                assert!(!name.remedy(used, value).contains("--"));
+                let remedy = name.remedy_to_type(used, value);
                 let typed = remedy.split('`').nth(1).unwrap().strip_prefix("--limit ").unwrap();
                 let mut limits = Limits::default();
                 limits.set(typed).unwrap();

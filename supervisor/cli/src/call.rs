@@ -35,7 +35,7 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
         spec.patience =
             parse_duration(patience).map_err(|e| Failure::Usage(format!("--approval-timeout {patience}: {e}")))?;
     }
-    let (envelope, status) = supervise(launcher, async |supervisor| {
+    let (mut envelope, status) = supervise(launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
         let stream = call.stream;
         let mut pass_on = |piece: &[u8]| {
@@ -57,9 +57,20 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
         };
         Ok((envelope, status))
     })?;
+    name_flags(&mut envelope);
     let text = serde_json::to_string_pretty(&envelope).map_err(|e| Failure::runtime(e.into()))?;
     writeln!(std::io::stdout(), "{text}").map_err(Failure::print("print the envelope"))?;
     Ok(ExitCode::from(status))
+}
+
+/// Has a denial name the flag that would lift it, as the library's own words do not.
+fn name_flags(envelope: &mut ResultEnvelope) {
+    let Some(denial) = &mut envelope.metadata.denial else { return };
+    let (Some(remedy), Some(typed)) = (&denial.remedy, denial.typed.take()) else { return };
+    if let Some(text) = &mut envelope.error_text {
+        *text = text.replacen(&format!("; {remedy}"), &format!("; {typed}"), 1);
+    }
+    denial.remedy = Some(typed);
 }
 
 fn arguments(given: &str) -> Result<Value, Failure> {
@@ -90,6 +101,7 @@ fn status(envelope: &ResultEnvelope) -> u8 {
             Layer::Capability | Layer::Watchdog | Layer::Rule | Layer::Person => exit::DENIED,
             Layer::Sandbox | Layer::Limit => exit::TOOL,
             Layer::Host => exit::UNAVAILABLE,
+            _ => 1,
         },
     }
 }

@@ -192,7 +192,7 @@ impl Failure {
 }
 
 fn remedy_of(denial: &Denial) -> Option<String> {
-    denial.remedy.clone()
+    denial.remedy_to_type().map(str::to_owned)
 }
 
 fn confine_remedy(error: &ConfineError) -> Option<String> {

@@ -142,7 +142,7 @@ fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
 /// Why the command was ended, if it was ended for a limit: it can no longer say so itself.
 fn tell_limit(session: &Session, end: &ProgramEnd) {
     let Some(denial) = session.ended_for(end) else { return };
-    let remedy = denial.remedy.unwrap_or_default();
+    let remedy = denial.remedy_to_type().unwrap_or_default();
     let text = format!("callgate: the command met its `{}` limit: {}\n  {remedy}\n", denial.asked, denial.reason);
     // With standard error gone as well, the exit status is all that is left to tell.
     drop(std::io::stderr().write_all(text.as_bytes()));

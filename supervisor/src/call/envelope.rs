@@ -1,6 +1,6 @@
 //! What a host gets of a call: one envelope, whatever came of it.
 
-use callgate_policy::envelope::{Changes, Denial, Metadata, Outcome, ResultEnvelope, StepReport};
+use callgate_policy::envelope::{Changes, Denial, Metadata, ResultEnvelope, StepReport};
 use callgate_policy::limit::LimitReport;
 use serde_json::Value;
 
@@ -46,36 +46,33 @@ impl Done {
 impl Session {
     /// Builds the result, once.
     pub(super) fn envelope(&self, outcome: Result<Done, CallError>, duration_ms: u64) -> ResultEnvelope {
-        let metadata = Metadata { duration_ms, ..Metadata::default() };
+        let mut metadata = Metadata::new(duration_ms);
         match outcome {
             Ok(done) => {
-                let metadata = Metadata {
-                    truncated: done.truncated.then_some(true),
-                    output_path: done.output_path,
-                    rest_lost: done.rest_lost,
-                    // Of what does not run in the sandbox nothing is claimed.
-                    enforced: if done.steps.is_empty() { Vec::new() } else { super::enforced(self, &done.steps) },
-                    limits: done.limits,
-                    changes: done.changes,
-                    decision: done.passed.decision,
-                    approved_by: done.passed.approved_by,
-                    ..metadata
-                };
+                metadata.truncated = done.truncated.then_some(true);
+                metadata.output_path = done.output_path;
+                metadata.rest_lost = done.rest_lost;
+                // Of what does not run in the sandbox nothing is claimed.
+                metadata.enforced = if done.steps.is_empty() { Vec::new() } else { super::enforced(self, &done.steps) };
+                metadata.limits = done.limits;
+                metadata.changes = done.changes;
+                metadata.decision = done.passed.decision;
+                metadata.approved_by = done.passed.approved_by;
                 match done.ended_for {
-                    None => ResultEnvelope { kind: Outcome::Output, data: Some(done.data), error_text: None, metadata },
+                    None => ResultEnvelope::output(done.data, metadata),
                     Some(denial) => {
-                        let error_text = Some(ended_text(&denial, done.data.as_str().unwrap_or_default()));
-                        let metadata = Metadata { denial: Some(denial), ..metadata };
-                        ResultEnvelope { kind: Outcome::Error, data: None, error_text, metadata }
+                        let error_text = ended_text(&denial, done.data.as_str().unwrap_or_default());
+                        metadata.denial = Some(denial);
+                        ResultEnvelope::error(error_text, metadata)
                     }
                 }
             }
-            Err(error) => ResultEnvelope {
-                kind: Outcome::Error,
-                data: None,
-                error_text: Some(error_text(&error)),
-                metadata: Metadata { timed_out: timed_out(&error), denial: denial_of(error), ..metadata },
-            },
+            Err(error) => {
+                let error_text = error_text(&error);
+                metadata.timed_out = timed_out(&error);
+                metadata.denial = denial_of(error);
+                ResultEnvelope::error(error_text, metadata)
+            }
         }
     }
 }

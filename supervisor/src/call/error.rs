@@ -93,21 +93,13 @@ pub(super) fn error_text(error: &CallError) -> String {
 pub(super) fn denial_of(error: CallError) -> Option<Denial> {
     match error {
         CallError::Denied(denial) => Some(*denial),
-        CallError::Arguments(reason) => {
-            Some(Denial { layer: Layer::Schema, asked: "the arguments".to_owned(), reason, remedy: None })
+        CallError::Arguments(reason) => Some(Denial::new(Layer::Schema, "the arguments", reason)),
+        CallError::Confine(ConfineError::Refused(failed)) => {
+            Some(Denial::new(Layer::Host, failed.step.name(), failed.to_string()).remedy("run `callgate doctor`"))
         }
-        CallError::Confine(ConfineError::Refused(failed)) => Some(Denial {
-            layer: Layer::Host,
-            asked: failed.step.to_string(),
-            reason: failed.to_string(),
-            remedy: Some("run `callgate doctor`".to_owned()),
-        }),
-        CallError::Halted { tool, why } => Some(Denial {
-            layer: Layer::Person,
-            asked: tool,
-            reason: why,
-            remedy: Some("have a person look at it, and open a new session".to_owned()),
-        }),
+        CallError::Halted { tool, why } => {
+            Some(Denial::new(Layer::Person, tool, why).remedy("have a person look at it, and open a new session"))
+        }
         CallError::UnknownTool { .. }
         | CallError::Plan(_)
         | CallError::Confine(_)

@@ -87,10 +87,8 @@ pub(crate) fn denial(bounds: &Bounds, hit: LimitHit, left: u32) -> Denial {
         0 => "everything that it had started was ended".to_owned(),
         left => format!("{left} of its processes were killed and do not end"),
     };
-    Denial {
-        layer: Layer::Limit,
-        asked: hit.limit.to_string(),
-        reason: format!("{}; {rest}", hit.limit.story(hit.used, value)),
-        remedy: Some(hit.limit.remedy(hit.used, value)),
-    }
+    let reason = format!("{}; {rest}", hit.limit.story(hit.used, value));
+    Denial::new(Layer::Limit, hit.limit.to_string(), reason)
+        .remedy(hit.limit.remedy(hit.used, value))
+        .typed(hit.limit.remedy_to_type(hit.used, value))
 }

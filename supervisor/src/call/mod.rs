@@ -162,12 +162,9 @@ impl Session {
     pub(crate) fn still_there(&self) -> Result<(), CallError> {
         match self.replaced_root() {
             None => Ok(()),
-            Some(root) => Err(denied(Denial {
-                layer: Layer::Host,
-                asked: root.to_string(),
-                reason: "it was replaced or removed since the session was opened, which is bound to the old one"
-                    .to_owned(),
-                remedy: Some("open a new session".to_owned()),
+            Some(root) => Err(denied({
+                let reason = "it was replaced or removed since the session was opened, which is bound to the old one";
+                Denial::new(Layer::Host, root.to_string(), reason).remedy("open a new session")
             })),
         }
     }

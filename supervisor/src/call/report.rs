@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callgate_policy::envelope::{Denial, Metadata, Outcome, ResultEnvelope};
+use callgate_policy::envelope::{Denial, Metadata, ResultEnvelope};
 use callgate_policy::limit::LimitName;
 use callgate_worker::protocol::{LimitHit, ProgramEnd};
 use serde_json::json;
@@ -25,18 +25,11 @@ impl Session {
         });
         limits::tell_left(&mut data, end);
         let wall = self.bounds.value(LimitName::Wall);
-        ResultEnvelope {
-            kind: Outcome::Output,
-            data: Some(data),
-            error_text: None,
-            metadata: Metadata {
-                duration_ms: limits::ms(duration),
-                enforced: super::enforced(self, program.steps()),
-                limits: limits::of_program(&self.bounds, end, wall, None),
-                changes: program.changes().filter(|changes| !changes.is_empty()).cloned(),
-                ..Metadata::default()
-            },
-        }
+        let mut metadata = Metadata::new(limits::ms(duration));
+        metadata.enforced = super::enforced(self, program.steps());
+        metadata.limits = limits::of_program(&self.bounds, end, wall, None);
+        metadata.changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
+        ResultEnvelope::output(data, metadata)
     }
 
     /// Which limit a program of this session was ended for, and what to do about it. `None` if it ended otherwise.

@@ -39,22 +39,18 @@ impl Session {
                     && run.changes.as_ref().is_some_and(|changes| !changes.refused.is_empty()) =>
             {
                 let kept = run.changes.unwrap_or_default().refused.swap_remove(0);
-                Err(denied(Denial {
-                    layer: Layer::Sandbox,
-                    asked: text,
-                    reason: format!("{} is kept as it is: {}", kept.path, kept.why),
-                    remedy: Some("grant it by its name (requires.fs.write, or --write)".to_owned()),
-                }))
+                Err(denied(
+                    Denial::new(Layer::Sandbox, text, format!("{} is kept as it is: {}", kept.path, kept.why))
+                        .remedy("grant it by its name (requires.fs.write)")
+                        .typed("grant it by its name (requires.fs.write, or --write)"),
+                ))
             }
-            Err(ToolError { text, errno: Some(libc_errno) }) if is_refusal(libc_errno) => Err(denied(Denial {
-                layer: Layer::Sandbox,
-                asked: text,
-                reason: format!("the kernel refused it ({})", std::io::Error::from_raw_os_error(libc_errno)),
-                remedy: Some(
+            Err(ToolError { text, errno: Some(libc_errno) }) if is_refusal(libc_errno) => Err(denied({
+                let errno = std::io::Error::from_raw_os_error(libc_errno);
+                Denial::new(Layer::Sandbox, text, format!("the kernel refused it ({errno})")).remedy(
                     "grant where its links lead and the directories that it needs made, if it is not the file's own \
-                     permissions"
-                        .to_owned(),
-                ),
+                     permissions",
+                )
             })),
             Err(ToolError { text, .. }) => Err(CallError::Tool(text)),
         }

@@ -172,12 +172,9 @@ impl Session {
         match self.gate.judge(&facts, mode).await {
             Verdict::Allow => Ok(None),
             Verdict::Ask(reason) => Ok(Some(reason)),
-            Verdict::Deny(reason) => Err(CallError::Denied(Box::new(Denial {
-                layer: Layer::Watchdog,
-                asked: call.tool.name.clone(),
-                reason: reason.told(),
-                remedy: None,
-            }))),
+            Verdict::Deny(reason) => {
+                Err(CallError::Denied(Box::new(Denial::new(Layer::Watchdog, call.tool.name.clone(), reason.told()))))
+            }
         }
     }
 
@@ -200,12 +197,9 @@ impl Session {
         }
         let Some(line) = line.filter(|_| self.profile.restricts_the_shell()) else { return Ok(()) };
         restricted::judge(line).map_err(|refusal| {
-            CallError::Denied(Box::new(Denial {
-                layer: Layer::Rule,
-                asked: refusal.command,
-                reason: format!("the profile `{}` has a shell that only reads, and {}", self.profile.name, refusal.why),
-                remedy: Some(refusal.remedy),
-            }))
+            let reason =
+                format!("the profile `{}` has a shell that only reads, and {}", self.profile.name, refusal.why);
+            CallError::Denied(Box::new(Denial::new(Layer::Rule, refusal.command, reason).remedy(refusal.remedy)))
         })
     }
 
@@ -213,8 +207,8 @@ impl Session {
     fn refuse_writing_past_the_profile(&self, call: &Presented<'_>) -> Result<(), CallError> {
         let Some(reason) = self.profile.refuses(call.tool.subject, &call.needs.write) else { return Ok(()) };
         let asked = call.needs.write.first().map_or(call.tool.name.clone(), ToString::to_string);
-        let remedy = Some("choose another place, or have its author change the profile".to_owned());
-        Err(CallError::Denied(Box::new(Denial { layer: Layer::Rule, asked, reason, remedy })))
+        let remedy = "choose another place, or have its author change the profile";
+        Err(CallError::Denied(Box::new(Denial::new(Layer::Rule, asked, reason).remedy(remedy))))
     }
 
     /// Rules and mode.
@@ -275,12 +269,9 @@ impl Session {
         if decision.action != Action::Deny {
             return Ok(decision);
         }
-        Err(CallError::Denied(Box::new(Denial {
-            layer: Layer::Rule,
-            asked: decision.about.clone().unwrap_or_else(|| call.tool.to_owned()),
-            reason: decision.to_string(),
-            remedy: Some(decision.remedy(call)),
-        })))
+        let asked = decision.about.clone().unwrap_or_else(|| call.tool.to_owned());
+        let denial = Denial::new(Layer::Rule, asked, decision.to_string()).remedy(decision.remedy(call));
+        Err(CallError::Denied(Box::new(denial)))
     }
 
     /// Whether what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
@@ -354,11 +345,10 @@ impl Session {
     }
 
     fn refused(&self, call: &Presented<'_>, reason: &str, remedy: Option<&str>) -> CallError {
-        CallError::Denied(Box::new(Denial {
-            layer: Layer::Person,
-            asked: call.tool.name.clone(),
-            reason: reason.to_owned(),
-            remedy: remedy.map(str::to_owned),
+        let denial = Denial::new(Layer::Person, call.tool.name.clone(), reason);
+        CallError::Denied(Box::new(match remedy {
+            Some(remedy) => denial.remedy(remedy),
+            None => denial,
         }))
     }
 

@@ -319,5 +319,6 @@ fn layer_name(layer: Layer) -> &'static str {
         Layer::Rule => "rules",
         Layer::Person => "person",
         Layer::Limit => "limit",
+        _ => "another layer",
     }
 }
