@@ -110,8 +110,11 @@ fn exit_code(served: io::Result<()>) -> i32 {
     if served.is_err() { 70 } else { 0 }
 }
 
+/// A call, and the descriptors with it if they are those that it speaks of.
+type Came = (Box<CallPlan>, Option<ProgramFds<OwnedFd>>);
+
 /// A call as it comes, and the descriptors with it. `None` if there is nothing to do.
-fn receive_call(channel: &Channel) -> io::Result<Option<(Box<CallPlan>, Option<ProgramFds<OwnedFd>>)>> {
+fn receive_call(channel: &Channel) -> io::Result<Option<Came>> {
     loop {
         match channel.receive::<ToWorker>()? {
             Received::Message(ToWorker::Call { plan, fds: sent }, fds) if plan.version == PROTOCOL_VERSION => {
