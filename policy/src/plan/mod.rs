@@ -288,14 +288,19 @@ impl SessionPlan {
     /// Who writes: the broker, if any name is to be kept.
     #[must_use]
     pub fn writer(&self) -> Writer {
-        let mut kept = self.rules().filter(|rule| rule.access == FsAccess::Kept).peekable();
-        if kept.peek().is_none() {
+        if self.rules().all(|rule| rule.access != FsAccess::Kept) {
             Writer::Kernel
-        } else if kept.any(|rule| rule.extent == Extent::Entry && !self.is_in_a_tree(rule)) {
+        } else if self.names().next().is_some() {
             Writer::BrokerReadsToo
         } else {
             Writer::Broker
         }
+    }
+
+    /// The single names that the broker has to open for reading as well ([`Writer::BrokerReadsToo`]).
+    pub fn names(&self) -> impl Iterator<Item = &FsRule> {
+        let is_name = |rule: &&FsRule| rule.access == FsAccess::Kept && rule.extent == Extent::Entry;
+        self.rules().filter(is_name).filter(|rule| !self.is_in_a_tree(rule))
     }
 
     /// Whether a tree that may be read holds it, so that the kernel knows whatever has its name.

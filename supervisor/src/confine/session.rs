@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::{CallPlan, Calls, FsAccess, Identity, SessionPlan, Starter, Watched, Work, Writer};
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::{CallPlan, Calls, FsAccess, FsRule, Identity, SessionPlan, Starter, Watched, Work, Writer};
 use callgate_policy::step::Step;
 use callgate_worker::protocol::{
     CgroupFds, Channel, ProgramFds, ProgramFdsSent, Received, SessionFds, SessionReply, SessionSteps, StepFailure,
@@ -33,6 +34,8 @@ pub(crate) struct Opened {
     steps: SessionSteps,
     broker: Arc<Broker>,
     writer: Writer,
+    /// Single names that the broker alone may open, because the kernel knows no name.
+    names: Vec<HostPath>,
     starter: Starter,
     workers: Workers,
     groups: Option<Arc<Delegated>>,
@@ -52,6 +55,7 @@ impl Opened {
     ) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
         let (calls, writer, starter, watched) = (plan.calls, plan.writer(), plan.starter(), plan.watched);
+        let names = plan.names().map(|rule| rule.path.clone()).collect();
         launcher.open(plan, &theirs, outputs)?;
         drop(theirs);
         let ours = AsyncChannel::new(ours).map_err(channel("wait on the session's channel"))?;
@@ -93,7 +97,7 @@ impl Opened {
             Some(Watched::Rules) | None => None,
         };
         let broker = Arc::new(Broker::new(ours, notices));
-        Ok(Self { steps, broker, writer, starter, workers, groups, terminals, tracer })
+        Ok(Self { steps, broker, writer, names, starter, workers, groups, terminals, tracer })
     }
 
     /// The tracer's channel, if watchdogs are asked about programs: whoever takes it must answer, or nothing is started.
@@ -150,8 +154,9 @@ impl Opened {
     /// Runs a tool in a worker. Its turn is over when nothing of it runs any more, also if this is dropped before.
     pub(crate) async fn tool(&self, plan: ApprovedPlan, arguments: Value, turn: Turn) -> Result<ToolRun, ConfineError> {
         let timeout = plan.timeout;
-        let reads = plan.rules.own().iter().all(|rule| rule.access == FsAccess::Read);
-        let reader = reads && matches!(self.workers, Workers::Zygotes { .. });
+        // Readers have no broker to ask, and so no name but what stood for it when the session began.
+        let reads = |rule: &FsRule| rule.access == FsAccess::Read && !self.names.contains(&rule.path);
+        let reader = self.has_readers() && plan.rules.own().iter().all(reads);
         let threads = match &plan.work {
             Work::Tool { name, .. } if reader => tools::threads_of(name),
             Work::Tool { .. } | Work::Program { .. } => Threads::Never,

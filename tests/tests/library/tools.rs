@@ -841,6 +841,85 @@ fn s0_61_a2_a_search_sees_what_was_granted_and_nothing_else() {
     }
 }
 
+/// A2, A8, S0-61: a single name that may be written opens nothing that lies beside it, or below its directory, to the tools that
+/// read; the name itself they read, whatever file has it by then.
+#[test]
+fn a2_a8_s0_61_a_single_name_shows_nothing_beside_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (strength, given) in STRENGTHS.into_iter().flat_map(|strength| [(strength, false), (strength, true)]) {
+        // Not below /tmp, which is the session's own: there a program may read it (decision 0021).
+        let top = tempfile::tempdir_in("/var/tmp").unwrap();
+        let workspace = top.path().canonicalize().unwrap();
+        for name in ["open/a.rs", "closed/c.rs", "there.rs", "beside.rs", ".vscode/tasks.json", ".vscode/id"] {
+            fs::create_dir_all(workspace.join(name).parent().unwrap()).unwrap();
+            fs::write(workspace.join(name), "needle\n").unwrap();
+        }
+        for (name, target) in [("in-link", "../closed"), ("file-link", "../beside.rs"), ("kept-link", "../.vscode")] {
+            symlink(target, workspace.join("open").join(name)).unwrap();
+        }
+        if given {
+            give_away(&workspace);
+        }
+        runtime.block_on(async {
+            let write = ["there.rs", "to-come.rs", ".vscode/tasks.json"].map(|name| format!("{{workspace}}/{name}"));
+            let names = json!({ "fs": { "read": ["{workspace}/open/**"], "write": write }, "shell": [{ "cmd": "*" }] });
+            let all = json!({ "fs": { "read": ["{workspace}/**"] } });
+            let session = async |set: &Value| {
+                let spec = SessionSpec::new(&workspace)
+                    .strength(strength)
+                    .requires(Source::Default, serde_json::from_value(set.clone()).unwrap())
+                    .mode(callgate::policy::mode::Mode::Yolo);
+                supervisor().open(spec).await.unwrap()
+            };
+            let (confined, control) = (session(&names).await, session(&all).await);
+            // The names are followed by reading, from file to file.
+            for name in ["there.rs", "to-come.rs", ".vscode/tasks.json"] {
+                for text in ["one needle", "two needles"] {
+                    data(&confined, "write", json!({ "path": name, "content": text })).await;
+                    assert_eq!(data(&confined, "read", json!({ "path": name })).await["content"], json!(text));
+                    let found = data(&confined, "grep", json!({ "pattern": text, "path": name })).await;
+                    assert_eq!(found["matches"].as_array().unwrap().len(), 1, "{name}: {found}");
+                }
+            }
+            let found = data(&confined, "grep", json!({ "pattern": "needle" })).await;
+            let paths: Vec<&Value> = found["matches"].as_array().unwrap().iter().map(|entry| &entry["path"]).collect();
+            let granted =
+                [".vscode/tasks.json", "open/a.rs", "there.rs", "to-come.rs"].map(|name| json!(workspace.join(name)));
+            assert_eq!(paths, granted.iter().collect::<Vec<_>>(), "{found}");
+            // By a link in what is granted, which the policy cannot see through.
+            for path in ["open/in-link/c.rs", "open/file-link", "open/kept-link/id"] {
+                let denied = error(&confined, "read", json!({ "path": path })).await;
+                let denial = denied.metadata.denial.unwrap_or_else(|| panic!("{path}: {:?}", denied.error_text));
+                let errno = denied.error_text.unwrap();
+                assert!(denial.layer == callgate::Layer::Sandbox && errno.contains("(os error 13)"), "{errno}");
+                let content = data(&control, "read", json!({ "path": path })).await["content"].clone();
+                assert_eq!(content, json!("needle\n"), "{path}");
+            }
+            for path in ["open/in-link", "open/file-link", "open/kept-link"] {
+                for (tool, list) in [("grep", "matches"), ("glob", "paths")] {
+                    let entries = |result: &ResultEnvelope| {
+                        result.data.as_ref().map_or(0, |data| data[list].as_array().map_or(0, Vec::len))
+                    };
+                    let arguments = json!({ "pattern": if tool == "grep" { "needle" } else { "**" }, "path": path });
+                    let result = confined.call(tool, arguments.clone()).await;
+                    assert_eq!(entries(&result), 0, "{tool} {path}: {result:?}");
+                    if path != "open/file-link" || tool == "grep" {
+                        assert!(entries(&control.call(tool, arguments).await) > 0, "{tool} {path}");
+                    }
+                }
+            }
+            // By its own path, and by a program.
+            for path in ["beside.rs", "closed/c.rs", ".vscode/id"] {
+                let denied = error(&confined, "read", json!({ "path": path })).await;
+                assert_eq!(denied.metadata.denial.unwrap().layer, callgate::Layer::Capability, "{path}");
+                let line = json!({ "command": format!("cat ../{path}"), "working_dir": "open" });
+                let shown = data(&confined, "bash", line).await["output"].to_string();
+                assert!(shown.contains("Permission denied") && !shown.contains("needle"), "{path}: {shown}");
+            }
+        });
+    }
+}
+
 /// A6, C7: a file that takes the place of another while it is searched, a pipe, a device without end, a hole of a terabyte, a
 /// line of 100 MB: nothing hangs, and what is not searched is told.
 #[test]

@@ -96,7 +96,8 @@ fn located<'a>(
 ) -> Result<Vec<Place>, Failure> {
     let mut places = Vec::new();
     for rule in rules {
-        let single = rule.access == FsAccess::Kept && rule.extent == Extent::Entry;
+        // One whose tree the kernel lets be written has no names to hold; any other is no reason to read what lies beside it.
+        let single = rule.access != FsAccess::Write && rule.extent == Extent::Entry;
         let right = if single { Right::Names } else { Right::Rule(rule.access) };
         let Some((fd, path)) = open(rule, own)? else { continue };
         let is_own = own.iter().any(|held| path.starts_with(held.path()));

@@ -11,14 +11,16 @@ use std::sync::atomic::AtomicBool;
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::SessionPlan;
+use rustix::fs::Stat;
 
 use super::caller::{Caller, Thread};
 use super::changes::{Collected, Notices, Own};
 use super::fifos::Waiting;
 use super::ipc::Objects;
 use super::sockets::Sockets;
+use super::tracer::process_of;
 use super::watches::Watches;
-use super::writable::{Writable, Written};
+use super::writable::{Writable, Written, name};
 use crate::procfs::Procfs;
 use crate::sys::process::Pid;
 
@@ -58,6 +60,13 @@ impl Call {
         let named = self.read.named.as_deref().unwrap_or(session);
         let real = self.read.real.get_or_insert_with(|| named.iter().map(|path| real(path.as_path())).collect());
         real.iter().any(|granted| lies_in(path, granted))
+    }
+
+    /// Whether this is a single name of its session that it was granted for reading, and so a file that the kernel need not
+    /// know.
+    pub(super) fn may_read_name(&self, path: &Path, stat: &Stat) -> bool {
+        let mut named = self.read.named.iter().flatten();
+        self.written.is_name(path, stat) && named.any(|granted| name(granted.as_path()) == path)
     }
 
     /// It is over: what it may not leave is removed.
@@ -308,17 +317,18 @@ impl Calls {
         worker.filter(|_| thread.is_there())
     }
 
-    /// The worker that a thread descends from. What was climbed from is the thread that was meant, not one that got its number.
+    /// The worker that a thread is of or descends from. What was climbed from is the thread that was meant, not one that got its
+    /// number.
     fn worker_of(&self, thread: &Thread) -> Option<Pid> {
-        let worker = (0..5).find_map(|_| self.trace(thread.tid))?;
+        let worker = (0..5).find_map(|_| self.trace(process_of(thread.tid)?))?;
         thread.is_there().then_some(worker)
     }
 
-    /// Climbs from a thread to the worker. A parent that dies on the way could have its number taken by a stranger, so
+    /// Climbs from a process to the worker. A parent that dies on the way could have its number taken by a stranger, so
     /// each link is read again from below once the climb is done: a child keeps its parent's number only while that
     /// parent lives.
-    fn trace(&self, tid: Pid) -> Option<Pid> {
-        let mut chain = vec![tid];
+    fn trace(&self, pid: Pid) -> Option<Pid> {
+        let mut chain = vec![pid];
         let mut seen = HashSet::new();
         loop {
             let last = *chain.last()?;

@@ -372,11 +372,12 @@ fn open_to_read(
     let Ok(target) = caller.open(dirfd, path, links) else { return Ok(Answer::Continue) };
     let Ok(at) = target.path() else { return Ok(Answer::Continue) };
     let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
-    let written = &broker.call(caller)?.written;
+    let call = broker.call(caller)?;
+    let written = &call.written;
     let single = match kind(&stat) {
         FileType::Directory => written.may_list(at),
         FileType::RegularFile if !path.as_bytes().ends_with(b"/") => {
-            matches!(written.grant_of(at, &stat), Some(Grant::Name | Grant::Twin))
+            matches!(written.grant_of(at, &stat), Some(Grant::Name | Grant::Twin)) || call.may_read_name(at, &stat)
         }
         FileType::RegularFile
         | FileType::Symlink

@@ -157,6 +157,11 @@ impl Written {
         granted.or_else(|| self.twins.iter().any(|twin| twin.path == path && twin.is(stat)).then_some(Grant::Twin))
     }
 
+    /// Whether it is a single name of the session's, whatever its call may do with it.
+    pub(super) fn is_name(&self, path: &Path, stat: &Stat) -> bool {
+        stat.st_nlink > 0 && self.session.grant(path) == Some(Grant::Name)
+    }
+
     /// Whether this may be made: `Twin` if only to be renamed.
     pub(super) fn grant_of_new(&self, path: &Path, new: New) -> Option<Grant> {
         match (self.grant(path), new) {
