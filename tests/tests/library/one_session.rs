@@ -215,6 +215,9 @@ fn d8_what_is_being_set_up_cannot_be_touched() {
                 })
                 .await;
                 known.extend(there.iter().copied());
+                let numbers: String =
+                    known.iter().filter_map(|pid| inside(*pid)).map(|pid| format!("{pid}\n")).collect();
+                fs::write(workspace.join("targets"), numbers).unwrap();
                 let ready: Vec<(u32, String)> = there.into_iter().map(|pid| (pid, condition_of(pid))).collect();
                 let (round, writes) = (done(), number % 2 == 0);
                 until("every worker that stands ready was attacked", || done() > round + 1).await;

@@ -28,7 +28,7 @@ pub(crate) const ACTS: &[Act] = &[
     act("setns", "D3", "PID", "join the network namespace of PID", setns),
     act("kcmp", "D1", "PID", "compare file tables with another process", kcmp),
     act("ps", "A7", "", "every process in /proc with a readable command line", ps),
-    act("besiege", "D8", "DIR N PID…", "attack these and the N newest until DIR/over exists", besiege),
+    act("besiege", "D8", "DIR N PID…", "attack these, DIR/targets and the N newest until DIR/over exists", besiege),
     act("own-pid", "D2", "", "pid, parent, group and session", own_pid),
     act("double-fork-daemon", "D2", "FILE SECONDS", "leave a daemon behind that writes its pid to FILE", daemon),
     act("fork-children", "D2", "N SECONDS [FILE]", "leave N sleeping children behind", fork_children),
@@ -200,7 +200,10 @@ fn besiege(args: &Args<'_>) -> Outcome {
         };
         // And those that come while this goes on.
         let new = (newest - newest_few).max(1)..newest + newest_few / 4;
-        for pid in named.iter().copied().chain(new).filter(|&pid| pid != me) {
+        // Others may take more numbers than N while one round goes on.
+        let told = std::fs::read_to_string(directory.join("targets")).unwrap_or_default();
+        let told = told.lines().filter_map(|line| line.parse().ok());
+        for pid in named.iter().copied().chain(told).chain(new).filter(|&pid| pid != me) {
             // 18 is SIGCONT: it does nothing to a process that runs.
             let words = [pid.to_string(), "18".to_owned()];
             if matches!(kill(&Args(&words)), Err(failure) if failure.is_errno(libc::ESRCH)) {
