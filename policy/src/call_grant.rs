@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::effective::{EffectiveSet, Kind, Origin, PathRegion, Scope, Source};
+use crate::effective::{EffectiveSet, Kind, Origin, PathRegion, Rights, Scope, Source};
 use crate::envelope::{Denial, Layer};
 use crate::path::HostPath;
 use crate::pattern::{Host, PathPattern};
@@ -104,7 +104,10 @@ impl EffectiveSet {
             grant.hosts.push(self.checked_host(need)?);
         }
         match needs.capabilities.iter().find(|name| !self.rights().allows_capability(name)) {
-            Some(name) => Err(self.denial(Kind::Capabilities, name, name, None)),
+            Some(name) => {
+                let allows = |rights: &Rights| rights.allows_capability(name);
+                Err(self.denial(Kind::Capabilities, name, &Grantable { pattern: name, flag: None }, allows))
+            }
             None => Ok(grant),
         }
     }
@@ -158,7 +161,8 @@ impl EffectiveSet {
             Ok(host) if self.rights().allows_host(&host, need.port) => Ok((host, need.port)),
             Ok(host) => {
                 let pattern = host_pattern(&host, need.port);
-                Err(self.denial(Kind::Hosts, &asked, &pattern, Some(format!("--net {}", quoted(&pattern)))))
+                let by = Grantable { pattern: &pattern, flag: Some(format!("--net {}", quoted(&pattern))) };
+                Err(self.denial(Kind::Hosts, &asked, &by, |rights| rights.allows_host(&host, need.port)))
             }
             Err(error) => {
                 let asked = format!("{} {asked}", Kind::Hosts);
@@ -176,7 +180,11 @@ impl EffectiveSet {
         // A name that is not text cannot be written in a manifest.
         let pattern = path.as_path().to_str().map(escaped_pattern);
         let flag = pattern.as_ref().map(|pattern| format!("{flag} {}", quoted(pattern)));
-        let denial = self.denial(kind, &path.to_string(), pattern.as_deref().unwrap_or_default(), flag);
+        let by = Grantable { pattern: pattern.as_deref().unwrap_or_default(), flag };
+        let denial = self.denial(kind, &path.to_string(), &by, |rights| match kind {
+            Kind::Write => rights.allows_write(path),
+            Kind::Read | Kind::Hosts | Kind::Shell | Kind::Capabilities => rights.allows_read(path),
+        });
         if pattern.is_some() { denial } else { Denial { remedy: None, typed: None, ..denial } }
     }
 
@@ -188,20 +196,36 @@ impl EffectiveSet {
             }
             Some(ShellNeed::CommandLine { .. }) | None => ("a command line".to_owned(), "*".to_owned()),
         };
-        let flag = format!("--exec {}", quoted(&program));
-        self.denial(Kind::Shell, &asked, &program, Some(flag))
+        let by = Grantable { pattern: &program, flag: Some(format!("--exec {}", quoted(&program))) };
+        self.denial(Kind::Shell, &asked, &by, |rights| match need {
+            Some(ShellNeed::Program { argv }) => rights.allows_argv(argv),
+            Some(ShellNeed::CommandLine { .. }) | None => !rights.shell.is_empty(),
+        })
     }
 
-    /// `pattern` is the text that, as an item of `kind`, would grant it.
-    fn denial(&self, kind: Kind, asked: &str, pattern: &str, flag: Option<String>) -> Denial {
-        let bound = self.narrowings().iter().find(|n| n.kind == kind && n.asked == pattern).map(|n| &n.bound);
+    fn denial(
+        &self,
+        kind: Kind,
+        asked: &str,
+        Grantable { pattern, flag }: &Grantable<'_>,
+        allows: impl Fn(&Rights) -> bool,
+    ) -> Denial {
+        let bound = self.taken_by(allows);
+        let flag = flag.as_deref();
+        let (remedy, typed) = match bound {
+            Some(Source::ManifestCeiling { .. }) => (manifest_line("ceiling", kind, pattern), None),
+            Some(bound) => {
+                let typed = flag.filter(|_| *bound == Source::CommandLine).map(|flag| format!("pass {flag} too"));
+                (format!("it was asked for; {} has to grant it", bound.in_a_sentence()), typed)
+            }
+            None => {
+                let line = manifest_line("requires", kind, pattern);
+                let typed = flag.map(|flag| format!("{line}, or pass {flag}"));
+                (line, typed)
+            }
+        };
         let denial = Denial::new(Layer::Capability, format!("{kind} {asked}"), self.reason(kind, bound));
-        if let Some(bound) = bound {
-            return denial.remedy(format!("the manifest asks for it; the {bound} has to grant it"));
-        }
-        let line = manifest_line(kind, pattern);
-        let typed = flag.map(|flag| format!("{line}, or pass {flag}"));
-        Denial { typed, ..denial.remedy(line) }
+        Denial { typed, ..denial.remedy(remedy) }
     }
 
     fn reason(&self, kind: Kind, bound: Option<&Source>) -> String {
@@ -213,12 +237,23 @@ impl EffectiveSet {
             Kind::Shell => listed(&rights.shell),
             Kind::Capabilities => listed(&rights.capabilities),
         };
+        let granted = if granted.is_empty() { "nothing" } else { granted.as_str() };
         match bound {
-            Some(bound) => format!("{kind} was asked for, and the {bound} does not grant it"),
-            None if granted.is_empty() => format!("{kind} grants nothing"),
+            Some(bound) => {
+                format!("{kind} was asked for, but is bounded to {granted} by {}", bound.in_a_sentence())
+            }
+            None if granted == "nothing" => format!("{kind} grants nothing"),
             None => format!("{kind} grants only {granted}"),
         }
     }
+}
+
+/// How a person would grant what is denied.
+struct Grantable<'a> {
+    /// The text that would grant it, as an item of its kind.
+    pattern: &'a str,
+    /// The flag with its value.
+    flag: Option<String>,
 }
 
 /// At most five, so that a message stays one.
@@ -230,15 +265,16 @@ fn listed<T: fmt::Display>(scope: &Scope<T>) -> String {
     texts.join(", ")
 }
 
-fn manifest_line(kind: Kind, pattern: &str) -> String {
+/// `table` is `requires` or `ceiling`.
+fn manifest_line(table: &str, kind: Kind, pattern: &str) -> String {
     // A JSON string is a TOML basic string too.
     let text = serde_json::Value::from(pattern).to_string();
     match kind {
-        Kind::Read => format!("add {text} to `read` in [requires.fs]"),
-        Kind::Write => format!("add {text} to `write` in [requires.fs]"),
-        Kind::Hosts => format!("add {text} to `hosts` in [requires.net]"),
-        Kind::Shell => format!("add [[requires.shell]] with cmd = {text}"),
-        Kind::Capabilities => format!("add {text} to `capabilities` in [requires]"),
+        Kind::Read => format!("add {text} to `read` in [{table}.fs]"),
+        Kind::Write => format!("add {text} to `write` in [{table}.fs]"),
+        Kind::Hosts => format!("add {text} to `hosts` in [{table}.net]"),
+        Kind::Shell => format!("add [[{table}.shell]] with cmd = {text}"),
+        Kind::Capabilities => format!("add {text} to `capabilities` in [{table}]"),
     }
 }
 
@@ -273,6 +309,7 @@ mod tests {
 
     use super::*;
     use crate::effective::{Bound, Contribution, Declared, narrow};
+    use crate::manifest::{Format, Manifest};
     use crate::requirement::RequirementSet;
     use crate::variable::Variables;
 
@@ -323,7 +360,28 @@ mod tests {
         let bound = Bound::at_most(Source::Ceiling, ceiling.rights().clone());
         let set = narrow(&declared(r#"{"fs": {"write": ["/w/x"]}}"#), &[bound]);
         let denial = set.check(&CallNeeds { write: vec!["/w/x".into()], ..CallNeeds::default() }).unwrap_err();
-        assert_eq!(denial.reason, "fs.write was asked for, and the ceiling does not grant it");
+        assert_eq!(denial.reason, "fs.write was asked for, but is bounded to nothing by the ceiling");
+    }
+
+    /// C-1: it names the manifest's table and its line, also where the tool that asked did so for the whole tree.
+    #[test]
+    fn a_denial_names_the_manifest_s_ceiling() {
+        let text = "id = \"x\"\n\n[ceiling.fs]\nwrite = [\"out/**\"]\n[[ceiling.shell]]\ncmd = \"git\"\n";
+        let manifest = Manifest::parse(text, Format::Toml, "callgate.toml").unwrap();
+        let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+        let bounds = manifest.ceiling_bounds(&variables).unwrap();
+        let set = narrow(&declared(r#"{"fs": {"write": ["**"]}, "shell": [{"cmd": "*"}]}"#), &bounds);
+        let write = |path: &str| CallNeeds { write: vec![path.into()], ..CallNeeds::default() };
+        assert!(set.check(&write("/w/out/x")).is_ok() && set.check(&reads("/w/x")).is_ok(), "the control");
+        let denial = set.check(&write("/w/x")).unwrap_err();
+        let reason = "fs.write was asked for, but is bounded to /w/out/** by `[ceiling.fs]`, callgate.toml line 3";
+        assert_eq!(denial.reason, reason);
+        assert_eq!(denial.remedy.unwrap(), "add \"/w/x\" to `write` in [ceiling.fs]");
+        let denial = set.check(&write("/x")).unwrap_err();
+        assert_eq!(denial.reason, "fs.write grants only /w/out/**", "nobody asked for that");
+        let make = ShellNeed::Program { argv: vec!["make".into()] };
+        let denial = set.check(&CallNeeds { shell: Some(make), ..CallNeeds::default() }).unwrap_err();
+        assert!(denial.reason.ends_with("bounded to git by `[[ceiling.shell]]`, callgate.toml line 5"), "{denial:?}");
     }
 
     /// A tool that names its file gets that file, not the tree.

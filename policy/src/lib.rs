@@ -60,6 +60,7 @@
 
 pub mod approval;
 pub mod call_grant;
+pub mod ceiling;
 pub mod document;
 pub mod effective;
 pub mod envelope;

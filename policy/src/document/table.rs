@@ -25,6 +25,15 @@ impl Table {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Where a key stands that has not been read yet.
+    pub(crate) fn place(&self, key: &str) -> Option<usize> {
+        self.entries.iter().find(|entry| entry.key == key).map(|entry| entry.key_span.start)
+    }
+
     pub(crate) fn optional<T>(
         &mut self,
         key: &str,

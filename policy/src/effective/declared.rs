@@ -7,8 +7,8 @@ use crate::requirement::{Program, RequirementSet};
 use crate::variable::Variables;
 
 use super::origin::{Kind, Origin, Source};
-use super::region::{Scope, ShellRegion};
-use super::rights::{Bound, Rights};
+use super::region::ShellRegion;
+use super::rights::Rights;
 
 /// The names that `capabilities` may hold before a host registers its own. A closed set: each has one point that
 /// enforces it, so an unknown one would be granted and mean nothing.
@@ -68,14 +68,6 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// A bound to all that is declared but changing files.
-    #[must_use]
-    pub fn without_writing(&self, source: Source) -> Bound {
-        let mut rights = self.rights.clone();
-        rights.write = Scope::default();
-        Bound::at_most(source, rights)
-    }
-
     /// Unites the contributions and expands their variables. Adding a tool adds its requirements (S0-8).
     ///
     /// `registered` are the capabilities that the host knows besides [`CAPABILITIES`].

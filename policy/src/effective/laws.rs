@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::pattern::Host;
 use crate::requirement::RequirementSet;
 use crate::variable::Variables;
@@ -196,6 +197,49 @@ proptest! {
         prop_assert!(!effective.narrowings().is_empty() || answers(effective.rights()) == answers(&asked.rights));
     }
 
+    /// C-1: a ceiling bounds the kinds that it names and no other; what reading is bounded to bounds writing too; and every
+    /// right that it takes is recorded with its source.
+    #[test]
+    fn a_ceiling_bounds_what_it_names(
+        asked in requirements(),
+        ceiling in requirements(),
+        named in proptest::array::uniform5(any::<bool>()),
+    ) {
+        let most = declared(std::slice::from_ref(&ceiling)).rights;
+        let [read, write, hosts, shell, capabilities] = named;
+        let written = Ceiling {
+            fs: FsCeiling { read: read.then(|| ceiling.fs.read.clone()), write: write.then(|| ceiling.fs.write.clone()) },
+            net: NetCeiling { hosts: hosts.then(|| ceiling.net.hosts.clone()) },
+            shell: shell.then(|| ceiling.shell.clone()),
+            capabilities: capabilities.then(|| ceiling.capabilities.clone()),
+        };
+        let source = |kind| Source::ManifestCeiling { file: "m".to_owned(), line: 7, kind };
+        let bounds = Bound::of_ceiling(&written, source, &variables(), &[]).unwrap();
+        let asked = declared(&[asked]);
+        let effective = narrow(&asked, &bounds);
+        let only_read = declared(&[RequirementSet {
+            fs: crate::requirement::FsRequirement { write: Vec::new(), ..ceiling.fs.clone() },
+            ..RequirementSet::default()
+        }]).rights;
+        for path in PATHS.map(HostPath::from) {
+            // What may be written may be read; without a word about writing there is nothing of that.
+            let to_read = if write { most.allows_read(&path) } else { only_read.allows_read(&path) };
+            prop_assert_eq!(effective.allows_read(&path), asked.rights.allows_read(&path) && (!read || to_read), "{}", &path);
+            let to_write = if write { most.allows_write(&path) } else { !read || to_read };
+            prop_assert_eq!(effective.allows_write(&path), asked.rights.allows_write(&path) && to_write, "{}", &path);
+            prop_assert!(!effective.allows_write(&path) || effective.allows_read(&path));
+        }
+        let (answered, all) = (answers(effective.rights()), answers(&asked.rights));
+        let (others, bounded) = (PATHS.len() * 2, answers(&most));
+        for at in others..answered.len() {
+            let kind = if at < others + HOSTS.len() { hosts } else if at < others + HOSTS.len() + ARGVS.len() { shell } else { capabilities };
+            prop_assert_eq!(answered[at], all[at] && (!kind || bounded[at]));
+        }
+        let is_its_own = |n: &Narrowing| matches!(n.bound, Source::ManifestCeiling { line: 7, .. });
+        prop_assert!(effective.narrowings().iter().all(is_its_own));
+        prop_assert!(!effective.narrowings().is_empty() || answered == all);
+    }
+
     /// S0-8, C-1: under the default ceiling all that is declared is in force.
     #[test]
     fn the_default_ceiling_takes_nothing(asked in requirements()) {
@@ -223,7 +267,49 @@ fn a_tool_extends_requirements_never_authority() {
     assert!(!bounded.allows_write(&file), "X0-1");
     assert!(bounded.allows_read(&file), "the ceiling grants reading, and writing includes it");
     let lost: Vec<String> = bounded.narrowings().iter().map(ToString::to_string).collect();
-    assert_eq!(lost, ["fs.write /w/out/**: the ceiling does not grant it (asked by tool build: fs.write \"out/**\")"]);
+    assert_eq!(
+        lost,
+        ["fs.write /w/out/**: bounded to nothing by the ceiling (asked by tool build: fs.write \"out/**\")"]
+    );
+}
+
+/// C-1: a ceiling grants nothing. A name that is kept in a tree is released by whoever asks for it, not by a bound that names it.
+#[test]
+fn a_ceiling_releases_no_kept_name() {
+    let parse = |json| serde_json::from_str::<RequirementSet>(json).unwrap();
+    let both = parse(r#"{"fs": {"write": ["out/**", ".env"]}}"#);
+    let bounds = Bound::of_ceiling(&Ceiling::of_named(&both), |_| Source::Ceiling, &variables(), &[]).unwrap();
+    let written = |asked: &[RequirementSet]| -> Vec<String> {
+        let effective = narrow(&declared(asked), &bounds);
+        effective.rights().write().iter().map(|(region, _)| region.to_string()).collect()
+    };
+    let all = parse(r#"{"fs": {"write": ["**"]}}"#);
+    assert_eq!(written(std::slice::from_ref(&all)), ["/w/out/**"]);
+    assert_eq!(written(&[all, parse(r#"{"fs": {"write": [".env"]}}"#)]), ["/w/.env", "/w/out/**"], "the control");
+}
+
+/// S0-7: what tools require is told where it lies beyond what others named, and only that.
+#[test]
+fn what_tools_require_beyond_what_is_named_is_told() {
+    let parse = |json| serde_json::from_str::<RequirementSet>(json).unwrap();
+    let (write, edit) = (Source::Tool("write".into()), Source::Tool("edit".into()));
+    let tools = parse(r#"{"fs": {"write": ["**"]}}"#);
+    for (named, told) in [
+        (r#"{"fs": {"write": ["out/**"]}}"#, vec![(Kind::Write, vec!["edit", "write"])]),
+        (r#"{"fs": {"write": ["**"]}}"#, vec![]),
+        (r#"{"fs": {"read": ["**"]}}"#, vec![(Kind::Write, vec!["edit", "write"])]),
+    ] {
+        let named = declared(&[parse(named)]);
+        let asked = [Contribution::from_source(&write, &tools), Contribution::from_source(&edit, &tools)];
+        let mut both = Declared::union(&asked, &variables(), &[]).unwrap();
+        for (region, origins) in named.rights.write.iter() {
+            both.rights.write.insert(region.clone(), origins.iter().cloned());
+        }
+        let beyond = beyond(&narrow(&both, &[]), &named);
+        let found: Vec<_> =
+            beyond.iter().map(|found| (found.kind, found.tools.iter().map(String::as_str).collect())).collect();
+        assert_eq!(found, told);
+    }
 }
 
 /// S0-40: without a workspace nothing relative to it is in force.

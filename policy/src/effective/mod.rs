@@ -1,5 +1,6 @@
 //! From what is asked for to what is in force: ceiling ∩ parent ∩ declared (X0-1, C-1).
 
+mod beyond;
 mod declared;
 mod everything;
 mod origin;
@@ -10,11 +11,13 @@ mod rights;
 mod laws;
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::path::HostPath;
 use crate::pattern::PathPattern;
 use crate::rules::Capability;
 
+pub use beyond::{Beyond, beyond};
 pub use declared::{CAPABILITIES, Contribution, DeclareError, Declared};
 pub use everything::everything;
 pub use origin::{Kind, Origin, Source};
@@ -28,6 +31,9 @@ pub struct EffectiveSet {
     rights: Rights,
     exact: bool,
     narrowings: Narrowings,
+    /// What it was narrowed from, and by whom: for the reasons of denials.
+    asked: Rights,
+    bounds: Arc<[Bound]>,
     session_dir: Option<HostPath>,
     readable: Scope<PathRegion>,
 }
@@ -63,11 +69,18 @@ impl Narrowings {
         self.0.is_empty()
     }
 
-    fn record<T: Region>(&mut self, kind: Kind, asked: &Scope<T>, bound: &Scope<T>, source: &Source) {
+    fn record<T: Region>(
+        &mut self,
+        (kind, source): (Kind, &Source),
+        asked: &Scope<T>,
+        most: Option<&Scope<T>>,
+        meet: impl Fn(&Scope<T>, &Scope<T>) -> Scope<T>,
+    ) {
+        let Some(most) = most else { return };
         for (region, origins) in asked.iter() {
             let mut alone = Scope::default();
             alone.insert(region.clone(), []);
-            let left = alone.meet(bound);
+            let left = meet(&alone, most);
             if left.iter().any(|(left, _)| left == region) {
                 continue;
             }
@@ -84,12 +97,9 @@ impl Narrowings {
 
 impl fmt::Display for Narrowing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: the {} ", self.kind, self.asked, self.bound)?;
-        if self.left.is_empty() {
-            write!(f, "does not grant it")?;
-        } else {
-            write!(f, "grants only {}", self.left.join(", "))?;
-        }
+        write!(f, "{} {}: ", self.kind, self.asked)?;
+        let left = if self.left.is_empty() { "nothing".to_owned() } else { self.left.join(", ") };
+        write!(f, "bounded to {left} by {}", self.bound.in_a_sentence())?;
         for origin in &self.origins {
             write!(f, " (asked by {origin})")?;
         }
@@ -109,20 +119,20 @@ impl fmt::Display for Narrowing {
 pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
     let mut rights = declared.rights.reduced();
     let mut narrowings = Narrowings::default();
+    let asked = &declared.rights;
     for bound in bounds {
-        let Some(most) = bound.rights() else { continue };
-        let (asked, source) = (&declared.rights, bound.source());
-        narrowings.record(Kind::Read, &asked.read, &most.read, source);
-        narrowings.record(Kind::Write, &asked.write, &most.write, source);
-        narrowings.record(Kind::Hosts, &asked.hosts, &most.hosts, source);
-        narrowings.record(Kind::Shell, &asked.shell, &most.shell, source);
-        narrowings.record(Kind::Capabilities, &asked.capabilities, &most.capabilities, source);
-        rights = rights.meet(most);
+        narrowings.record((Kind::Read, bound.source()), &asked.read, bound.read(), Scope::meet);
+        narrowings.record((Kind::Write, bound.source()), &asked.write, bound.write(), Scope::meet_without_naming);
+        narrowings.record((Kind::Hosts, bound.source()), &asked.hosts, bound.hosts(), Scope::meet);
+        narrowings.record((Kind::Shell, bound.source()), &asked.shell, bound.shell(), Scope::meet);
+        narrowings.record((Kind::Capabilities, bound.source()), &asked.capabilities, bound.capabilities(), Scope::meet);
+        rights = bound.leaves(&rights);
     }
     narrowings.0.sort();
     narrowings.0.dedup();
     let readable = rights.read.clone();
-    EffectiveSet { rights, exact: declared.exact, narrowings, session_dir: None, readable }
+    let (asked, bounds) = (declared.rights.clone(), bounds.into());
+    EffectiveSet { rights, exact: declared.exact, narrowings, asked, bounds, session_dir: None, readable }
 }
 
 impl EffectiveSet {
@@ -136,6 +146,14 @@ impl EffectiveSet {
     #[must_use]
     pub fn narrowings(&self) -> &Narrowings {
         &self.narrowings
+    }
+
+    /// Who took a right that was asked for: the first bound that leaves nothing of it.
+    pub(crate) fn taken_by(&self, allows: impl Fn(&Rights) -> bool) -> Option<&Source> {
+        if !allows(&self.asked) {
+            return None;
+        }
+        self.bounds.iter().find(|bound| !allows(&bound.leaves(&self.asked))).map(Bound::source)
     }
 
     /// Whether a pattern that the kernel can only be told in a wider form is refused.

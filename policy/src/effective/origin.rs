@@ -20,10 +20,31 @@ pub enum Source {
     Default,
     /// What the operator or the person granted at most (X0-1).
     Ceiling,
+    /// A manifest's own ceiling.
+    ManifestCeiling {
+        /// The file's name, as the person gave it.
+        file: String,
+        /// Where the table stands, from 1.
+        line: usize,
+        /// A kind that the table bounds.
+        kind: Kind,
+    },
     /// A profile that changes nothing.
     Profile(String),
     /// The session that started this one (X0-1).
     Parent,
+}
+
+impl Source {
+    /// Its name in a sentence.
+    pub(crate) fn in_a_sentence(&self) -> String {
+        match self {
+            Self::Ceiling | Self::Profile(_) | Self::Parent | Self::CommandLine | Self::Default => {
+                format!("the {self}")
+            }
+            Self::ManifestCeiling { .. } | Self::Manifest { .. } | Self::Tool(_) => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Source {
@@ -34,6 +55,7 @@ impl fmt::Display for Source {
             Self::CommandLine => f.write_str("command line"),
             Self::Default => f.write_str("default"),
             Self::Ceiling => f.write_str("ceiling"),
+            Self::ManifestCeiling { file, line, kind } => write!(f, "`{}`, {file} line {line}", kind.ceiling_table()),
             Self::Profile(name) => write!(f, "profile {name}"),
             Self::Parent => f.write_str("parent"),
         }
@@ -70,6 +92,19 @@ pub enum Kind {
     Shell,
     /// `capabilities`
     Capabilities,
+}
+
+impl Kind {
+    /// The manifest's table that bounds it.
+    #[must_use]
+    pub fn ceiling_table(self) -> &'static str {
+        match self {
+            Self::Read | Self::Write => "[ceiling.fs]",
+            Self::Hosts => "[ceiling.net]",
+            Self::Shell => "[[ceiling.shell]]",
+            Self::Capabilities => "[ceiling]",
+        }
+    }
 }
 
 impl fmt::Display for Kind {

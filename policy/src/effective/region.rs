@@ -243,12 +243,22 @@ impl<T: Region> Scope<T> {
         Self(Arc::new(needed.collect()))
     }
 
+    /// What both hold, reduced, without what only `most` says by being narrower. A name that is kept in a tree is released by
+    /// whoever asks for it; a bound that names it releases nothing.
+    pub(crate) fn meet_without_naming(&self, most: &Self) -> Self {
+        self.met(most, |region, mine| region.adds_to(mine))
+    }
+
     /// What both hold, reduced.
     pub(crate) fn meet(&self, other: &Self) -> Self {
+        self.met(other, |_, _| false)
+    }
+
+    fn met(&self, other: &Self, is_left_out: impl Fn(&T, &T) -> bool) -> Self {
         let mut met = Self::default();
         for (mine, my_origins) in self.iter() {
             for (theirs, their_origins) in other.iter() {
-                if let Some(region) = mine.meet(theirs) {
+                if let Some(region) = mine.meet(theirs).filter(|region| !is_left_out(region, mine)) {
                     met.insert(region, my_origins.iter().chain(their_origins).cloned());
                 }
             }

@@ -1,9 +1,12 @@
 //! Rights of every kind together, and a bound on them.
 
+use crate::ceiling::Ceiling;
 use crate::path::HostPath;
 use crate::pattern::{Host, HostPattern};
+use crate::variable::Variables;
 
-use super::origin::Source;
+use super::declared::{Contribution, DeclareError, Declared};
+use super::origin::{Kind, Source};
 use super::region::{PathRegion, Scope, ShellRegion};
 
 /// Rights of every kind.
@@ -88,23 +91,18 @@ impl Rights {
             capabilities: self.capabilities.reduced(),
         }
     }
-
-    pub(super) fn meet(&self, other: &Self) -> Self {
-        Self {
-            read: self.read.meet(&other.read),
-            write: self.write.meet(&other.write),
-            hosts: self.hosts.meet(&other.hosts),
-            shell: self.shell.meet(&other.shell),
-            capabilities: self.capabilities.meet(&other.capabilities),
-        }
-    }
 }
 
-/// The most that someone grants: an operator's or a person's ceiling, or what a parent session may delegate (X0-1).
+/// The most that someone grants: an operator's or a person's ceiling, or what a parent session may delegate (X0-1). A kind
+/// that it does not name is not bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
     source: Source,
-    rights: Option<Rights>,
+    read: Option<Scope<PathRegion>>,
+    write: Option<Scope<PathRegion>>,
+    hosts: Option<Scope<HostPattern>>,
+    shell: Option<Scope<ShellRegion>>,
+    capabilities: Option<Scope<String>>,
 }
 
 impl Bound {
@@ -112,13 +110,61 @@ impl Bound {
     /// second edit (S0-8, C-1).
     #[must_use]
     pub fn unlimited(source: Source) -> Self {
-        Self { source, rights: None }
+        Self { source, read: None, write: None, hosts: None, shell: None, capabilities: None }
     }
 
     /// No more than these rights.
     #[must_use]
     pub fn at_most(source: Source, rights: Rights) -> Self {
-        Self { source, rights: Some(rights) }
+        let Rights { read, write, hosts, shell, capabilities } = rights;
+        Self {
+            source,
+            read: Some(read),
+            write: Some(write),
+            hosts: Some(hosts),
+            shell: Some(shell),
+            capabilities: Some(capabilities),
+        }
+    }
+
+    /// Nothing to change, and all else as it is.
+    #[must_use]
+    pub fn without_writing(source: Source) -> Self {
+        Self { write: Some(Scope::default()), ..Self::unlimited(source) }
+    }
+
+    /// What a ceiling says, with its variables expanded: a bound for each of its tables, whose source `source` names.
+    ///
+    /// # Errors
+    ///
+    /// [`DeclareError`] naming the item.
+    pub fn of_ceiling(
+        ceiling: &Ceiling,
+        source: impl Fn(Kind) -> Source,
+        variables: &Variables,
+        registered: &[&str],
+    ) -> Result<Vec<Self>, DeclareError> {
+        let items = ceiling.items();
+        let mut bounds = Vec::new();
+        for kind in [Kind::Write, Kind::Hosts, Kind::Shell, Kind::Capabilities] {
+            if !ceiling.bounds(kind) {
+                continue;
+            }
+            let source = source(kind);
+            let most = Declared::union(&[Contribution::from_source(&source, &items)], variables, registered)?.rights;
+            let mut bound = Self::unlimited(source);
+            match kind {
+                Kind::Read | Kind::Write => {
+                    bound.read = ceiling.fs.read.is_some().then_some(most.read);
+                    bound.write = ceiling.fs.write.is_some().then_some(most.write);
+                }
+                Kind::Hosts => bound.hosts = Some(most.hosts),
+                Kind::Shell => bound.shell = Some(most.shell),
+                Kind::Capabilities => bound.capabilities = Some(most.capabilities),
+            }
+            bounds.push(bound);
+        }
+        Ok(bounds)
     }
 
     /// Whose it is.
@@ -127,7 +173,43 @@ impl Bound {
         &self.source
     }
 
-    pub(super) fn rights(&self) -> Option<&Rights> {
-        self.rights.as_ref()
+    pub(super) fn read(&self) -> Option<&Scope<PathRegion>> {
+        self.read.as_ref()
     }
+
+    /// What can be read back is read, so without a word about writing it is bounded as reading is.
+    pub(super) fn write(&self) -> Option<&Scope<PathRegion>> {
+        self.write.as_ref().or(self.read.as_ref())
+    }
+
+    pub(super) fn hosts(&self) -> Option<&Scope<HostPattern>> {
+        self.hosts.as_ref()
+    }
+
+    pub(super) fn shell(&self) -> Option<&Scope<ShellRegion>> {
+        self.shell.as_ref()
+    }
+
+    pub(super) fn capabilities(&self) -> Option<&Scope<String>> {
+        self.capabilities.as_ref()
+    }
+
+    /// What it leaves of these rights.
+    pub(crate) fn leaves(&self, rights: &Rights) -> Rights {
+        Rights {
+            read: met(&rights.read, self.read(), Scope::meet),
+            write: met(&rights.write, self.write(), Scope::meet_without_naming),
+            hosts: met(&rights.hosts, self.hosts(), Scope::meet),
+            shell: met(&rights.shell, self.shell(), Scope::meet),
+            capabilities: met(&rights.capabilities, self.capabilities(), Scope::meet),
+        }
+    }
+}
+
+fn met<T: Clone>(
+    asked: &Scope<T>,
+    most: Option<&Scope<T>>,
+    meet: impl Fn(&Scope<T>, &Scope<T>) -> Scope<T>,
+) -> Scope<T> {
+    most.map_or_else(|| asked.clone(), |most| meet(asked, most))
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{Env, Manifest};
 use crate::approval::ApprovalScope;
+use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::document::error::Fault;
 use crate::document::table::{Table, boolean, choice, count, list, name, parsed, text, wrong};
 use crate::document::tree::{Node, Value};
@@ -20,6 +21,9 @@ use crate::unit::{ByteSize, parse_duration};
 /// Where the items of `requires` stand.
 type Places = BTreeMap<Kind, Vec<usize>>;
 
+/// Where the tables of `ceiling` stand.
+type CeilingPlaces = BTreeMap<&'static str, usize>;
+
 pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fault> {
     let known = [
         "id",
@@ -31,6 +35,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         "profile",
         "tools",
         "requires",
+        "ceiling",
         "rules",
         "limits",
         "env",
@@ -38,6 +43,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
     let mut top = Table::of(root, "the manifest", &known)?;
     let mut places = Places::new();
     let mut rule_places = Vec::new();
+    let mut ceiling_places = CeilingPlaces::new();
     let mode = top.optional("mode", |node| choice(node, Mode::parse, &Mode::NAMES))?;
     let manifest = Manifest {
         file: file.to_owned(),
@@ -52,6 +58,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         profile: top.optional("profile", profile)?.unwrap_or_default(),
         tools: top.optional("tools", |node| list(node, name))?,
         requires: top.optional("requires", |node| requires(node, &mut places))?.unwrap_or_default(),
+        ceiling: top.optional("ceiling", |node| ceiling(node, &mut ceiling_places))?.unwrap_or_default(),
         rules: top
             .optional("rules", |node| {
                 list(node, |item| {
@@ -64,6 +71,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         env: top.optional("env", env)?.unwrap_or_default(),
         lines: BTreeMap::new(),
         rule_lines: rule_places,
+        ceiling_lines: ceiling_places,
     };
     Ok((manifest, places))
 }
@@ -78,7 +86,9 @@ fn requires(node: Node, places: &mut Places) -> Result<RequirementSet, Fault> {
     Ok(RequirementSet {
         fs: table.optional("fs", |node| fs(node, places))?.unwrap_or_default(),
         net: table.optional("net", |node| net(node, places))?.unwrap_or_default(),
-        shell: table.optional("shell", |node| placed(node, Kind::Shell, places, shell_run))?.unwrap_or_default(),
+        shell: table
+            .optional("shell", |node| placed(node, Kind::Shell, places, |item| shell_run(item, "requires.shell")))?
+            .unwrap_or_default(),
         capabilities: table
             .optional("capabilities", |node| placed(node, Kind::Capabilities, places, name))?
             .unwrap_or_default(),
@@ -102,12 +112,51 @@ fn net(node: Node, places: &mut Places) -> Result<NetRequirement, Fault> {
     })
 }
 
+/// A table that bounds nothing would look like one that bounds everything, so it is a mistake.
+fn ceiling(node: Node, places: &mut CeilingPlaces) -> Result<Ceiling, Fault> {
+    let mut table = bounding(node, "ceiling", &["fs", "net", "shell", "capabilities"])?;
+    for (key, kind) in
+        [("fs", Kind::Write), ("net", Kind::Hosts), ("shell", Kind::Shell), ("capabilities", Kind::Capabilities)]
+    {
+        places.extend(table.place(key).map(|place| (kind.ceiling_table(), place)));
+    }
+    Ok(Ceiling {
+        fs: table.optional("fs", fs_ceiling)?.unwrap_or_default(),
+        net: table.optional("net", net_ceiling)?.unwrap_or_default(),
+        shell: table.optional("shell", |node| list(node, |item| shell_run(item, "ceiling.shell")))?,
+        capabilities: table.optional("capabilities", |node| list(node, name))?,
+    })
+}
+
+fn fs_ceiling(node: Node) -> Result<FsCeiling, Fault> {
+    let mut table = bounding(node, "ceiling.fs", &["read", "write"])?;
+    Ok(FsCeiling {
+        read: table.optional("read", |node| list(node, path))?,
+        write: table.optional("write", |node| list(node, path))?,
+    })
+}
+
+fn net_ceiling(node: Node) -> Result<NetCeiling, Fault> {
+    let mut table = bounding(node, "ceiling.net", &["hosts"])?;
+    Ok(NetCeiling { hosts: table.optional("hosts", |node| list(node, |item| parsed(item, HostPattern::parse)))? })
+}
+
+fn bounding(node: Node, what: &'static str, known: &[&str]) -> Result<Table, Fault> {
+    let span = node.span.clone();
+    let table = Table::of(node, what, known)?;
+    if table.is_empty() {
+        let fault = Fault::new(span, format!("{what} bounds nothing"));
+        return Err(fault.with_help(format!("name what it bounds ({}), or leave it out", known.join(", "))));
+    }
+    Ok(table)
+}
+
 fn path(node: Node) -> Result<PathTemplate, Fault> {
     parsed(node, PathTemplate::parse)
 }
 
-fn shell_run(node: Node) -> Result<ShellRunRequirement, Fault> {
-    let mut table = Table::of(node, "requires.shell", &["cmd", "args"])?;
+fn shell_run(node: Node, what: &'static str) -> Result<ShellRunRequirement, Fault> {
+    let mut table = Table::of(node, what, &["cmd", "args"])?;
     Ok(ShellRunRequirement {
         cmd: table.required("cmd", |node| parsed(node, Program::parse))?,
         args: table.optional("args", arguments)?,

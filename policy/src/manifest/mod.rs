@@ -9,14 +9,16 @@ mod shown;
 use std::collections::BTreeMap;
 
 use crate::approval::ApprovalScope;
+use crate::ceiling::Ceiling;
 use crate::document::error::{Fault, position};
 use crate::document::tree::{self, Whole};
-use crate::effective::Kind;
+use crate::effective::{Bound, DeclareError, Kind, Source};
 use crate::limit::Limits;
 use crate::mode::{Headless, Mode};
 use crate::profile::ProfileName;
 use crate::requirement::RequirementSet;
 use crate::rules::{AllowEntry, Rule};
+use crate::variable::Variables;
 
 pub use crate::document::{Format, ManifestError};
 
@@ -44,6 +46,8 @@ pub struct Manifest {
     pub tools: Option<Vec<String>>,
     /// What it asks for (S0-36).
     pub requires: RequirementSet,
+    /// The most that it, its tools and whoever else asks may be granted (C-1).
+    pub ceiling: Ceiling,
     /// Whether the watchdog sees every program that is about to run.
     pub watch_execs: bool,
     /// Its rules, in order (S0-49).
@@ -54,6 +58,7 @@ pub struct Manifest {
     pub env: Env,
     lines: BTreeMap<Kind, Vec<usize>>,
     rule_lines: Vec<usize>,
+    ceiling_lines: BTreeMap<&'static str, usize>,
 }
 
 /// `[env]`.
@@ -87,6 +92,22 @@ impl Manifest {
         self.lines.get(&kind).and_then(|lines| lines.get(place)).copied().unwrap_or(1)
     }
 
+    /// On which line the table of the ceiling stands that bounds a kind, from 1.
+    #[must_use]
+    pub fn ceiling_line(&self, kind: Kind) -> usize {
+        self.ceiling_lines.get(kind.ceiling_table()).copied().unwrap_or(1)
+    }
+
+    /// What its ceiling bounds, with the variables expanded.
+    ///
+    /// # Errors
+    ///
+    /// [`DeclareError`] naming the item and where it stands.
+    pub fn ceiling_bounds(&self, variables: &Variables) -> Result<Vec<Bound>, DeclareError> {
+        let source = |kind| Source::ManifestCeiling { file: self.file.clone(), line: self.ceiling_line(kind), kind };
+        Bound::of_ceiling(&self.ceiling, source, variables, &[])
+    }
+
     /// On which line a rule stands, from 1.
     #[must_use]
     pub fn rule_line(&self, place: usize) -> usize {
@@ -97,6 +118,7 @@ impl Manifest {
     fn with_lines(mut self, text: &str, places: BTreeMap<Kind, Vec<usize>>) -> Self {
         let line = |at: usize| position(text, at).0;
         self.rule_lines.iter_mut().for_each(|place| *place = line(*place));
+        self.ceiling_lines.values_mut().for_each(|place| *place = line(*place));
         self.lines = places.into_iter().map(|(kind, at)| (kind, at.into_iter().map(line).collect())).collect();
         self
     }

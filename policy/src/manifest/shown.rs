@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Env, Manifest};
 use crate::approval::ApprovalScope;
+use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::limit::{LimitName, Limits};
 use crate::mode::Headless;
 use crate::profile::ProfileName;
@@ -37,16 +38,19 @@ impl Manifest {
             profile,
             tools,
             requires,
+            ceiling,
             watch_execs,
             rules,
             limits,
             env,
             lines: _,
             rule_lines: _,
+            ceiling_lines: _,
         } = self;
         let parts = [
             each("id", id.as_slice()),
             asked_for(requires),
+            bounded(ceiling),
             only_if(*profile != ProfileName::default(), "profile", profile.as_str()),
             tools.as_ref().map(|tools| vec![("tools", tools.join(", "))]).unwrap_or_default(),
             each("mode", mode.as_slice()),
@@ -77,12 +81,14 @@ impl Manifest {
             profile,
             tools,
             requires,
+            ceiling,
             watch_execs,
             rules,
             limits,
             env,
             lines: _,
             rule_lines: _,
+            ceiling_lines: _,
         } = self;
         let all = serde_json::json!({
             "file": file,
@@ -94,6 +100,7 @@ impl Manifest {
             "profile": profile.as_str(),
             "tools": tools,
             "requires": requires,
+            "ceiling": ceiling,
             "watch_execs": watch_execs,
             "rules": rules,
             "limits": bounds(limits).into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect::<serde_json::Map<_, _>>(),
@@ -120,6 +127,25 @@ fn asked_for(requires: &RequirementSet) -> Entries {
         each("net", hosts),
         each("shell", shell),
         each("capability", capabilities),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+fn bounded(ceiling: &Ceiling) -> Entries {
+    fn most<T: fmt::Display>(key: &'static str, items: Option<&Vec<T>>) -> Entries {
+        match items.map(Vec::as_slice) {
+            None => Vec::new(),
+            Some([]) => vec![(key, "nothing".to_owned())],
+            Some(items) => each(key, items),
+        }
+    }
+    let Ceiling { fs: FsCeiling { read, write }, net: NetCeiling { hosts }, shell, capabilities } = ceiling;
+    let parts = [
+        most("at most read", read.as_ref()),
+        most("at most write", write.as_ref()),
+        most("at most net", hosts.as_ref()),
+        most("at most shell", shell.as_ref()),
+        most("at most capability", capabilities.as_ref()),
     ];
     parts.into_iter().flatten().collect()
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
 use callgate_policy::approval::ApprovalScope;
-use callgate_policy::effective::{Contribution, Declared, EffectiveSet, Source, narrow};
+use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, Source, narrow};
 use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::HostPath;
@@ -301,9 +301,12 @@ fn effective(
         .extend(spec.requires.iter().chain(&asked).map(|(source, set)| Contribution::from_source(source, set)));
     let declared = Declared::union(&contributions, &variables, &[])?;
     let mut ceiling = spec.ceiling.clone();
+    if let Some(manifest) = &spec.manifest {
+        ceiling.extend(manifest.ceiling_bounds(&variables)?);
+    }
     if !profile.may_write() {
         // Layer 3 holds it too, whatever a command line finds.
-        ceiling.push(declared.without_writing(Source::Profile(profile.name.clone())));
+        ceiling.push(Bound::without_writing(Source::Profile(profile.name.clone())));
     }
     Ok(narrow(&declared, &ceiling))
 }
