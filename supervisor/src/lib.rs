@@ -53,7 +53,8 @@ pub use gate::{
 pub use host::{HostError, HostSupport, Missing, close_process};
 pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Surface, Tool};
 pub use session::{
-    AskedBy, Coercion, OpenError, Overflow, Session, SessionSpec, StrengthChoice, WatchdogObject, refuse_strangers,
+    AskedBy, Coercion, OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
+    refuse_strangers,
 };
 pub use supervisor::{Builder, Supervisor};
 pub use turn::Concurrency;

@@ -64,16 +64,18 @@ pub(super) enum Command {
 /// What a session may do.
 #[derive(Debug, Args)]
 pub(super) struct Grants {
-    /// Grant reading this file or directory; may be given several times.
+    /// Grant reading this file or directory, besides what is granted without it; may be given several times.
     #[arg(long, value_name = "PATH")]
     pub(super) read: Vec<PathBuf>,
-    /// Grant writing this file or directory; may be given several times. A file need not exist yet.
+    /// Grant writing this file or directory, besides what is granted without it; may be given several times. A file need not
+    /// exist yet.
     #[arg(long, value_name = "PATH")]
     pub(super) write: Vec<PathBuf>,
     /// Grant connecting to this host (`api.example.com`, `*.example.com:443`); may be given several times.
     #[arg(long, value_name = "HOST")]
     pub(super) net: Vec<String>,
-    /// Grant starting this program, and with it no others; may be given several times. Without it, any.
+    /// Grant starting this program, and no others but those that the manifest names; may be given several times. Without it,
+    /// any, or what the manifest says.
     #[arg(long, value_name = "PROGRAM")]
     pub(super) exec: Vec<String>,
     /// Take grants, limits, rules and environment from this manifest. Default: the workspace's own `callgate.toml` or

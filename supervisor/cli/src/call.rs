@@ -22,6 +22,7 @@ const PARSED_MAX: usize = 256 * 1024 * 1024;
 
 pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> {
     let mut spec = show::spec(&call.grants)?;
+    spec.ceilings.extend(show::only_programs(&spec));
     let arguments = arguments(&call.arguments)?;
     spec.profile = show::profile(call.profile.as_deref(), &spec)?;
     spec.calls = if spec.looks_at_commands() { Calls::Many } else { Calls::One };
@@ -37,6 +38,10 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     }
     let (mut envelope, status) = supervise(launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
+        for warning in session.warnings() {
+            // A notice: what runs does not depend on somebody reading it.
+            drop(writeln!(std::io::stderr(), "callgate: {}", warning.to_string().escape_debug()));
+        }
         let stream = call.stream;
         let mut pass_on = |piece: &[u8]| {
             if stream {

@@ -29,6 +29,8 @@ const PASSED_ON: [SignalKind; 6] = [
 
 pub(super) fn run(run: Run, launcher: Launcher) -> Result<ExitCode, Failure> {
     let mut spec = show::spec(&run.grants)?;
+    // No tool is called, so nothing that one requires is granted.
+    spec.tools = false;
     let status = status_target(&run)?;
     refuse_directories()?;
     let outer = Outer::find(run.tty)?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use callgate::profile::{self, ProfileError};
 use callgate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
 use callgate::{OpenError, SessionSpec, refuse_strangers};
+use callgate_policy::ceiling::Ceiling;
 use callgate_policy::effective::Source;
 use callgate_policy::manifest::Manifest;
 use callgate_policy::path::normalize;
@@ -51,6 +52,14 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         spec.requires.push((Source::CommandLine, flags));
     }
     Ok(spec)
+}
+
+/// Where programs were typed, they and those that the manifest names are all that a call may start, whatever `bash` requires.
+pub(super) fn only_programs(spec: &SessionSpec) -> Option<(Source, Ceiling)> {
+    let typed = |(source, set): &&(Source, RequirementSet)| *source == Source::CommandLine && !set.shell.is_empty();
+    let (_, typed) = spec.requires.iter().find(typed)?;
+    let named = spec.manifest.iter().flat_map(|manifest| &manifest.requires.shell).chain(&typed.shell);
+    Some((Source::CommandLine, Ceiling { shell: Some(named.cloned().collect()), ..Ceiling::default() }))
 }
 
 /// The profile that was typed, or else the manifest's. What was read when the project was found trusted is not read again: by

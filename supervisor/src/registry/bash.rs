@@ -7,6 +7,7 @@ use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
 use callgate_policy::profile::Profile;
+use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use serde_json::Value;
 
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
@@ -60,9 +61,12 @@ const OUTPUT: &str = r#"{
   "anyOf": [{ "required": ["head"] }, { "required": ["output", "exit_code", "duration_seconds", "timed_out", "signal"] }]
 }"#;
 
-/// Its own requirements are none: which programs a shell may start is the manifest's to say.
+/// A command line may name any program, so that is what it requires; a ceiling says which of them a session may start.
 pub(super) fn bash() -> Result<Tool, RegistryError> {
-    Tool::bundled("bash", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Program(Arc::new(Bash)))
+    let shell = vec![ShellRunRequirement { cmd: Program::Any, args: None }];
+    let requires = RequirementSet { shell, ..RequirementSet::default() };
+    let tool = Tool::bundled("bash", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Program(Arc::new(Bash)))?;
+    Ok(tool.requires(requires))
 }
 
 /// Has the parameters tell the defaults that a profile sets.

@@ -5,9 +5,11 @@ mod id;
 mod open;
 mod rules;
 mod spec;
+mod warning;
 
 pub use error::{OpenError, refuse_strangers};
 pub use spec::{AskedBy, Coercion, Overflow, SessionSpec, StrengthChoice, WatchdogObject};
+pub use warning::Warning;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
@@ -38,6 +40,7 @@ pub struct Session {
     pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) registry: Registry,
     pub(crate) effective: EffectiveSet,
+    warnings: Vec<Warning>,
     pub(crate) gate: Arc<Gate>,
     /// Added to while the session runs; read by every call.
     pub(crate) rules: RwLock<RuleSet>,
@@ -87,6 +90,12 @@ impl Session {
     #[must_use]
     pub fn effective(&self) -> &EffectiveSet {
         &self.effective
+    }
+
+    /// What its user should be shown, each once.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
     }
 
     /// The limits of each call.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
 use callgate_policy::approval::ApprovalScope;
-use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, Source, narrow};
+use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, Kind, Source, beyond, narrow};
 use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::HostPath;
@@ -20,7 +20,7 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use super::id::session_id;
 use super::rules::rules;
-use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, WatchdogObject};
+use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject};
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::gate::Gate;
 use crate::gate::execs::Watch;
@@ -52,7 +52,7 @@ impl Supervisor {
         let roots = roots(&spec.workspace)?;
         let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
-        let effective = effective(&spec, &profile, &registry, &workspace)?;
+        let (effective, warnings) = effective(&spec, &profile, &registry, &workspace)?;
         if !spec.allow_home {
             refuse_homes(&roots, &effective)?;
         }
@@ -126,6 +126,7 @@ impl Supervisor {
             manifest,
             registry,
             effective,
+            warnings,
             gate,
             rules: RwLock::new(rules),
             variables,
@@ -272,43 +273,78 @@ fn root(path: &Path) -> Result<Place, OpenError> {
     Ok(place)
 }
 
-/// What is in force: ceiling ∩ (manifest ∪ tools ∪ what was asked for) (C-1).
-///
-/// A tool of ours asks for the whole workspace; where the manifest says itself what may be read or written, that is the
-/// scope in which the tool works, or naming one directory in a manifest would mean nothing.
+/// What is in force: ceiling ∩ parent ∩ (manifest ∪ tools ∪ what was asked for), literally (S0-7, S0-8, C-1); and where a
+/// tool's part of it is more than a manifest that names paths or programs itself may have meant.
 fn effective(
     spec: &SessionSpec,
     profile: &Profile,
     registry: &Registry,
     workspace: &[HostPath],
-) -> Result<EffectiveSet, OpenError> {
+) -> Result<(EffectiveSet, Vec<Warning>), OpenError> {
     let variables = Variables::new(workspace.to_vec(), Vec::new(), Vec::new())?;
-    let names_paths = |set: &RequirementSet| !set.fs.read.is_empty() || !set.fs.write.is_empty();
-    let scoped = spec.manifest.as_ref().is_some_and(|manifest| names_paths(&manifest.requires))
-        || spec.requires.iter().any(|(_, set)| names_paths(set));
-    let mut asked: Vec<(Source, RequirementSet)> = Vec::new();
-    for tool in registry.tools().filter(|_| spec.tools) {
-        let mut requires = tool.requires.clone();
-        if scoped {
-            requires.fs.read.clear();
-            requires.fs.write.clear();
-        }
-        asked.push((Source::Tool(tool.name.clone()), requires));
-    }
+    let asked: Vec<(Source, RequirementSet)> = registry
+        .tools()
+        .filter_map(|tool| Some((Source::Tool(tool.name.clone()), what_counts(spec, &tool.requires)?)))
+        .collect();
     let mut contributions: Vec<Contribution<'_>> = Vec::new();
     contributions.extend(spec.manifest.as_ref().map(Contribution::manifest));
-    contributions
-        .extend(spec.requires.iter().chain(&asked).map(|(source, set)| Contribution::from_source(source, set)));
+    contributions.extend(spec.requires.iter().map(|(source, set)| Contribution::from_source(source, set)));
+    let named = Declared::union(&contributions, &variables, &[])?;
+    contributions.extend(asked.iter().map(|(source, set)| Contribution::from_source(source, set)));
     let declared = Declared::union(&contributions, &variables, &[])?;
-    let mut ceiling = spec.ceiling.clone();
+    let mut bounds = spec.ceiling.clone();
+    for (source, ceiling) in &spec.ceilings {
+        bounds.extend(Bound::of_ceiling(ceiling, |_| source.clone(), &variables, &[])?);
+    }
     if let Some(manifest) = &spec.manifest {
-        ceiling.extend(manifest.ceiling_bounds(&variables)?);
+        bounds.extend(manifest.ceiling_bounds(&variables)?);
     }
     if !profile.may_write() {
         // Layer 3 holds it too, whatever a command line finds.
-        ceiling.push(Bound::without_writing(Source::Profile(profile.name.clone())));
+        bounds.push(Bound::without_writing(Source::Profile(profile.name.clone())));
     }
-    Ok(narrow(&declared, &ceiling))
+    let effective = narrow(&declared, &bounds);
+    let warnings = warnings(spec, &effective, &named);
+    Ok((effective, warnings))
+}
+
+/// What of a tool's requirements counts. Without tools a manifest that names no path still means the place that its tools
+/// would work in: for a program that the host starts there is no other.
+fn what_counts(spec: &SessionSpec, requires: &RequirementSet) -> Option<RequirementSet> {
+    let names_paths = |set: &RequirementSet| !set.fs.read.is_empty() || !set.fs.write.is_empty();
+    if spec.tools {
+        return Some(requires.clone());
+    }
+    let manifest = spec.manifest.as_ref()?;
+    let named = names_paths(&manifest.requires) || spec.requires.iter().any(|(_, set)| names_paths(set));
+    (!named).then(|| RequirementSet { fs: requires.fs.clone(), ..RequirementSet::default() })
+}
+
+/// A manifest that names paths or programs may have been written when that left the tools' own requirements out.
+fn warnings(spec: &SessionSpec, effective: &EffectiveSet, named: &Declared) -> Vec<Warning> {
+    let Some(manifest) = spec.manifest.as_ref().filter(|manifest| spec.tools && !manifest.requires.is_empty()) else {
+        return Vec::new();
+    };
+    let is_said = |kind| manifest.ceiling.bounds(kind) || spec.ceilings.iter().any(|(_, ceiling)| ceiling.bounds(kind));
+    beyond(effective, named)
+        .into_iter()
+        .filter(|beyond| !is_said(beyond.kind))
+        .map(|beyond| Warning::ToolsRequireMore {
+            file: manifest.file.clone(),
+            names_any: names_any(&manifest.requires, beyond.kind),
+            beyond,
+        })
+        .collect()
+}
+
+fn names_any(requires: &RequirementSet, kind: Kind) -> bool {
+    !match kind {
+        Kind::Read => requires.fs.read.is_empty() && requires.fs.write.is_empty(),
+        Kind::Write => requires.fs.write.is_empty(),
+        Kind::Hosts => requires.net.hosts.is_empty(),
+        Kind::Shell => requires.shell.is_empty(),
+        Kind::Capabilities => requires.capabilities.is_empty(),
+    }
 }
 
 /// Keys are not granted by the way, with the directory that they lie in.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate_policy::ceiling::Ceiling;
 use callgate_policy::effective::{Bound, Source};
 use callgate_policy::limit::Limits;
 use callgate_policy::manifest::Manifest;
@@ -46,11 +47,14 @@ pub struct SessionSpec {
     pub profile: Option<Profile>,
     /// What may be granted at most (X0-1); without one, what the host offers.
     pub ceiling: Vec<Bound>,
+    /// The same as people write it, for single kinds and with variables, and whose it is. The manifest's own ceiling holds too.
+    pub ceilings: Vec<(Source, Ceiling)>,
     /// Which strength.
     pub strength: StrengthChoice,
     /// How many calls the session is for.
     pub calls: Calls,
-    /// Whether the tools' own requirements are asked for.
+    /// Whether the tools' own requirements are asked for. Without, the session is for programs that the host starts; a
+    /// manifest that names no path then still grants the files that its tools would work on, and nothing else of theirs.
     pub tools: bool,
     /// Tools besides the locked ones.
     pub further_tools: Vec<Tool>,
@@ -157,6 +161,7 @@ impl SessionSpec {
             project: None,
             profile: None,
             ceiling: Vec::new(),
+            ceilings: Vec::new(),
             strength: StrengthChoice::Best,
             calls: Calls::Many,
             tools: true,
@@ -217,6 +222,14 @@ impl SessionSpec {
         self
     }
 
+    /// Lowers the ceiling as `[ceiling]` in a manifest does: kinds that `ceiling` leaves out are not bounded. `source` is named
+    /// in denials.
+    #[must_use]
+    pub fn at_most(mut self, source: Source, ceiling: Ceiling) -> Self {
+        self.ceilings.push((source, ceiling));
+        self
+    }
+
     /// Chooses the strength.
     #[must_use]
     pub fn strength(self, strength: StrengthChoice) -> Self {
@@ -229,7 +242,8 @@ impl SessionSpec {
         Self { calls, ..self }
     }
 
-    /// Leaves out what the tools themselves require: the session has the rights that are asked for by name, and no others.
+    /// Leaves out what the tools themselves require: the session has the rights that are asked for by name, and no others. Only
+    /// a manifest that names no path still grants the files that its tools would work on ([`SessionSpec::tools`]).
     #[must_use]
     pub fn without_tools(self) -> Self {
         Self { tools: false, ..self }

@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use callgate::policy::ceiling::Ceiling;
 use callgate::policy::effective::Source;
 use callgate::policy::manifest::{Format, Manifest};
 use callgate::policy::requirement::RequirementSet;
@@ -110,6 +111,9 @@ fn spec(env: &TestEnv, shell: Value) -> SessionSpec {
     let requires =
         json!({ "fs": { "read": ["/etc/dpkg/**", "/var/lib/dpkg/**"], "write": ["{workspace}/**"] }, "shell": shell });
     let requires: RequirementSet = serde_json::from_value(requires).unwrap();
+    // `bash` requires any program.
+    let only = Ceiling { shell: Some(requires.shell.clone()), ..Ceiling::default() };
+    spec.ceilings.push((Source::CommandLine, only));
     spec.requires.push((Source::CommandLine, requires));
     let set: String = VARIABLES.iter().map(|(name, value)| format!("{name} = {value:?}\n")).collect();
     spec.manifest = Some(Manifest::parse(&format!("[env.set]\n{set}"), Format::Toml, "m.toml").unwrap());

@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use callgate::policy::ceiling::Ceiling;
 use callgate::policy::effective::Source;
 use callgate::policy::requirement::RequirementSet;
 use callgate::{Launcher, Layer, Outcome, Session, SessionSpec, Stdio, StrengthChoice, Supervisor};
@@ -90,7 +91,9 @@ async fn session(env: &TestEnv, touch: &[Value]) -> Session {
     let requires: RequirementSet = serde_json::from_value(requires).unwrap();
     let strength = env.target().by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock);
     let mode = Some(callgate::policy::mode::Mode::Yolo);
-    let mut spec = SessionSpec::new(env.workspace()).strength(strength);
+    // `bash` requires any program.
+    let only = Ceiling { shell: Some(requires.shell.clone()), ..Ceiling::default() };
+    let mut spec = SessionSpec::new(env.workspace()).strength(strength).at_most(Source::CommandLine, only);
     spec.mode = mode;
     spec.requires.push((Source::CommandLine, requires));
     let launcher = Launcher::spawn(&Binaries::of_this_build().callgate()).unwrap();

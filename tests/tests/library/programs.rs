@@ -1,6 +1,7 @@
 //! Single programs in a session of many calls: what callgate starts itself starts with every call, in a worker that is new or
 //! used again, and beside others; and nothing else does (C2, C13).
 
+use callgate::policy::ceiling::Ceiling;
 use callgate::policy::effective::Source;
 use callgate::policy::requirement::RequirementSet;
 use callgate::{Launcher, SessionSpec, Stdio, StrengthChoice, Supervisor};
@@ -19,6 +20,9 @@ fn each_call_starts_its_shell_and_no_call_another() {
             "shell": [{ "cmd": "expr", "args": ["1", "+", { "wildcard": true }] }, { "cmd": "sleep" }],
         }))
         .unwrap();
+        // `bash` requires any program.
+        let only = Ceiling { shell: Some(requires.shell.clone()), ..Ceiling::default() };
+        spec.ceilings.push((Source::CommandLine, only));
         spec.requires.push((Source::CommandLine, requires));
         runtime.block_on(async {
             let launcher = Launcher::spawn(&Binaries::of_this_build().callgate()).unwrap();

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use base64::Engine as _;
+use callgate::policy::ceiling::Ceiling;
 use callgate::policy::effective::Source;
 use callgate::policy::requirement::RequirementSet;
 use callgate::{Launcher, Outcome, ResultEnvelope, Session, SessionSpec, StrengthChoice, Supervisor};
@@ -775,9 +776,13 @@ fn s0_61_a2_a_search_sees_what_was_granted_and_nothing_else() {
             let read =
                 ["open/**", "src/**/*.py", "single.rs", "no-such/**"].map(|path| format!("{{workspace}}/{path}"));
             let set: RequirementSet = serde_json::from_value(json!({ "fs": { "read": read } })).unwrap();
+            // The tools require all of the workspace, to write as well.
+            let mut ceiling = Ceiling::of_named(&set);
+            ceiling.fs.write = Some(Vec::new());
             let spec = SessionSpec::new(&workspace)
                 .strength(strength)
                 .requires(Source::Default, set)
+                .at_most(Source::Ceiling, ceiling)
                 .mode(callgate::policy::mode::Mode::Yolo);
             let session = supervisor.open(spec).await.unwrap();
             let granted = ["open/a.rs", "open/b.md", "single.rs", "src/d.py", "src/deep/f.py"]

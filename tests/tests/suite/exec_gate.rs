@@ -12,14 +12,21 @@ use libc::{EACCES, ENOENT, ENOEXEC};
 use serde_json::{Value, json};
 
 /// A manifest that lets the workspace be written, the outside and the probe be read, and these programs be started: TOML lines for
-/// each after `cmd`.
+/// each after `cmd`. They are the ceiling too, because `bash` requires any program.
 fn grant(env: &TestEnv, programs: &[&str]) {
-    let shell: String = programs.iter().map(|program| format!("[[requires.shell]]\ncmd = {program}\n")).collect();
+    let lines: Vec<String> = programs.iter().map(|program| format!("cmd = {program}")).collect();
+    let shell = only(&lines.iter().map(String::as_str).collect::<Vec<_>>());
     let text = format!(
         "id = \"x\"\n[requires.fs]\nread = [\"{}/**\"]\nwrite = [\"{{workspace}}/**\"]\n{shell}",
         env.outside().display()
     );
     env.workspace_file("m.toml", &text);
+}
+
+/// Asks for these programs, and bounds what may be started to them.
+fn only(grants: &[&str]) -> String {
+    let table = |name: &str| grants.iter().map(|grant| format!("[[{name}.shell]]\n{grant}\n")).collect::<String>();
+    table("requires") + &table("ceiling")
 }
 
 /// Under callgate with that manifest.
@@ -883,9 +890,9 @@ fn c4_a17_the_environment_of_what_is_bounded_is_the_sessions() {
             drop(fs::remove_dir_all(env.workspace().join("evil/__pycache__")));
             !made.is_empty()
         };
-        let inside = |grants: &[&str], line: &str| {
-            let shell: String = grants.iter().map(|grant| format!("[[requires.shell]]\n{grant}\n")).collect();
-            let text = format!("id = \"x\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n{shell}");
+        let inside = |grants: &[&str], env_lines: &str, line: &str| {
+            let text =
+                format!("id = \"x\"\n{env_lines}[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n{}", only(grants));
             env.workspace_file("m.toml", &text);
             let (code, envelope) = call(&env, "bash", &json!({ "command": line }));
             assert_eq!(code, Some(0), "{envelope}");
@@ -897,26 +904,26 @@ fn c4_a17_the_environment_of_what_is_bounded_is_the_sessions() {
                 env.bare().run(&["/bin/bash", "-c", &steered]).status.success() && unmake(),
                 "the control: {steered}"
             );
-            let refused = inside(&[grant], &steered);
+            let refused = inside(&[grant], "", &steered);
             assert!(!unmake() && refused["data"]["exit_code"] != 0, "{steered}: {refused}");
             let (told, name) =
                 (refused["metadata"]["changes"]["not_started"].to_string(), variables.split('=').next().unwrap());
             assert!(told.contains(&format!("has not the session's {name}")), "{told}");
             // The same with what changes nothing.
-            let plain = inside(&[grant], &format!("LANG=C LC_ALL=C COLUMNS=9 TERM=dumb TZ=Europe/Berlin {line}"));
+            let plain = inside(&[grant], "", &format!("LANG=C LC_ALL=C COLUMNS=9 TERM=dumb TZ=Europe/Berlin {line}"));
             assert!(plain["data"]["exit_code"] == 0 && !unmake(), "{line}: {plain}");
             // What the session was given may not be taken away.
-            let emptied = inside(&[grant, "cmd = \"env\""], &format!("env -i {line}"));
+            let emptied = inside(&[grant, "cmd = \"env\""], "", &format!("env -i {line}"));
             assert!(emptied["data"]["exit_code"] != 0, "{line}: {emptied}");
         }
         // Where all that a program does is granted, so is what variables have it do.
-        let free = inside(&["cmd = \"make\""], "MAKEFILES=evil.mk make -s all");
+        let free = inside(&["cmd = \"make\""], "", "MAKEFILES=evil.mk make -s all");
         assert!(free["data"]["exit_code"] == 0 && unmake(), "{free}");
-        let free = inside(&["cmd = \"{workspace}/tool.sh\"", "cmd = \"bash\""], "BASH_ENV=./evil.sh ./tool.sh");
+        let free = inside(&["cmd = \"{workspace}/tool.sh\"", "cmd = \"bash\""], "", "BASH_ENV=./evil.sh ./tool.sh");
         assert!(free["data"]["exit_code"] == 0 && unmake(), "{free}");
         // And what the manifest gives the session is its own.
-        let given = "cmd = \"make\"\nargs = [\"-s\", \"all\"]\n[env]\nset = { MAKEFILES = \"evil.mk\" }";
-        let given = inside(&[given], "make -s all");
+        let env_lines = "[env]\nset = { MAKEFILES = \"evil.mk\" }\n";
+        let given = inside(&["cmd = \"make\"\nargs = [\"-s\", \"all\"]"], env_lines, "make -s all");
         assert!(given["data"]["exit_code"] == 0 && unmake(), "{given}");
     });
 }
@@ -934,8 +941,7 @@ fn a17_home_does_not_steer_what_is_bounded() {
         let env = TestEnv::new(target);
         script(&env, &env.workspace().join("tool.py"), "#!/usr/bin/python3\nprint('tool')\n");
         let inside = |grants: &[&str], line: &str| {
-            let shell: String = grants.iter().map(|grant| format!("[[requires.shell]]\n{grant}\n")).collect();
-            let text = format!("id = \"x\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n{shell}");
+            let text = format!("id = \"x\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n{}", only(grants));
             env.workspace_file("m.toml", &text);
             let (code, envelope) = call(&env, "bash", &json!({ "command": line }));
             assert_eq!(code, Some(0), "{envelope}");

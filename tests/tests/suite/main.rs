@@ -25,6 +25,7 @@ mod trust;
 // Attacks on callgate.
 mod attack;
 mod campaign;
+mod ceiling;
 mod chaos;
 mod claims;
 mod clean_up;

@@ -219,7 +219,10 @@ fn a8_write_and_edit_work_on_a_single_file() {
             fs::create_dir(&target_directory).unwrap();
             env.give(&target_directory);
             let manifest = |write: &str| {
-                let text = format!("id = \"x\"\n[requires.fs]\nread = [{read}]\nwrite = [{write}]\n");
+                // `write` and `edit` require all of the workspace.
+                let text = format!(
+                    "id = \"x\"\n[requires.fs]\nread = [{read}]\nwrite = [{write}]\n[ceiling.fs]\nwrite = [{write}]\n"
+                );
                 env.workspace_file("m.toml", &text);
             };
             let call = |tool: &str, arguments: serde_json::Value| {

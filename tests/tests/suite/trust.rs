@@ -126,6 +126,8 @@ fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
             approvals = \"project\"\nwatch_execs = true\nprofile = \"eval\"\ntools = [\"read\", \"bash\"]\n\
             [requires.fs]\nread = [\"in/**\"]\nwrite = [\"out/**\"]\nexact = true\n\
             [requires.net]\nhosts = [\"example.org\"]\n[[requires.shell]]\ncmd = \"make\"\n\
+            [ceiling]\ncapabilities = [\"stream.send\"]\n[ceiling.fs]\nread = [\"most/**\"]\nwrite = []\n\
+            [ceiling.net]\nhosts = [\"*.example.org\"]\n[[ceiling.shell]]\ncmd = \"sh\"\n\
             [[rules]]\npermission = \"bash\"\naction = \"deny\"\n\
             [limits]\nwall = \"7s\"\ncpu = \"6s\"\nmemory = \"5MiB\"\nprocesses = 41\nopen_files = 42\n\
             file_size = \"3MiB\"\ndisk = \"2MiB\"\noutput = \"1MiB\"\n[env]\npass = [\"LANG\"]\nset = { A = \"b\" }\n";
@@ -141,6 +143,11 @@ fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
             "exact true",
             "net example.org",
             "shell make",
+            "at most read most/**",
+            "at most write nothing",
+            "at most net *.example.org",
+            "at most shell sh",
+            "at most capability stream.send",
             "profile eval",
             "tools read, bash",
             "mode allowlist",
