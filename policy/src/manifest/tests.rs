@@ -104,6 +104,8 @@ fn the_reference_s_example_is_accepted_and_has_every_key() {
     let Limits { wall, cpu, memory, file_size, processes, open_files, disk, output } = manifest.limits;
     assert!(wall.is_some() && cpu.is_some() && memory.is_some() && file_size.is_some());
     assert!(processes.is_some() && open_files.is_some() && disk.is_some() && output.is_some());
+    let kinds = [Kind::Read, Kind::Write, Kind::Hosts, Kind::Shell, Kind::Capabilities];
+    assert!(kinds.iter().all(|kind| manifest.ceiling.bounds(*kind)) && manifest.ceiling.fs.write.is_some());
     let keys = "id mode profile tools capabilities read write exact hosts cmd args prefix wildcard rest permission pattern \
                 action pass set";
     for key in keys.split_whitespace() {
