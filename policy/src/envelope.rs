@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::limit::LimitReport;
-use crate::rules::Decision;
+use crate::rules::{Decision, SubPolicyReport};
 
 /// One result, whatever the tool (S0-42, S0-68, C-13).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,6 +81,9 @@ pub struct Metadata {
     /// What rules and mode made of the call, and which rule it was.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub decision: Option<Decision>,
+    /// What the call was narrowed to, where it had less than its session (S0-15).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sub_policy: Option<SubPolicyReport>,
     /// Who said yes, where somebody was asked: `session` for an answer that was kept.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approved_by: Option<String>,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::path::HostPath;
 use crate::pattern::PathPattern;
-use crate::rules::Capability;
+use crate::rules::{Capability, SubPolicy};
 
 pub use beyond::{Beyond, beyond};
 pub use declared::{CAPABILITIES, Contribution, DeclareError, Declared};
@@ -170,6 +170,15 @@ impl EffectiveSet {
             reading.rights.read.add(region.clone(), origins.iter().cloned());
         }
         reading
+    }
+
+    /// The same for a call that is narrowed to a sub-policy (S0-15).
+    #[must_use]
+    pub fn narrowed_to(&self, sub_policy: &SubPolicy) -> Self {
+        let mut left = self.clone();
+        left.rights.write = sub_policy.write_within(&self.rights.write);
+        left.rights.hosts = sub_policy.net_within(&self.rights.hosts);
+        left
     }
 
     /// What a program that a call starts could use: reading always, since the base system is there to read.

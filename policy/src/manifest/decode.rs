@@ -15,7 +15,7 @@ use crate::mode::{Headless, Mode};
 use crate::pattern::{ArgPattern, ArgPatterns, HostPattern, PathTemplate};
 use crate::profile::{Profile, ProfileName};
 use crate::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
-use crate::rules::{Action, AllowEntry, Permission, Rule};
+use crate::rules::{Action, AllowEntry, Permission, Rule, RuleGrant};
 use crate::unit::{ByteSize, parse_duration};
 
 /// Where the items of `requires` stand.
@@ -196,12 +196,26 @@ fn argument(node: Node) -> Result<ArgPattern, Fault> {
 }
 
 fn rule(node: Node) -> Result<Rule, Fault> {
-    let mut table = Table::of(node, "a rule", &["permission", "pattern", "action"])?;
+    let mut table = Table::of(node, "a rule", &["permission", "pattern", "action", "grant"])?;
     Ok(Rule {
         permission: table.required("permission", permission)?,
         pattern: table.optional("pattern", name)?,
         action: table.optional("action", |node| choice(node, Action::parse, &Action::NAMES))?.unwrap_or_default(),
+        grant: table.optional("grant", rule_grant)?,
     })
+}
+
+fn rule_grant(node: Node) -> Result<RuleGrant, Fault> {
+    let span = node.span.clone();
+    let mut table = Table::of(node, "a rule's grant", &["write", "net"])?;
+    let grant = RuleGrant {
+        write: table.optional("write", |node| list(node, path))?,
+        net: table.optional("net", |node| list(node, |host| parsed(host, HostPattern::parse)))?,
+    };
+    if grant == RuleGrant::default() {
+        return Err(Fault::new(span, "a grant without `write` and `net` narrows nothing"));
+    }
+    Ok(grant)
 }
 
 fn permission(node: Node) -> Result<String, Fault> {

@@ -15,6 +15,7 @@ use crate::effective::{EffectiveSet, Origin, PathRegion, Region as _, Scope, She
 use crate::limit::Bounds;
 use crate::manifest::Env;
 use crate::path::HostPath;
+use crate::rules::SubPolicy;
 
 pub use super::facts::{HostFacts, PlanError};
 
@@ -107,16 +108,8 @@ fn exec(effective: &EffectiveSet) -> Exec {
 /// With namespaces `/tmp` is the same directory as one of the session's own, and Landlock's rules are bound to directories,
 /// not to their names.
 fn keep_below(surroundings: &mut [FsRule], grants: &mut [FsRule], private: &HostPath) {
-    let shared = [("/tmp", "tmp"), ("/dev/shm", "shm")];
     for outer in surroundings.iter_mut().filter(|rule| rule.access == FsAccess::Write) {
-        let own = |name: &str| private.as_path().join(name);
-        let seen_as =
-            shared.iter().find(|(_, name)| outer.path.as_path() == own(name)).map(|(seen, _)| Path::new(seen));
-        let holds = |kept: &FsRule| {
-            kept.path.as_path().starts_with(&outer.path)
-                || seen_as.is_some_and(|tree| kept.path.as_path().starts_with(tree))
-        };
-        if grants.iter().any(|kept| kept.access == FsAccess::Kept && holds(kept)) {
+        if grants.iter().any(|kept| kept.access == FsAccess::Kept && lies_below(kept, outer, private)) {
             outer.access = FsAccess::Kept;
         }
     }
@@ -128,6 +121,14 @@ fn keep_below(surroundings: &mut [FsRule], grants: &mut [FsRule], private: &Host
             inner.access = FsAccess::Kept;
         }
     }
+}
+
+/// Whether Landlock takes a rule's tree for a part of another's, one of the system or of the session's own.
+fn lies_below(inner: &FsRule, outer: &FsRule, private: &HostPath) -> bool {
+    let shared = [("/tmp", "tmp"), ("/dev/shm", "shm")];
+    let own = |name: &str| private.as_path().join(name);
+    let seen_as = shared.iter().find(|(_, name)| outer.path.as_path() == own(name)).map(|(seen, _)| Path::new(seen));
+    inner.path.as_path().starts_with(&outer.path) || seen_as.is_some_and(|tree| inner.path.as_path().starts_with(tree))
 }
 
 /// What a call is, besides its grant.
@@ -164,6 +165,61 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     let limits = limits(&bounds, &spec.work, facts.strength);
     let within = if grant.shell().is_some() { Vec::new() } else { within(grant.read()) };
     Ok(CallPlan { version: PROTOCOL_VERSION, rules, within, as_spelt: false, work: spec.work, limits, bounds, timeout })
+}
+
+/// The call of a shell with no more to write than its sub-policy leaves it (S0-15). The base system and the session's own
+/// directory stay: a program finds its `TMPDIR`. A call that has less than its session already stays as it is.
+///
+/// Law (tested): a rule of the result that changes something lies within a rule of the session that does.
+///
+/// # Errors
+///
+/// [`PlanError`].
+pub fn narrowed(
+    plan: CallPlan,
+    grant: &CallGrant,
+    sub_policy: &SubPolicy,
+    session: &SessionPlan,
+    facts: &HostFacts,
+) -> Result<CallPlan, PlanError> {
+    if plan.rules != CallRules::OfSession {
+        return Ok(plan);
+    }
+    let write = sub_policy.write_within(grant.write());
+    let executes = session.surroundings.iter().any(|rule| rule.access == FsAccess::ReadExecute);
+    let execute = if executes { Execute::System } else { Execute::Nothing };
+    let nothing = Scope::default();
+    let mut rules = granted((grant.read(), &nothing), &nothing, execute, grant.is_exact(), facts)?;
+    for (region, origins) in write.iter() {
+        let Some(access) = writer_in_session(&region.literal_prefix(), session) else { continue };
+        let mut rule = rule(region, origins, access, grant.is_exact(), facts)?;
+        if (rule.extent, access) == (Extent::Entry, FsAccess::Write) {
+            // Without a broker that holds names, the kernel is told of the file that is there, and not of its whole directory.
+            rule.extent = Extent::File;
+        }
+        rules.push(rule);
+    }
+    let optional = |rule| FsRule { presence: Presence::Optional, ..rule };
+    let mut all = session.surroundings.clone();
+    // Landlock would find what was granted in a private `/tmp` to lie in that. (Where names are kept the broker tells them apart.)
+    let freely = |rule: &FsRule| rule.access == FsAccess::Write;
+    for outer in all.iter_mut().filter(|rule| freely(rule)) {
+        if session.grants.iter().any(|inner| freely(inner) && lies_below(inner, outer, &facts.private.inside)) {
+            *outer = outer.for_reading();
+        }
+    }
+    all.extend(rules.into_iter().map(optional));
+    Ok(CallPlan { rules: CallRules::Own(all), ..plan })
+}
+
+/// Who writes at a path in a session: the broker, if one of the trees that hold it has names that are kept.
+fn writer_in_session(path: &HostPath, session: &SessionPlan) -> Option<FsAccess> {
+    let holds = |rule: &&FsRule| match rule.extent {
+        Extent::Subtree => path.as_path().starts_with(&rule.path),
+        Extent::File | Extent::Entry => rule.path == *path,
+    };
+    let writers = session.grants.iter().filter(|rule| rule.access.changes()).filter(holds);
+    writers.map(|rule| rule.access).reduce(|one, other| if other == FsAccess::Kept { other } else { one })
 }
 
 /// What lies at or below these can be changed by the session, as the kernel is told it.

@@ -32,6 +32,7 @@ fn rule() -> impl Strategy<Value = (Rule, RuleScope)> {
                 permission: PERMISSIONS[permission].to_owned(),
                 pattern: PATTERNS[pattern].map(str::to_owned),
                 action,
+                grant: None,
             };
             set(&[(rule.clone(), SCOPES[scope])]).map(|_| (rule, SCOPES[scope]))
         },
@@ -196,6 +197,7 @@ proptest! {
             permission: "bash".to_owned(),
             pattern: PATTERNS[denied].filter(|text| !text.starts_with('/')).map(str::to_owned),
             action: Action::Deny,
+                grant: None,
         };
         let part = Part::of_text(command);
         let call = RuledCall {
@@ -276,7 +278,7 @@ proptest! {
 }
 
 fn one(permission: &str, pattern: Option<&str>, action: Action) -> RuleSet {
-    let rule = Rule { permission: permission.to_owned(), pattern: pattern.map(str::to_owned), action };
+    let rule = Rule { permission: permission.to_owned(), pattern: pattern.map(str::to_owned), action, grant: None };
     set(&[(rule, RuleScope::Manifest)]).unwrap()
 }
 
@@ -305,7 +307,7 @@ fn rules_that_make_no_sense_are_refused() {
         ("", "permission \"\" is neither"),
         ("ba sh", "permission \"ba sh\" is neither"),
     ] {
-        let rule = Rule { permission: permission.to_owned(), pattern: None, action: Action::Deny };
+        let rule = Rule { permission: permission.to_owned(), pattern: None, action: Action::Deny, grant: None };
         let source = RuleSource { scope: RuleScope::Manifest, place: "m.toml:3".to_owned() };
         let variables = Variables::new(vec![], vec![], vec![]).unwrap();
         let error = RuleSet::default().add(&rule, &source, &variables).unwrap_err().to_string();
@@ -334,7 +336,8 @@ fn the_strictest_part_decides() {
     assert_eq!(one("bash", None, Action::Allow).judge(&shell).action, Action::Allow);
     assert_eq!(one("fs.read", None, Action::Allow).judge(&shell).action, Action::Ask, "reading does not allow running");
     let mut rules = one("bash", None, Action::Allow);
-    let deny = Rule { permission: "fs.read".into(), pattern: Some("/w/secret/**".into()), action: Action::Deny };
+    let deny =
+        Rule { permission: "fs.read".into(), pattern: Some("/w/secret/**".into()), action: Action::Deny, grant: None };
     let source = RuleSource { scope: RuleScope::Session, place: "this session".into() };
     rules.add(&deny, &source, &Variables::new(vec![], vec![], vec![]).unwrap()).unwrap();
     let decision = rules.judge(&shell);
@@ -394,7 +397,7 @@ fn parts(line: &str) -> Vec<Part> {
 fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action {
     let rule = |(pattern, action): &(&str, Action)| {
         (
-            Rule { permission: "bash".to_owned(), pattern: Some((*pattern).to_owned()), action: *action },
+            Rule { permission: "bash".to_owned(), pattern: Some((*pattern).to_owned()), action: *action, grant: None },
             RuleScope::Manifest,
         )
     };

@@ -11,12 +11,14 @@ mod pattern;
 mod permission;
 mod rank;
 mod rule;
+mod sub_policy;
 
 #[cfg(test)]
 mod laws;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,10 +31,12 @@ pub use allow::AllowEntry;
 pub use commands::Part;
 pub use pattern::{RulePatternError, Value, Wildcard};
 pub use permission::{Capability, Permission, PermissionError};
-pub use rule::{Action, Rule, RuleScope, RuleSource};
+pub use rule::{Action, Rule, RuleGrant, RuleScope, RuleSource};
+pub use sub_policy::{SubPolicy, SubPolicyReport};
 
 use pattern::{Matcher, Pairs};
 use rank::Rank;
+use sub_policy::Narrower;
 
 /// A rule that cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +58,14 @@ pub enum RuleError {
         /// Why.
         source: RulePatternError,
     },
+    /// A grant where it would have no effect.
+    #[error(
+        "{place}: `grant` is for rules that allow or ask about commands (permission = \"bash\", \"shell.run\" or \"*\")"
+    )]
+    Grant {
+        /// Where it stands.
+        place: String,
+    },
 }
 
 /// A rule, ready to be compared and matched. One with a variable is one for each of its values.
@@ -63,6 +75,8 @@ struct Compiled {
     matcher: Matcher,
     action: Action,
     told: Box<Told>,
+    /// What the calls that it lets pass are narrowed to.
+    narrower: Option<Arc<Narrower>>,
 }
 
 /// By what most rules are passed over, without a look at them.
@@ -146,6 +160,8 @@ pub struct RuleSet {
     permissions: Vec<Permission>,
     /// Whether one of them is about a text, wherever it stands.
     has_phrases: bool,
+    /// Whether one of them narrows what a command may do.
+    has_grants: bool,
     added: u64,
     /// What decides if no rule does.
     pub mode: Mode,
@@ -169,11 +185,18 @@ impl RuleSet {
         let about = permission.tool().and_then(|tool| self.subject_of(tool));
         let matchers = Matcher::compile(&permission, about, rule.pattern.as_deref(), variables)
             .map_err(|error| RuleError::Pattern { place: place(), source: error })?;
+        let of_commands = about == Some(Subject::Execute)
+            || matches!(permission, Permission::Any | Permission::Capability(Capability::ShellRun));
+        if rule.grant.is_some() && (!of_commands || rule.action == Action::Deny) {
+            return Err(RuleError::Grant { place: place() });
+        }
+        let narrower = rule.grant.as_ref().map(|grant| Arc::new(Narrower::new(grant, &source.place, variables)));
+        self.has_grants |= narrower.is_some();
         self.added += 1;
         for matcher in matchers {
             let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
             let told = Box::new(Told { rule: rule.clone(), source: source.clone() });
-            self.insert(&permission, Compiled { rank, matcher, action: rule.action, told });
+            self.insert(&permission, Compiled { rank, matcher, action: rule.action, told, narrower: narrower.clone() });
         }
         Ok(())
     }
@@ -191,12 +214,13 @@ impl RuleSet {
         let names: BTreeSet<String> = shells.map(|(name, _)| name.to_owned()).collect();
         self.has_phrases = true;
         for name in names {
-            let rule = Rule { permission: name.clone(), pattern: Some(format!("*{text}*")), action: Action::Ask };
+            let rule =
+                Rule { permission: name.clone(), pattern: Some(format!("*{text}*")), action: Action::Ask, grant: None };
             let (permission, matcher) = (Permission::Tool(name), Matcher::phrase(text));
             self.added += 1;
             let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
             let told = Box::new(Told { rule, source: source.clone() });
-            self.insert(&permission, Compiled { rank, matcher, action: Action::Ask, told });
+            self.insert(&permission, Compiled { rank, matcher, action: Action::Ask, told, narrower: None });
         }
     }
 
@@ -349,6 +373,22 @@ impl RuleSet {
         tightens.then_some(Judged { action, by: By::Rule(&rule.told), about: Some(value) })
     }
 
+    /// What the rules that let its commands pass narrow a call to: the union of what each is given. `None` if one of them has all
+    /// that the session has. A variable that is set starts nothing, and counts for nothing.
+    #[must_use]
+    pub fn sub_policy(&self, call: &RuledCall<'_>) -> Option<SubPolicy> {
+        if !self.has_grants {
+            return None;
+        }
+        let runs = |value: &Value<'_>| !matches!(value, Value::Command(part) if part.sets());
+        let mut each = call.named.iter().filter(|(_, value)| runs(value)).map(|(capability, value)| {
+            let (rule, _) = self.first(|permission| permission.covers(call.tool, *capability), value)?;
+            rule.narrower.as_deref()
+        });
+        let first = SubPolicy::of_rule(each.next()??);
+        each.try_fold(first, |union, narrower| Some(union.or(narrower?)))
+    }
+
     fn unruled<'a>(&self, call: &RuledCall<'_>, value: &'a Value<'a>) -> Judged<'a> {
         // Of a command line each command must be listed: `git *` lists `git x`, and not `git x; rm y` (X1-7).
         let listed = || {
@@ -439,8 +479,11 @@ impl fmt::Display for Told {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.action, self.permission)?;
-        match &self.pattern {
-            Some(pattern) => write!(f, " {pattern:?}"),
+        if let Some(pattern) = &self.pattern {
+            write!(f, " {pattern:?}")?;
+        }
+        match &self.grant {
+            Some(grant) => write!(f, " with grant = {grant}"),
             None => Ok(()),
         }
     }

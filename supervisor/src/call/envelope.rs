@@ -58,6 +58,7 @@ impl Session {
                 metadata.changes = done.changes;
                 metadata.decision = done.passed.decision;
                 metadata.approved_by = done.passed.approved_by;
+                metadata.sub_policy = done.passed.sub_policy;
                 match done.ended_for {
                     None => ResultEnvelope::output(done.data, metadata),
                     Some(denial) => {

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use callgate_policy::plan::CallPlan;
-use callgate_policy::rules::Decision;
+use callgate_policy::rules::{Decision, SubPolicyReport};
 use serde_json::Value;
 
 use crate::registry::{Handler, Tool};
@@ -65,6 +65,8 @@ pub(crate) enum Task {
 pub(crate) struct Passed {
     pub(crate) decision: Option<Decision>,
     pub(crate) approved_by: Option<String>,
+    /// What it was narrowed to, if it has less than its session.
+    pub(crate) sub_policy: Option<SubPolicyReport>,
 }
 
 impl<'a> Approved<'a> {

@@ -14,7 +14,7 @@ use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::rules::commands;
 use callgate_policy::rules::{
-    Action, Capability, DecidedBy, Decision, Part, Rule, RuleScope, RuleSource, RuledCall, Value,
+    Action, Capability, DecidedBy, Decision, Part, Rule, RuleScope, RuleSource, RuledCall, SubPolicy, Value,
 };
 use callgate_policy::shell::{Line, restricted};
 use callgate_policy::tool::Subject;
@@ -49,6 +49,15 @@ struct Presented<'a> {
     work: Option<&'a Work>,
     /// Its command line, if it has one that somebody looks at.
     line: Option<&'a Line>,
+}
+
+/// What rules and mode make of a call.
+pub(super) struct Decided {
+    decision: Decision,
+    /// The key under which an answer is kept.
+    key: ApprovalKey,
+    /// What it is narrowed to.
+    sub_policy: Option<SubPolicy>,
 }
 
 impl Presented<'_> {
@@ -93,17 +102,20 @@ impl Session {
         let presented =
             Presented { tool, args: &args, needs: &needs, root: &root, work: work.as_ref(), line: line.as_ref() };
         let (decided, watchdog) = self.judged(&presented).await?;
-        let why = self.asks(&decided.0, watchdog.as_ref());
+        let why = self.asks(&decided.decision, watchdog.as_ref());
         let plan = match work.clone() {
             None => None,
             Some(work) => {
                 let bounds = self.bounds.within(&tool.limits);
-                let mut plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout })?;
+                let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout })?;
+                let mut plan = self.narrowed(plan, &grant, decided.sub_policy.as_ref())?;
                 plan.as_spelt = self.passes_by_path(tool, &why);
                 Some(plan)
             }
         };
+        let told = plan.as_ref().and_then(|plan| self.sub_policy_report(plan, decided.sub_policy.as_ref()));
         let passed = self.approve(&presented, plan.as_ref(), decided, why, asking).await?;
+        let passed = Passed { sub_policy: told, ..passed };
         let plan = plan.map(ApprovedPlan::of_gate);
         let task = match (&tool.executor, plan) {
             (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args },
@@ -138,14 +150,14 @@ impl Session {
         };
         let Checked { tool, args, needs, root, work, .. } = &checked;
         let line = line.or(understood.as_ref());
-        let ((decision, _key), watchdog) =
+        let (Decided { decision, .. }, watchdog) =
             self.judged(&Presented { tool, args, needs, root, work: work.as_ref(), line }).await?;
         let asks = self.asks(&decision, watchdog.as_ref());
         Ok(Preview { decision, asks })
     }
 
     /// Rules, mode and watchdogs: all but the person, whom the watchdogs may want asked.
-    async fn judged(&self, call: &Presented<'_>) -> Result<((Decision, ApprovalKey), Option<Reason>), CallError> {
+    async fn judged(&self, call: &Presented<'_>) -> Result<(Decided, Option<Reason>), CallError> {
         let decided = self.decide(call)?;
         let watchdog = self.ask_watchdogs(call).await?;
         Ok((decided, watchdog))
@@ -212,7 +224,7 @@ impl Session {
     }
 
     /// Rules and mode.
-    fn decide(&self, call: &Presented<'_>) -> Result<(Decision, ApprovalKey), CallError> {
+    fn decide(&self, call: &Presented<'_>) -> Result<Decided, CallError> {
         if call.needs.shell.is_some() {
             self.refuse_what_does_more_than_read(call.line)?;
         }
@@ -225,18 +237,21 @@ impl Session {
                 call.line.and_then(commands::parts).map(|parts| self.with_phrases(parts, call.needs))
             }
         };
-        let (named, reach) = parts(call.needs, commands.as_deref(), &self.in_force_for(call));
+        let (named, reach) = parts(call.needs, commands.as_deref(), &self.in_force_for(call, None));
         let (tool, ungated) = (call.tool.rule_name(), !call.tool.gated);
         let ruled = RuledCall { tool: &tool, subject: call.tool.subject, ungated, key: &key.text, named, reach };
         let decision = self.judge(&ruled)?;
-        Ok((decision, key))
+        let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
+        drop(ruled);
+        Ok(Decided { decision, key, sub_policy })
     }
 
-    /// What a program of this call could use: a restricted shell has nothing to write (S4-9).
-    fn in_force_for(&self, call: &Presented<'_>) -> Cow<'_, EffectiveSet> {
-        match call.needs.shell.is_some() && self.profile.restricts_the_shell() {
-            true => Cow::Owned(self.effective.for_reading()),
-            false => Cow::Borrowed(&self.effective),
+    /// What a program of this call could use: a restricted shell has nothing to write (S4-9), and a sub-policy leaves less.
+    fn in_force_for(&self, call: &Presented<'_>, sub_policy: Option<&SubPolicy>) -> Cow<'_, EffectiveSet> {
+        match (call.needs.shell.is_some() && self.profile.restricts_the_shell(), sub_policy) {
+            (true, _) => Cow::Owned(self.effective.for_reading()),
+            (false, Some(sub_policy)) => Cow::Owned(self.effective.narrowed_to(sub_policy)),
+            (false, None) => Cow::Borrowed(&self.effective),
         }
     }
 
@@ -300,11 +315,11 @@ impl Session {
         &self,
         call: &Presented<'_>,
         plan: Option<&CallPlan>,
-        (decision, key): (Decision, ApprovalKey),
+        Decided { decision, key, sub_policy }: Decided,
         why: Vec<String>,
         asking: Place,
     ) -> Result<Passed, CallError> {
-        let passed = |approved_by| Passed { decision: Some(decision.clone()), approved_by };
+        let passed = |approved_by| Passed { decision: Some(decision.clone()), approved_by, ..Passed::default() };
         if why.is_empty() {
             return Ok(passed(None));
         }
@@ -317,8 +332,9 @@ impl Session {
             (None, Some(command)) => self.understand(command).await.ok(),
             (line, _) => line.cloned(),
         };
-        let question =
-            self.question(&Presented { line: line.as_ref(), ..*call }, plan, key, why.clone(), digest.clone());
+        let reach = self.in_force_for(call, sub_policy.as_ref()).reach();
+        let shown = Presented { line: line.as_ref(), ..*call };
+        let question = self.question(&shown, plan, (key, reach), why.clone(), digest.clone());
         // Whichever line was understood first: people are asked in the order of the calls (C-17).
         let _asking = asking.turn().await;
         match self.people.ask(question).await {
@@ -356,7 +372,7 @@ impl Session {
         &self,
         call: &Presented<'_>,
         plan: Option<&CallPlan>,
-        key: ApprovalKey,
+        (key, reach): (ApprovalKey, Vec<String>),
         why: Vec<String>,
         digest: String,
     ) -> Question {
@@ -365,7 +381,7 @@ impl Session {
         let mut reads = texts(&needs.read);
         reads.extend(needs.read_below.iter().map(|dir| format!("{dir} and all beneath it")));
         let (argv, reach) = match plan.map(|plan| &plan.work) {
-            Some(Work::Program { argv, .. }) => (texts(argv), self.in_force_for(call).reach()),
+            Some(Work::Program { argv, .. }) => (texts(argv), reach),
             Some(Work::Tool { .. }) | None => (Vec::new(), Vec::new()),
         };
         Question {

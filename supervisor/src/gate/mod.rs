@@ -5,6 +5,7 @@ mod decide;
 pub(crate) mod execs;
 pub(crate) mod people;
 mod program;
+mod sub_policy;
 
 use callgate_policy::mode::Mode;
 use callgate_policy::plan::Watched;

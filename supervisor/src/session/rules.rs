@@ -65,7 +65,7 @@ fn add_clause(
     variables: &Variables,
 ) -> Result<(), OpenError> {
     let source = RuleSource { scope: RuleScope::Manifest, place: place.clone() };
-    let rest = || Rule { permission: "*".to_owned(), pattern: None, action: Action::Allow };
+    let rest = || Rule::new("*", Action::Allow);
     match value {
         Clause::Phrase(text) => rules.add_phrase(text, &source),
         Clause::Rest if mode.is_none() => rules.add(&rest(), &source, variables).map_err(OpenError::Rule)?,

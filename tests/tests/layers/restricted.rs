@@ -186,7 +186,7 @@ async fn open(env: &TestEnv, profile: &str, asked: &Arc<Remembers>) -> Session {
     let supervisor = Supervisor::builder().launcher(launcher).build().unwrap();
     let requires = json!({ "fs": { "write": ["{workspace}/**"] }, "shell": [{ "cmd": "*" }] });
     let requires: RequirementSet = serde_json::from_value(requires).unwrap();
-    let ask = Rule { permission: "bash".to_owned(), pattern: Some("tac *".to_owned()), action: Action::Ask };
+    let ask = Rule::new("bash", Action::Ask).pattern("tac *");
     let spec = SessionSpec::new(env.workspace())
         .strength(env.target().by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock))
         .profile(Profile::parse(profile, "p.yaml").unwrap())

@@ -317,7 +317,7 @@ fn x3_3_a_stale_answer_is_void() {
 }
 
 fn allow(tool: &str) -> Rule {
-    Rule { permission: tool.to_owned(), pattern: None, action: Action::Allow }
+    Rule::new(tool, Action::Allow)
 }
 
 /// The workspace to write, any program, and these lines first.
@@ -331,8 +331,7 @@ fn with_manifest(workspace: &std::path::Path, lines: &str) -> SessionSpec {
 #[test]
 fn x0_11_a_host_adds_rules() {
     with_sessions(Some(Answer::Reject), async |session, host, _| {
-        let rule =
-            |pattern: &str, action| Rule { permission: "bash".to_owned(), pattern: Some(pattern.to_owned()), action };
+        let rule = |pattern: &str, action| Rule::new("bash", action).pattern(pattern);
         session.add_rule(&rule("echo *", Action::Allow)).unwrap();
         let allowed = bash(session, "echo a | echo b").await;
         assert_eq!(allowed.kind, Outcome::Output, "{allowed:?}");
@@ -344,7 +343,7 @@ fn x0_11_a_host_adds_rules() {
         session.add_rule(&rule("echo b", Action::Deny)).unwrap();
         let denied = bash(session, "echo a | echo b").await;
         assert_eq!(denied.metadata.denial.unwrap().layer, Layer::Rule);
-        let wrong = Rule { permission: "fs.raed".to_owned(), pattern: None, action: Action::Deny };
+        let wrong = Rule::new("fs.raed", Action::Deny);
         assert!(session.add_rule(&wrong).unwrap_err().to_string().contains("there is no capability"));
     });
 }

@@ -98,10 +98,8 @@ fn project(env: &TestEnv) {
 }
 
 fn spec(env: &TestEnv, shell: Value) -> SessionSpec {
-    let rule = |permission: &str, pattern: &str, action| {
-        let (permission, pattern) = (permission.to_owned(), Some(pattern.to_owned()));
-        (RuleScope::Session, Rule { permission, pattern, action })
-    };
+    let rule =
+        |permission: &str, pattern: &str, action| (RuleScope::Session, Rule::new(permission, action).pattern(pattern));
     let strength = env.target().by_strength(StrengthChoice::Namespaces, StrengthChoice::Landlock);
     let watch_execs = shell == any();
     let mut spec = SessionSpec::new(env.workspace()).strength(strength);

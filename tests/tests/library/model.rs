@@ -106,8 +106,8 @@ async fn serve(session: &Session, mut questions: mpsc::UnboundedReceiver<Asked>)
 }
 
 fn rule(permission: &str, pattern: Option<&str>, action: Action) -> (RuleScope, Rule) {
-    let rule = Rule { permission: permission.to_owned(), pattern: pattern.map(str::to_owned), action };
-    (RuleScope::Session, rule)
+    let rule = Rule::new(permission, action);
+    (RuleScope::Session, pattern.map_or(rule.clone(), |pattern| rule.pattern(pattern)))
 }
 
 /// Runs a test in a session of each strength with all three, and a server.

@@ -20,6 +20,7 @@ mod terminals;
 mod approvals;
 mod profiles;
 mod rules;
+mod sub_policies;
 mod trust;
 
 // Attacks on callgate.

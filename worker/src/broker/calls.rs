@@ -173,7 +173,7 @@ impl Calls {
     /// Its call may do less than the session.
     pub(super) fn narrow(&mut self, worker: Pid, (trees, names): (&[HostPath], &[HostPath]), read: Vec<HostPath>) {
         if let Some(call) = self.calls.get_mut(&worker) {
-            call.written.narrow(Writable::narrowed(trees, names));
+            call.written.narrow_to(trees, names);
             call.read = Readable { named: Some(read), real: None };
         }
     }

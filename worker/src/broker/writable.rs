@@ -84,8 +84,18 @@ impl Writable {
     }
 
     /// Of a call. A name that is a link is granted where it leads as well, if its session may write there.
-    pub(super) fn narrowed(trees: &[HostPath], names: &[HostPath]) -> Self {
-        let trees = trees.iter().map(|path| Tree { path: real(path.as_path()), without: Vec::new() }).collect();
+    ///
+    /// What a session was granted in another tree, such as a workspace in a private `/tmp`, is a tree of its own, and is not the
+    /// call's because that other one is.
+    pub(super) fn narrowed(session: &Self, trees: &[HostPath], names: &[HostPath]) -> Self {
+        let tree = |path: &HostPath| {
+            let path = real(path.as_path());
+            let inner = session.trees.iter().filter(|tree| tree.path != path && lies_in(&tree.path, &path));
+            let apart = session.trees.iter().flat_map(|tree| &tree.without).filter(|other| lies_in(other, &path));
+            let without = inner.map(|tree| &tree.path).chain(apart).cloned().collect();
+            Tree { path, without }
+        };
+        let trees = trees.iter().map(tree).collect();
         let names = names.iter().flat_map(|path| [name(path.as_path()), real(path.as_path())]).collect();
         Self { trees, names }
     }
@@ -139,6 +149,11 @@ impl Written {
 
     pub(super) fn narrow(&mut self, own: Writable) {
         self.own = Some(own);
+    }
+
+    /// The same, to trees and single names.
+    pub(super) fn narrow_to(&mut self, trees: &[HostPath], names: &[HostPath]) {
+        self.own = Some(Writable::narrowed(&self.session, trees, names));
     }
 
     /// By what a path may be written, twins aside.

@@ -6,6 +6,7 @@ use crate::manifest::{Format, Manifest};
 use crate::need::{CallNeeds, ShellNeed};
 use crate::plan::{Identity, PrivateDir, PrivateKind};
 use crate::requirement::RequirementSet;
+use crate::rules::{Capability, RuleScope, RuleSet, RuleSource, RuledCall, Value};
 use crate::variable::Variables;
 
 fn facts() -> HostFacts {
@@ -240,4 +241,50 @@ fn the_environment_is_named() {
     assert_eq!(env::warnings(&pass("API_TOKEN")), [env::EnvWarning::Secret("API_TOKEN".into())]);
     assert_eq!(env::warnings(&pass("LD_PRELOAD")), [env::EnvWarning::Loader("LD_PRELOAD".into())]);
     assert_eq!(env::compile(&facts(), &Env::default(), &Exec::Any).unwrap()["PATH"], "/usr/bin:/bin".into());
+}
+
+/// S0-15: what a call's sub-policy lets it change lies within what the session lets it, by the same writer; a kept name that is named
+/// is no exception; and it may read what it could.
+#[test]
+fn s0_15_a_narrowed_call_is_within_its_session() {
+    let source = |grant: &str| {
+        format!(
+            "[requires.fs]\nread = [\"/srv/**\"]\nwrite = [\"**\", \"/data/x\"]\n[[requires.shell]]\ncmd = \"*\"\n\
+             [[rules]]\npermission = \"bash\"\naction = \"allow\"\ngrant = {grant}"
+        )
+    };
+    let written = |grant: &str| -> Vec<(String, FsAccess, Extent)> {
+        let manifest = manifest(&source(grant));
+        let effective = effective(&manifest);
+        let line = "true".to_owned();
+        let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line }), ..CallNeeds::default() };
+        let checked = effective.check(&needs).unwrap();
+        let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
+        let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
+        let session = session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap();
+        let mut rules = RuleSet::default();
+        let place = RuleSource { scope: RuleScope::Manifest, place: "m:1".into() };
+        rules.add(&manifest.rules[0], &place, &variables()).unwrap();
+        let named = vec![(Capability::ShellRun, Value::UnknownCommand)];
+        let ruled = RuledCall { tool: "bash", named, ..RuledCall::default() };
+        let sub_policy = rules.sub_policy(&ruled).unwrap();
+        let whole = call(&checked, &facts(), spec).unwrap();
+        let plan = narrowed(whole, &checked, &sub_policy, &session, &facts()).unwrap();
+        let CallRules::Own(own) = &plan.rules else { unreachable!("it has rules of its own") };
+        let reads = |path: &str| own.iter().any(|rule| rule.path == path.into());
+        assert!(reads("/w") && reads("/srv") && reads("/usr"), "it reads what its session reads");
+        for rule in own.iter().filter(|rule| rule.access.changes()) {
+            let within = |of: &FsRule| of.access.changes() && rule.path.as_path().starts_with(&of.path);
+            assert!(session.rules().any(within), "{rule:?}");
+        }
+        let granted = own.iter().skip(session.surroundings.len()).filter(|rule| rule.access.changes());
+        granted.map(|rule| (rule.path.to_string(), rule.access, rule.extent)).collect()
+    };
+    let tree = |path: &str| (path.to_owned(), FsAccess::Kept, Extent::Subtree);
+    let entry = |path: &str| (path.to_owned(), FsAccess::Kept, Extent::Entry);
+    assert_eq!(written("{ write = [] }"), []);
+    assert_eq!(written("{ net = [] }"), [entry("/data/x"), tree("/w")]);
+    assert_eq!(written("{ write = [\"target/**\", \"/etc/**\"] }"), [tree("/w/target")]);
+    assert_eq!(written("{ write = [\".vscode/**\", \"notes\"] }"), [tree("/w/.vscode"), entry("/w/notes")]);
+    assert_eq!(written("{ write = [\"/data/**\"] }"), [entry("/data/x")]);
 }

@@ -70,7 +70,7 @@ pub(super) async fn measure(opener: &Opener<'_>, runs: u32) -> Result<Decisions,
 /// Half of them about files, half about commands; none about what is decided but the last, which allows it.
 fn rules() -> Vec<(RuleScope, Rule)> {
     let rule = |permission: &str, pattern: String, action| {
-        (RuleScope::Session, Rule { permission: permission.to_owned(), pattern: Some(pattern), action })
+        (RuleScope::Session, Rule::new(permission, action).pattern(pattern))
     };
     let other = |n: usize| match n % 4 {
         0 => rule("write", format!("generated/part{n}/**"), Action::Deny),

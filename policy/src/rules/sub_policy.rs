@@ -1,0 +1,116 @@
+//! What a call of a shell is narrowed to, within what its session may do (S0-15).
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::rule::RuleGrant;
+use crate::effective::{EffectiveSet, PathRegion, Scope};
+use crate::pattern::HostPattern;
+use crate::variable::Variables;
+
+/// The narrower grant of one rule, compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Narrower {
+    place: String,
+    write: Option<Scope<PathRegion>>,
+    net: Option<Scope<HostPattern>>,
+}
+
+impl Narrower {
+    pub(super) fn new(grant: &RuleGrant, place: &str, variables: &Variables) -> Self {
+        let write = grant.write.as_ref().map(|templates| {
+            let mut scope = Scope::default();
+            for pattern in templates.iter().flat_map(|template| template.expand(variables)) {
+                scope.insert(pattern.into(), []);
+            }
+            scope
+        });
+        let net = grant.net.as_ref().map(|hosts| {
+            let mut scope = Scope::default();
+            hosts.iter().for_each(|host| scope.insert(host.clone(), []));
+            scope
+        });
+        Self { place: place.to_owned(), write, net }
+    }
+}
+
+/// Why a call may do less than its session, and how much of it is left. A kind that is `None` is not narrowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubPolicy {
+    by: By,
+    write: Option<Scope<PathRegion>>,
+    net: Option<Scope<HostPattern>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum By {
+    Reading,
+    Rules(BTreeSet<String>),
+}
+
+impl SubPolicy {
+    /// Of a line whose commands all only read: nothing that was granted is changed, and nobody is reached.
+    #[must_use]
+    pub fn reading() -> Self {
+        Self { by: By::Reading, write: Some(Scope::default()), net: Some(Scope::default()) }
+    }
+
+    pub(super) fn of_rule(narrower: &Narrower) -> Self {
+        let by = By::Rules(BTreeSet::from([narrower.place.clone()]));
+        Self { by, write: narrower.write.clone(), net: narrower.net.clone() }
+    }
+
+    /// With what another command of the line is given.
+    pub(super) fn or(mut self, other: &Narrower) -> Self {
+        if let By::Rules(places) = &mut self.by {
+            places.insert(other.place.clone());
+        }
+        self.write = self.write.zip(other.write.as_ref()).map(|(one, other)| one.union(other));
+        self.net = self.net.zip(other.net.as_ref()).map(|(one, other)| one.union(other));
+        self
+    }
+
+    /// What narrows it: `reading`, or `rule` and where the rules stand.
+    #[must_use]
+    pub fn by(&self) -> String {
+        match &self.by {
+            By::Reading => "reading".to_owned(),
+            By::Rules(places) => format!("rule {}", places.iter().cloned().collect::<Vec<_>>().join(", ")),
+        }
+    }
+
+    /// What is left of what may be changed.
+    #[must_use]
+    pub fn write_within(&self, session: &Scope<PathRegion>) -> Scope<PathRegion> {
+        self.write.as_ref().map_or_else(|| session.clone(), |write| session.meet(write))
+    }
+
+    /// What is left of whom may be reached.
+    #[must_use]
+    pub fn net_within(&self, session: &Scope<HostPattern>) -> Scope<HostPattern> {
+        self.net.as_ref().map_or_else(|| session.clone(), |net| session.meet(net))
+    }
+
+    /// What is left, for people and the envelope.
+    #[must_use]
+    pub fn told(&self, effective: &EffectiveSet) -> SubPolicyReport {
+        let (write, net) = (self.write_within(effective.rights().write()), self.net_within(effective.rights().hosts()));
+        SubPolicyReport {
+            by: self.by(),
+            write: write.iter().map(|(region, _)| region.to_string()).collect(),
+            net: net.iter().map(|(host, _)| host.to_string()).collect(),
+        }
+    }
+}
+
+/// The sub-policy of a call, as the envelope has it (S0-15).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubPolicyReport {
+    /// What narrows it: `reading`, `profile` and its name, or `rule` and where the rules stand.
+    pub by: String,
+    /// What the call may change of what was granted. Its own directories (`TMPDIR`, `HOME`) are not counted.
+    pub write: Vec<String>,
+    /// Whom it may reach.
+    pub net: Vec<String>,
+}

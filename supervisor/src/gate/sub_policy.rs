@@ -1,0 +1,62 @@
+//! What a call of a shell may do, where that is less than its session may (S0-15).
+
+use callgate_policy::call_grant::CallGrant;
+use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::compile;
+use callgate_policy::plan::{CallPlan, CallRules};
+use callgate_policy::rules::{RuledCall, SubPolicy, SubPolicyReport};
+use callgate_policy::shell::{Line, restricted};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use crate::call::CallError;
+use crate::session::Session;
+
+impl Session {
+    /// What rules give its commands; else, of a line whose commands all only read, nothing to change. Only a line that something
+    /// looks at is taken apart, so nothing is known of others.
+    pub(super) fn sub_policy(&self, ruled: &RuledCall<'_>, line: Option<&Line>) -> Option<SubPolicy> {
+        let of_rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).sub_policy(ruled);
+        let reads = || line.is_some_and(|line| restricted::judge(line).is_ok());
+        of_rules.or_else(|| reads().then(SubPolicy::reading))
+    }
+
+    /// The plan, with what its sub-policy leaves.
+    pub(super) fn narrowed(
+        &self,
+        plan: CallPlan,
+        grant: &CallGrant,
+        sub_policy: Option<&SubPolicy>,
+    ) -> Result<CallPlan, CallError> {
+        let Some(sub_policy) = sub_policy else { return Ok(plan) };
+        for (region, _) in sub_policy.write_within(grant.write()).iter() {
+            refuse_a_link(&region.literal_prefix(), sub_policy)?;
+        }
+        Ok(compile::narrowed(plan, grant, sub_policy, self.plan(), &self.facts)?)
+    }
+
+    /// For the envelope.
+    pub(super) fn sub_policy_report(&self, plan: &CallPlan, sub_policy: Option<&SubPolicy>) -> Option<SubPolicyReport> {
+        match &plan.rules {
+            CallRules::OfSession => None,
+            CallRules::Reading => {
+                Some(SubPolicyReport { by: format!("profile {}", self.profile.name), ..SubPolicyReport::default() })
+            }
+            CallRules::Own(_) => sub_policy.map(|sub_policy| sub_policy.told(&self.effective)),
+        }
+    }
+}
+
+/// A link in the workspace would lead a rule's grant to what the rule does not name.
+fn refuse_a_link(path: &HostPath, sub_policy: &SubPolicy) -> Result<(), CallError> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match rustix::fs::openat2(CWD, path.as_path(), flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Err(rustix::io::Errno::LOOP) => {
+            let reason = format!("the {} grants it, and a symbolic link leads it elsewhere", sub_policy.by());
+            let denial = Denial::new(Layer::Rule, path.to_string(), reason);
+            let remedy = "name the place that the link leads to in the rule's `grant`";
+            Err(CallError::Denied(Box::new(denial.remedy(remedy))))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}

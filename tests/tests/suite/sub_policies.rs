@@ -1,0 +1,231 @@
+//! A call of `bash` may do less than its session: what a rule's `grant` leaves its command, and nothing to change for a line whose
+//! commands only read (S0-15). The kernel and the broker hold it, and the envelope says which it was.
+
+use std::fs;
+use std::net::TcpListener;
+
+use callgate_tests::{Binaries, Ended, Host, Target, TestEnv, User, matrix};
+use serde_json::{Value, json};
+
+/// Where the host's strength makes no difference.
+const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
+
+const SESSION: &str = "[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n";
+
+fn rule(pattern: Option<&str>, grant: &str) -> String {
+    let pattern = pattern.map(|pattern| format!("pattern = \"{pattern}\"\n")).unwrap_or_default();
+    format!("[[rules]]\npermission = \"bash\"\n{pattern}action = \"allow\"\n{grant}\n")
+}
+
+fn called(env: &TestEnv, rules: &str, command: &str) -> (Ended, Value) {
+    env.workspace_file("m.toml", &format!("{SESSION}{rules}"));
+    let (binary, arguments) =
+        (Binaries::of_this_build().callgate().display().to_string(), json!({ "command": command }).to_string());
+    let ended = env.weakened().run(&[&binary, "call", "--manifest", "m.toml", "bash", &arguments]);
+    let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    (ended, envelope)
+}
+
+/// What the call printed.
+fn output(env: &TestEnv, rules: &str, command: &str) -> (String, Value) {
+    let (ended, envelope) = called(env, rules, command);
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    (envelope["data"]["output"].as_str().unwrap().to_owned(), envelope["metadata"]["sub_policy"].clone())
+}
+
+fn is_refused(said: &str) -> bool {
+    ["Permission denied", "Read-only file system"].iter().any(|errno| said.contains(errno))
+}
+
+fn workspace(env: &TestEnv) {
+    for directory in ["src", "target", ".vscode"] {
+        let path = env.workspace().join(directory);
+        fs::create_dir_all(&path).unwrap();
+        env.give(&path);
+    }
+    for file in ["src/kept", "src/other", "target/old"] {
+        env.workspace_file(file, "old");
+    }
+}
+
+/// Whatever a command does elsewhere in the workspace is refused and changes nothing; in what the rule grants, and in the session's
+/// own directories, it works. Without the grant the very same works everywhere.
+#[test]
+fn s0_15_a_rules_grant_bounds_its_command() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let narrow = rule(None, "grant = { write = [\"target/**\"], net = [] }");
+        for change in [
+            "echo new > PLACE/kept",
+            "echo new >> PLACE/kept",
+            "truncate -s 0 PLACE/kept",
+            "rm PLACE/kept",
+            "mv PLACE/kept PLACE/moved",
+            "ln PLACE/kept PLACE/linked",
+            "ln -s kept PLACE/symlink",
+            "mkdir PLACE/dir",
+            "chmod 777 PLACE/kept",
+            "touch -d 2001-01-01 PLACE/kept",
+            "mkfifo PLACE/fifo",
+            "bash -c 'echo new > PLACE/made'",
+        ] {
+            workspace(&env);
+            env.workspace_file("target/kept", "old");
+            let before = listing(&env, "src");
+            let (said, sub_policy) = output(&env, &narrow, &change.replace("PLACE", "src"));
+            assert!(is_refused(&said) || said.contains("not permitted"), "{change}: {said}");
+            assert_eq!(listing(&env, "src"), before, "{change}: the world did not change");
+            assert!(sub_policy["by"].as_str().unwrap().starts_with("rule m.toml:"), "{sub_policy}");
+            assert_eq!(sub_policy["net"], json!([]));
+            let target_dir = format!("{}/target/**", env.workspace().canonicalize().unwrap().display());
+            assert_eq!(sub_policy["write"], json!([target_dir]));
+            for (rules, place) in [(narrow.as_str(), "target"), ("", "src")] {
+                let before = listing(&env, place);
+                let (said, _) = output(&env, rules, &change.replace("PLACE", place));
+                assert_eq!(said, "", "{change}: the control in {place}");
+                assert_ne!(listing(&env, place), before, "{change}: the control in {place}");
+            }
+            for place in ["src", "target"] {
+                fs::remove_dir_all(env.workspace().join(place)).unwrap();
+            }
+        }
+        workspace(&env);
+        let own = "echo x > $TMPDIR/x && echo x > $HOME/x && cat $TMPDIR/x $HOME/x src/kept";
+        assert_eq!(output(&env, &narrow, own).0, "x\nx\nold", "its own directories, and what may be read");
+    });
+}
+
+/// Names, kinds, lengths, modes and times below a directory.
+fn listing(env: &TestEnv, place: &str) -> Vec<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let entries = fs::read_dir(env.workspace().join(place)).unwrap();
+    let mut all: Vec<String> = entries
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let about = fs::symlink_metadata(entry.path()).unwrap();
+            format!("{:?} {:o} {} {} {}", entry.file_name(), about.mode(), about.len(), about.mtime(), about.nlink())
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// A line has what its commands have together; a command that no rule narrows has all that the session has.
+#[test]
+fn s0_15_a_line_has_what_its_commands_have() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        workspace(&env);
+        let rules = rule(Some("touch *"), "grant = { write = [\"target/**\"] }")
+            + &rule(Some("tee *"), "grant = { write = [\"src/kept\"] }")
+            + &rule(Some("mkdir *"), "");
+        let (said, _) = output(&env, &rules, "touch target/a src/a");
+        assert!(is_refused(&said) && !env.workspace().join("src/a").exists(), "{said}");
+        assert!(env.workspace().join("target/a").exists());
+        let (said, _) = output(&env, &rules, "touch target/b | tee src/kept src/other");
+        assert!(is_refused(&said) && said.contains("src/other"), "{said}");
+        assert_eq!(fs::read_to_string(env.workspace().join("src/kept")).unwrap(), "");
+        assert_eq!(fs::read_to_string(env.workspace().join("src/other")).unwrap(), "old");
+        assert!(env.workspace().join("target/b").exists());
+        let (said, _) = output(&env, &rules, "X=1 touch src/b");
+        assert!(is_refused(&said), "a variable gives it nothing: {said}");
+        let (said, sub_policy) = output(&env, &rules, "mkdir src/dir; touch src/c");
+        assert_eq!((said.as_str(), &sub_policy), ("", &Value::Null));
+        assert!(env.workspace().join("src/c").exists(), "the control");
+    });
+}
+
+/// What a rule grants by name is no more than the session has: kept names stay, and so does what a link leads to.
+#[test]
+fn s0_15_a_rules_grant_is_within_the_session() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        workspace(&env);
+        env.workspace_file(".vscode/settings.json", "old");
+        let outside = env.file("theirs", "old");
+        let theirs = env.outside().join("theirs");
+        let grant = format!(
+            "grant = {{ write = [\"**\", \".vscode/**\", \".vscode/settings.json\", \"{}\"] }}",
+            theirs.display()
+        );
+        let rules = rule(None, &grant);
+        for path in [".vscode/settings.json", ".vscode/tasks.json", &theirs.display().to_string()[..]] {
+            let (said, _) = output(&env, &rules, &format!("echo new > {path}"));
+            // With namespaces what lies outside is not there.
+            assert!(is_refused(&said) || said.contains("No such file"), "{path}: {said}");
+        }
+        assert_eq!(fs::read_to_string(env.workspace().join(".vscode/settings.json")).unwrap(), "old");
+        outside.assert_contents("old");
+        assert_eq!(output(&env, &rules, "echo new > src/made").0, "", "the control");
+        std::os::unix::fs::symlink("src", env.workspace().join("out")).unwrap();
+        let (ended, envelope) = called(&env, &rule(None, "grant = { write = [\"out/**\"] }"), "echo new > src/kept");
+        assert_eq!(ended.status.code(), Some(77), "{envelope}");
+        assert!(envelope["error_text"].as_str().unwrap().contains("a symbolic link leads it elsewhere"), "{envelope}");
+        assert_eq!(fs::read_to_string(env.workspace().join("src/kept")).unwrap(), "old");
+    });
+}
+
+/// With `net = []`, as without it today, a call reaches nobody but itself.
+#[test]
+fn s0_15_a_call_without_hosts_reaches_nobody() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connect =
+            format!("import socket; socket.create_connection((\"127.0.0.1\", {port}), 5); print(\"reached\")");
+        let line = format!("python3 -c '{connect}'");
+        let (said, sub_policy) = output(&env, &rule(None, "grant = { net = [] }"), &line);
+        assert!(said.contains("Error") && !said.contains("reached"), "{said}");
+        assert_eq!(sub_policy["net"], json!([]));
+        assert_eq!(sub_policy["write"].as_array().unwrap().len(), 1, "a kind that is left out stays: {sub_policy}");
+        let bare = env.bare().run(&["python3", "-c", &connect]);
+        assert_eq!(bare.stdout.trim(), "reached", "the control");
+    });
+}
+
+/// A line whose commands only read, where something looks at lines, has nothing to change, also by what its commands start in turn;
+/// its own directories stay, and so does a rule's own grant.
+#[test]
+fn s0_15_a_line_that_reads_has_nothing_to_change() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        workspace(&env);
+        env.workspace_file("differs", "#!/bin/sh\necho x > $TMPDIR/own && echo x > made && echo wrote\n");
+        let git = "git init -q . && git add src && git -c user.name=n -c user.email=e commit -qm m && chmod +x differs && \
+                   git config diff.external ./differs && echo new > src/kept";
+        let made = env.bare().run(&["sh", "-c", git]);
+        assert!(made.status.success(), "{made:?}");
+        let rules = rule(Some("true *"), "");
+        let there = || fs::remove_file(env.workspace().join("made")).is_ok();
+        let (said, sub_policy) = output(&env, &rules, "git diff | cat");
+        assert!(is_refused(&said) && !said.contains("own"), "{said}");
+        assert!(!there(), "the world did not change");
+        assert_eq!(sub_policy, json!({ "by": "reading", "write": [], "net": [] }));
+        let (said, sub_policy) = output(&env, &rules, "git diff | cat; touch src/other");
+        assert!(said.contains("wrote") && there(), "the control: {said}");
+        assert_eq!(sub_policy, Value::Null);
+        let granted =
+            rule(Some("git diff *"), "grant = { write = [\"**\"] }") + &rule(Some("cat *"), "grant = { write = [] }");
+        let (said, _) = output(&env, &granted, "git diff | cat");
+        assert!(said.contains("wrote") && there(), "a rule's grant comes first: {said}");
+    });
+}
+
+/// A grant that would have no effect is a mistake, shown at its line.
+#[test]
+fn s0_15_a_grant_without_effect_is_a_mistake() {
+    let env = TestEnv::new(HERE);
+    for (rules, said) in [
+        ("[[rules]]\npermission = \"bash\"\naction = \"deny\"\ngrant = { write = [] }\n", "rules that allow or ask"),
+        ("[[rules]]\npermission = \"write\"\naction = \"allow\"\ngrant = { write = [] }\n", "about commands"),
+        ("[[rules]]\npermission = \"bash\"\naction = \"allow\"\ngrant = {}\n", "narrows nothing"),
+        ("[[rules]]\npermission = \"bash\"\naction = \"allow\"\ngrant = { read = [] }\n", "read"),
+    ] {
+        env.workspace_file("m.toml", &format!("{SESSION}{rules}"));
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let ended = env.weakened().run(&[&binary, "call", "--manifest", "m.toml", "bash", "{\"command\": \"true\"}"]);
+        assert_eq!(ended.status.code(), Some(65), "{ended:?}");
+        assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
+    }
+}
