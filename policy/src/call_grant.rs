@@ -106,7 +106,7 @@ impl EffectiveSet {
         match needs.capabilities.iter().find(|name| !self.rights().allows_capability(name)) {
             Some(name) => {
                 let allows = |rights: &Rights| rights.allows_capability(name);
-                Err(self.denial(Kind::Capabilities, name, &Grantable { pattern: name, flag: None }, allows))
+                Err(self.denial(Kind::Capabilities, name, &Grantable { pattern: name, args: None, flag: None }, allows))
             }
             None => Ok(grant),
         }
@@ -161,7 +161,7 @@ impl EffectiveSet {
             Ok(host) if self.rights().allows_host(&host, need.port) => Ok((host, need.port)),
             Ok(host) => {
                 let pattern = host_pattern(&host, need.port);
-                let by = Grantable { pattern: &pattern, flag: Some(format!("--net {}", quoted(&pattern))) };
+                let by = Grantable { pattern: &pattern, args: None, flag: Some(format!("--net {}", quoted(&pattern))) };
                 Err(self.denial(Kind::Hosts, &asked, &by, |rights| rights.allows_host(&host, need.port)))
             }
             Err(error) => {
@@ -180,7 +180,7 @@ impl EffectiveSet {
         // A name that is not text cannot be written in a manifest.
         let pattern = path.as_path().to_str().map(escaped_pattern);
         let flag = pattern.as_ref().map(|pattern| format!("{flag} {}", quoted(pattern)));
-        let by = Grantable { pattern: pattern.as_deref().unwrap_or_default(), flag };
+        let by = Grantable { pattern: pattern.as_deref().unwrap_or_default(), args: None, flag };
         let denial = self.denial(kind, &path.to_string(), &by, |rights| match kind {
             Kind::Write => rights.allows_write(path),
             Kind::Read | Kind::Hosts | Kind::Shell | Kind::Capabilities => rights.allows_read(path),
@@ -196,30 +196,36 @@ impl EffectiveSet {
             }
             Some(ShellNeed::CommandLine { .. }) | None => ("a command line".to_owned(), "*".to_owned()),
         };
-        let by = Grantable { pattern: &program, flag: Some(format!("--exec {}", quoted(&program))) };
+        let args = self.args_to_name(need);
+        // `--exec` would grant it with any arguments, which somebody has taken care not to do.
+        let flag = args.is_none().then(|| format!("--exec {}", quoted(&program)));
+        let by = Grantable { pattern: &program, args, flag };
         self.denial(Kind::Shell, &asked, &by, |rights| match need {
             Some(ShellNeed::Program { argv }) => rights.allows_argv(argv),
             Some(ShellNeed::CommandLine { .. }) | None => !rights.shell.is_empty(),
         })
     }
 
-    fn denial(
-        &self,
-        kind: Kind,
-        asked: &str,
-        Grantable { pattern, flag }: &Grantable<'_>,
-        allows: impl Fn(&Rights) -> bool,
-    ) -> Denial {
+    /// The arguments of a program that is granted with some, and not with these.
+    fn args_to_name(&self, need: Option<&ShellNeed>) -> Option<Vec<String>> {
+        let Some(ShellNeed::Program { argv }) = need else { return None };
+        let (cmd, args) = argv.split_first()?;
+        let mut granted = self.rights().shell.iter();
+        let is_granted_with_some = granted.any(|(region, _)| region.program() == Some(cmd) && !region.args().is_any());
+        is_granted_with_some.then(|| args.iter().map(ToString::to_string).collect())
+    }
+
+    fn denial(&self, kind: Kind, asked: &str, by: &Grantable<'_>, allows: impl Fn(&Rights) -> bool) -> Denial {
         let bound = self.taken_by(allows);
-        let flag = flag.as_deref();
+        let flag = by.flag.as_deref();
         let (remedy, typed) = match bound {
-            Some(Source::ManifestCeiling { .. }) => (manifest_line("ceiling", kind, pattern), None),
+            Some(Source::ManifestCeiling { .. }) => (manifest_line("ceiling", kind, by), None),
             Some(bound) => {
                 let typed = flag.filter(|_| *bound == Source::CommandLine).map(|flag| format!("pass {flag} too"));
                 (format!("it was asked for; {} has to grant it", bound.in_a_sentence()), typed)
             }
             None => {
-                let line = manifest_line("requires", kind, pattern);
+                let line = manifest_line("requires", kind, by);
                 let typed = flag.map(|flag| format!("{line}, or pass {flag}"));
                 (line, typed)
             }
@@ -252,6 +258,8 @@ impl EffectiveSet {
 struct Grantable<'a> {
     /// The text that would grant it, as an item of its kind.
     pattern: &'a str,
+    /// The arguments that the item has to name.
+    args: Option<Vec<String>>,
     /// The flag with its value.
     flag: Option<String>,
 }
@@ -266,14 +274,17 @@ fn listed<T: fmt::Display>(scope: &Scope<T>) -> String {
 }
 
 /// `table` is `requires` or `ceiling`.
-fn manifest_line(table: &str, kind: Kind, pattern: &str) -> String {
-    // A JSON string is a TOML basic string too.
-    let text = serde_json::Value::from(pattern).to_string();
+fn manifest_line(table: &str, kind: Kind, Grantable { pattern, args, .. }: &Grantable<'_>) -> String {
+    // A JSON string is a TOML basic string too, and so is a list of them.
+    let text = serde_json::Value::from(*pattern).to_string();
     match kind {
         Kind::Read => format!("add {text} to `read` in [{table}.fs]"),
         Kind::Write => format!("add {text} to `write` in [{table}.fs]"),
         Kind::Hosts => format!("add {text} to `hosts` in [{table}.net]"),
-        Kind::Shell => format!("add [[{table}.shell]] with cmd = {text}"),
+        Kind::Shell => {
+            let args = args.as_ref().map(|args| format!(" and args = {}", serde_json::Value::from(args.as_slice())));
+            format!("add [[{table}.shell]] with cmd = {text}{}", args.unwrap_or_default())
+        }
         Kind::Capabilities => format!("add {text} to `capabilities` in [{table}]"),
     }
 }
@@ -382,6 +393,7 @@ mod tests {
         let make = ShellNeed::Program { argv: vec!["make".into()] };
         let denial = set.check(&CallNeeds { shell: Some(make), ..CallNeeds::default() }).unwrap_err();
         assert!(denial.reason.ends_with("bounded to git by `[[ceiling.shell]]`, callgate.toml line 5"), "{denial:?}");
+        assert_eq!(denial.remedy_to_type().unwrap(), "add [[ceiling.shell]] with cmd = \"make\"", "no flag lifts it");
     }
 
     /// A tool that names its file gets that file, not the tree.
@@ -406,7 +418,10 @@ mod tests {
         assert!(set.check(&program(&["git", "log"])).is_ok());
         let denial = set.check(&program(&["git", "push"])).unwrap_err();
         assert_eq!(denial.asked, "shell git push");
-        assert_eq!(denial.remedy_to_type().unwrap(), "add [[requires.shell]] with cmd = \"git\", or pass --exec git");
+        let with = "add [[requires.shell]] with cmd = \"git\" and args = [\"push\"]";
+        assert_eq!((denial.remedy.as_deref(), denial.typed.as_deref()), (Some(with), None), "no flag names arguments");
+        let denial = set.check(&program(&["make", "all"])).unwrap_err();
+        assert_eq!(denial.remedy_to_type().unwrap(), "add [[requires.shell]] with cmd = \"make\", or pass --exec make");
         let line =
             CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
         assert!(set.check(&line).is_ok());

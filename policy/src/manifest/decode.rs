@@ -225,7 +225,15 @@ fn permission(node: Node) -> Result<String, Fault> {
 /// X1-11: entries that nothing looks at are a mistake.
 fn allowlist(node: Node, mode: Option<Mode>) -> Result<Vec<AllowEntry>, Fault> {
     let span = node.span.clone();
-    let entries = list(node, name)?;
+    let entries = list(node, |item| {
+        let place = item.span.clone();
+        let entry = name(item)?;
+        let blank = entry.split_once(' ').filter(|(tool, _)| !tool.contains(':'));
+        let Some((tool, keys)) = blank else { return Ok(entry) };
+        let right = serde_json::Value::from(format!("{tool}:{}", keys.trim_start()));
+        Err(Fault::new(place, format!("{entry:?} needs a colon between the tool and what it may do"))
+            .with_help(format!("write {right}")))
+    })?;
     if mode != Some(Mode::Allowlist) && !entries.is_empty() {
         return Err(Fault::new(span, "there is a list of what is allowed, and the mode is not `allowlist`")
             .with_help("add mode = \"allowlist\", or leave the list out"));

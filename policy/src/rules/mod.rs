@@ -394,7 +394,7 @@ impl RuleSet {
         let listed = || {
             self.allowlist.iter().any(|entry| match value {
                 Value::Command(command) => entry.covers(call.tool, command),
-                Value::UnknownCommand => entry.tool() == call.tool && !entry.has_keys(),
+                Value::UnknownCommand | Value::WholeLine => entry.tool() == call.tool && !entry.has_keys(),
                 Value::Nothing | Value::File(_) | Value::Tree(_) | Value::Host(..) | Value::Anything => {
                     entry.matches(call.tool, call.key)
                 }

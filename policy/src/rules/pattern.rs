@@ -29,6 +29,8 @@ pub enum Value<'a> {
     Command(&'a Part),
     /// A command line that could not be taken apart.
     UnknownCommand,
+    /// A command line that nothing looks at.
+    WholeLine,
     /// A host and its port.
     Host(&'a str, u16),
     /// Whatever a program could do.
@@ -38,7 +40,7 @@ pub enum Value<'a> {
 impl Value<'_> {
     pub(super) fn told(&self) -> Option<String> {
         match self {
-            Self::Nothing => None,
+            Self::Nothing | Self::WholeLine => None,
             Self::File(path) => Some(path.to_string()),
             Self::Tree(path) => Some(format!("{path} and all beneath it")),
             Self::Command(command) => Some(format!("`{}`", command.text().replace(HOLE, "…"))),
@@ -69,6 +71,7 @@ impl Pairs {
             | Value::Nothing
             | Value::Tree(_)
             | Value::UnknownCommand
+            | Value::WholeLine
             | Value::Host(..)
             | Value::Anything => Self(u64::MAX),
         }
@@ -196,7 +199,7 @@ impl Matcher {
             (Self::Path(pattern, _), Value::Tree(path)) => PathPattern::subtree(path)
                 .is_none_or(|tree| if tightens { !tree.disjoint(pattern) } else { tree.within(pattern) }),
             (Self::Host(pattern, _), Value::Host(host, port)) => pattern.matches(host, *port),
-            (Self::Command(_) | Self::Phrase(_), Value::UnknownCommand)
+            (Self::Command(_) | Self::Phrase(_), Value::UnknownCommand | Value::WholeLine)
             | (Self::Path(..) | Self::Host(..), Value::Anything) => tightens,
             (Self::Command(_) | Self::Phrase(_) | Self::Path(..) | Self::Host(..), _) => false,
         };
@@ -514,11 +517,21 @@ mod tests {
             &["xargs", "touch"],
             &["bash", "-c", "cd /; /bin/touch x"],
             &["sudo", "--weird", "touch", "x"],
+            &["command", "-p", "--", "touch", "-v"],
+            &["command", "touch", "-v"],
         ] {
             assert!(about("touch *", argv), "{argv:?}");
             assert!(about("/usr/bin/touch *", argv), "{argv:?}");
         }
-        for argv in [&["touchy", "x"][..], &["echo", "touch", "x"], &["command", "-v", "touch"], &["/touch/x"]] {
+        for argv in [
+            &["touchy", "x"][..],
+            &["echo", "touch", "x"],
+            &["command", "-v", "touch"],
+            &["/touch/x"],
+            &["command", "-p", "-v", "touch"],
+            &["which", "touch"],
+            &["type", "touch"],
+        ] {
             assert!(!about("touch *", argv), "{argv:?}");
             assert!(!about("/usr/bin/touch *", argv), "{argv:?}");
         }

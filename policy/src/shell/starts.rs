@@ -315,9 +315,14 @@ pub(crate) fn starts(words: &[Text]) -> Vec<Start> {
     }
 }
 
-/// `command -v x` and `command -V x` only say what x is.
+/// `command -v x` and `command -V x` only say what x is, also behind `-p`.
 fn looks_up(args: &[Text]) -> bool {
-    args.first().and_then(Text::fixed).is_some_and(|arg| arg.starts_with('-') && arg.contains(['v', 'V']))
+    says_what_it_is(args.iter().map_while(Text::fixed))
+}
+
+/// Whether `command` with these arguments starts nothing.
+pub(crate) fn says_what_it_is<'a>(args: impl IntoIterator<Item = &'a str>) -> bool {
+    args.into_iter().take_while(|arg| arg.starts_with('-') && *arg != "--").any(|arg| arg.contains(['v', 'V']))
 }
 
 /// A variable that a command sets.

@@ -7,7 +7,7 @@
 
 use std::cell::OnceCell;
 
-use crate::shell::{Line, Nest, Simple, Word};
+use crate::shell::{Line, Nest, Simple, Word, starts};
 
 /// A simple command and whether its input is the output of the one before it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -212,6 +212,9 @@ impl Command {
             let Some((_, valued)) = WRAPPERS.iter().find(|(wrapper, _)| *wrapper == name) else {
                 return Some((self.words.len() - rest.len(), first.len() - name.len()));
             };
+            if name == "command" && starts::says_what_it_is(args.iter().map(String::as_str)) {
+                return Some((self.words.len() - rest.len(), first.len() - name.len()));
+            }
             rest = skip_flags(args, valued);
             // timeout's first argument is its duration.
             if name == "timeout" {
@@ -257,6 +260,8 @@ mod tests {
             ("f() { sudo ls; }; (su", vec!["f", "sudo", "su"]),
             ("", vec![]),
             ("env -u", vec![]),
+            ("command -v sudo; command -p -V su; env command -pv sudo", vec!["command", "command", "command"]),
+            ("command sudo -v; command -p sudo; command -- -v", vec!["sudo", "sudo"]),
         ] {
             let commands = commands(line);
             let found: Vec<&str> = commands.iter().filter_map(|c| c.program()).map(|(name, _)| name).collect();

@@ -237,7 +237,8 @@ impl Session {
                 call.line.and_then(commands::parts).map(|parts| self.with_phrases(parts, call.needs))
             }
         };
-        let (named, reach) = parts(call.needs, commands.as_deref(), &self.in_force_for(call, None));
+        let unseen = if call.line.is_some() { Value::UnknownCommand } else { Value::WholeLine };
+        let (named, reach) = parts(call.needs, (commands.as_deref(), unseen), &self.in_force_for(call, None));
         let (tool, ungated) = (call.tool.rule_name(), !call.tool.gated);
         let ruled = RuledCall { tool: &tool, subject: call.tool.subject, ungated, key: &key.text, named, reach };
         let decision = self.judge(&ruled)?;
@@ -274,7 +275,7 @@ impl Session {
         let Some(ShellNeed::Program { argv }) = &needs.shell else { return Ok(()) };
         let words = words(argv);
         let commands = Part::of_argv(&words);
-        let (named, reach) = parts(needs, Some(&commands), &self.effective);
+        let (named, reach) = parts(needs, (Some(&commands), Value::UnknownCommand), &self.effective);
         let (subject, key) = (Subject::Execute, words.join(" "));
         self.judge(&RuledCall { tool: "run", subject, key: &key, named, reach, ..RuledCall::default() }).map(drop)
     }
@@ -407,11 +408,12 @@ fn words(argv: &[HostPath]) -> Vec<String> {
     argv.iter().map(ToString::to_string).collect()
 }
 
-/// The parts of a call: what it names, and what it could do besides.
+/// The parts of a call: what it names, and what it could do besides. `unseen` stands for a command line whose commands are not
+/// known.
 #[allow(clippy::type_complexity, reason = "two lists of the same")]
 fn parts<'a>(
     needs: &'a CallNeeds,
-    commands: Option<&'a [Part]>,
+    (commands, unseen): (Option<&'a [Part]>, Value<'a>),
     effective: &EffectiveSet,
 ) -> (Vec<(Capability, Value<'a>)>, Vec<(Capability, Value<'a>)>) {
     let files = |paths: &'a [HostPath], capability| paths.iter().map(move |path| (capability, Value::File(path)));
@@ -420,7 +422,7 @@ fn parts<'a>(
     let hosts = needs.hosts.iter().map(|need| (Capability::NetFetch, Value::Host(&need.host, need.port)));
     if needs.shell.is_some() {
         let named = match commands {
-            None | Some([]) => vec![(Capability::ShellRun, Value::UnknownCommand)],
+            None | Some([]) => vec![(Capability::ShellRun, unseen)],
             Some(commands) => commands.iter().map(|command| (Capability::ShellRun, Value::Command(command))).collect(),
         };
         let mut reach: Vec<_> = read.chain(files(&needs.write, Capability::FsWrite)).collect();

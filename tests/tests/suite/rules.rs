@@ -99,6 +99,25 @@ fn s0_57_a_question_without_a_person_is_a_no() {
     });
 }
 
+/// A line that nothing takes apart is not one that cannot be; and a command that says where another is does not start it.
+#[test]
+fn what_is_said_of_a_line_is_so() {
+    let env = TestEnv::new(HERE);
+    let echo = json!({ "command": "echo a" });
+    let unread = call(&env, "", &["--asked-by", "agent"], "bash", &echo);
+    unread.assert_denied("person", "no rule allows it; there is nobody to ask");
+    let unclear = json!({ "command": "echo a; ((" });
+    let deny = rule("bash", "rm *", "deny");
+    call(&env, &deny, &[], "bash", &unclear).assert_denied("rule", "a command line that cannot be taken apart");
+    for line in ["which rm", "type rm", "command -v rm", "command -p -v rm", "command -v sudo mkfs.ext4"] {
+        let said = call(&env, &deny, &[], "bash", &json!({ "command": line }));
+        assert!(said.denial().is_null(), "{line}: {}", said.envelope);
+    }
+    for line in ["command rm -v x", "command -p rm x", "which rm; rm x"] {
+        call(&env, &deny, &[], "bash", &json!({ "command": line })).assert_denied("rule", "deny bash");
+    }
+}
+
 /// C-6, X1-15, X1-17: with `headless = "halt"` nothing is executed, and one line of JSON says that a person is needed.
 #[test]
 fn x1_15_a_halt_is_told_in_one_line() {
