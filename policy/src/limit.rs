@@ -355,7 +355,10 @@ pub struct LimitReport {
     pub limit: LimitName,
     /// How much is allowed, in `unit`.
     pub value: u64,
-    /// What `value`, `used` and `overshoot` count.
+    /// How much the call asked for, where that was more (C-18).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub requested: Option<u64>,
+    /// What `value`, `requested`, `used` and `overshoot` count.
     pub unit: Unit,
     /// Who holds it.
     pub by: Vec<Enforcer>,

@@ -42,6 +42,6 @@ impl Session {
         let at = text.floor_char_boundary(limit);
         let mut rest = Rest { tool: &tool.name, outputs: self.outputs.as_ref(), file: None, lost: false };
         rest.add(&text.as_bytes()[at..]);
-        Ok(rest.done(json!({ "head": text[..at] }), true, Vec::new()))
+        Ok(rest.done(json!({ "head": text[..at] }), true))
     }
 }

@@ -1,12 +1,13 @@
 //! What a host gets of a call: one envelope, whatever came of it.
 
-use callgate_policy::envelope::{Changes, Denial, Metadata, ResultEnvelope, StepReport};
-use callgate_policy::limit::LimitReport;
+use std::time::Duration;
+
+use callgate_policy::envelope::{Changes, Denial, Metadata, ResultEnvelope};
+use callgate_policy::limit::{LimitName, LimitReport};
 use serde_json::Value;
 
-use super::CallError;
 use super::error::{denial_of, error_text, timed_out};
-use crate::gate::Passed;
+use super::{CallError, Known};
 use crate::session::Session;
 
 /// A result and what confined it.
@@ -17,13 +18,10 @@ pub(super) struct Done {
     pub(super) output_path: Option<String>,
     /// Why some of it is nowhere.
     pub(super) rest_lost: Option<String>,
-    pub(super) steps: Vec<StepReport>,
     pub(super) limits: Vec<LimitReport>,
     /// It was ended for a limit: then `data` is what there is of a result, for the error's text.
     pub(super) ended_for: Option<Denial>,
     pub(super) changes: Option<Changes>,
-    /// Who let it pass.
-    pub(super) passed: Passed,
 }
 
 impl Done {
@@ -34,31 +32,34 @@ impl Done {
             truncated: false,
             output_path: None,
             rest_lost: None,
-            steps: Vec::new(),
             limits: Vec::new(),
             ended_for: None,
             changes: None,
-            passed: Passed::default(),
         }
     }
 }
 
 impl Session {
     /// Builds the result, once.
-    pub(super) fn envelope(&self, outcome: Result<Done, CallError>, duration_ms: u64) -> ResultEnvelope {
+    pub(super) fn envelope(
+        &self,
+        outcome: Result<Done, CallError>,
+        Known { passed, steps, asked_for }: Known,
+        duration_ms: u64,
+    ) -> ResultEnvelope {
         let mut metadata = Metadata::new(duration_ms);
+        // Of what does not run in the sandbox nothing is claimed.
+        metadata.enforced = if steps.is_empty() { Vec::new() } else { super::enforced(self, &steps) };
+        metadata.decision = passed.decision;
+        metadata.approved_by = passed.approved_by;
+        metadata.sub_policy = passed.sub_policy;
         match outcome {
             Ok(done) => {
                 metadata.truncated = done.truncated.then_some(true);
                 metadata.output_path = done.output_path;
                 metadata.rest_lost = done.rest_lost;
-                // Of what does not run in the sandbox nothing is claimed.
-                metadata.enforced = if done.steps.is_empty() { Vec::new() } else { super::enforced(self, &done.steps) };
-                metadata.limits = done.limits;
+                metadata.limits = done.limits.into_iter().map(|limit| requested(limit, asked_for)).collect();
                 metadata.changes = done.changes;
-                metadata.decision = done.passed.decision;
-                metadata.approved_by = done.passed.approved_by;
-                metadata.sub_policy = done.passed.sub_policy;
                 match done.ended_for {
                     None => ResultEnvelope::output(done.data, metadata),
                     Some(denial) => {
@@ -75,6 +76,20 @@ impl Session {
                 ResultEnvelope::error(error_text, metadata)
             }
         }
+    }
+}
+
+/// A limit with what was asked for, where that was more.
+fn requested(limit: LimitReport, time: Option<Duration>) -> LimitReport {
+    match limit.limit {
+        LimitName::Wall => LimitReport { requested: time.map(super::limits::ms), ..limit },
+        LimitName::Cpu
+        | LimitName::Memory
+        | LimitName::Processes
+        | LimitName::OpenFiles
+        | LimitName::FileSize
+        | LimitName::Disk
+        | LimitName::Output => limit,
     }
 }
 

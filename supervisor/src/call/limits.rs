@@ -32,7 +32,7 @@ pub(crate) fn of_program(
         let used = met.filter(|hit| hit.used > 0).map(|hit| hit.used).or(used);
         let is_hit = met.is_some() || (limit == LimitName::Wall && end.timed_out);
         let overshoot = used.filter(|_| is_hit).map(|used| used.saturating_sub(value));
-        Some(LimitReport { limit, value, unit: limit.unit(), by, used, hit: is_hit, overshoot })
+        Some(LimitReport { limit, value, requested: None, unit: limit.unit(), by, used, hit: is_hit, overshoot })
     };
     LimitName::ALL.into_iter().filter_map(report).collect()
 }
@@ -52,7 +52,16 @@ pub(crate) fn of_tool(bounds: &Bounds, timeout: u64) -> Vec<LimitReport> {
             LimitName::Processes | LimitName::Disk | LimitName::Output => return None,
         };
         let value = if limit == LimitName::Wall { timeout } else { bounds.value(limit)? };
-        Some(LimitReport { limit, value, unit: limit.unit(), by: vec![by], used: None, hit: false, overshoot: None })
+        Some(LimitReport {
+            limit,
+            value,
+            requested: None,
+            unit: limit.unit(),
+            by: vec![by],
+            used: None,
+            hit: false,
+            overshoot: None,
+        })
     };
     LimitName::ALL.into_iter().filter_map(report).collect()
 }

@@ -15,7 +15,7 @@ mod understand;
 use std::time::{Duration, Instant};
 
 use callgate_policy::call_grant::CallGrant;
-use callgate_policy::envelope::{Denial, Layer, ResultEnvelope};
+use callgate_policy::envelope::{Denial, Layer, ResultEnvelope, StepReport};
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use self::envelope::Done;
 use self::error::denied;
-use crate::gate::{Approved, Task};
+use crate::gate::{Approved, Passed, Task};
 use crate::registry::{Context, Tool};
 use crate::session::{Coercion, Session};
 use crate::turn::{Concurrency, Turn};
@@ -36,6 +36,17 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Called with each piece of a program's output as it comes.
 pub(crate) type OnOutput<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
+
+/// What is known of a call, however it ends: an error says it too (C-18).
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// Who let it pass, or did not, and with what.
+    pub(crate) passed: Passed,
+    /// The steps that confined it, once it was.
+    pub(crate) steps: Vec<StepReport>,
+    /// How long it was to have, where it got less.
+    pub(crate) asked_for: Option<Duration>,
+}
 
 /// A call that layer 1 has let pass: offered, well-formed and granted.
 pub(crate) struct Checked<'a> {
@@ -65,30 +76,37 @@ impl Session {
             Some(tool) => tool.coerce(args),
             None => (args, Vec::new()),
         };
-        let outcome = self.carry_out(tool, args, on_output).await;
+        let mut known = Known::default();
+        let outcome = self.carry_out(tool, args, on_output, &mut known).await;
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &outcome {
             Ok(_) => tracing::info!(session = self.id, tool, duration_ms, "call"),
             // Whoever called is told by the envelope.
             Err(error) => tracing::info!(session = self.id, tool, duration_ms, %error, "call failed"),
         }
-        let mut envelope = self.envelope(outcome, duration_ms);
+        let mut envelope = self.envelope(outcome, known, duration_ms);
         envelope.metadata.coerced = coerced;
         envelope
     }
 
     /// offered? → validate → check → rules and mode → watchdog → plan → person → run → shape (C-7).
-    async fn carry_out(&self, name: &str, args: Value, on_output: OnOutput<'_>) -> Result<Done, CallError> {
+    async fn carry_out(
+        &self,
+        name: &str,
+        args: Value,
+        on_output: OnOutput<'_>,
+        known: &mut Known,
+    ) -> Result<Done, CallError> {
         self.goes_on(name)?;
         let checked = self.checked(name, args)?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
-        let approved = self.pass(checked, asking).await?;
+        let approved = self.pass(checked, asking, known).await?;
         let turn = place.turn().await;
         // A call before it may have been one that nobody answered.
         self.goes_on(name)?;
-        self.execute(approved, turn, on_output).await
+        self.execute(approved, turn, on_output, known).await
     }
 
     /// Offered, well-formed, and granted: layer 1.
@@ -122,25 +140,32 @@ impl Session {
     }
 
     /// Has an approved call carried out by whoever does that: the one way to a worker, a program, the host and others.
-    async fn execute(&self, approved: Approved<'_>, turn: Turn, on_output: OnOutput<'_>) -> Result<Done, CallError> {
+    async fn execute(
+        &self,
+        approved: Approved<'_>,
+        turn: Turn,
+        on_output: OnOutput<'_>,
+        known: &mut Known,
+    ) -> Result<Done, CallError> {
         self.still_there()?;
-        let (tool, task, passed) = approved.into_parts();
+        let (tool, task) = approved.into_parts();
         #[cfg(feature = "ablation")]
         if self.lacks(Layer::Sandbox) {
             let data = crate::ablation::unconfined(&task).map_err(CallError::Tool)?;
-            return Ok(Done { passed, ..Done::of(data) });
+            return Ok(Done::of(data));
         }
-        let done = match task {
+        match task {
             Task::Worker { plan, args } => {
                 let (bounds, timeout) = (plan.bounds, limits::ms(plan.timeout));
-                self.shape_tool(&tool.name, self.opened.tool(plan, args, turn).await?, (&bounds, timeout))
+                let run = self.opened.tool(plan, args, turn).await?;
+                known.steps.clone_from(&run.steps);
+                self.shape_tool(&tool.name, run, (&bounds, timeout))
             }
-            Task::Program { plan } => self.run_shell(tool, plan, turn, on_output).await,
+            Task::Program { plan } => self.run_shell(tool, plan, turn, on_output, known).await,
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }
-        }?;
-        Ok(Done { passed, ..done })
+        }
     }
 
     fn unknown(&self, name: &str) -> CallError {

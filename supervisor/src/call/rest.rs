@@ -1,6 +1,5 @@
 //! Where what a result has no room for goes.
 
-use callgate_policy::envelope::StepReport;
 use serde_json::Value;
 
 use super::envelope::Done;
@@ -37,7 +36,7 @@ impl Rest<'_> {
     }
 
     /// The result. What is not to be had any more is told beside its head.
-    pub(super) fn done(self, mut data: Value, truncated: bool, steps: Vec<StepReport>) -> Done {
+    pub(super) fn done(self, mut data: Value, truncated: bool) -> Done {
         if self.lost
             && let Some(data) = data.as_object_mut()
         {
@@ -45,6 +44,6 @@ impl Rest<'_> {
         }
         let rest_lost = self.lost.then(|| if self.outputs.is_some() { NO_ROOM } else { NOT_KEPT }.to_owned());
         let output_path = self.file.map(|file| file.path);
-        Done { truncated, output_path, rest_lost, steps, ..Done::of(data) }
+        Done { truncated, output_path, rest_lost, ..Done::of(data) }
     }
 }

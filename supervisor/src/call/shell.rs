@@ -7,11 +7,11 @@ use callgate_worker::tools::HEAD;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use super::CallError;
 use super::OnOutput;
 use super::envelope::Done;
 use super::error::not_started;
 use super::rest::Rest;
+use super::{CallError, Known};
 use crate::confine::{ConfineError, Program, Stdio};
 use crate::gate::ApprovedPlan;
 use crate::registry::Tool;
@@ -33,6 +33,7 @@ impl Session {
         plan: ApprovedPlan,
         turn: Turn,
         on_output: OnOutput<'_>,
+        known: &mut Known,
     ) -> Result<Done, CallError> {
         let output = |what| move |source| CallError::Output { what, source };
         let (reader, writer) = std::io::pipe().map_err(output("make a pipe for the output"))?;
@@ -43,6 +44,7 @@ impl Session {
         let (timeout, bounds) = (plan.timeout, plan.bounds);
         let stdio = Stdio::new(null.into(), writer.into(), error.into());
         let mut program = self.opened.program(plan, stdio, Some(turn)).await.map_err(not_started)?;
+        known.steps = program.steps().to_vec();
         let mut pipe =
             tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(output("wait on the output"))?;
         let limit = usize::try_from(self.registry.output_limit(&tool.name)).unwrap_or(usize::MAX);
@@ -65,7 +67,7 @@ impl Session {
             None => shell_data(&head, end, started.elapsed()),
         };
         let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
-        Ok(Done { limits, ended_for, changes, ..head.rest.done(data, truncated, program.steps().to_vec()) })
+        Ok(Done { limits, ended_for, changes, ..head.rest.done(data, truncated) })
     }
 }
 

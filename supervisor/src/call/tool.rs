@@ -27,7 +27,7 @@ impl Session {
                 }
                 let limits = crate::call::limits::of_tool(bounds, timeout);
                 let changes = run.changes.filter(|changes| !changes.is_empty());
-                Ok(Done { limits, changes, ..kept.done(data, truncated, run.steps) })
+                Ok(Done { limits, changes, ..kept.done(data, truncated) })
             }
             // EFBIG: setrlimit(2) bounds it, or the file system does.
             Err(ToolError { errno: Some(27), .. }) => {

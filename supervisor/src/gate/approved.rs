@@ -49,7 +49,6 @@ impl ApprovedPlan {
 pub(crate) struct Approved<'a> {
     pub(super) tool: &'a Tool,
     pub(super) task: Task,
-    pub(super) passed: Passed,
 }
 
 /// What is to be done.
@@ -70,7 +69,7 @@ pub(crate) struct Passed {
 }
 
 impl<'a> Approved<'a> {
-    pub(crate) fn into_parts(self) -> (&'a Tool, Task, Passed) {
-        (self.tool, self.task, self.passed)
+    pub(crate) fn into_parts(self) -> (&'a Tool, Task) {
+        (self.tool, self.task)
     }
 }

@@ -23,7 +23,7 @@ use callgate_policy::watchdog::{CallFacts, Verdict};
 use serde_json::json;
 
 use super::approved::{Approved, ApprovedPlan, Passed, Task};
-use crate::call::{CallError, Checked};
+use crate::call::{CallError, Checked, Known};
 use crate::gate::people::{self, NoAnswer, Question, Yes};
 use crate::registry::{Executor, Tool};
 use crate::session::{AskedBy, OpenError, Session};
@@ -96,12 +96,19 @@ impl Session {
     }
 
     /// Layer 2, whole: rules and mode, watchdogs, and the person. What it returns may be carried out, and nothing else may.
-    pub(crate) async fn pass<'a>(&self, checked: Checked<'a>, asking: Place) -> Result<Approved<'a>, CallError> {
+    ///
+    /// `known` is what an error's envelope can say of the call.
+    pub(crate) async fn pass<'a>(
+        &self,
+        checked: Checked<'a>,
+        asking: Place,
+        known: &mut Known,
+    ) -> Result<Approved<'a>, CallError> {
         let line = self.line_of(&checked).await?;
         let Checked { tool, args, needs, grant, work, timeout, root } = checked;
         let presented =
             Presented { tool, args: &args, needs: &needs, root: &root, work: work.as_ref(), line: line.as_ref() };
-        let (decided, watchdog) = self.judged(&presented).await?;
+        let (decided, watchdog) = self.judged(&presented, known).await?;
         let why = self.asks(&decided.decision, watchdog.as_ref());
         let plan = match work.clone() {
             None => None,
@@ -113,9 +120,11 @@ impl Session {
                 Some(plan)
             }
         };
-        let told = plan.as_ref().and_then(|plan| self.sub_policy_report(plan, decided.sub_policy.as_ref()));
+        known.passed.sub_policy =
+            plan.as_ref().and_then(|plan| self.sub_policy_report(plan, decided.sub_policy.as_ref()));
+        known.asked_for = plan.as_ref().filter(|plan| plan.timeout < timeout).map(|_| timeout);
         let passed = self.approve(&presented, plan.as_ref(), decided, why, asking).await?;
-        let passed = Passed { sub_policy: told, ..passed };
+        known.passed.approved_by = passed.approved_by;
         let plan = plan.map(ApprovedPlan::of_gate);
         let task = match (&tool.executor, plan) {
             (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args },
@@ -126,7 +135,7 @@ impl Session {
                 return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
             }
         };
-        Ok(Approved { tool, task, passed })
+        Ok(Approved { tool, task })
     }
 
     /// What the capability check, the rules, the mode and the watchdogs say of a call. It is not made: nobody is asked, and
@@ -150,15 +159,16 @@ impl Session {
         };
         let Checked { tool, args, needs, root, work, .. } = &checked;
         let line = line.or(understood.as_ref());
-        let (Decided { decision, .. }, watchdog) =
-            self.judged(&Presented { tool, args, needs, root, work: work.as_ref(), line }).await?;
+        let (Decided { decision, .. }, watchdog) = self
+            .judged(&Presented { tool, args, needs, root, work: work.as_ref(), line }, &mut Known::default())
+            .await?;
         let asks = self.asks(&decision, watchdog.as_ref());
         Ok(Preview { decision, asks })
     }
 
     /// Rules, mode and watchdogs: all but the person, whom the watchdogs may want asked.
-    async fn judged(&self, call: &Presented<'_>) -> Result<(Decided, Option<Reason>), CallError> {
-        let decided = self.decide(call)?;
+    async fn judged(&self, call: &Presented<'_>, known: &mut Known) -> Result<(Decided, Option<Reason>), CallError> {
+        let decided = self.decide(call, known)?;
         let watchdog = self.ask_watchdogs(call).await?;
         Ok((decided, watchdog))
     }
@@ -224,7 +234,7 @@ impl Session {
     }
 
     /// Rules and mode.
-    fn decide(&self, call: &Presented<'_>) -> Result<Decided, CallError> {
+    fn decide(&self, call: &Presented<'_>, known: &mut Known) -> Result<Decided, CallError> {
         if call.needs.shell.is_some() {
             self.refuse_what_does_more_than_read(call.line)?;
         }
@@ -241,7 +251,7 @@ impl Session {
         let (named, reach) = parts(call.needs, (commands.as_deref(), unseen), &self.in_force_for(call, None));
         let (tool, ungated) = (call.tool.rule_name(), !call.tool.gated);
         let ruled = RuledCall { tool: &tool, subject: call.tool.subject, ungated, key: &key.text, named, reach };
-        let decision = self.judge(&ruled)?;
+        let decision = self.judge(&ruled, known)?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
         drop(ruled);
         Ok(Decided { decision, key, sub_policy })
@@ -277,11 +287,13 @@ impl Session {
         let commands = Part::of_argv(&words);
         let (named, reach) = parts(needs, (Some(&commands), Value::UnknownCommand), &self.effective);
         let (subject, key) = (Subject::Execute, words.join(" "));
-        self.judge(&RuledCall { tool: "run", subject, key: &key, named, reach, ..RuledCall::default() }).map(drop)
+        let ruled = RuledCall { tool: "run", subject, key: &key, named, reach, ..RuledCall::default() };
+        self.judge(&ruled, &mut Known::default()).map(drop)
     }
 
-    fn judge(&self, call: &RuledCall<'_>) -> Result<Decision, CallError> {
+    fn judge(&self, call: &RuledCall<'_>, known: &mut Known) -> Result<Decision, CallError> {
         let decision = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).judge(call);
+        known.passed.decision = Some(decision.clone());
         if decision.action != Action::Deny {
             return Ok(decision);
         }

@@ -229,3 +229,47 @@ fn s0_15_a_grant_without_effect_is_a_mistake() {
         assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
     }
 }
+
+/// C-18: an error says what held as far as it is known, a denial which rule decided, and a limit what was asked for beyond it.
+#[test]
+fn c_18_an_error_says_what_is_known() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        workspace(&env);
+        let with = |lines: &str, tool: &str, arguments: Value| -> Value {
+            env.workspace_file("m.toml", &format!("{SESSION}{lines}"));
+            let binary = Binaries::of_this_build().callgate().display().to_string();
+            let words = [&binary, "call", "--manifest", "m.toml", tool, &arguments.to_string()];
+            serde_json::from_str(&env.weakened().run(&words).stdout).unwrap()
+        };
+        let kinds = |envelope: &Value| -> usize {
+            let all = envelope["metadata"]["enforced"].as_array();
+            all.into_iter().flatten().filter(|held| !held["by"].as_array().unwrap().is_empty()).count()
+        };
+        let done = with("", "write", json!({ "path": "src/made", "content": "x" }));
+        assert_eq!((&done["type"], kinds(&done)), (&json!("output"), 7), "the control: {done}");
+        for (lines, tool, arguments) in [
+            ("", "read", json!({ "path": "src/absent" })),
+            ("[limits]\nfile_size = \"4KiB\"\n", "write", json!({ "path": "src/big", "content": "x".repeat(9000) })),
+            ("[limits]\noutput = \"4KiB\"\n", "bash", json!({ "command": "yes" })),
+        ] {
+            let failed = with(lines, tool, arguments);
+            assert_eq!((&failed["type"], kinds(&failed)), (&json!("error"), 7), "{failed}");
+            assert!(failed["metadata"]["decision"]["action"].is_string(), "{failed}");
+        }
+        let denied = with(&rule(Some("touch *"), "").replace("allow", "deny"), "bash", json!({ "command": "touch x" }));
+        assert_eq!(denied["metadata"]["decision"]["by"], "rule", "{denied}");
+        assert_eq!(denied["metadata"]["decision"]["action"], "deny");
+        assert_eq!(denied["metadata"]["decision"]["place"], "m.toml:5", "{denied}");
+        assert_eq!(kinds(&denied), 0, "nothing ran");
+        let wall = |arguments| {
+            let envelope = with("[limits]\nwall = \"9s\"\n", "bash", arguments);
+            let limits = envelope["metadata"]["limits"].as_array().unwrap().clone();
+            limits.into_iter().find(|limit| limit["limit"] == "wall").unwrap()
+        };
+        let long = wall(json!({ "command": "true", "timeout_ms": 60_000 }));
+        assert_eq!((&long["value"], &long["requested"]), (&json!(9_000), &json!(60_000)));
+        let short = wall(json!({ "command": "true", "timeout_ms": 3_000 }));
+        assert_eq!((&short["value"], &short["requested"]), (&json!(3_000), &Value::Null), "the control");
+    });
+}
