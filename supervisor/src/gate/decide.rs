@@ -350,16 +350,12 @@ impl Session {
         let question = self.question(&shown, plan, (key, reach), why.clone(), digest.clone());
         // Whichever line was understood first: people are asked in the order of the calls (C-17).
         let _asking = asking.turn().await;
-        match self.people.ask(question).await {
-            Ok(yes) => {
-                if people::digest(&call.tool.rule_name(), call.args, plan) != digest {
-                    return Err(self.refused(call, "what was approved has changed since", Some("make the call again")));
-                }
-                Ok(passed(Some(match yes {
-                    Yes::Kept(scope) => scope.name().to_owned(),
-                    Yes::Now { by, .. } => by,
-                })))
-            }
+        let holds = || people::digest(&call.tool.rule_name(), call.args, plan) == digest;
+        match self.people.ask(question, holds).await {
+            Ok(yes) => Ok(passed(Some(match yes {
+                Yes::Kept(scope) => scope.name().to_owned(),
+                Yes::Now { by, .. } => by,
+            }))),
             Err(NoAnswer::Nobody) if self.headless == Headless::Halt => {
                 self.halted.store(true, Ordering::Relaxed);
                 Err(CallError::Halted { tool: call.tool.name.clone(), why: why.join("; ") })
@@ -367,7 +363,11 @@ impl Session {
             Err(none) => {
                 let tool = call.tool.rule_name();
                 let ruled = RuledCall { tool: &tool, ..RuledCall::default() };
-                let remedy = (none == NoAnswer::Nobody).then(|| decision.remedy(&ruled));
+                let remedy = match none {
+                    NoAnswer::Nobody => Some(decision.remedy(&ruled)),
+                    NoAnswer::Changed => Some("make the call again".to_owned()),
+                    NoAnswer::TooLate(_) | NoAnswer::Rejected => None,
+                };
                 Err(self.refused(call, &none.text(&why.join("; ")), remedy.as_deref()))
             }
         }

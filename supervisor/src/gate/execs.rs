@@ -63,7 +63,8 @@ impl Watch {
             Verdict::Deny(reason) => Some(reason.told()),
             Verdict::Ask(reason) => {
                 let why = reason.told();
-                let asked = self.people.ask(self.question(&program, &argv, why.clone())).await;
+                // It is stopped where it starts: what it is cannot change while a person looks at it.
+                let asked = self.people.ask(self.question(&program, &argv, why.clone()), || true).await;
                 asked.err().map(|none| none.text(&why))
             }
         }

@@ -116,6 +116,8 @@ pub(crate) enum NoAnswer {
     TooLate(Duration),
     /// A person said no.
     Rejected,
+    /// A person said yes to what is no longer what would run (X3-3).
+    Changed,
 }
 
 impl NoAnswer {
@@ -125,6 +127,7 @@ impl NoAnswer {
             Self::Nobody => format!("{why}; there is nobody to ask"),
             Self::TooLate(patience) => format!("{why}; nobody answered within {patience:?}"),
             Self::Rejected => "a person said no".to_owned(),
+            Self::Changed => "what was approved has changed since".to_owned(),
         }
     }
 }
@@ -166,20 +169,22 @@ impl People {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(tool, key).map(|approval| approval.scope)
     }
 
-    /// Asks, unless the answer is there by the time that it is this question's turn.
-    pub(crate) async fn ask(&self, question: Question) -> Result<Yes, NoAnswer> {
+    /// Asks, unless the answer is there by the time that it is this question's turn. `holds` tells whether what would run is
+    /// still what the question shows. A yes to anything else is void, and is kept for nothing.
+    pub(crate) async fn ask(&self, question: Question, holds: impl Fn() -> bool) -> Result<Yes, NoAnswer> {
         if self.approvers.is_empty() {
             return Err(NoAnswer::Nobody);
         }
         let _turn = self.turn.lock().await;
         if let Some(scope) = self.has_said_yes(&question.tool, &question.key) {
-            return Ok(Yes::Kept(scope));
+            return if holds() { Ok(Yes::Kept(scope)) } else { Err(NoAnswer::Changed) };
         }
         let question = Arc::new(question);
         match tokio::time::timeout(self.patience, self.first(&question)).await {
             Err(_elapsed) => Err(NoAnswer::TooLate(self.patience)),
             Ok(None) => Err(NoAnswer::Nobody),
             Ok(Some((_, Answer::Reject))) => Err(NoAnswer::Rejected),
+            Ok(Some(_)) if !holds() => Err(NoAnswer::Changed),
             Ok(Some((by, answer))) => {
                 if answer == Answer::Always {
                     self.keep(&question);
@@ -310,7 +315,7 @@ mod tests {
         runtime.block_on(async {
             let mut said = Vec::new();
             for key in keys {
-                said.push(people.ask(question(key)).await);
+                said.push(people.ask(question(key), || true).await);
             }
             said
         })

@@ -8,7 +8,7 @@ use callgate::policy::mode::Mode;
 use callgate::policy::rules::{Action, Rule};
 use callgate::policy::watchdog::{CallFacts, Reason, Verdict, Watchdog};
 use callgate::{
-    Answer, Approver, Asked, Launcher, Layer, Outcome, Question, ResultEnvelope, Session, SessionSpec, Supervisor,
+    Answer, Approver, Asked, Launcher, Layer, Outcome, Question, ResultEnvelope, Session, SessionSpec, Supervisor, Tool,
 };
 use serde_json::json;
 
@@ -290,6 +290,46 @@ fn x1_2_x1_3_each_stage_is_asked_about_what_passed_the_one_before() {
         assert_eq!(asked(), (1, 0));
         assert!(std::fs::read_dir(workspace.path()).unwrap().next().is_none());
     });
+}
+
+/// X3-3: an answer is for the program that was shown. If it is another one by the time that it comes, nothing runs, and "always"
+/// was not said of the other.
+#[test]
+fn x3_3_an_answer_is_void_if_the_program_is_another_by_then() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (strength, answer) in
+        STRENGTHS.into_iter().flat_map(|strength| [(strength, Answer::Once), (strength, Answer::Always)])
+    {
+        let workspace = tempfile::tempdir().unwrap();
+        let (tool, other) = (workspace.path().join("tool.sh"), workspace.path().join("other.sh"));
+        let script = |path: &std::path::Path, made: &str| {
+            std::fs::write(path, format!("#!/bin/sh\ntouch {made}\n")).unwrap();
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        };
+        script(&tool, "shown");
+        script(&other, "swapped");
+        let host = Host::new(Some(answer));
+        runtime.block_on(async {
+            let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+            let argv = tool.display().to_string();
+            let mut spec = SessionSpec::developer(workspace.path()).strength(strength);
+            spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
+            spec.further_tools.push(Tool::program("tool", move |_| Ok(vec![argv.clone()])));
+            let session = supervisor.open(spec).await.unwrap();
+            let made = |name: &str| std::fs::remove_file(workspace.path().join(name)).is_ok();
+            let (from, to) = (other.clone(), tool.clone());
+            *host.first.lock().unwrap() = Some(Act(Box::new(move || std::fs::rename(from, to).unwrap())));
+            let denial = session.call("tool", json!({})).await.metadata.denial.unwrap();
+            assert_eq!((denial.layer, denial.reason.as_str()), (Layer::Person, "what was approved has changed since"));
+            assert!(!made("shown") && !made("swapped"), "nothing ran");
+            assert_eq!(host.asked().len(), 1);
+            // It is asked about anew, whatever was said of the one before.
+            let result = session.call("tool", json!({})).await;
+            assert_eq!(result.kind, Outcome::Output, "the control: {result:?}");
+            assert_eq!(host.asked().len(), 1, "{strength:?} {answer:?}");
+            assert!(made("swapped"));
+        });
+    }
 }
 
 /// An answer is for what was asked about: if the program that starts is another one by then, it is void (X3-3).
