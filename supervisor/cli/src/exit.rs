@@ -11,6 +11,9 @@ use callgate::trust::TrustError;
 use callgate::{CallError, ConfineError, OpenError, RegistryError};
 use callgate_policy::envelope::Denial;
 use callgate_policy::step::Step;
+use clap::CommandFactory as _;
+
+use super::arguments::Arguments;
 
 /// sysexits.h's numbers, and the shell's.
 pub(super) const TOOL: u8 = 1;
@@ -278,9 +281,26 @@ fn confine_status(error: &ConfineError) -> u8 {
 }
 
 /// Help and version are asked for; anything else that clap says is a mistake of usage.
-pub(super) fn usage(error: &clap::Error) -> ExitCode {
+pub(super) fn usage(mut error: clap::Error) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
-    let told = error.print();
+    use clap::error::{ContextKind, ContextValue};
     let asked_for = matches!(error.kind(), DisplayHelp | DisplayVersion);
+    // clap leaves it out where a value is wrong or missing (X1-12).
+    if !asked_for && error.get(ContextKind::Usage).is_none() {
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage_of_typed()));
+    }
+    let told = error.print();
     if asked_for && told.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(USAGE) }
+}
+
+/// The usage of the command that was typed; of callgate itself if it was none.
+fn usage_of_typed() -> clap::builder::StyledStr {
+    let mut callgate = Arguments::command();
+    // For the names of commands in their own usage.
+    callgate.build();
+    let typed = std::env::args_os().skip(1).find(|word| callgate.find_subcommand(word).is_some());
+    match typed.and_then(|word| callgate.find_subcommand_mut(word)) {
+        Some(command) => command.render_usage(),
+        None => Arguments::command().render_usage(),
+    }
 }

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     let ahead = start_ahead();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return exit::usage(&error),
+        Err(error) => return exit::usage(error),
     };
     let json = arguments.json;
     match log::start(arguments.log.as_deref(), json).and_then(|()| dispatch(arguments, ahead)) {

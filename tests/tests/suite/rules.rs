@@ -492,17 +492,23 @@ fn x1_12_flags_that_are_none_are_told() {
     let env = TestEnv::new(HERE);
     let binary = Binaries::of_this_build().callgate().display().to_string();
     let arguments = write("made").to_string();
-    for (flags, said) in [
-        (&["--mode", "loud"][..], "[possible values: ask, allowlist,"),
-        (&["--api-key", "x"], "unexpected argument '--api-key'"),
-        (&["--mode"], "a value is required for '--mode <MODE>'"),
-        (&["--approval-timeout", "soon"], "--approval-timeout soon"),
+    for (flags, said, usage) in [
+        (&["--mode", "loud"][..], "[possible values: ask, allowlist,", true),
+        (&["--louder"], "unexpected argument '--louder'", true),
+        (&["--api-key", "s3cr3t"], "unexpected argument '--api-key'", true),
+        (&["--api-key=s3cr3t"], "unexpected argument '--api-key'", true),
+        (&["--mode"], "a value is required for '--mode <MODE>'", true),
+        (&["--asked-by"], "a value is required for '--asked-by <WHO>'", true),
+        // What its own message shows how to write.
+        (&["--approval-timeout", "soon"], "--approval-timeout soon", false),
     ] {
         let mut words = vec![binary.as_str(), "call", "write", &arguments];
         words.extend(flags);
         let ended = env.weakened().run(&words);
         assert_eq!(ended.status.code(), Some(64), "{ended:?}");
-        assert!(ended.stderr.contains(said), "{ended:?}");
+        assert!(ended.stderr.contains(said) && ended.stdout.is_empty(), "{ended:?}");
+        assert_eq!(ended.stderr.matches("Usage: callgate call ").count(), usize::from(usage), "{ended:?}");
+        assert!(!ended.stderr.contains("s3cr3t"), "{ended:?}");
         assert!(!env.workspace().join("made").exists());
     }
     assert_eq!(env.weakened().run(&[&binary, "call", "--mode", "yolo", "write", &arguments]).status.code(), Some(0));
@@ -565,6 +571,19 @@ fn x3_1_x3_2_s3_s_approval_modes() {
     let named = call(&env, "mode = \"auto-edit\"\n", &[], "write", &write("kept"));
     assert_eq!(named.envelope["metadata"]["decision"]["mode"], "auto-edit");
     let unruled = call(&env, &rules, &["--mode", "default"], "write", &write("kept"));
+    for (words, usage) in [
+        (&["--louder"][..], "Usage: callgate "),
+        (&["run", "--limit"], "Usage: callgate run "),
+        (&["--log"], "Usage: callgate "),
+        (&["bench", "--runs", "none"], "Usage: callgate bench "),
+    ] {
+        let ended = env.weakened().run(&[&[binary.as_str()], words].concat());
+        assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+        assert_eq!(ended.stderr.matches(usage).count(), 1, "{ended:?}");
+    }
+    for flag in ["--help", "--version"] {
+        assert_eq!(env.weakened().run(&[&binary, flag]).status.code(), Some(0), "{flag}");
+    }
     assert_eq!(unruled.envelope["metadata"]["decision"]["by"], "default");
     call(&env, &rules, &["--mode", "force"], "bash", &line).assert_done();
     assert!(env.workspace().join("made").is_file());
