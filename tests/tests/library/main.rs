@@ -8,6 +8,7 @@ mod hidden;
 mod model;
 mod one_session;
 mod programs;
+mod scopes;
 mod shell;
 mod soak;
 mod terminals;

@@ -1,5 +1,5 @@
 //! Rules, modes and profiles, as the command line has them: what is denied does not run, whoever asks and whatever else is
-//! allowed, and the answer says which rule it was, where it stands and what would have changed it (S0-49 to S0-57, C-2 to C-8).
+//! allowed, and the answer says which rule it was, where it stands and what would have changed it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -56,8 +56,9 @@ fn write(path: &str) -> Value {
     json!({ "path": path, "content": "new" })
 }
 
-/// S0-49 to S0-55, C-2, C-3, E6, E7: a rule looks at what the call names, the one that ranks first decides, and a denial
-/// is one: nothing is written. The author's denial holds against a more specific permission, and against `yolo`.
+/// S0-49, S0-54, S0-55, C-2, C-3, E6, E7: of a manifest's rules, which look at what the call names, the one that ranks first
+/// decides, and a denial is one: nothing is written. It holds against a more specific permission, and against `yolo`. (Rules of
+/// sessions and projects: `library/scopes.rs`.)
 #[test]
 fn e6_e7_a_denied_path_is_not_written() {
     matrix(Host::STRENGTHS, |target| {
