@@ -67,6 +67,35 @@ fn a_person_is_asked_and_their_answer_counts() {
     });
 }
 
+/// C-5, S1-15: in the mode `allowlist` a person is asked about what the list misses, and about nothing that it has.
+#[test]
+fn c5_a_person_is_asked_about_what_the_list_misses() {
+    let env = TestEnv::new(HERE);
+    env.workspace_file(
+        "m.toml",
+        "mode = \"allowlist\"\nallowlist = [\"bash:touch listed*\"]\n[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\n\
+         write = [\"{workspace}/**\"]\n",
+    );
+    let callgate = Binaries::of_this_build().callgate().display().to_string();
+    let callgate = format!("{callgate} call --manifest m.toml --asked-by agent");
+    let person = Person::new(&env);
+    let made = |name: &str| fs::remove_file(env.workspace().join(name)).is_ok();
+    let listed = arguments(&env, "one", "touch listed-1");
+    person.starts(&format!("{callgate} {listed} > out; echo ended $?"));
+    person.shows_line("ended 0");
+    assert!(!person.screen().contains(ASKS) && made("listed-1"), "nobody was asked");
+    let missed = arguments(&env, "two", "touch missed");
+    for (answer, code, runs) in [("reject", "77", false), ("once", "0", true)] {
+        person.starts(&format!("{callgate} {missed} > out; echo ended $?"));
+        is_asked(&person);
+        assert!(person.screen().contains("no rule allows it"), "{}", person.screen());
+        assert!(!env.workspace().join("missed").is_file(), "nothing runs before the answer");
+        person.enters(answer);
+        person.shows_line(&format!("ended {code}"));
+        assert_eq!(made("missed"), runs, "{answer}");
+    }
+}
+
 /// A timeout denies, and says so where it was asked; an end of file denies (X3-3); what was typed before the question is no
 /// answer to it; and what is no answer is asked again.
 #[test]

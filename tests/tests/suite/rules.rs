@@ -481,10 +481,29 @@ fn c5_what_is_not_listed_is_asked_about() {
     };
     assert_eq!(error.status.code(), Some(65), "{error:?}");
     assert!(error.stderr.contains("the mode is not `allowlist`") && error.stderr.contains("m.toml:1"), "{error:?}");
-    let listed = "mode = \"allowlist\"\nallowlist = [\"write:src\"]\n";
-    let done = call(&env, listed, &[], "write", &write("src/a"));
-    done.assert_done();
-    assert_eq!(done.envelope["metadata"]["decision"]["mode"], "allowlist");
+    let made = |path: &str| fs::remove_file(env.workspace().join(path)).is_ok();
+    let agent = ["--asked-by", "agent"];
+    for (entry, misses) in [("write:src", &["other/a", "srcs/a"][..]), ("write", &[])] {
+        let listed = format!("mode = \"allowlist\"\nallowlist = [\"{entry}\"]\n");
+        for flags in [&[][..], &agent] {
+            let done = call(&env, &listed, flags, "write", &write("src/a"));
+            done.assert_done();
+            assert_eq!(done.envelope["metadata"]["decision"]["mode"], "allowlist");
+            assert!(made("src/a"), "{entry}");
+        }
+        for path in misses {
+            // It is asked about, and not denied: what denies it is that nobody is there.
+            let missed = call(&env, &listed, &agent, "write", &write(path));
+            missed.assert_denied("person", "no rule allows it, for ");
+            missed.assert_denied("person", "there is nobody to ask");
+            let halted = call(&env, &format!("headless = \"halt\"\n{listed}"), &agent, "write", &write(path));
+            assert_eq!(halted.ended.status.code(), Some(1), "{halted:?}");
+            assert!(halted.ended.stderr.contains("headless.interaction-required"), "{halted:?}");
+            assert!(!made(path), "{entry}: {path}");
+        }
+        call(&env, &listed, &agent, "bash", &json!({ "command": "echo x > made" })).assert_denied("person", "");
+        assert!(!made("made"), "another tool");
+    }
 }
 
 /// X1-12: what is typed wrong is told with the usage, and nothing runs.
