@@ -292,6 +292,110 @@ fn x1_2_x1_3_each_stage_is_asked_about_what_passed_the_one_before() {
     });
 }
 
+/// A watchdog of the host's, which says of a path in the workspace what is set.
+#[derive(Debug, Clone, Default)]
+struct Says(Arc<Mutex<(String, usize)>>);
+
+impl Says {
+    /// Has it say this from now on, and returns how often it was asked so far.
+    fn says(&self, verdict: &str) -> usize {
+        let mut state = self.0.lock().unwrap();
+        state.0 = verdict.to_owned();
+        std::mem::take(&mut state.1)
+    }
+}
+
+impl Watchdog for Says {
+    fn judge(&self, _call: &CallFacts<'_>) -> Verdict {
+        let mut state = self.0.lock().unwrap();
+        state.1 += 1;
+        let reason = Reason { rule: "of-the-host".to_owned(), text: "look at this".to_owned() };
+        match state.0.as_str() {
+            "deny" => Verdict::Deny(reason),
+            "ask" => Verdict::Ask(reason),
+            _ => Verdict::Allow,
+        }
+    }
+}
+
+/// Runs `test` in a session of each strength in this mode, with such a watchdog and this person.
+fn with_watchdog(mode: Mode, answer: Answer, test: impl AsyncFn(&Session, &Says, &Host, &std::path::Path)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for strength in STRENGTHS {
+        let (workspace, says, host) = (tempfile::tempdir().unwrap(), Says::default(), Host::new(Some(answer)));
+        runtime.block_on(async {
+            let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+            let mut spec = SessionSpec::developer(workspace.path()).strength(strength).mode(mode);
+            spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
+            spec.watchdogs.push(Box::new(says.clone()));
+            let session = supervisor.open(spec).await.unwrap();
+            test(&session, &says, &host, workspace.path()).await;
+        });
+    }
+}
+
+/// S1-12, S1-17: a key that was approved once is not asked about again, and that is all: each invocation goes through the rules
+/// and the watchdogs, which may deny it by then.
+#[test]
+fn s1_12_every_invocation_runs_the_whole_chain() {
+    with_watchdog(Mode::Ask, Answer::Always, async |session, says, host, workspace| {
+        assert_eq!(write(session, "src/a").await.kind, Outcome::Output);
+        assert_eq!((says.says("allow"), host.asked().len()), (1, 1));
+        let again = write(session, "src/b").await;
+        assert_eq!(again.metadata.approved_by.as_deref(), Some("session"), "the control: {again:?}");
+        assert_eq!((says.says("deny"), host.asked().len()), (1, 0));
+        let denied = write(session, "src/c").await;
+        assert_eq!(denied.metadata.denial.map(|denial| denial.layer), Some(Layer::Watchdog));
+        assert_eq!((says.says("allow"), host.asked().len()), (1, 0));
+        let deny = Rule { permission: "fs.write".into(), pattern: Some("src/d".into()), action: Action::Deny };
+        session.add_rule(&deny).unwrap();
+        let denied = write(session, "src/d").await;
+        assert_eq!(denied.metadata.denial.map(|denial| denial.layer), Some(Layer::Rule));
+        assert_eq!((says.says("allow"), host.asked().len()), (0, 0));
+        assert_eq!(write(session, "src/b").await.kind, Outcome::Output, "the control");
+        assert!(!workspace.join("src/c").exists() && !workspace.join("src/d").exists());
+    });
+}
+
+/// X0-11, S0-59: of what a watchdog says, only `ask` comes to the person, with its reason; "once" is for that call, "always" holds
+/// for the session, and what a host records as always rejected is not asked about again.
+#[test]
+fn x0_11_only_a_watchdog_s_question_comes_to_the_person() {
+    for answer in [Answer::Once, Answer::Always, Answer::Reject] {
+        with_watchdog(Mode::Yolo, answer, async |session, says, host, workspace| {
+            let made = |path: &str| std::fs::remove_file(workspace.join(path)).is_ok();
+            says.says("allow");
+            assert_eq!(write(session, "a").await.kind, Outcome::Output);
+            says.says("deny");
+            let denied = write(session, "a").await.metadata.denial.unwrap();
+            assert!(denied.layer == Layer::Watchdog && denied.reason.contains("look at this"), "{denied:?}");
+            assert_eq!(host.asked().len(), 0, "neither is a question");
+            assert!(made("a"), "the first call's");
+            says.says("ask");
+            for asks in [true, answer != Answer::Always] {
+                let result = write(session, "a").await;
+                let questions = host.asked();
+                assert_eq!(questions.len(), usize::from(asks), "{answer:?}");
+                assert!(
+                    questions.iter().all(|question| question.why == ["look at this (of-the-host)"]),
+                    "{questions:?}"
+                );
+                assert_eq!(made("a"), answer != Answer::Reject, "{answer:?}");
+                let by = if asks { "host" } else { "session" };
+                let by = (answer != Answer::Reject).then_some(by);
+                assert_eq!(result.metadata.approved_by.as_deref(), by, "{answer:?}");
+                let layer = result.metadata.denial.map(|denial| denial.layer);
+                assert_eq!(layer, (answer == Answer::Reject).then_some(Layer::Person), "{answer:?}");
+            }
+            let reject = Rule { permission: "write".into(), pattern: Some("a".into()), action: Action::Deny };
+            session.add_rule(&reject).unwrap();
+            let denied = write(session, "a").await.metadata.denial.unwrap();
+            assert!(denied.layer == Layer::Rule && denied.reason.contains("(this session)"), "{denied:?}");
+            assert!(host.asked().is_empty() && !made("a"));
+        });
+    }
+}
+
 /// X3-3: an answer is for the program that was shown. If it is another one by the time that it comes, nothing runs, and "always"
 /// was not said of the other.
 #[test]
@@ -367,7 +471,7 @@ fn with_manifest(workspace: &std::path::Path, lines: &str) -> SessionSpec {
     SessionSpec::with_manifest(workspace, manifest)
 }
 
-/// X0-11: a host records "always" as a rule of the session; it decides from then on. One that makes no sense is refused.
+/// X0-11: a host can record "always" as a rule of the session; it decides from then on. One that makes no sense is refused.
 #[test]
 fn x0_11_a_host_adds_rules() {
     with_sessions(Some(Answer::Reject), async |session, host, _| {

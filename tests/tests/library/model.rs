@@ -256,25 +256,35 @@ impl Watchdog for Denies {
     }
 }
 
-/// S0-58, S0-60: the watchdogs see the calls of every kind, and what they deny is not carried out.
+/// S0-58, S0-60: the watchdogs see the calls of every kind, of tools that need no approval too, and what they deny is not carried
+/// out.
 #[test]
 fn s0_58_watchdogs_see_every_kind_of_tool() {
-    for tool in ["note", "count", "mcp:texts:upper", "read"] {
-        let seen = Arc::new(AtomicU32::new(0));
-        let watch = |spec: &mut SessionSpec| spec.watchdogs.push(Box::new(Denies(tool, Arc::clone(&seen))));
+    for tool in ["note", "count", "mcp:texts:upper", "read", "free"] {
+        let (seen, ran) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let watch = |spec: &mut SessionSpec| {
+            let ran = Arc::clone(&ran);
+            let answer = move |_call: HandlerCall| {
+                ran.fetch_add(1, Ordering::Relaxed);
+                async { Ok(json!(1)) }
+            };
+            spec.further_tools.push(Tool::host("free", answer).parameters(one("text")).ungated());
+            spec.watchdogs.push(Box::new(Denies(tool, Arc::clone(&seen))));
+        };
         with_tools(watch, async |session| {
             let name = tool.rsplit(':').next().unwrap();
             let args = |name: &str| match name {
-                "note" | "upper" => json!({ "text": "x" }),
+                "note" | "upper" | "free" => json!({ "text": "x" }),
                 "count" => json!({ "file": "four" }),
                 _ => json!({ "path": "four" }),
             };
-            for other in ["note", "count", "upper", "read"] {
+            for other in ["note", "count", "upper", "read", "free"] {
                 let denied = session.call(other, args(other)).await.metadata.denial.map(|denial| denial.layer);
                 assert_eq!(denied == Some(Layer::Watchdog), other == name, "{other} where {tool} is denied");
             }
         });
-        assert_eq!(seen.load(Ordering::Relaxed), 8, "each call, in both strengths");
+        assert_eq!(seen.load(Ordering::Relaxed), 10, "each call, in both strengths");
+        assert_eq!(ran.load(Ordering::Relaxed), if tool == "free" { 0 } else { 2 }, "{tool}");
     }
 }
 

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use callgate::{Launcher, Layer, Outcome, ResultEnvelope, Session, SessionSpec, Supervisor, WatchdogProgram};
-use serde_json::json;
+use callgate::policy::manifest::{Format, Manifest};
+use callgate::{Coercion, Launcher, Layer, Outcome, ResultEnvelope, Session, SessionSpec, Supervisor, WatchdogProgram};
+use serde_json::{Value, json};
 
 use super::callgate;
 
@@ -62,6 +63,70 @@ fn s0_58_s0_59_s0_60_s0_61_a_program_judges_calls() {
         assert!(denied_by_watchdog(&bash("rm -rf /").await).contains("remove-root-or-home"));
         assert_eq!(asked(), 5, "neither was for it to say");
     });
+}
+
+/// S0-58, S0-61: what it is shown of every call is the tool's id, the arguments as the tool gets them, the manifest and the
+/// session; nothing of a call that is not valid, that names no tool or that was not granted.
+#[test]
+fn s0_58_s0_61_a_program_is_shown_each_call_whole() {
+    const MANIFEST: &str = "id = \"of the author\"\nmode = \"yolo\"\n[[rules]]\npermission = \"bash\"\npattern = \"git push *\"\n\
+        action = \"deny\"\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n[[requires.shell]]\ncmd = \"*\"\n";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for strength in super::STRENGTHS {
+        let (workspace, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (program, log) = (place.path().join("watchdog"), place.path().join("log"));
+        let script = "#!/bin/bash\nread -r -d '' q; echo \"$q\" >> LOG; echo '{\"verdict\":\"allow\"}'\n";
+        fs::write(&program, script.replace("LOG", log.to_str().unwrap())).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        runtime.block_on(async {
+            let watchdog = WatchdogProgram::new([program], Duration::from_secs(20)).unwrap();
+            let builder = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap());
+            let supervisor = builder.watchdog_program(watchdog).build().unwrap();
+            let manifest = Manifest::parse(MANIFEST, Format::Toml, "m.toml").unwrap();
+            let mut spec = SessionSpec::with_manifest(workspace.path(), manifest).strength(strength);
+            spec.coercion = Coercion::Lossless;
+            let session = supervisor.open(spec).await.unwrap();
+            let (echo, typed) = (json!({ "command": "echo a" }), json!({ "command": "echo a", "timeout_ms": "5000" }));
+            let coerced = json!({ "command": "echo a", "timeout_ms": 5000 });
+            let edit = json!({ "path": "f", "old_string": "x", "new_string": "y" });
+            let calls = [
+                ("write", json!({ "path": "f", "content": "x" }), None, "create"),
+                ("read", json!({ "path": "f" }), None, "read"),
+                ("edit", edit, None, "edit"),
+                ("glob", json!({ "pattern": "*" }), None, "search"),
+                ("grep", json!({ "pattern": "y" }), None, "search"),
+                ("bash", echo.clone(), None, "execute"),
+                ("bash", echo, None, "execute"),
+                ("bash", typed, Some(coerced), "execute"),
+            ];
+            for (tool, args, _, _) in &calls {
+                let result = session.call(tool, args.clone()).await;
+                assert_eq!(result.kind, Outcome::Output, "{tool} {args}: {result:?}");
+            }
+            for (tool, args) in [
+                ("read", json!({ "path": ["f"] , "more": 1 })),
+                ("bash", json!({})),
+                ("no-such-tool", json!({})),
+                ("read", json!({ "path": "/etc/shadow" })),
+                ("bash", json!({ "command": "git push" })),
+            ] {
+                let refused = session.call(tool, args.clone()).await;
+                assert_eq!(refused.kind, Outcome::Error, "{tool} {args}: {refused:?}");
+            }
+            let shown = fs::read_to_string(&log).unwrap();
+            let shown: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            assert_eq!(shown.len(), calls.len(), "each of these calls once, and nothing else: {shown:?}");
+            for (shown, (tool, args, coerced, subject)) in shown.iter().zip(&calls) {
+                assert_eq!((&shown["tool"], &shown["subject"]), (&json!(tool), &json!(subject)), "{shown}");
+                assert_eq!(&shown["args"], coerced.as_ref().unwrap_or(args), "{shown}");
+                assert_eq!(shown["session"], session.id(), "{shown}");
+                assert_eq!(shown["manifest"]["id"], "of the author", "{shown}");
+                let rule = json!({ "permission": "bash", "pattern": "git push *", "action": "deny" });
+                assert_eq!(shown["manifest"]["rules"], json!([rule]), "{shown}");
+                assert_eq!(shown["manifest"]["requires"]["fs"]["write"], json!(["{workspace}/**"]), "{shown}");
+            }
+        });
+    }
 }
 
 /// C15: a watchdog that does not answer stops the call, not the session.
