@@ -350,6 +350,38 @@ fn s3_6_many_searches_run_at_once() {
     });
 }
 
+/// S3-6, S3-7: while a search is under way, `read`, `glob` and `grep` come and go; what changes something waits for its end.
+#[test]
+fn s3_6_calls_that_read_do_not_wait_for_one_another() {
+    in_sessions(async |session, workspace| {
+        // Seconds of work for the one, nothing for the others.
+        fs::write(workspace.join("large"), format!("{}\n", "word \u{e9}t\u{e9} ".repeat(12)).repeat(200_000)).unwrap();
+        fs::write(workspace.join("small"), "word\n").unwrap();
+        let slow = json!({ "pattern": "(?:[\\w ]{1,40} ){1,12}q", "path": "large" });
+        let mut slow = std::pin::pin!(session.call("grep", slow));
+        for (tool, arguments) in [
+            ("read", json!({ "path": "small" })),
+            ("glob", json!({ "pattern": "small" })),
+            ("grep", json!({ "pattern": "word", "path": "small" })),
+        ] {
+            tokio::select! {
+                biased;
+                done = &mut slow => panic!("`{tool}` was not answered before the search was over: {done:?}"),
+                quick = session.call(tool, arguments) => assert_eq!(quick.kind, Outcome::Output, "{tool}: {quick:?}"),
+            }
+        }
+        // The control: the search is still under way.
+        let mut change = std::pin::pin!(session.call("write", json!({ "path": "small", "content": "new" })));
+        tokio::select! {
+            biased;
+            done = &mut slow => assert_eq!(done.kind, Outcome::Output, "{done:?}"),
+            written = &mut change => panic!("it was written while a search was under way: {written:?}"),
+        }
+        assert_eq!(fs::read_to_string(workspace.join("small")).unwrap(), "word\n");
+        assert_eq!(change.await.kind, Outcome::Output);
+    });
+}
+
 /// All of them, in one task, polled in their order.
 async fn futures_join<F: Future<Output = ResultEnvelope>>(calls: Vec<F>) -> Vec<ResultEnvelope> {
     let mut calls: Vec<_> = calls.into_iter().map(Box::pin).collect();
