@@ -252,6 +252,50 @@ fn s0_2_tools_are_the_same_in_every_session() {
     assert_eq!(seen[0], seen[1]);
 }
 
+/// S0-2, S0-3, S0-9: another agent, with another profile, has fewer tools, and each of them by the same id and with the same
+/// words; a call by that id reaches it. (Of `write` the profile `create-only` is told, which makes new files alone.)
+#[test]
+fn s0_2_s0_3_s0_9_an_agent_s_profile_renames_nothing() {
+    use callgate::policy::profile::Profile;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    fs::write(workspace.path().join("there"), "word").unwrap();
+    for strength in STRENGTHS {
+        runtime.block_on(async {
+            let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+            let open = async |profile: Profile| {
+                let spec = SessionSpec::developer(workspace.path()).strength(strength).profile(profile);
+                supervisor.open(spec).await.unwrap()
+            };
+            let tools = |session: &Session| -> Vec<(String, String, String)> {
+                let each = session.registry().tools();
+                each.map(|tool| (tool.name.clone(), tool.description.clone(), tool.parameters.to_string())).collect()
+            };
+            let all = tools(&open(Profile::default()).await);
+            let names: Vec<&str> = all.iter().map(|(name, ..)| name.as_str()).collect();
+            assert_eq!(names, ["read", "write", "edit", "glob", "grep", "bash"]);
+            for (profile, wanted) in [
+                ("readonly", &["read", "glob", "grep", "bash"][..]),
+                ("plan", &["read", "glob", "grep"]),
+                ("developer-bash-only", &["bash"]),
+                ("eval", &names),
+            ] {
+                let session = open(Profile::built_in(profile).unwrap()).await;
+                let kept: Vec<_> = all.iter().filter(|(name, ..)| wanted.contains(&name.as_str())).cloned().collect();
+                assert_eq!(tools(&session), kept, "{profile}");
+                if wanted.contains(&"grep") {
+                    let found = session.call("grep", json!({ "pattern": "word" })).await;
+                    assert_eq!(found.kind, Outcome::Output, "{profile}: {found:?}");
+                }
+            }
+            let create = Profile::parse("shell: unrestricted\nfile_write: create-only\n", "p.yaml").unwrap();
+            let create = tools(&open(create).await);
+            let names: Vec<&str> = create.iter().map(|(name, ..)| name.as_str()).collect();
+            assert_eq!(names, ["read", "write", "glob", "grep", "bash"]);
+        });
+    }
+}
+
 /// D11: a call that meets a limit ends, and nothing else does: its siblings in the session go on, and so does the session.
 #[test]
 fn d11_a_bomb_ends_and_its_siblings_go_on() {

@@ -59,8 +59,37 @@ fn s0_1_s0_2_s0_3_s0_5_s0_9_s0_65_every_tool_publishes_the_same_fields() {
             for (name, schema) in tool["parameters"]["properties"].as_object().unwrap() {
                 assert!(schema["description"].is_string(), "{id}: {name} does not describe itself");
             }
+            let same = |other: &&Value| other["description"] == tool["description"];
+            assert_eq!(published.as_array().unwrap().iter().filter(same).count(), 1, "{id}: what sets it apart");
             for kind in ["fs", "net", "shell", "capabilities"] {
                 assert!(!tool["requires"][kind].is_null(), "{id} does not say whether it requires {kind}");
+            }
+        }
+    });
+}
+
+/// S0-5, S0-10 to S0-14: each file tool publishes what it may do to the workspace, and no more.
+#[test]
+fn s0_5_s0_10_s0_11_s0_12_s0_13_s0_14_tools_publish_what_they_require() {
+    matrix(&[Host::Namespaces], |target| {
+        let env = TestEnv::new(target);
+        let published = tools(&env);
+        let tree = json!(["{workspace}/**"]);
+        for (id, reads, writes) in [
+            ("read", true, false),
+            ("write", false, true),
+            ("edit", true, true),
+            ("glob", true, false),
+            ("grep", true, false),
+        ] {
+            let tool = published.as_array().unwrap().iter().find(|tool| tool["id"] == id).unwrap();
+            let requires = &tool["requires"];
+            for (access, wanted) in [("read", reads), ("write", writes)] {
+                let granted = if wanted { &tree } else { &json!([]) };
+                assert_eq!(&requires["fs"][access], granted, "{id}: fs.{access}");
+            }
+            for none in [&requires["net"]["hosts"], &requires["shell"], &requires["capabilities"]] {
+                assert_eq!(none, &json!([]), "{id}: {requires}");
             }
         }
     });
