@@ -262,7 +262,65 @@ fn s4_14_create_only_makes_nothing_in_sensitive_places() {
     });
 }
 
-/// X4-2, X4-1: a profile is named by a manifest, whose directory its path starts from, or is typed, and then wins.
+/// X4-1, C-24, C-30: the built-in profiles by what a model's calls come to under them: which tools there are, what their shell does,
+/// and what a person is asked about.
+#[test]
+fn x4_1_c_24_c_30_what_the_built_in_profiles_come_to() {
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Gets {
+        Done,
+        Asked,
+        /// A rule says no: the shell only reads.
+        Refused,
+        /// There is no such tool.
+        Absent,
+    }
+    use Gets::{Absent, Asked, Done, Refused};
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("m.toml", GRANTS);
+        let gets = |profile: &str, tool: &str, arguments: &Value| {
+            env.workspace_file("kept", "old");
+            let flags = ["call", "--manifest", "m.toml", "--profile", profile, "--asked-by", "agent"];
+            let (callgate, arguments) = (callgate(), arguments.to_string());
+            let ended = env.weakened().run(&[&[callgate.as_str()], &flags[..], &[tool, &arguments]].concat());
+            let envelope: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
+            let changed = fs::read_to_string(env.workspace().join("kept")).unwrap() != "old"
+                || fs::remove_file(env.workspace().join("made")).is_ok();
+            let gets = match (ended.status.code(), envelope["metadata"]["denial"]["layer"].as_str()) {
+                (Some(0), None) => Done,
+                (Some(64), _) => Absent,
+                (Some(77), Some("person")) => Asked,
+                (Some(77), Some("rule")) => Refused,
+                other => panic!("{profile} {tool}: {other:?}: {envelope}"),
+            };
+            assert!(!changed || gets == Done, "{profile} {tool}: {gets:?}, and done");
+            (gets, changed)
+        };
+        // A tool that reads; a shell that reads, and that changes something; a tool that does.
+        for (profile, reads, shell_reads, shell_changes, writes) in [
+            ("readonly", Done, Done, Refused, Absent),
+            ("developer", Done, Asked, Asked, Asked),
+            ("eval", Done, Done, Done, Done),
+            ("unrestricted", Done, Done, Done, Done),
+            ("developer-bash-only", Absent, Asked, Asked, Absent),
+            ("plan", Done, Absent, Absent, Absent),
+        ] {
+            for (tool, arguments, wanted, changes) in [
+                ("read", json!({ "path": "kept" }), reads, false),
+                ("bash", json!({ "command": "cat kept" }), shell_reads, false),
+                ("bash", json!({ "command": "touch made" }), shell_changes, true),
+                ("write", write("made"), writes, true),
+                ("edit", edit("kept"), writes, true),
+            ] {
+                let got = gets(profile, tool, &arguments);
+                assert_eq!(got, (wanted, changes && wanted == Done), "{profile}: {tool} {arguments}");
+            }
+        }
+    });
+}
+
+/// X4-2: a profile is named by a manifest, whose directory its path starts from, or is typed, and then wins.
 #[test]
 fn x4_2_a_profile_is_named_or_typed() {
     let env = TestEnv::new(HERE);

@@ -470,6 +470,46 @@ fn s4_9_a_restricted_shell_only_reads() {
     });
 }
 
+/// X4-5: each command of the page may run in a restricted shell, with arguments that only read, and those that are installed do.
+/// (But `ack`, whose options run perl, and `wget`, which writes a file unless it is told not to.)
+#[test]
+fn x4_5_each_command_of_the_page_runs() {
+    const PAGE: &str = "cat f | head f | tail f | less f | more f | grep x f | rg x f | ag x f | find f | locate x | which ls | whereis ls | \
+        ls | tree | du f | df . | file f | stat f | wc f | md5 f | sha256sum f | shasum f | awk '{print}' f | sed p f | cut -c1 f | \
+        sort f | uniq f | tr a b | column f | fmt f | fold f | nl f | jq . f | yq . f | xmllint f | pr f | expand f | unexpand f | \
+        tar -tf f | unzip -l f | zipinfo f | zcat f | zless f | zgrep x f | gzip -l f | gunzip -c f | pwd | whoami | hostname | \
+        uname | env | printenv | date | uptime | ps | top -b -n 1 | free | ping -c 1 127.0.0.1 | curl -s http://127.0.0.1:9/ | \
+        dig localhost | nslookup localhost | host localhost | netstat -r | ss -t | git --version | echo x | printf x | diff f f | \
+        cmp f f | comm f f | hexdump f | xxd f | od f | strings f";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("f", "x\n");
+        let lines: Vec<&str> = PAGE.split(" | ").map(str::trim).collect();
+        // One call for all: what is refused is named, and each says how it ended.
+        let told: String = lines
+            .iter()
+            .map(|line| format!("{line} < /dev/null > /dev/null 2>&1; echo {} $?; ", line.split(' ').next().unwrap()))
+            .collect();
+        let lines = "profile = \"readonly\"";
+        let done = call(&env, lines, &[], "bash", &json!({ "command": told, "timeout_ms": 60_000 }));
+        done.assert_done();
+        let output = done.envelope["data"]["output"].as_str().unwrap();
+        let mut ran = 0;
+        for line in output.lines() {
+            let (name, status) = line.split_once(' ').unwrap();
+            let places = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+            let installed = places.iter().any(|dir| std::path::Path::new(dir).join(name).is_file());
+            assert!(!installed || !["126", "127"].contains(&status), "{name} did not start: {output}");
+            ran += u32::from(installed);
+        }
+        assert!(ran > 40, "most are installed: {output}");
+        for line in ["ack x f", "wget http://127.0.0.1:9/"] {
+            call(&env, lines, &[], "bash", &json!({ "command": line }))
+                .assert_denied("rule", "a shell that only reads");
+        }
+    });
+}
+
 /// C-4, C-5, X1-11: what is listed passes; what is not is asked about; a list that nothing looks at is a mistake.
 #[test]
 fn c5_what_is_not_listed_is_asked_about() {
@@ -531,6 +571,19 @@ fn x1_12_flags_that_are_none_are_told() {
         assert!(!ended.stderr.contains("s3cr3t"), "{ended:?}");
         assert!(!env.workspace().join("made").exists());
     }
+    for (words, usage) in [
+        (&["--louder"][..], "Usage: callgate "),
+        (&["run", "--limit"], "Usage: callgate run "),
+        (&["--log"], "Usage: callgate "),
+        (&["bench", "--runs", "none"], "Usage: callgate bench "),
+    ] {
+        let ended = env.weakened().run(&[&[binary.as_str()], words].concat());
+        assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+        assert_eq!(ended.stderr.matches(usage).count(), 1, "{ended:?}");
+    }
+    for flag in ["--help", "--version"] {
+        assert_eq!(env.weakened().run(&[&binary, flag]).status.code(), Some(0), "{flag}");
+    }
     assert_eq!(env.weakened().run(&[&binary, "call", "--mode", "yolo", "write", &arguments]).status.code(), Some(0));
     assert!(env.workspace().join("made").exists(), "the control");
 }
@@ -591,19 +644,6 @@ fn x3_1_x3_2_s3_s_approval_modes() {
     let named = call(&env, "mode = \"auto-edit\"\n", &[], "write", &write("kept"));
     assert_eq!(named.envelope["metadata"]["decision"]["mode"], "auto-edit");
     let unruled = call(&env, &rules, &["--mode", "default"], "write", &write("kept"));
-    for (words, usage) in [
-        (&["--louder"][..], "Usage: callgate "),
-        (&["run", "--limit"], "Usage: callgate run "),
-        (&["--log"], "Usage: callgate "),
-        (&["bench", "--runs", "none"], "Usage: callgate bench "),
-    ] {
-        let ended = env.weakened().run(&[&[binary.as_str()], words].concat());
-        assert_eq!(ended.status.code(), Some(64), "{ended:?}");
-        assert_eq!(ended.stderr.matches(usage).count(), 1, "{ended:?}");
-    }
-    for flag in ["--help", "--version"] {
-        assert_eq!(env.weakened().run(&[&binary, flag]).status.code(), Some(0), "{flag}");
-    }
     assert_eq!(unruled.envelope["metadata"]["decision"]["by"], "default");
     call(&env, &rules, &["--mode", "force"], "bash", &line).assert_done();
     assert!(env.workspace().join("made").is_file());
