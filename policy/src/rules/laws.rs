@@ -184,8 +184,9 @@ proptest! {
         }
     }
 
-    /// S0-55, C-2: whatever session and project say, and whatever the mode, what a manifest denies stays denied; so it does
-    /// for a subagent, who inherits every denial (S0-56, X0-25).
+    /// S0-55, C-2: whatever session and project say, and whatever the mode, what a manifest denies stays denied. So it does in
+    /// the rules that are left for a subagent, which has every denial of its parent's. (No session has subagents yet; they come
+    /// with issue 21, and with them the tests of the requirement itself.)
     #[test]
     fn nothing_lifts_what_a_manifest_denies(
         denied in 0..PATTERNS.len(),
@@ -280,6 +281,74 @@ proptest! {
 fn one(permission: &str, pattern: Option<&str>, action: Action) -> RuleSet {
     let rule = Rule { permission: permission.to_owned(), pattern: pattern.map(str::to_owned), action, grant: None };
     set(&[(rule, RuleScope::Manifest)]).unwrap()
+}
+
+/// C-3: of rules that are the same the newest is the one that is named.
+#[test]
+fn of_equal_rules_the_newest_is_named() {
+    let rule = Rule { permission: "bash".to_owned(), pattern: Some("git *".to_owned()), action: Action::Deny };
+    let set = set(&vec![(rule, RuleScope::Session); 3]).unwrap();
+    let part = Part::of_text("git push");
+    let named = vec![(Capability::ShellRun, Value::Command(&part))];
+    let DecidedBy::Rule(told) = set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).by else {
+        panic!("a rule decides")
+    };
+    assert_eq!(told.source.place, "2");
+}
+
+/// What a pattern means hangs on what the tool is about, also of tools that only this session has.
+#[test]
+fn patterns_mean_what_the_tool_is_about() {
+    let subjects = [("count", Subject::Execute), ("fetch", Subject::Fetch), ("view", Subject::Read)];
+    let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+    let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
+    let deny = |tool: &str, pattern: &str| {
+        let subjects = subjects.map(|(name, subject)| (name.to_owned(), subject)).into();
+        let mut rules = RuleSet { subjects, ..RuleSet::default() };
+        let rule = Rule { permission: tool.to_owned(), pattern: Some(pattern.to_owned()), action: Action::Deny };
+        rules.add(&rule, &source, &variables).map(|()| rules)
+    };
+    let (part, file) = (Part::of_text("wc a"), HostPath::from("/w/wc a"));
+    let command = (Capability::ShellRun, Value::Command(&part));
+    let path = (Capability::FsRead, Value::File(&file));
+    let denied = |tool, named| {
+        let call = RuledCall { tool, named: vec![named], ..RuledCall::default() };
+        deny(tool, "wc *").unwrap().judge(&call).action == Action::Deny
+    };
+    for (tool, by_command, by_path) in
+        [("count", true, false), ("bash", true, false), ("view", false, true), ("read", false, true)]
+    {
+        assert_eq!((denied(tool, command), denied(tool, path)), (by_command, by_path), "{tool}");
+    }
+    // A command is no host's name.
+    assert!(deny("fetch", "wc *").is_err() && deny("fetch", "*.example.com").is_ok());
+}
+
+/// X0-25: what is left for a subagent. Of what allows only the author's rules are, and what denies comes before all else.
+#[test]
+fn what_allows_is_inherited_from_the_author_alone() {
+    let parts = ["git push", "git log", "rm x", "ls"].map(Part::of_text);
+    let rules = [
+        ("git push *", Action::Deny, RuleScope::Project),
+        ("git *", Action::Allow, RuleScope::Manifest),
+        ("rm *", Action::Allow, RuleScope::Session),
+        ("ls *", Action::Allow, RuleScope::Project),
+    ];
+    let rules = rules.map(|(pattern, action, scope)| {
+        (Rule { permission: "bash".to_owned(), pattern: Some(pattern.to_owned()), action }, scope)
+    });
+    let parent = set(&rules).unwrap();
+    let child = parent.inherited();
+    let judged = |set: &RuleSet| {
+        parts.each_ref().map(|part| {
+            let named = vec![(Capability::ShellRun, Value::Command(part))];
+            set.judge(&RuledCall { tool: "bash", named, ..RuledCall::default() }).action
+        })
+    };
+    assert_eq!(judged(&parent), [Action::Deny, Action::Allow, Action::Allow, Action::Allow], "the control");
+    assert_eq!(judged(&child), [Action::Deny, Action::Allow, Action::Ask, Action::Ask]);
+    assert_eq!((parent.len(), child.len(), child.is_empty()), (4, 2, false));
+    assert!(RuleSet::default().is_empty());
 }
 
 /// X0-10: globs in either part, and a server's tool by its name.

@@ -266,6 +266,8 @@ impl RuleSet {
 
     /// What is left for a subagent (S0-56, X0-25): all that denies and asks; of what allows, only the author's. A denial
     /// that the parent was given by anybody cannot be lifted by the child's own rules.
+    ///
+    /// Nothing calls it until a session has subagents.
     #[must_use]
     pub fn inherited(&self) -> Self {
         let kept = |rule: &Compiled| rule.action != Action::Allow || rule.told.source.scope == RuleScope::Manifest;
