@@ -347,7 +347,7 @@ fn s1_12_every_invocation_runs_the_whole_chain() {
         let denied = write(session, "src/c").await;
         assert_eq!(denied.metadata.denial.map(|denial| denial.layer), Some(Layer::Watchdog));
         assert_eq!((says.says("allow"), host.asked().len()), (1, 0));
-        let deny = Rule { permission: "fs.write".into(), pattern: Some("src/d".into()), action: Action::Deny };
+        let deny = Rule::new("fs.write", Action::Deny).pattern("src/d");
         session.add_rule(&deny).unwrap();
         let denied = write(session, "src/d").await;
         assert_eq!(denied.metadata.denial.map(|denial| denial.layer), Some(Layer::Rule));
@@ -387,7 +387,7 @@ fn x0_11_only_a_watchdog_s_question_comes_to_the_person() {
                 let layer = result.metadata.denial.map(|denial| denial.layer);
                 assert_eq!(layer, (answer == Answer::Reject).then_some(Layer::Person), "{answer:?}");
             }
-            let reject = Rule { permission: "write".into(), pattern: Some("a".into()), action: Action::Deny };
+            let reject = Rule::new("write", Action::Deny).pattern("a");
             session.add_rule(&reject).unwrap();
             let denied = write(session, "a").await.metadata.denial.unwrap();
             assert!(denied.layer == Layer::Rule && denied.reason.contains("(this session)"), "{denied:?}");

@@ -24,8 +24,8 @@ type Call = (&'static str, Value);
 type Row<'a> = (&'a [Line], &'a [(Call, Action)]);
 
 fn rule((_, permission, pattern, action): Line) -> Rule {
-    let pattern = (!pattern.is_empty()).then(|| pattern.to_owned());
-    Rule { permission: permission.to_owned(), pattern, action }
+    let rule = Rule::new(permission, action);
+    if pattern.is_empty() { rule } else { rule.pattern(pattern) }
 }
 
 /// The author's rules as a manifest has them, above the workspace to write and any program.
