@@ -249,14 +249,6 @@ impl<T: Region> Scope<T> {
         self.met(most, |region, mine| region.adds_to(mine))
     }
 
-    /// What one of them holds, or both.
-    pub(crate) fn union(mut self, other: &Self) -> Self {
-        for (region, origins) in other.iter() {
-            self.insert(region.clone(), origins.iter().cloned());
-        }
-        self
-    }
-
     /// What both hold, reduced.
     pub(crate) fn meet(&self, other: &Self) -> Self {
         self.met(other, |_, _| false)

@@ -89,11 +89,6 @@ impl Part {
         &self.words
     }
 
-    /// Whether it sets a variable, and starts nothing.
-    pub(super) fn sets(&self) -> bool {
-        self.set.is_some()
-    }
-
     /// Whether it sets a variable whose name is not known before it runs.
     pub(super) fn sets_anything(&self) -> bool {
         self.set == Some(None)

@@ -5,6 +5,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::path::HostPath;
 
 const COMMANDS: [&str; 7] = ["git", "git push", "git push origin", "git log", "rm x", "git \0", "\0"];
@@ -635,4 +636,48 @@ fn what_may_be_evaluated_is_touched() {
     for line in ["history -w out", "history -a out", "bash -c history%-w%out"] {
         assert_eq!(judged(&[("> *", Action::Deny)], Mode::Yolo, line), Action::Deny, "{line}");
     }
+}
+
+/// S0-15: what a line may do lies within the grant of each of its commands' rules, in whatever order they stand; a command whose
+/// rule has no grant changes nothing about it.
+#[test]
+fn s0_15_a_line_is_within_each_grant() {
+    let grant = |json: &str| serde_json::from_str::<RuleGrant>(json).unwrap();
+    let granted = |pattern: &str, json: &str| Rule::new("bash", Action::Allow).pattern(pattern).grant(grant(json));
+    let rules = [
+        granted("cargo *", r#"{"write": ["target/**", "out/**"], "net": []}"#),
+        granted("npm *", r#"{"write": ["out/**", "dist/**"]}"#),
+        granted("curl *", r#"{"net": ["a.com"]}"#),
+        Rule::new("bash", Action::Allow).pattern("mkdir *"),
+    ];
+    let mut set = RuleSet::default();
+    let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+    for (place, rule) in rules.iter().enumerate() {
+        let source = RuleSource { scope: RuleScope::Manifest, place: format!("m:{place}") };
+        set.add(rule, &source, &variables).unwrap();
+    }
+    let asked = serde_json::from_str(r#"{"fs": {"write": ["**"]}, "net": {"hosts": ["a.com", "b.com"]}}"#).unwrap();
+    let asked = [Contribution::from_source(&Source::Default, &asked)];
+    let session = narrow(&Declared::union(&asked, &variables, &[]).unwrap(), &[]);
+    let left = |line: &str| {
+        let parts = parts(line);
+        let named = parts.iter().map(|part| (Capability::ShellRun, Value::Command(part))).collect();
+        let sub_policy = set.sub_policy(&RuledCall { tool: "bash", named, ..RuledCall::default() })?;
+        Some(sub_policy.told(&session))
+    };
+    let of = |by: &str, write: &[&str], net: &[&str]| {
+        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        Some(SubPolicyReport { by: by.to_owned(), write: texts(write), net: texts(net) })
+    };
+    let cargo = of("rule m:0", &["/w/out/**", "/w/target/**"], &[]);
+    for line in ["cargo test", "cargo test ; mkdir x", "mkdir x ; cargo test", "true ; cargo test", "cargo a ; cargo b"]
+    {
+        assert_eq!(left(line), cargo, "{line}");
+    }
+    for line in ["cargo test ; npm run", "npm run ; mkdir x ; cargo test"] {
+        assert_eq!(left(line), of("rule m:0, m:1", &["/w/out/**"], &[]), "{line}");
+    }
+    assert_eq!(left("curl a ; npm run"), of("rule m:1, m:2", &["/w/dist/**", "/w/out/**"], &["a.com"]));
+    assert_eq!(left("curl a ; cargo test"), of("rule m:0, m:2", &["/w/out/**", "/w/target/**"], &[]));
+    assert_eq!(left("mkdir x ; true"), None);
 }

@@ -375,20 +375,20 @@ impl RuleSet {
         tightens.then_some(Judged { action, by: By::Rule(&rule.told), about: Some(value) })
     }
 
-    /// What the rules that let its commands pass narrow a call to: the union of what each is given. `None` if one of them has all
-    /// that the session has. A variable that is set starts nothing, and counts for nothing.
+    /// What the rules that let its commands pass narrow a call to: what all their grants have in common. So a command stays within
+    /// its rule's grant, whatever else is in its line. `None` if none of them has a grant.
     #[must_use]
     pub fn sub_policy(&self, call: &RuledCall<'_>) -> Option<SubPolicy> {
         if !self.has_grants {
             return None;
         }
-        let runs = |value: &Value<'_>| !matches!(value, Value::Command(part) if part.sets());
-        let mut each = call.named.iter().filter(|(_, value)| runs(value)).map(|(capability, value)| {
+        let grants = call.named.iter().filter_map(|(capability, value)| {
             let (rule, _) = self.first(|permission| permission.covers(call.tool, *capability), value)?;
             rule.narrower.as_deref()
         });
-        let first = SubPolicy::of_rule(each.next()??);
-        each.try_fold(first, |union, narrower| Some(union.or(narrower?)))
+        grants.fold(None, |all: Option<SubPolicy>, one| {
+            Some(all.map_or_else(|| SubPolicy::of_rule(one), |all| all.within(one)))
+        })
     }
 
     fn unruled<'a>(&self, call: &RuledCall<'_>, value: &'a Value<'a>) -> Judged<'a> {

@@ -8,6 +8,7 @@ use crate::pattern::{HostPattern, PathTemplate};
 
 /// One rule as it is written (X0-4). Start with [`Rule::new`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Rule {
     /// A tool's id, a capability, `mcp:server:tool` or `*` (S0-50, X0-10).

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::rule::RuleGrant;
-use crate::effective::{EffectiveSet, PathRegion, Scope};
+use crate::effective::{EffectiveSet, PathRegion, Region, Scope};
 use crate::pattern::HostPattern;
 use crate::variable::Variables;
 
@@ -61,14 +61,26 @@ impl SubPolicy {
         Self { by, write: narrower.write.clone(), net: narrower.net.clone() }
     }
 
-    /// With what another command of the line is given.
-    pub(super) fn or(mut self, other: &Narrower) -> Self {
+    /// Within what the rule of another command in the line grants, too.
+    pub(super) fn within(mut self, other: &Narrower) -> Self {
+        fn both<T: Region>(one: Option<Scope<T>>, other: Option<&Scope<T>>) -> Option<Scope<T>> {
+            match (one, other) {
+                (Some(one), Some(other)) => Some(one.meet(other)),
+                (one, other) => one.or_else(|| other.cloned()),
+            }
+        }
         if let By::Rules(places) = &mut self.by {
             places.insert(other.place.clone());
         }
-        self.write = self.write.zip(other.write.as_ref()).map(|(one, other)| one.union(other));
-        self.net = self.net.zip(other.net.as_ref()).map(|(one, other)| one.union(other));
+        self.write = both(self.write, other.write.as_ref());
+        self.net = both(self.net, other.net.as_ref());
         self
+    }
+
+    /// Whether it says what may be changed.
+    #[must_use]
+    pub fn bounds_writing(&self) -> bool {
+        self.write.is_some()
     }
 
     /// What narrows it: `reading`, or `rule` and where the rules stand.
@@ -80,10 +92,10 @@ impl SubPolicy {
         }
     }
 
-    /// What is left of what may be changed.
+    /// What is left of what may be changed. A name that is kept stays kept, also if a rule names it.
     #[must_use]
     pub fn write_within(&self, session: &Scope<PathRegion>) -> Scope<PathRegion> {
-        self.write.as_ref().map_or_else(|| session.clone(), |write| session.meet(write))
+        self.write.as_ref().map_or_else(|| session.clone(), |write| session.meet_without_naming(write))
     }
 
     /// What is left of whom may be reached.

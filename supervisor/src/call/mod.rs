@@ -161,7 +161,10 @@ impl Session {
                 known.steps.clone_from(&run.steps);
                 self.shape_tool(&tool.name, run, (&bounds, timeout))
             }
-            Task::Program { plan } => self.run_shell(tool, plan, turn, on_output, known).await,
+            Task::Program { plan, places } => {
+                places.refuse_links()?;
+                self.run_shell(tool, plan, turn, on_output, known).await
+            }
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }

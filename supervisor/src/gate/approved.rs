@@ -10,6 +10,7 @@ use callgate_policy::plan::CallPlan;
 use callgate_policy::rules::{Decision, SubPolicyReport};
 use serde_json::Value;
 
+use super::sub_policy::GrantedPlaces;
 use crate::registry::{Handler, Tool};
 
 /// A plan that may be carried out.
@@ -54,7 +55,7 @@ pub(crate) struct Approved<'a> {
 /// What is to be done.
 pub(crate) enum Task {
     Worker { plan: ApprovedPlan, args: Value },
-    Program { plan: ApprovedPlan },
+    Program { plan: ApprovedPlan, places: GrantedPlaces },
     Host { handler: Arc<dyn Handler>, args: Value },
     Remote { handler: Arc<dyn Handler>, args: Value },
 }

@@ -23,6 +23,7 @@ use callgate_policy::watchdog::{CallFacts, Verdict};
 use serde_json::json;
 
 use super::approved::{Approved, ApprovedPlan, Passed, Task};
+use super::sub_policy::GrantedPlaces;
 use crate::call::{CallError, Checked, Known};
 use crate::gate::people::{self, NoAnswer, Question, Yes};
 use crate::registry::{Executor, Tool};
@@ -110,12 +111,14 @@ impl Session {
             Presented { tool, args: &args, needs: &needs, root: &root, work: work.as_ref(), line: line.as_ref() };
         let (decided, watchdog) = self.judged(&presented, known).await?;
         let why = self.asks(&decided.decision, watchdog.as_ref());
+        let mut places = GrantedPlaces::default();
         let plan = match work.clone() {
             None => None,
             Some(work) => {
                 let bounds = self.bounds.within(&tool.limits);
                 let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout })?;
-                let mut plan = self.narrowed(plan, &grant, decided.sub_policy.as_ref())?;
+                let (mut plan, granted) = self.narrowed(plan, &grant, decided.sub_policy.as_ref())?;
+                places = granted;
                 plan.as_spelt = self.passes_by_path(tool, &why);
                 Some(plan)
             }
@@ -128,7 +131,7 @@ impl Session {
         let plan = plan.map(ApprovedPlan::of_gate);
         let task = match (&tool.executor, plan) {
             (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args },
-            (Executor::Program(_), Some(plan)) => Task::Program { plan },
+            (Executor::Program(_), Some(plan)) => Task::Program { plan, places },
             (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
             (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
             (Executor::Worker(_) | Executor::Program(_), None) => {

@@ -21,18 +21,17 @@ impl Session {
         of_rules.or_else(|| reads().then(SubPolicy::reading))
     }
 
-    /// The plan, with what its sub-policy leaves.
+    /// The plan, with what its sub-policy leaves; and where the rules let it write.
     pub(super) fn narrowed(
         &self,
         plan: CallPlan,
         grant: &CallGrant,
         sub_policy: Option<&SubPolicy>,
-    ) -> Result<CallPlan, CallError> {
-        let Some(sub_policy) = sub_policy else { return Ok(plan) };
-        for (region, _) in sub_policy.write_within(grant.write()).iter() {
-            refuse_a_link(&region.literal_prefix(), sub_policy)?;
-        }
-        Ok(compile::narrowed(plan, grant, sub_policy, self.plan(), &self.facts)?)
+    ) -> Result<(CallPlan, GrantedPlaces), CallError> {
+        let Some(sub_policy) = sub_policy else { return Ok((plan, GrantedPlaces::default())) };
+        let places = GrantedPlaces::of(sub_policy, grant);
+        places.refuse_links()?;
+        Ok((compile::narrowed(plan, grant, sub_policy, self.plan(), &self.facts)?, places))
     }
 
     /// For the envelope.
@@ -47,12 +46,35 @@ impl Session {
     }
 }
 
-/// A link in the workspace would lead a rule's grant to what the rule does not name.
-fn refuse_a_link(path: &HostPath, sub_policy: &SubPolicy) -> Result<(), CallError> {
+/// Where a rule's grant lets a call write. A link in the way would lead it to what the rule does not name; a call that runs
+/// meanwhile, or a person who is asked for long, could have made one. So this is asked again before the call runs.
+#[derive(Debug, Default)]
+pub(crate) struct GrantedPlaces {
+    by: String,
+    paths: Vec<HostPath>,
+}
+
+impl GrantedPlaces {
+    /// What the session grants is not looked at where the rule says nothing of writing.
+    fn of(sub_policy: &SubPolicy, grant: &CallGrant) -> Self {
+        if !sub_policy.bounds_writing() {
+            return Self::default();
+        }
+        let left = sub_policy.write_within(grant.write());
+        Self { by: sub_policy.by(), paths: left.iter().map(|(region, _)| region.literal_prefix()).collect() }
+    }
+
+    /// Refuses the call if a symbolic link leads one of them elsewhere.
+    pub(crate) fn refuse_links(&self) -> Result<(), CallError> {
+        self.paths.iter().try_for_each(|path| refuse_a_link(path, &self.by))
+    }
+}
+
+fn refuse_a_link(path: &HostPath, by: &str) -> Result<(), CallError> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     match rustix::fs::openat2(CWD, path.as_path(), flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         Err(rustix::io::Errno::LOOP) => {
-            let reason = format!("the {} grants it, and a symbolic link leads it elsewhere", sub_policy.by());
+            let reason = format!("the {by} grants it, and a symbolic link leads it elsewhere");
             let denial = Denial::new(Layer::Rule, path.to_string(), reason);
             let remedy = "name the place that the link leads to in the rule's `grant`";
             Err(CallError::Denied(Box::new(denial.remedy(remedy))))

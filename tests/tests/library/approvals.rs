@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use callgate::policy::manifest::{Format, Manifest};
 use callgate::policy::mode::Mode;
-use callgate::policy::rules::{Action, Rule};
+use callgate::policy::pattern::PathTemplate;
+use callgate::policy::rules::{Action, Rule, RuleGrant};
 use callgate::policy::watchdog::{CallFacts, Reason, Verdict, Watchdog};
 use callgate::{
     Answer, Approver, Asked, Launcher, Layer, Outcome, Question, ResultEnvelope, Session, SessionSpec, Supervisor, Tool,
@@ -469,6 +470,33 @@ fn with_manifest(workspace: &std::path::Path, lines: &str) -> SessionSpec {
     let grants = "[requires.fs]\nwrite = [\"{workspace}/**\"]\n[[requires.shell]]\ncmd = \"*\"";
     let manifest = Manifest::parse(&format!("{lines}\n{grants}"), Format::Toml, "m.toml").unwrap();
     SessionSpec::with_manifest(workspace, manifest)
+}
+
+/// S0-15: a link that is made where a rule grants writing, while a person is asked, leads the call nowhere.
+#[test]
+fn s0_15_a_link_that_comes_later_refuses_the_call() {
+    with_sessions(Some(Answer::Once), async |session, host, workspace| {
+        std::fs::create_dir(workspace.join("src")).unwrap();
+        let grant = RuleGrant::default().write(vec![PathTemplate::parse("out/**").unwrap()]);
+        session.add_rule(&Rule::new("bash", Action::Ask).pattern("cp *").grant(grant)).unwrap();
+        std::fs::write(workspace.join("new"), "new").unwrap();
+        let (link, made) = (workspace.join("out"), workspace.join("src/made"));
+        let plant = {
+            let link = link.clone();
+            move || std::os::unix::fs::symlink("src", link).unwrap()
+        };
+        *host.first.lock().unwrap() = Some(Act(Box::new(plant)));
+        let refused = bash(session, "cp new src/made").await;
+        assert_eq!(host.asked().len(), 1, "{refused:?}");
+        assert_eq!(refused.metadata.denial.as_ref().map(|denial| denial.layer), Some(Layer::Rule), "{refused:?}");
+        assert!(refused.error_text.unwrap().contains("a symbolic link leads it elsewhere"));
+        assert!(!made.exists());
+        std::fs::remove_file(&link).unwrap();
+        std::fs::create_dir(&link).unwrap();
+        let done = bash(session, "cp new out/made").await;
+        assert_eq!(done.metadata.approved_by.as_deref(), Some("host"), "the control: {done:?}");
+        assert!(link.join("made").exists());
+    });
 }
 
 /// X0-11: a host can record "always" as a rule of the session; it decides from then on. One that makes no sense is refused.

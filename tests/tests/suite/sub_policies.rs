@@ -110,9 +110,10 @@ fn listing(env: &TestEnv, place: &str) -> Vec<String> {
     all
 }
 
-/// A line has what its commands have together; a command that no rule narrows has all that the session has.
+/// A command stays within its rule's grant, whatever else is in its line: another command widens nothing, whether its rule grants
+/// something else, or has no grant.
 #[test]
-fn s0_15_a_line_has_what_its_commands_have() {
+fn s0_15_no_command_of_a_line_widens_another() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         workspace(&env);
@@ -122,16 +123,26 @@ fn s0_15_a_line_has_what_its_commands_have() {
         let (said, _) = output(&env, &rules, "touch target/a src/a");
         assert!(is_refused(&said) && !env.workspace().join("src/a").exists(), "{said}");
         assert!(env.workspace().join("target/a").exists());
-        let (said, _) = output(&env, &rules, "touch target/b | tee src/kept src/other");
-        assert!(is_refused(&said) && said.contains("src/other"), "{said}");
-        assert_eq!(fs::read_to_string(env.workspace().join("src/kept")).unwrap(), "");
-        assert_eq!(fs::read_to_string(env.workspace().join("src/other")).unwrap(), "old");
-        assert!(env.workspace().join("target/b").exists());
-        let (said, _) = output(&env, &rules, "X=1 touch src/b");
-        assert!(is_refused(&said), "a variable gives it nothing: {said}");
-        let (said, sub_policy) = output(&env, &rules, "mkdir src/dir; touch src/c");
-        assert_eq!((said.as_str(), &sub_policy), ("", &Value::Null));
-        assert!(env.workspace().join("src/c").exists(), "the control");
+        let (said, sub_policy) = output(&env, &rules, "touch target/b src/kept | tee src/kept src/other target/b");
+        assert!(is_refused(&said), "{said}");
+        assert_eq!(sub_policy["write"], json!([]), "they have nothing in common");
+        assert_eq!(sub_policy["by"], "rule m.toml:10, m.toml:5", "both are named");
+        for file in ["src/kept", "src/other"] {
+            assert_eq!(fs::read_to_string(env.workspace().join(file)).unwrap(), "old", "{file}");
+        }
+        assert!(!env.workspace().join("target/b").exists());
+        assert_eq!(output(&env, &rules, "echo new | tee src/kept").0, "new\n", "the control: one command of the two");
+        assert_eq!(fs::read_to_string(env.workspace().join("src/kept")).unwrap(), "new\n");
+        for line in
+            ["X=1 touch src/c", "mkdir target/dir; touch src/c", "true; touch src/c", "touch src/c; mkdir target/e"]
+        {
+            let (said, sub_policy) = output(&env, &rules, line);
+            assert!(is_refused(&said) && !env.workspace().join("src/c").exists(), "{line}: {said}");
+            assert_eq!(sub_policy["write"].as_array().unwrap().len(), 1, "{line}: {sub_policy}");
+        }
+        assert!(env.workspace().join("target/dir").exists() && env.workspace().join("target/e").exists());
+        let (said, sub_policy) = output(&env, &rules, "mkdir src/dir");
+        assert_eq!((said.as_str(), &sub_policy), ("", &Value::Null), "the control: its rule has no grant");
     });
 }
 
@@ -150,7 +161,12 @@ fn s0_15_a_rules_grant_is_within_the_session() {
         );
         let rules = rule(None, &grant);
         for path in [".vscode/settings.json", ".vscode/tasks.json", &theirs.display().to_string()[..]] {
-            let (said, _) = output(&env, &rules, &format!("echo new > {path}"));
+            let (said, sub_policy) = output(&env, &rules, &format!("echo new > {path}"));
+            assert_eq!(
+                sub_policy["write"].as_array().unwrap().len(),
+                1,
+                "the envelope names no kept name: {sub_policy}"
+            );
             // With namespaces what lies outside is not there.
             assert!(is_refused(&said) || said.contains("No such file"), "{path}: {said}");
         }

@@ -285,6 +285,6 @@ fn s0_15_a_narrowed_call_is_within_its_session() {
     assert_eq!(written("{ write = [] }"), []);
     assert_eq!(written("{ net = [] }"), [entry("/data/x"), tree("/w")]);
     assert_eq!(written("{ write = [\"target/**\", \"/etc/**\"] }"), [tree("/w/target")]);
-    assert_eq!(written("{ write = [\".vscode/**\", \"notes\"] }"), [tree("/w/.vscode"), entry("/w/notes")]);
+    assert_eq!(written("{ write = [\".vscode/**\", \"notes\"] }"), [entry("/w/notes")]);
     assert_eq!(written("{ write = [\"/data/**\"] }"), [entry("/data/x")]);
 }
