@@ -104,7 +104,7 @@ fn s0_8_c_1_offering_a_tool_extends_what_its_session_may_do() {
         let told = place.under(&offering("\"read\", \"write\""), "read", &json!({ "path": "theirs" })).0.stderr;
         assert!(told.contains("`write` requires") && !told.contains("bash") && !told.contains("edit"), "{told}");
         let tools: Value = serde_json::from_str(&place.callgate(&["tools", "--json"]).stdout).unwrap();
-        let bash = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "bash").unwrap();
+        let bash = tools.as_array().unwrap().iter().find(|tool| tool["id"] == "bash").unwrap();
         assert_eq!(bash["requires"]["shell"], json!([{ "cmd": "*" }]), "S0-5");
     });
 }

@@ -181,6 +181,33 @@ fn s0_15_a_rules_grant_is_within_the_session() {
     });
 }
 
+/// S0-15, C-1: a rule grants nothing beyond the ceiling, and what it leaves of that is the call's. A line that no rule narrows has the
+/// ceiling alone.
+#[test]
+fn s0_15_c_1_a_rules_grant_is_within_the_ceiling() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        workspace(&env);
+        let ceiling = "[ceiling.fs]\nwrite = [\"target/**\", \"src/other\"]\n";
+        let place = |below: &str| json!(format!("{}/{below}", env.workspace().canonicalize().unwrap().display()));
+        let wide = rule(Some("tee *"), "grant = { write = [\"**\"] }") + ceiling;
+        let (said, sub_policy) = output(&env, &wide, "echo new | tee src/kept target/a");
+        assert!(is_refused(&said) && said.contains("src/kept"), "{said}");
+        assert_eq!(sub_policy["write"], json!([place("src/other"), place("target/**")]));
+        let narrow = rule(Some("tee *"), "grant = { write = [\"src/**\"] }") + ceiling;
+        let (said, sub_policy) = output(&env, &narrow, "echo new | tee src/kept target/b");
+        assert!(said.contains("src/kept") && said.contains("target/b"), "both are refused: {said}");
+        assert_eq!(sub_policy["write"], json!([place("src/other")]));
+        assert_eq!(output(&env, &narrow, "echo new | tee src/other").0, "new\n", "the control: what both grant");
+        assert!(is_refused(&output(&env, &narrow, "mkdir src/dir").0), "no rule narrows it");
+        assert_eq!(output(&env, &narrow, "mkdir target/dir").0, "", "the control");
+        let left =
+            ["src/kept", "src/other", "target/a"].map(|file| fs::read_to_string(env.workspace().join(file)).unwrap());
+        assert_eq!(left, ["old", "new\n", "new\n"]);
+        assert!(!env.workspace().join("target/b").exists() && !env.workspace().join("src/dir").exists());
+    });
+}
+
 /// With `net = []`, as without it today, a call reaches nobody but itself.
 #[test]
 fn s0_15_a_call_without_hosts_reaches_nobody() {
@@ -221,8 +248,7 @@ fn s0_15_a_line_that_reads_has_nothing_to_change() {
         let (said, sub_policy) = output(&env, &rules, "git diff | cat; touch src/other");
         assert!(said.contains("wrote") && there(), "the control: {said}");
         assert_eq!(sub_policy, Value::Null);
-        let granted =
-            rule(Some("git diff *"), "grant = { write = [\"**\"] }") + &rule(Some("cat *"), "grant = { write = [] }");
+        let granted = rule(Some("git diff *"), "grant = { write = [\"**\"] }") + &rule(Some("cat *"), "");
         let (said, _) = output(&env, &granted, "git diff | cat");
         assert!(said.contains("wrote") && there(), "a rule's grant comes first: {said}");
     });
