@@ -12,6 +12,7 @@ use crate::document::tree::{Node, Value};
 use crate::effective::Kind;
 use crate::limit::Limits;
 use crate::mode::{Headless, Mode};
+use crate::path::HostPath;
 use crate::pattern::{ArgPattern, ArgPatterns, HostPattern, PathTemplate};
 use crate::profile::{Profile, ProfileName};
 use crate::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
@@ -34,6 +35,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         "watch_execs",
         "profile",
         "tools",
+        "roots",
         "requires",
         "ceiling",
         "rules",
@@ -57,6 +59,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         watch_execs: top.optional("watch_execs", boolean)?.unwrap_or_default(),
         profile: top.optional("profile", profile)?.unwrap_or_default(),
         tools: top.optional("tools", |node| list(node, name))?,
+        roots: top.optional("roots", |node| list(node, workspace_root))?.unwrap_or_default(),
         requires: top.optional("requires", |node| requires(node, &mut places))?.unwrap_or_default(),
         ceiling: top.optional("ceiling", |node| ceiling(node, &mut ceiling_places))?.unwrap_or_default(),
         rules: top
@@ -74,6 +77,18 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         ceiling_lines: ceiling_places,
     };
     Ok((manifest, places))
+}
+
+fn workspace_root(node: Node) -> Result<HostPath, Fault> {
+    let span = node.span.clone();
+    let path = text(node)?;
+    if path.is_empty() || path.contains('\0') {
+        return Err(Fault::new(span, "a root is a directory, such as \"../shared\""));
+    }
+    if path.contains(['*', '?', '[', '{']) {
+        return Err(Fault::new(span, "a root is one directory: it has no wildcards and no variables"));
+    }
+    Ok(path.as_str().into())
 }
 
 fn profile(node: Node) -> Result<ProfileName, Fault> {

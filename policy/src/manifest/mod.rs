@@ -15,6 +15,7 @@ use crate::document::tree::{self, Whole};
 use crate::effective::{Bound, DeclareError, Kind, Source};
 use crate::limit::Limits;
 use crate::mode::{Headless, Mode};
+use crate::path::HostPath;
 use crate::profile::ProfileName;
 use crate::requirement::RequirementSet;
 use crate::rules::{AllowEntry, Rule};
@@ -44,6 +45,8 @@ pub struct Manifest {
     pub profile: ProfileName,
     /// The tools offered; without it, all that the profile offers.
     pub tools: Option<Vec<String>>,
+    /// Further roots of the workspace (S0-39): absolute, or relative to the first.
+    pub roots: Vec<HostPath>,
     /// What it asks for (S0-36).
     pub requires: RequirementSet,
     /// The most that it, its tools and whoever else asks may be granted (C-1).

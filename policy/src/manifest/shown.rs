@@ -37,6 +37,7 @@ impl Manifest {
             approvals,
             profile,
             tools,
+            roots,
             requires,
             ceiling,
             watch_execs,
@@ -49,6 +50,7 @@ impl Manifest {
         } = self;
         let parts = [
             each("id", id.as_slice()),
+            each("root", roots),
             asked_for(requires),
             bounded(ceiling),
             only_if(*profile != ProfileName::default(), "profile", profile.as_str()),
@@ -80,6 +82,7 @@ impl Manifest {
             approvals,
             profile,
             tools,
+            roots,
             requires,
             ceiling,
             watch_execs,
@@ -99,6 +102,7 @@ impl Manifest {
             "approvals": approvals.name(),
             "profile": profile.as_str(),
             "tools": tools,
+            "roots": roots,
             "requires": requires,
             "ceiling": ceiling,
             "watch_execs": watch_execs,

@@ -92,6 +92,16 @@ pub(super) struct Grants {
     /// The workspace: where the command starts, and what the defaults grant. Default: this directory.
     #[arg(long, short = 'C', value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
+    /// A further root of the workspace, granted as the first is; may be given several times.
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: Vec<PathBuf>,
+    /// A directory that `{ad-hoc}` stands for in the manifest's patterns: of a file that is open outside the workspace. May be
+    /// given several times.
+    #[arg(long, value_name = "DIR")]
+    pub(super) ad_hoc: Vec<PathBuf>,
+    /// The directory that `{user-data}` stands for in the manifest's patterns.
+    #[arg(long, value_name = "DIR")]
+    pub(super) user_data: Option<PathBuf>,
     /// Let the workspace, or a directory that is granted, be or hold a home directory. The keys in it can be read then.
     #[arg(long)]
     pub(super) allow_home: bool,

@@ -32,6 +32,9 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         Some(file) => SessionSpec::with_manifest(workspace, manifest(file)?),
         None => of_directory(workspace)?,
     };
+    spec.workspace.extend(grants.root.iter().cloned());
+    spec.ad_hoc.extend(grants.ad_hoc.iter().cloned());
+    spec.user_data.clone_from(&grants.user_data);
     spec.allow_home = grants.allow_home;
     for limit in &grants.limit {
         spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {e}")))?;

@@ -53,20 +53,24 @@ pub enum OpenError {
     #[error(transparent)]
     Launcher(#[from] LauncherError),
     /// The workspace cannot be used.
-    #[error("use {path} as the workspace")]
+    #[error("use {path} as {role}")]
     Workspace {
-        /// Which root.
+        /// What it was to be: the workspace, or what a variable of patterns stands for.
+        role: &'static str,
+        /// Which directory.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
     /// A root that is not a directory, or that holds the whole system.
-    #[error("use {path} as the workspace: {reason}")]
+    #[error("use {path} as {role}: {reason}")]
     NotAWorkspace {
-        /// Which root.
+        /// What it was to be: the workspace, or what a variable of patterns stands for.
+        role: &'static str,
+        /// Which directory.
         path: PathBuf,
-        /// Why.
-        reason: &'static str,
+        /// Why not.
+        reason: String,
     },
     /// Root would go where somebody else has a say.
     #[error(

@@ -1,6 +1,6 @@
 //! Opening a session: what is in force, and confining its processes to that.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
@@ -49,10 +49,11 @@ impl Supervisor {
         if let Some(tools) = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
             registry.offer_only(tools)?;
         }
-        let roots = roots(&spec.workspace)?;
+        let roots = roots(&spec)?;
         let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
-        let (effective, warnings) = effective(&spec, &profile, &registry, &workspace)?;
+        let variables = variables(&spec, &roots)?;
+        let (effective, warnings) = effective(&spec, &profile, &registry, &variables)?;
         if !spec.allow_home {
             refuse_homes(&roots, &effective)?;
         }
@@ -67,7 +68,6 @@ impl Supervisor {
             None => (spec.limits, Env::default()),
         };
         let bounds = Bounds::of(&limits, host::memory());
-        let variables = Variables::new(workspace.clone(), Vec::new(), Vec::new())?;
         let mut gate = Gate::default();
         for watchdog in spec.watchdogs.drain(..) {
             gate.add(Box::new(Held(watchdog)));
@@ -251,24 +251,62 @@ impl Watchdog for Held {
 }
 
 /// Finds the workspace's roots, once: what they are now is the workspace for the whole session (X0-55, A10).
-fn roots(given: &[PathBuf]) -> Result<Vec<Place>, OpenError> {
-    given.iter().map(|path| root(path)).collect()
+fn roots(spec: &SessionSpec) -> Result<Vec<Place>, OpenError> {
+    let mut roots = spec.workspace.iter().map(|path| directory(WORKSPACE, path)).collect::<Result<Vec<_>, _>>()?;
+    let Some(first) = roots.first().map(|root| root.path().clone()) else { return Ok(roots) };
+    for further in spec.manifest.iter().flat_map(|manifest| &manifest.roots) {
+        roots.push(further_root(first.as_path(), further.as_path())?);
+    }
+    Ok(roots)
 }
 
-fn root(path: &Path) -> Result<Place, OpenError> {
-    let refuse = |path: &Path, reason| OpenError::NotAWorkspace { path: path.to_owned(), reason };
-    let place = Place::find(path).map_err(|why| match why {
-        Unusable::Io(source) => OpenError::Workspace { path: path.to_owned(), source },
-        Unusable::NotADirectory => refuse(path, "it is not a directory"),
-        Unusable::Replaced => refuse(path, "it was moved or removed while the session was opened"),
-        Unusable::Strangers(stranger) => {
-            OpenError::strangers(format!("use {} as the workspace", path.display()), stranger)
+/// A root that a manifest names. It is that directory and no other: a call of an earlier session could have put a link in its
+/// place, and the manifest is trusted for what it says.
+fn further_root(first: &Path, further: &Path) -> Result<Place, OpenError> {
+    let mut path = PathBuf::new();
+    for part in first.join(further).components() {
+        match part {
+            Component::ParentDir => _ = path.pop(),
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => path.push(part),
         }
-    })?;
+    }
+    let place = directory(WORKSPACE, &path)?;
+    if place.path().as_path() != path {
+        let reason = format!("`roots` leads there by a link; name the directory itself, {}", place.path());
+        return Err(OpenError::NotAWorkspace { role: WORKSPACE, path, reason });
+    }
+    Ok(place)
+}
+
+const WORKSPACE: &str = "the workspace";
+
+/// What the variables of patterns stand for (S0-39).
+fn variables(spec: &SessionSpec, roots: &[Place]) -> Result<Variables, OpenError> {
+    let held = |role, paths: &[PathBuf]| -> Result<Vec<HostPath>, OpenError> {
+        paths.iter().map(|path| Ok(directory(role, path)?.path().clone())).collect()
+    };
+    let workspace = roots.iter().map(|root| root.path().clone()).collect();
+    let (ad_hoc, user_data) = (held("{ad-hoc}", &spec.ad_hoc)?, held("{user-data}", spec.user_data.as_slice())?);
+    Ok(Variables::new(workspace, ad_hoc, user_data)?)
+}
+
+fn directory(role: &'static str, path: &Path) -> Result<Place, OpenError> {
+    let refuse = |path: &Path, reason: &str| {
+        Err(OpenError::NotAWorkspace { role, path: path.to_owned(), reason: reason.to_owned() })
+    };
+    let place = match Place::find(path) {
+        Ok(place) => place,
+        Err(Unusable::Io(source)) => return Err(OpenError::Workspace { role, path: path.to_owned(), source }),
+        Err(Unusable::NotADirectory) => return refuse(path, "it is not a directory"),
+        Err(Unusable::Replaced) => return refuse(path, "it was moved or removed while the session was opened"),
+        Err(Unusable::Strangers(stranger)) => {
+            return Err(OpenError::strangers(format!("use {} as {role}", path.display()), stranger));
+        }
+    };
     let too_much = ["/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/proc", "/sys", "/dev", "/boot", "/run"];
     if too_much.iter().any(|system| place.path().as_path() == Path::new(system)) {
-        let reason = "it is a part of the system; choose the directory that the work is in";
-        return Err(refuse(place.path().as_path(), reason));
+        return refuse(place.path().as_path(), "it is a part of the system; choose the directory that the work is in");
     }
     Ok(place)
 }
@@ -279,9 +317,8 @@ fn effective(
     spec: &SessionSpec,
     profile: &Profile,
     registry: &Registry,
-    workspace: &[HostPath],
+    variables: &Variables,
 ) -> Result<(EffectiveSet, Vec<Warning>), OpenError> {
-    let variables = Variables::new(workspace.to_vec(), Vec::new(), Vec::new())?;
     let asked: Vec<(Source, RequirementSet)> = registry
         .tools()
         .filter_map(|tool| Some((Source::Tool(tool.name.clone()), what_counts(spec, &tool.requires)?)))
@@ -289,15 +326,15 @@ fn effective(
     let mut contributions: Vec<Contribution<'_>> = Vec::new();
     contributions.extend(spec.manifest.as_ref().map(Contribution::manifest));
     contributions.extend(spec.requires.iter().map(|(source, set)| Contribution::from_source(source, set)));
-    let named = Declared::union(&contributions, &variables, &[])?;
+    let named = Declared::union(&contributions, variables, &[])?;
     contributions.extend(asked.iter().map(|(source, set)| Contribution::from_source(source, set)));
-    let declared = Declared::union(&contributions, &variables, &[])?;
+    let declared = Declared::union(&contributions, variables, &[])?;
     let mut bounds = spec.ceiling.clone();
     for (source, ceiling) in &spec.ceilings {
-        bounds.extend(Bound::of_ceiling(ceiling, |_| source.clone(), &variables, &[])?);
+        bounds.extend(Bound::of_ceiling(ceiling, |_| source.clone(), variables, &[])?);
     }
     if let Some(manifest) = &spec.manifest {
-        bounds.extend(manifest.ceiling_bounds(&variables)?);
+        bounds.extend(manifest.ceiling_bounds(variables)?);
     }
     if !profile.may_write() {
         // Layer 3 holds it too, whatever a command line finds.

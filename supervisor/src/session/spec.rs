@@ -37,6 +37,10 @@ use crate::trust::Project;
 pub struct SessionSpec {
     /// The workspace's roots; the first is where calls start.
     pub workspace: Vec<PathBuf>,
+    /// The directories that `{ad-hoc}` stands for: of files that are open in the host without being in the workspace (S0-39).
+    pub ad_hoc: Vec<PathBuf>,
+    /// The directory that `{user-data}` stands for: the host's, for this user's data (S0-39).
+    pub user_data: Option<PathBuf>,
     /// What is asked for, and by whom, besides what tools and manifest ask for.
     pub requires: Vec<(Source, RequirementSet)>,
     /// The manifest, if there is one.
@@ -156,6 +160,8 @@ impl SessionSpec {
     pub fn new(workspace: impl Into<PathBuf>) -> Self {
         Self {
             workspace: vec![workspace.into()],
+            ad_hoc: Vec::new(),
+            user_data: None,
             requires: Vec::new(),
             manifest: None,
             project: None,
@@ -194,6 +200,19 @@ impl SessionSpec {
     pub fn root(mut self, root: impl Into<PathBuf>) -> Self {
         self.workspace.push(root.into());
         self
+    }
+
+    /// Adds a directory to those that `{ad-hoc}` stands for in patterns. It is granted only where a pattern says so.
+    #[must_use]
+    pub fn ad_hoc(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.ad_hoc.push(directory.into());
+        self
+    }
+
+    /// Sets the directory that `{user-data}` stands for in patterns. It is granted only where a pattern says so.
+    #[must_use]
+    pub fn user_data(self, directory: impl Into<PathBuf>) -> Self {
+        Self { user_data: Some(directory.into()), ..self }
     }
 
     /// Asks for rights. `source` is named where people are shown where a right came from.

@@ -34,6 +34,57 @@ fn a8_overlapping_grants_are_their_union_in_either_order() {
     });
 }
 
+/// S0-39, S0-40: `{workspace}` is its root and the further roots of the manifest and of flags; `{ad-hoc}` and `{user-data}` are
+/// the directories that a host names, and without one a pattern grants nothing.
+#[test]
+fn s0_39_s0_40_roots_and_variables_stand_for_the_directories_that_are_named() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for name in ["root", "typed", "loose", "data"] {
+            let directory = env.outside().join(name);
+            fs::create_dir(&directory).unwrap();
+            env.give(&directory);
+            env.file(&format!("{name}/file.txt"), name);
+            env.file(&format!("{name}/other"), name);
+        }
+        let manifest = "roots = [\"../outside/root\"]
+            [requires.fs]
+            read = [\"{workspace}/**\", \"{ad-hoc}/*.txt\", \"{user-data}/**\"]
+            [ceiling.fs]
+            read = [\"{workspace}/**\", \"{ad-hoc}/*.txt\", \"{user-data}/**\"]
+            write = []";
+        let manifest = env.file("manifest.toml", manifest);
+        env.workspace_file("file.txt", "workspace");
+        let at = |name: &str| env.outside().join(name).display().to_string();
+        let (typed, loose, data) = (at("typed"), at("loose"), at("data"));
+        let read = |flags: &[&str], path: &str| {
+            let arguments = serde_json::json!({ "path": path }).to_string();
+            let words = [&["call", "--json", "--manifest", manifest.text()], flags, &["read", arguments.as_str()]].concat();
+            let ended = callgate(&env, &words);
+            (ended.status.code(), ended.stdout)
+        };
+        let flags = ["--root", typed.as_str(), "--ad-hoc", loose.as_str(), "--user-data", data.as_str()];
+        for (path, needs_a_flag) in
+            [("file.txt", false), ("../outside/root/other", false), ("../outside/typed/other", true),
+             ("../outside/loose/file.txt", true), ("../outside/data/other", true)]
+        {
+            let (status, out) = read(&flags, path);
+            assert_eq!(status, Some(0), "{path}: {out}");
+            let (status, out) = read(&[], path);
+            assert_eq!(status, Some(if needs_a_flag { 77 } else { 0 }), "{path}: {out}");
+        }
+        // What the pattern does not match is not granted with its directory.
+        assert_eq!(read(&flags, "../outside/loose/other").0, Some(77));
+        // A root is that directory: a link that a call could have left there is not followed.
+        symlink("../outside/data", env.workspace().join("linked")).unwrap();
+        let linked = env.file("linked.toml", "roots = [\"linked\"]");
+        let ended = callgate(&env, &["call", "--manifest", linked.text(), "read", "{\"path\": \"linked/other\"}"]);
+        assert!(ended.status.code() == Some(64) && ended.stderr.contains("`roots` leads there by a link"), "{ended:?}");
+        let ended = callgate(&env, &["call", "--ad-hoc", &at("root/other"), "read", "{\"path\": \"file.txt\"}"]);
+        assert!(ended.stderr.contains("as {ad-hoc}: it is not a directory"), "{ended:?}");
+    });
+}
+
 /// A9: a name in other letters is another name.
 #[test]
 fn a9_case_and_unicode_variants_of_a_granted_name_are_denied() {
