@@ -44,8 +44,8 @@ pub use callgate_worker::protocol::{Leftover, LimitHit, ProgramEnd, StepFailure,
 pub use call::CallError;
 pub use callgate_policy::tool::Subject;
 pub use confine::{
-    ConfineError, LAUNCHER_NAME, Launcher, LauncherError, OutputsError, Program, Stdio, Terminal, TerminalError,
-    WindowSize,
+    ConfineError, LAUNCHER_NAME, Launcher, LauncherError, OutputsError, Program, ProgramPipes, Stdio, Terminal,
+    TerminalError, WindowSize,
 };
 pub use gate::{
     Answer, Approver, Asked, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,

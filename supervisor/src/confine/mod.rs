@@ -22,6 +22,6 @@ pub(crate) use outputs::{Output, Outputs};
 pub(crate) use private::{PrivateError, private_directory};
 pub use program::Program;
 pub(crate) use session::Opened;
-pub use stdio::Stdio;
+pub use stdio::{ProgramPipes, Stdio};
 pub use terminal::{Terminal, TerminalError, WindowSize};
 pub(crate) use worker::{ToolError, ToolOutput, ToolRun};

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use tokio::net::unix::pipe::{Receiver, Sender};
+
 /// A program's standard input, output and error, and its terminal if it has one ([`Session::terminal`]).
 ///
 /// [`Session::terminal`]: crate::Session::terminal
@@ -13,6 +15,37 @@ pub struct Stdio {
     streams: [OwnedFd; 3],
     /// To be its controlling terminal.
     terminal: Option<OwnedFd>,
+}
+
+/// The host's ends of a program's pipes ([`Stdio::piped`]). They are blocking, and close on exec.
+///
+/// Read standard output and standard error side by side: a program that fills one of the pipes waits until somebody reads it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ProgramPipes {
+    /// What is written here is the program's standard input, which ends when this is dropped.
+    pub stdin: OwnedFd,
+    /// The program's standard output. It ends when all processes that have it are gone.
+    pub stdout: OwnedFd,
+    /// The program's standard error, which ends likewise.
+    pub stderr: OwnedFd,
+}
+
+impl ProgramPipes {
+    /// The three for tokio, in their order: input, output, error.
+    ///
+    /// # Errors
+    /// If a pipe cannot be registered with the runtime.
+    ///
+    /// # Panics
+    /// Outside a runtime with I/O enabled, as all of tokio's pipes do.
+    pub fn into_async(self) -> io::Result<(Sender, Receiver, Receiver)> {
+        Ok((
+            Sender::from_owned_fd(self.stdin)?,
+            Receiver::from_owned_fd(self.stdout)?,
+            Receiver::from_owned_fd(self.stderr)?,
+        ))
+    }
 }
 
 impl Stdio {
@@ -68,6 +101,33 @@ impl Stdio {
     pub(super) fn descriptors(&self) -> ProgramFds<BorrowedFd<'_>> {
         let stdio = self.streams.each_ref().map(OwnedFd::as_fd);
         ProgramFds { stdio, terminal: self.terminal.as_ref().map(OwnedFd::as_fd), cgroup: None }
+    }
+
+    /// A new pipe for each of the three, and the host's ends of them.
+    ///
+    /// ```no_run
+    /// # async fn run(session: &callgate::Session) -> Result<(), Box<dyn std::error::Error>> {
+    /// use callgate::Stdio;
+    /// use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    ///
+    /// let (stdio, pipes) = Stdio::piped()?;
+    /// let program = session.spawn(["sort"], stdio).await?;
+    /// let (mut stdin, mut stdout, _stderr) = pipes.into_async()?;
+    /// stdin.write_all(b"b\na\n").await?;
+    /// drop(stdin); // `sort` reads until its input ends.
+    /// let mut sorted = String::new();
+    /// stdout.read_to_string(&mut sorted).await?;
+    /// program.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// pipe2(2)'s own: the process has too many open files.
+    pub fn piped() -> io::Result<(Self, ProgramPipes)> {
+        let ((input, stdin), (stdout, output), (stderr, error)) = (io::pipe()?, io::pipe()?, io::pipe()?);
+        let pipes = ProgramPipes { stdin: stdin.into(), stdout: stdout.into(), stderr: stderr.into() };
+        Ok((Self::new(input.into(), output.into(), error.into()), pipes))
     }
 
     /// `/dev/null` for all three.
