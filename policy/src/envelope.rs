@@ -102,6 +102,7 @@ impl Metadata {
 
 /// An argument that was taken as another type than it was given as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Coerced {
     /// Where it stands in the arguments: a JSON pointer, such as `/start_line`.
     pub argument: String,
@@ -113,6 +114,7 @@ pub struct Coerced {
 
 /// What a call has changed. Paths are as the kernel has them; those that are not UTF-8 are shown with U+FFFD.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Changes {
     /// Files and directories that are there now and were not.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -154,8 +156,17 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+impl Coerced {
+    /// The argument at this JSON pointer, given as the type `from` and taken as the type `to`.
+    #[must_use]
+    pub fn new(argument: impl Into<String>, from: impl Into<String>, to: impl Into<String>) -> Self {
+        Self { argument: argument.into(), from: from.into(), to: to.into() }
+    }
+}
+
 /// A path, or an argument vector, and what is to be said of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Note {
     /// The path.
     pub path: String,
@@ -163,13 +174,30 @@ pub struct Note {
     pub why: String,
 }
 
+impl Note {
+    /// This path is named for this reason.
+    #[must_use]
+    pub fn new(path: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { path: path.into(), why: why.into() }
+    }
+}
+
 /// One thing that was granted or closed, and what holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Enforced {
     /// What: `fs.read`, `fs.write`, `net`, `shell`, `ipc`, `process`, `privilege`, …
     pub what: String,
     /// The mechanisms, each confirmed: `landlock abi 7`, `seccomp`, `network namespace`, …
     pub by: Vec<String>,
+}
+
+impl Enforced {
+    /// This is held by these mechanisms.
+    #[must_use]
+    pub fn new(what: impl Into<String>, by: Vec<String>) -> Self {
+        Self { what: what.into(), by }
+    }
 }
 
 /// The layer that refused.
@@ -241,9 +269,18 @@ impl Denial {
 
 /// One confinement step that was performed and that the kernel confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StepReport {
     /// Which.
     pub step: Step,
     /// What was confirmed, read back from the kernel where it can be: `abi 7, 12 rules`.
     pub detail: String,
+}
+
+impl StepReport {
+    /// This step was performed; `detail` is what the kernel confirmed.
+    #[must_use]
+    pub fn new(step: Step, detail: impl Into<String>) -> Self {
+        Self { step, detail: detail.into() }
+    }
 }

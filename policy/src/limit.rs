@@ -261,6 +261,7 @@ impl Limits {
 /// Limits that are in force for each call of a session. There is one of each kind, whatever was asked for; only a command
 /// that a person runs may go on for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Bounds {
     /// [`LimitName::Wall`], if it was asked for. A tool call has a timeout besides.
     pub wall: Option<Duration>,
@@ -350,6 +351,7 @@ pub enum Enforcer {
 
 /// A limit of a call, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LimitReport {
     /// Which.
     pub limit: LimitName,
@@ -370,6 +372,14 @@ pub struct LimitReport {
     /// By how much it was passed before the call was ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub overshoot: Option<u64>,
+}
+
+impl LimitReport {
+    /// This limit, in its own unit, is held by these. Nothing is known of what was used, and it was not passed.
+    #[must_use]
+    pub fn new(limit: LimitName, value: u64, by: Vec<Enforcer>) -> Self {
+        Self { limit, value, requested: None, unit: limit.unit(), by, used: None, hit: false, overshoot: None }
+    }
 }
 
 #[cfg(test)]

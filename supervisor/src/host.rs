@@ -101,7 +101,7 @@ pub(crate) fn refuses_namespaces(failed: &StepFailure) -> bool {
 /// The kernel's own.
 pub fn close_process() -> Result<(), StepFailure> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-    let refused = |what: &str, errno: Option<i32>| StepFailure { step: Step::Supervisor, what: what.to_owned(), errno };
+    let refused = |what: &str, errno| StepFailure::new(Step::Supervisor, what).errno(errno);
     // Sessions start with this limit, and could not raise it.
     limit_cores().map_err(|e| refused("set its core limit", e.raw_os_error()))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)

@@ -40,6 +40,7 @@ pub struct EffectiveSet {
 
 /// A right that was asked for and is not in force, or only in part.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Narrowing {
     /// What kind of right.
     pub kind: Kind,

@@ -64,6 +64,7 @@ impl fmt::Display for Source {
 
 /// One item of someone's requirements.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Origin {
     /// Whose.
     pub source: Source,

@@ -50,6 +50,7 @@ const SENSITIVE_PLACES: [&str; 4] = ["/etc", "/usr", "/bin", "/sbin"];
 
 /// A profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Profile {
     /// For messages.
     pub name: String,

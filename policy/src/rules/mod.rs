@@ -90,6 +90,7 @@ struct Key {
 
 /// A rule in a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Told {
     /// As it is written.
     #[serde(flatten)]
@@ -102,6 +103,7 @@ pub struct Told {
 /// Who decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "by")]
+#[non_exhaustive]
 pub enum DecidedBy {
     /// A rule; the one that ranks first of those that match (C-3).
     Rule(Told),
@@ -120,6 +122,7 @@ pub enum DecidedBy {
 
 /// What rules and mode make of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Decision {
     /// What to do.
     pub action: Action,

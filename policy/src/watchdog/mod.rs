@@ -20,6 +20,7 @@ pub use packs::{Builtin, Faulty, Guard, PACKS, Pack, check};
 
 /// What a watchdog is shown (S0-58).
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct CallFacts<'a> {
     /// The tool's name.
     pub tool: &'a str,
@@ -40,8 +41,18 @@ pub struct CallFacts<'a> {
     pub line: Option<&'a Line>,
 }
 
+impl<'a> CallFacts<'a> {
+    /// A call of `tool` with these arguments, which needs this, in a workspace with this first root. Its subject is that of a
+    /// tool that says nothing of it, and all else is empty: for a host that tries its own [`Watchdog`].
+    #[must_use]
+    pub fn new(tool: &'a str, args: &'a Value, needs: &'a CallNeeds, root: &'a HostPath) -> Self {
+        Self { tool, subject: Subject::default(), args, needs, root, manifest: None, session: "", line: None }
+    }
+}
+
 /// A program that is about to run below a call, as the kernel has it: nobody can change any of this before it runs.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct ExecFacts<'a> {
     /// The file that runs, by the name that the session has for it. Of a script it is the interpreter.
     pub program: &'a HostPath,
@@ -51,6 +62,14 @@ pub struct ExecFacts<'a> {
     pub manifest: Option<&'a Manifest>,
     /// The session.
     pub session: &'a str,
+}
+
+impl<'a> ExecFacts<'a> {
+    /// This program is about to run with these arguments, in a session without a manifest.
+    #[must_use]
+    pub fn new(program: &'a HostPath, argv: &'a [HostPath]) -> Self {
+        Self { program, argv, manifest: None, session: "" }
+    }
 }
 
 /// What a watchdog wants to see, besides every call. Each has its price, paid by the sessions that it watches and by no others.

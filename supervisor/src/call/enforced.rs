@@ -36,7 +36,7 @@ pub(crate) fn summarize(strength: Strength, all: &[StepReport]) -> Vec<Enforced>
                     by.push(text);
                 }
             }
-            Enforced { what: (*what).to_owned(), by }
+            Enforced::new(*what, by)
         })
         .collect()
 }

@@ -32,7 +32,9 @@ pub(crate) fn of_program(
         let used = met.filter(|hit| hit.used > 0).map(|hit| hit.used).or(used);
         let is_hit = met.is_some() || (limit == LimitName::Wall && end.timed_out);
         let overshoot = used.filter(|_| is_hit).map(|used| used.saturating_sub(value));
-        Some(LimitReport { limit, value, requested: None, unit: limit.unit(), by, used, hit: is_hit, overshoot })
+        let mut report = LimitReport::new(limit, value, by);
+        (report.used, report.hit, report.overshoot) = (used, is_hit, overshoot);
+        Some(report)
     };
     LimitName::ALL.into_iter().filter_map(report).collect()
 }
@@ -52,23 +54,14 @@ pub(crate) fn of_tool(bounds: &Bounds, timeout: u64) -> Vec<LimitReport> {
             LimitName::Processes | LimitName::Disk | LimitName::Output => return None,
         };
         let value = if limit == LimitName::Wall { timeout } else { bounds.value(limit)? };
-        Some(LimitReport {
-            limit,
-            value,
-            requested: None,
-            unit: limit.unit(),
-            by: vec![by],
-            used: None,
-            hit: false,
-            overshoot: None,
-        })
+        Some(LimitReport::new(limit, value, vec![by]))
     };
     LimitName::ALL.into_iter().filter_map(report).collect()
 }
 
 /// The limit for which a program was ended with all that it had started, if it was.
 pub(crate) fn ended_for(bounds: &Bounds, end: &ProgramEnd, output: Option<u64>) -> Option<LimitHit> {
-    let output = output.filter(|used| *used > bounds.output).map(|used| LimitHit { limit: LimitName::Output, used });
+    let output = output.filter(|used| *used > bounds.output).map(|used| LimitHit::new(LimitName::Output, used));
     end.hit.or(output)
 }
 
@@ -77,7 +70,7 @@ pub(crate) fn ended_for(bounds: &Bounds, end: &ProgramEnd, output: Option<u64>) 
 fn signalled(end: &ProgramEnd) -> Option<LimitHit> {
     let signal = end.signal.or(end.code.filter(|code| *code > 128).map(|code| code - 128))?;
     let (_, limit) = BY_SIGNAL.into_iter().find(|(number, _)| *number == signal)?;
-    Some(LimitHit { limit, used: 0 })
+    Some(LimitHit::new(limit, 0))
 }
 
 /// Adds to a result how many of its processes are still there, if any is: they were killed, and do not end.

@@ -37,7 +37,7 @@ impl Session {
     pub fn ended_for(&self, end: &ProgramEnd) -> Option<Denial> {
         let late = || self.bounds.value(LimitName::Wall).filter(|_| end.timed_out);
         let hit = limits::ended_for(&self.bounds, end, None);
-        let hit = hit.or_else(|| Some(LimitHit { limit: LimitName::Wall, used: late()? }))?;
+        let hit = hit.or_else(|| Some(LimitHit::new(LimitName::Wall, late()?)))?;
         Some(limits::denial(&self.bounds, hit, end.left))
     }
 }

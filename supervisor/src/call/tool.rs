@@ -31,7 +31,7 @@ impl Session {
             }
             // EFBIG: setrlimit(2) bounds it, or the file system does.
             Err(ToolError { errno: Some(27), .. }) => {
-                let hit = LimitHit { limit: LimitName::FileSize, used: 0 };
+                let hit = LimitHit::new(LimitName::FileSize, 0);
                 Err(denied(crate::call::limits::denial(bounds, hit, 0)))
             }
             Err(ToolError { text, errno: Some(libc_errno) })

@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use callgate_policy::limit::Bounds;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
@@ -42,8 +41,8 @@ impl Session {
         let grant =
             self.effective.check(&CallNeeds::default()).map_err(|denial| CallError::Denied(Box::new(denial)))?;
         let work = Work::Tool { name: shell::NAME.to_owned(), paths: Vec::new(), limit: 0 };
-        let bounds =
-            Bounds { memory: self.bounds.memory.min(MEMORY), cpu: self.bounds.cpu.min(TIMEOUT), ..self.bounds };
+        let mut bounds = self.bounds;
+        (bounds.memory, bounds.cpu) = (bounds.memory.min(MEMORY), bounds.cpu.min(TIMEOUT));
         let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout: TIMEOUT })?;
         // It touches nothing that another call could change, and waits for none.
         let turn = Turns::default().take(Concurrency::SideBySide).await;

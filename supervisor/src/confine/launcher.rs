@@ -216,11 +216,7 @@ impl Launcher {
         };
         // A launcher that is not there has met a step that it could not do, or was killed.
         asked.map_err(|source| {
-            ConfineError::Refused(StepFailure {
-                step: Step::Launcher,
-                what: "ask it for a session".to_owned(),
-                errno: source.raw_os_error(),
-            })
+            ConfineError::Refused(StepFailure::new(Step::Launcher, "ask it for a session").errno(source.raw_os_error()))
         })
     }
 }

@@ -72,11 +72,10 @@ impl Opened {
             Received::Message(SessionReply::Report { .. }, _) => return Err(ConfineError::Ended),
             // Killed, or stopped by a step that comes before it can tell.
             Received::Data(_) | Received::Closed => {
-                return Err(ConfineError::Refused(StepFailure {
-                    step: Step::Session,
-                    what: "its processes ended before they were confined".to_owned(),
-                    errno: None,
-                }));
+                return Err(ConfineError::Refused(StepFailure::new(
+                    Step::Session,
+                    "its processes ended before they were confined",
+                )));
             }
         };
         let SessionFds { programs, readers, notices, tracer, terminals } = fds;

@@ -208,7 +208,7 @@ impl Zygote {
                     }
                     Received::Message(FromZygote::NotPrepared { worker, errno }, _) => {
                         let (step, what) = (Step::Worker, "fork".to_owned());
-                        drop(heard.ready.insert(worker, Err(StepFailure { step, what, errno: Some(errno) })));
+                        drop(heard.ready.insert(worker, Err(StepFailure::new(step, what).errno(Some(errno)))));
                     }
                     Received::Message(FromZygote::Gone { worker }, _) => drop(heard.gone.insert(worker)),
                     Received::Data(_) | Received::Closed => return Err(ConfineError::Ended),

@@ -183,16 +183,9 @@ impl Session {
             return Ok(None);
         }
         let name = call.tool.rule_name();
-        let facts = CallFacts {
-            tool: &name,
-            subject: call.tool.subject,
-            args: call.args,
-            needs: call.needs,
-            root: call.root,
-            manifest: self.manifest.as_deref(),
-            session: &self.id,
-            line: call.line,
-        };
+        let mut facts = CallFacts::new(&name, call.args, call.needs, call.root);
+        (facts.subject, facts.line) = (call.tool.subject, call.line);
+        (facts.manifest, facts.session) = (self.manifest.as_deref(), &self.id);
         let mode = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).mode;
         match self.gate.judge(&facts, mode).await {
             Verdict::Allow => Ok(None),

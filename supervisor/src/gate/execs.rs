@@ -56,8 +56,8 @@ impl Watch {
 
     /// Why a program may not run.
     async fn refuses(&self, AboutToRun { program, argv, .. }: AboutToRun) -> Option<String> {
-        let facts =
-            ExecFacts { program: &program, argv: &argv, manifest: self.manifest.as_deref(), session: &self.session };
+        let mut facts = ExecFacts::new(&program, &argv);
+        (facts.manifest, facts.session) = (self.manifest.as_deref(), &self.session);
         match self.gate.judge_exec(&facts).await {
             Verdict::Allow => None,
             Verdict::Deny(reason) => Some(reason.told()),

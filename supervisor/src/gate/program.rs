@@ -128,7 +128,7 @@ impl WatchdogProgram {
 
     /// Asks it about a call.
     pub(super) async fn judge(&self, call: &CallFacts<'_>) -> Verdict {
-        let CallFacts { tool, subject, args, manifest, session, line, needs: _, root: _ } = *call;
+        let CallFacts { tool, subject, args, manifest, session, line, needs: _, root: _, .. } = *call;
         let manifest = manifest.map(Manifest::to_json);
         let mut question =
             json!({ "tool": tool, "subject": subject, "args": args, "manifest": manifest, "session": session });
@@ -140,7 +140,7 @@ impl WatchdogProgram {
 
     /// Asks it about a program.
     pub(super) async fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
-        let ExecFacts { program, argv, manifest, session } = *exec;
+        let ExecFacts { program, argv, manifest, session, .. } = *exec;
         let manifest = manifest.map(Manifest::to_json);
         let exec = json!({ "program": program, "argv": argv });
         self.verdict(&json!({ "exec": exec, "manifest": manifest, "session": session })).await

@@ -22,7 +22,7 @@ fn value(schema: &Value, given: Value, place: &mut String, done: &mut Vec<Coerce
         false => match types.iter().find_map(|name| coerced(name, schema, &given)) {
             Some(coerced) => {
                 let to = name_of(&coerced).to_owned();
-                done.push(Coerced { argument: place.clone(), from: name_of(&given).to_owned(), to });
+                done.push(Coerced::new(place.clone(), name_of(&given), to));
                 return coerced;
             }
             None => given,
@@ -54,7 +54,7 @@ fn object(
         // Null for what may be left out.
         if given.is_null() && !is_required(&name) && !super::tool::types(of_field).iter().any(|name| is(name, &given)) {
             let argument = format!("{place}/{}", pointer(&name));
-            done.push(Coerced { argument, from: "null".to_owned(), to: "absent".to_owned() });
+            done.push(Coerced::new(argument, "null", "absent"));
             continue;
         }
         let given = inside(of_field, given, &pointer(&name), place, done);

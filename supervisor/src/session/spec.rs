@@ -126,6 +126,7 @@ pub enum AskedBy {
 /// Where what results have no room for is kept (S0-44), up to 64 MiB for each session. Where it is nowhere, the result says so
 /// ([`callgate_policy::envelope::Metadata::rest_lost`]) and names no file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Overflow {
     /// In files that the session's calls can read, and that go with the session. In a session for one call nowhere: when its
     /// result is there, the session is over.
@@ -140,6 +141,7 @@ pub enum Overflow {
 
 /// What happens to arguments of another type than a tool's schema asks for (C-21).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Coercion {
     /// The call is refused.
     #[default]
@@ -324,6 +326,18 @@ impl SessionSpec {
     #[must_use]
     pub fn asked_by(self, asked_by: AskedBy) -> Self {
         Self { asked_by, ..self }
+    }
+
+    /// Says where what results have no room for is kept.
+    #[must_use]
+    pub fn overflow(self, overflow: Overflow) -> Self {
+        Self { overflow, ..self }
+    }
+
+    /// Says what happens to arguments of another type than a tool's schema asks for.
+    #[must_use]
+    pub fn coercion(self, coercion: Coercion) -> Self {
+        Self { coercion, ..self }
     }
 
     /// Allows a workspace, or a granted tree, to be or hold a home directory, with the keys in it.

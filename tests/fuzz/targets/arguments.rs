@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use callgate::Outcome;
 use callgate_fuzz::Host;
 use callgate_policy::plan::FsAccess;
-use callgate_worker::protocol::{FromWorker, ProgramEnd, Received, ToWorker, ToolEnd, Used};
+use callgate_worker::protocol::{FromWorker, ProgramEnd, Received, ToWorker, ToolEnd};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -26,17 +26,8 @@ fuzz_target!(|data: &[u8]| {
             let ended =
                 FromWorker::ToolEnded(ToolEnd::Output { truncated: false, lost: false, data: Some(Value::Null) });
             worker.send(&ended, &[]).expect("there is room");
-            let end = ProgramEnd {
-                code: Some(0),
-                signal: None,
-                cpu_us: 0,
-                killed: 0,
-                left: 0,
-                timed_out: false,
-                hit: None,
-                used: Used::default(),
-                grouped: false,
-            };
+            let mut end = ProgramEnd::default();
+            end.code = Some(0);
             worker.send(&FromWorker::Ended(end), &[]).expect("there is room");
         }
     };

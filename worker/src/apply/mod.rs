@@ -17,8 +17,16 @@ use callgate_policy::step::Step;
 use crate::protocol::{StepFailure, shortened};
 
 impl StepFailure {
-    pub(crate) fn new(step: Step, what: impl Into<String>) -> Self {
+    /// This step failed at `what`, the operation and its object. A long text is shortened.
+    #[must_use]
+    pub fn new(step: Step, what: impl Into<String>) -> Self {
         Self { step, what: shortened(what.into()), errno: None }
+    }
+
+    /// With the kernel's answer, if it was the kernel's.
+    #[must_use]
+    pub fn errno(self, errno: Option<i32>) -> Self {
+        Self { errno, ..self }
     }
 }
 
@@ -34,5 +42,5 @@ pub(crate) fn failure(step: Step, what: &str) -> impl FnOnce(io::Error) -> StepF
 
 /// A step that was done and confirmed.
 pub(crate) fn done(step: Step, detail: impl Into<String>) -> StepReport {
-    StepReport { step, detail: detail.into() }
+    StepReport::new(step, detail)
 }

@@ -341,7 +341,7 @@ impl Collected {
         let (created, changed, removed) = (list(&self.created), list(&self.changed), list(&self.removed));
         let mut noted = |kept: &Bounded<Noted>| -> Vec<Note> {
             let note = |(path, why): &Noted| {
-                take(path, why.len(), &mut notes, &mut more).map(|path| Note { path, why: why.clone().into_owned() })
+                take(path, why.len(), &mut notes, &mut more).map(|path| Note::new(path, why.clone().into_owned()))
             };
             kept.all.iter().filter_map(note).collect()
         };
@@ -349,7 +349,11 @@ impl Collected {
         runs_later.extend(noted(&places));
         runs_later.extend(noted(&self.later));
         let (refused, not_started) = (noted(&self.refused), noted(&self.not_started));
-        Changes { created, changed, removed, repositories, runs_later, refused, not_started, more }
+        let mut changes = Changes::default();
+        (changes.created, changes.changed, changes.removed) = (created, changed, removed);
+        (changes.repositories, changes.runs_later) = (repositories, runs_later);
+        (changes.refused, changes.not_started, changes.more) = (refused, not_started, more);
+        changes
     }
 }
 

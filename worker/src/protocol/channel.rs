@@ -328,7 +328,7 @@ mod tests {
     fn d11_no_frame_of_a_worker_is_large() {
         use crate::protocol::{FromWorker, StepFailure, ToolEnd};
         let long = "x".repeat(2 * FRAME_MAX);
-        let step = |detail: String| callgate_policy::envelope::StepReport { step: Step::Session, detail };
+        let step = |detail: String| callgate_policy::envelope::StepReport::new(Step::Session, detail);
         let output = |data| FromWorker::ToolEnded(ToolEnd::Output { truncated: false, lost: false, data: Some(data) });
         let frames = [
             FromWorker::Confined { steps: vec![step(long.clone())] },

@@ -160,6 +160,7 @@ pub struct MayRun {
 /// A step of confinement that failed. The errno stays a number: it is looked at, not read aloud.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{step}: {what}{}", errno_text(.errno))]
+#[non_exhaustive]
 pub struct StepFailure {
     /// Which.
     pub step: Step,
@@ -294,7 +295,8 @@ pub enum FromWorker {
 }
 
 /// How a program ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProgramEnd {
     /// Its exit status, if it exited.
     pub code: Option<i32>,
@@ -318,6 +320,7 @@ pub struct ProgramEnd {
 
 /// A limit that a program passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LimitHit {
     /// Which.
     pub limit: LimitName,
@@ -325,8 +328,17 @@ pub struct LimitHit {
     pub used: u64,
 }
 
+impl LimitHit {
+    /// This limit was passed with `used` in use, in the limit's own unit; 0 if that is not known.
+    #[must_use]
+    pub fn new(limit: LimitName, used: u64) -> Self {
+        Self { limit, used }
+    }
+}
+
 /// The most that was seen in use at once, or over all its life. Who ends sooner than the first look is hardly seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Used {
     /// Processor time, milliseconds.
     pub cpu_ms: u64,

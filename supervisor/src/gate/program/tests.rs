@@ -25,16 +25,9 @@ fn ask(script: &str, timeout: Duration, args: &Value) -> Verdict {
     let program = WatchdogProgram::new(["/bin/bash", "-c", script], timeout).expect("a program");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let manifest = Manifest::parse(MANIFEST, Format::Toml, "callgate.toml").expect("a manifest");
-    let call = CallFacts {
-        tool: "bash",
-        subject: Subject::Execute,
-        args,
-        needs: &CallNeeds::default(),
-        root: &HostPath::from("/w"),
-        manifest: Some(&manifest),
-        session: "ses_1",
-        line: None,
-    };
+    let (needs, root) = (CallNeeds::default(), HostPath::from("/w"));
+    let mut call = CallFacts::new("bash", args, &needs, &root);
+    (call.subject, call.manifest, call.session) = (Subject::Execute, Some(&manifest), "ses_1");
     runtime.block_on(program.judge(&call))
 }
 
@@ -90,16 +83,7 @@ fn c15_what_is_not_an_answer_is_a_no() {
     let nowhere = WatchdogProgram::new(["/nowhere/watchdog"], LONG).expect("a path");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (needs, root) = (CallNeeds::default(), HostPath::from("/w"));
-    let call = CallFacts {
-        tool: "read",
-        subject: Subject::Read,
-        args: &args,
-        needs: &needs,
-        root: &root,
-        manifest: None,
-        session: "s",
-        line: None,
-    };
+    let call = CallFacts::new("read", &args, &needs, &root);
     assert!(denied(runtime.block_on(nowhere.judge(&call))).contains("could not be asked"));
 }
 

@@ -239,16 +239,10 @@ fn x0_19_the_watchdog_judges_parsed_lines() {
     };
     let judge = |text: &str, line: Option<&Line>| {
         let shell = Some(ShellNeed::CommandLine { line: text.to_owned() });
-        Builtin.judge(&CallFacts {
-            tool: "bash",
-            subject: Subject::Execute,
-            args: &serde_json::Value::Null,
-            needs: &CallNeeds { shell, ..CallNeeds::default() },
-            root: &"/w".into(),
-            manifest: None,
-            session: "s",
-            line,
-        })
+        let (needs, root) = (CallNeeds { shell, ..CallNeeds::default() }, "/w".into());
+        let mut call = CallFacts::new("bash", &serde_json::Value::Null, &needs, &root);
+        (call.subject, call.line) = (Subject::Execute, line);
+        Builtin.judge(&call)
     };
     let quick = |line: &str| rule(judge(line, None));
     // The line alone: what the quick cut says of it is not to play a part.
