@@ -197,7 +197,7 @@ pub enum LimitError {
     #[error("there is no limit `{0}`; there are: wall, cpu, memory, processes, open_files, file_size, disk, output")]
     Name(String),
     /// Not a value.
-    #[error("{name}: {source}")]
+    #[error("the limit {name} cannot be read")]
     Unit {
         /// Which limit.
         name: LimitName,
@@ -385,6 +385,8 @@ impl LimitReport {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use std::error::Error as _;
+
     use super::*;
 
     /// Every limit can be typed, and what is typed wrong is named.
@@ -413,8 +415,9 @@ mod tests {
             ("wall=0s", "120s"),
             ("processes=0", "above zero"),
         ] {
-            let error = Limits::default().set(text).unwrap_err().to_string();
-            assert!(error.contains(part), "{text}: {error}");
+            let error = Limits::default().set(text).unwrap_err();
+            let said = format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default());
+            assert!(said.contains(part), "{text}: {said}");
         }
     }
 

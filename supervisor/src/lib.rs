@@ -20,6 +20,7 @@
 #[cfg(feature = "ablation")]
 mod ablation;
 mod call;
+mod causes;
 mod confine;
 mod gate;
 mod home;
@@ -42,6 +43,7 @@ pub use callgate_worker::launcher::Ahead;
 pub use callgate_worker::protocol::{Leftover, LimitHit, ProgramEnd, StepFailure, Used};
 
 pub use call::CallError;
+pub use causes::with_causes;
 pub use callgate_policy::tool::Subject;
 pub use confine::{
     ConfineError, LAUNCHER_NAME, Launcher, LauncherError, OutputsError, Program, ProgramPipes, Stdio, Terminal,

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
 
+use std::error::Error as _;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -380,8 +382,9 @@ fn rules_that_make_no_sense_are_refused() {
         let rule = Rule { permission: permission.to_owned(), pattern: None, action: Action::Deny, grant: None };
         let source = RuleSource { scope: RuleScope::Manifest, place: "m.toml:3".to_owned() };
         let variables = Variables::new(vec![], vec![], vec![]).unwrap();
-        let error = RuleSet::default().add(&rule, &source, &variables).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("m.toml:3: {text}")), "{error}");
+        let error = RuleSet::default().add(&rule, &source, &variables).unwrap_err();
+        let cause = error.source().unwrap().to_string();
+        assert!(error.to_string().starts_with("m.toml:3: ") && cause.starts_with(text), "{error}: {cause}");
     }
 }
 

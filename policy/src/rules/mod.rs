@@ -43,7 +43,7 @@ use sub_policy::Narrower;
 #[non_exhaustive]
 pub enum RuleError {
     /// What it is about.
-    #[error("{place}: {source}")]
+    #[error("{place}: this rule cannot be used")]
     Permission {
         /// Where it stands.
         place: String,
@@ -51,7 +51,7 @@ pub enum RuleError {
         source: PermissionError,
     },
     /// Its pattern.
-    #[error("{place}: {source}")]
+    #[error("{place}: this rule cannot be used")]
     Pattern {
         /// Where it stands.
         place: String,

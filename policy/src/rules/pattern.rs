@@ -92,7 +92,7 @@ impl Pairs {
 #[non_exhaustive]
 pub enum RulePatternError {
     /// Rules about files have path patterns, rules about hosts host patterns.
-    #[error("pattern {text:?}: {source}")]
+    #[error("the pattern {text:?} cannot be read")]
     Malformed {
         /// As it is written.
         text: String,

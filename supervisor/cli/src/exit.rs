@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use callgate::doctor::DoctorError;
 use callgate::trust::TrustError;
-use callgate::{CallError, ConfineError, OpenError, RegistryError};
+use callgate::{CallError, ConfineError, OpenError, RegistryError, with_causes};
 use callgate_policy::envelope::Denial;
 use callgate_policy::step::Step;
 use clap::CommandFactory as _;
@@ -166,14 +166,7 @@ impl Failure {
         {
             return words;
         }
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(source) = cause {
-            text.push_str(": ");
-            text.push_str(&source.to_string());
-            cause = source.source();
-        }
-        text
+        with_causes(self)
     }
 
     /// Tells the person, once, and gives the exit status.

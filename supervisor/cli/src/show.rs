@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callgate::profile::{self, ProfileError};
 use callgate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
-use callgate::{OpenError, SessionSpec, refuse_strangers};
+use callgate::{OpenError, SessionSpec, refuse_strangers, with_causes};
 use callgate_policy::ceiling::Ceiling;
 use callgate_policy::effective::Source;
 use callgate_policy::manifest::Manifest;
@@ -37,7 +37,7 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     spec.user_data.clone_from(&grants.user_data);
     spec.allow_home = grants.allow_home;
     for limit in &grants.limit {
-        spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {e}")))?;
+        spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {}", with_causes(&e))))?;
     }
     let flags = RequirementSet {
         fs: FsRequirement { read: paths(&grants.read, "--read")?, write: paths(&grants.write, WRITE)?, exact: false },

@@ -4,6 +4,7 @@ use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::plan::compile::PlanError;
 use callgate_policy::step::Step;
 
+use crate::causes::with_causes;
 use crate::confine::ConfineError;
 
 /// Why a call gave no result. For a model it becomes an envelope of type `error`.
@@ -74,13 +75,7 @@ pub(super) fn timed_out(error: &CallError) -> Option<bool> {
 
 /// The error with its causes and, where there is one, the next step: all that a model has to go by (X0-60).
 pub(super) fn error_text(error: &CallError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        cause = source.source();
-    }
+    let mut text = with_causes(error);
     if let CallError::Denied(denial) = error
         && let Some(remedy) = &denial.remedy
     {

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::call::CallError;
+use crate::causes::with_causes;
 use crate::confine::ConfineError;
 use crate::session::OpenError;
 
@@ -64,14 +65,7 @@ impl DoctorError {
         {
             return words;
         }
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(source) = cause {
-            text.push_str(": ");
-            text.push_str(&source.to_string());
-            cause = source.source();
-        }
-        text
+        with_causes(self)
     }
 
     /// The step of confinement that failed, if that is the reason.
