@@ -58,14 +58,13 @@ impl HostSupport {
 
 /// Something the host refused, what takes its place, and how to get it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Missing {
+pub(crate) struct Missing {
     /// What was refused, and by which call.
-    pub what: String,
+    pub(crate) what: String,
     /// What holds in its place.
-    pub instead: &'static str,
+    pub(crate) instead: &'static str,
     /// What to type.
-    pub remedy: &'static str,
+    pub(crate) remedy: &'static str,
 }
 
 impl Missing {

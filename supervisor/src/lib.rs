@@ -33,18 +33,20 @@ pub mod trust;
 mod turn;
 
 pub mod doctor;
+#[doc(hidden)]
 pub mod json;
+pub mod policy;
 pub mod profile;
 
-pub use callgate_policy as policy;
 pub use callgate_policy::envelope::{Coerced, Denial, Enforced, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
 pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitReport, Limits};
 pub use callgate_worker::launcher::Ahead;
 pub use callgate_worker::protocol::{Leftover, LimitHit, ProgramEnd, StepFailure, Used};
 
 pub use call::CallError;
-pub use causes::with_causes;
+pub use callgate_policy::step::Step;
 pub use callgate_policy::tool::Subject;
+pub use causes::with_causes;
 pub use confine::{
     ConfineError, LAUNCHER_NAME, Launcher, LauncherError, OutputsError, Program, ProgramPipes, Stdio, Terminal,
     TerminalError, WindowSize,
@@ -52,8 +54,8 @@ pub use confine::{
 pub use gate::{
     Answer, Approver, Asked, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,
 };
-pub use host::{HostError, HostSupport, Missing, close_process};
-pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Surface, Tool};
+pub use host::{HostError, HostSupport, close_process};
+pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Tool};
 pub use session::{
     AskedBy, Coercion, OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
     refuse_strangers,

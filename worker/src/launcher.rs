@@ -120,6 +120,7 @@ impl Ahead {
     }
 
     /// Whether they are for this user, as whom the session is to run.
+    #[doc(hidden)]
     #[must_use]
     pub fn is_for(&self, identity: Identity) -> bool {
         self.identity == identity
@@ -129,6 +130,7 @@ impl Ahead {
     ///
     /// # Errors
     /// `EPIPE` if the process in them was killed.
+    #[doc(hidden)]
     pub fn open(mut self, plan: SessionPlan, session: &Channel) -> io::Result<Asked> {
         let channel = self.channel.take().ok_or(io::ErrorKind::BrokenPipe)?;
         channel.send(&OpenSession { plan }, &[session.as_fd()])?;

@@ -43,6 +43,7 @@ impl AllowEntry {
     }
 
     /// Whether it allows a command, as a rule would.
+    #[doc(hidden)]
     #[must_use]
     pub fn covers(&self, tool: &str, command: &Part) -> bool {
         self.tool == tool && self.keys.as_ref().is_none_or(|keys| keys.covers(command))

@@ -443,6 +443,7 @@ impl Judged<'_> {
 
 impl Decision {
     /// What would have changed it, as something to do.
+    #[doc(hidden)]
     #[must_use]
     pub fn remedy(&self, call: &RuledCall<'_>) -> String {
         match &self.by {

@@ -14,7 +14,7 @@ use callgate_policy::tool::Subject;
 
 pub use executor::{Answering, Handler, HandlerCall};
 pub(crate) use executor::{Context, Executor, started};
-pub use surface::Surface;
+use surface::Surface;
 pub use tool::{Origin, Tool};
 
 /// All tools of one surface.

@@ -2,9 +2,7 @@
 
 /// Names and limits over one implementation each. A session has one surface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Surface {
-    /// Its own name.
-    pub name: &'static str,
+pub(crate) struct Surface {
     entries: Vec<Entry>,
 }
 
@@ -31,13 +29,12 @@ const MATCHES: u64 = 200;
 
 impl Surface {
     /// The locked names (S0-9), with S0-48's limits.
-    #[must_use]
-    pub fn locked() -> Self {
+    pub(super) fn locked() -> Self {
         let entry = |(name, output_limit): (&str, u64)| Entry::plain(name, output_limit);
         let (short, bytes) =
             (["write", "edit"].map(|name| (name, OUTPUT)), ["read", "bash"].map(|name| (name, OUTPUT)));
         let entries = [("glob", PATHS), ("grep", MATCHES)].into_iter().chain(bytes).chain(short).map(entry);
-        Self { name: "locked", entries: entries.collect() }
+        Self { entries: entries.collect() }
     }
 
     /// Shows one more tool, under its own name.

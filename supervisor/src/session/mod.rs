@@ -20,8 +20,8 @@ use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::Manifest;
 use callgate_policy::mode::Headless;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::SessionPlan;
 use callgate_policy::plan::compile::HostFacts;
+use callgate_policy::plan::{SessionPlan, Strength};
 use callgate_policy::profile::Profile;
 use callgate_policy::rules::RuleSet;
 use callgate_policy::variable::Variables;
@@ -104,7 +104,20 @@ impl Session {
         &self.bounds
     }
 
-    /// The plan that the session was confined by.
+    /// The strength that the session has: what was chosen, or the best that the host offers.
+    #[must_use]
+    pub fn strength(&self) -> Strength {
+        self.plan.strength
+    }
+
+    /// What the session is confined by, in words: what is readable and writable, for which manifest or tool, and how.
+    pub fn explain(&self) -> impl std::fmt::Display + '_ {
+        &self.plan
+    }
+
+    /// The plan that the session was confined by, for callgate's own tests and measurements. Its parts change with each
+    /// release, so it is no part of what hosts may use.
+    #[doc(hidden)]
     #[must_use]
     pub fn plan(&self) -> &SessionPlan {
         &self.plan

@@ -11,7 +11,7 @@ use std::time::Duration;
 use callgate::LAUNCHER_NAME;
 use callgate::policy::limit::{Bounds, Limits};
 use callgate::policy::path::HostPath;
-use callgate::policy::plan::{Ablation, CallPlan, CallRules, PROTOCOL_VERSION, PrivateKind, SessionPlan, Work};
+use callgate_policy::plan::{Ablation, CallPlan, CallRules, PROTOCOL_VERSION, PrivateKind, SessionPlan, Work};
 use callgate_worker::protocol::{
     Channel, FromWorker, FromZygote, OpenSession, ProgramFds, Received, SessionReply, Threads, ToWorker, ToZygote,
 };

@@ -40,7 +40,7 @@ impl Sees {
 
 impl Watchdog for Sees {
     fn judge(&self, call: &CallFacts<'_>) -> Verdict {
-        let commands = call.line.and_then(callgate::policy::rules::commands::parts);
+        let commands = call.line.and_then(callgate_policy::rules::commands::parts);
         self.seen.lock().unwrap().push(format!("call {}: {commands:?}", call.tool));
         Verdict::Allow
     }

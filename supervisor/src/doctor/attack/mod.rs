@@ -10,7 +10,8 @@ mod table;
 
 use std::time::Duration;
 
-use callgate_policy::plan::{Mechanism, Strength};
+pub use callgate_policy::plan::Mechanism;
+use callgate_policy::plan::Strength;
 
 use self::field::Changes;
 pub use self::field::Field;

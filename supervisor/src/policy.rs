@@ -1,0 +1,121 @@
+//! What is allowed, as values: manifests, requirements, rules, profiles, limits, and what comes of them.
+//!
+//! These are the parts of the crate `callgate-policy` that a host writes down or is shown. What turns them into a plan for the
+//! kernel is left out, because callgate does that itself.
+
+/// The key under which a person's answer is kept, and for how long.
+pub mod approval {
+    pub use callgate_policy::approval::{Approval, ApprovalKey, ApprovalScope, Approvals, GrantedBy, KeyScope};
+}
+
+/// The formats of manifests, and errors that show the line.
+pub mod document {
+    pub use callgate_policy::document::{Format, ManifestError};
+}
+
+/// What is in force, where each right came from, and what a ceiling took away.
+pub mod effective {
+    pub use callgate_policy::call_grant::CallGrant;
+    pub use callgate_policy::effective::{
+        Bound, Contribution, DeclareError, Declared, EffectiveSet, Kind, Narrowing, Narrowings, Origin, PathRegion,
+        Rights, Scope, ShellRegion, Source, narrow,
+    };
+}
+
+/// What a host gets of a call.
+pub mod envelope {
+    pub use callgate_policy::envelope::{
+        Changes, Coerced, Denial, Enforced, Layer, Metadata, Note, Outcome, ResultEnvelope, StepReport,
+    };
+}
+
+/// Limits: their names, how they are set, and what a result says of them.
+pub mod limit {
+    pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitReport, Limits, Unit};
+}
+
+/// `callgate.toml` and `callgate.json`.
+pub mod manifest {
+    pub use callgate_policy::manifest::{Env, Format, MAX_BYTES, Manifest, ManifestError};
+}
+
+/// What happens to calls that no rule decides.
+pub mod mode {
+    pub use callgate_policy::mode::{Headless, Mode};
+}
+
+/// What a call needs: paths, hosts, programs.
+pub mod need {
+    pub use callgate_policy::need::{CallNeeds, HostNeed, ShellNeed};
+}
+
+/// Paths of the host, absolute and resolved.
+pub mod path {
+    pub use callgate_policy::path::{HostPath, NormalizeError, normalize};
+}
+
+/// Patterns for paths, hosts and arguments.
+pub mod pattern {
+    pub use callgate_policy::pattern::{
+        ArgPattern, ArgPatterns, Host, HostPattern, PathPattern, PathTemplate, PatternError, Ports,
+    };
+    pub use callgate_policy::plan::Exactness;
+}
+
+/// What a host chooses or is told of a session's plan. The plan itself is callgate's own.
+pub mod plan {
+    pub use callgate_policy::plan::compile::PlanError;
+    pub use callgate_policy::plan::{Calls, Strength};
+}
+
+/// Profiles: which tools a session has, and what they may do.
+pub mod profile {
+    pub use callgate_policy::profile::{
+        Clause, Database, FileWrite, MAX_BYTES, OutsideWorkspace, Placed, Profile, ProfileName, Shell,
+    };
+}
+
+/// What is asked for.
+pub mod requirement {
+    pub use callgate_policy::requirement::{
+        FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement,
+    };
+}
+
+/// Rules, and what they made of a call.
+pub mod rules {
+    pub use callgate_policy::rules::{
+        Action, AllowEntry, Capability, DecidedBy, Decision, PermissionError, Rule, RuleError, RulePatternError,
+        RuleScope, RuleSource, Told,
+    };
+}
+
+/// A command line, taken apart.
+pub mod shell {
+    pub use callgate_policy::shell::{Assignment, Line, Nest, Piece, Redirect, Simple, Unknown, Word};
+}
+
+/// The steps of confinement.
+pub mod step {
+    pub use callgate_policy::step::Step;
+}
+
+/// What a tool is about.
+pub mod tool {
+    pub use callgate_policy::tool::Subject;
+}
+
+/// Sizes and times as people write them.
+pub mod unit {
+    pub use callgate_policy::unit::{ByteSize, UnitError, parse_duration};
+}
+
+/// The variables that patterns may name.
+pub mod variable {
+    pub use callgate_policy::variable::{VariableError, Variables};
+}
+
+/// Watchdogs: the trait, what they are shown, and what they say.
+pub mod watchdog {
+    pub use callgate_policy::watchdog::{Builtin, CallFacts, ExecFacts, Reason, Verdict, Wants, Watchdog};
+}
