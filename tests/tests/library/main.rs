@@ -5,6 +5,7 @@ mod ablated;
 mod approvals;
 mod everyday;
 mod hidden;
+mod host;
 mod model;
 mod one_session;
 mod programs;
