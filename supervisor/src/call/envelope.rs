@@ -80,17 +80,11 @@ impl Session {
 }
 
 /// A limit with what was asked for, where that was more.
-fn requested(limit: LimitReport, time: Option<Duration>) -> LimitReport {
-    match limit.limit {
-        LimitName::Wall => LimitReport { requested: time.map(super::limits::ms), ..limit },
-        LimitName::Cpu
-        | LimitName::Memory
-        | LimitName::Processes
-        | LimitName::OpenFiles
-        | LimitName::FileSize
-        | LimitName::Disk
-        | LimitName::Output => limit,
+fn requested(mut limit: LimitReport, time: Option<Duration>) -> LimitReport {
+    if limit.limit == LimitName::Wall {
+        limit.requested = time.map(super::limits::ms);
     }
+    limit
 }
 
 /// Most characters of a program's output in the error that has no place for a result.
