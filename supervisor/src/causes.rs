@@ -76,8 +76,18 @@ mod tests {
             (Box::new(OpenError::Launcher(LauncherError::Fork(io_error()))), "Permission denied"),
             (Box::new(OpenError::Launcher(LauncherError::Channel(io_error()))), "Permission denied"),
             (Box::new(LauncherError::Spawn { path: path(), source: io_error() }), "Permission denied"),
-            (Box::new(OpenError::Workspace { path: path(), source: io_error() }), "Permission denied"),
-            (Box::new(OpenError::NotAWorkspace { path: path(), reason: "it is the root" }), "it is the root"),
+            (
+                Box::new(OpenError::Workspace { role: "the workspace", path: path(), source: io_error() }),
+                "Permission denied",
+            ),
+            (
+                Box::new(OpenError::NotAWorkspace {
+                    role: "the workspace",
+                    path: path(),
+                    reason: "it is the root".to_owned(),
+                }),
+                "it is the root",
+            ),
             (Box::new(OpenError::Random(io_error())), "Permission denied"),
             (Box::new(OpenError::Private(io_error())), "Permission denied"),
             (Box::new(OpenError::NoTemporary { path: path(), source: io_error() }), "Permission denied"),

@@ -8,6 +8,11 @@ pub mod approval {
     pub use callgate_policy::approval::{Approval, ApprovalKey, ApprovalScope, Approvals, GrantedBy, KeyScope};
 }
 
+/// What a manifest or a host allows at most.
+pub mod ceiling {
+    pub use callgate_policy::ceiling::{Ceiling, FsCeiling, NetCeiling};
+}
+
 /// The formats of manifests, and errors that show the line.
 pub mod document {
     pub use callgate_policy::document::{Format, ManifestError};
@@ -17,8 +22,8 @@ pub mod document {
 pub mod effective {
     pub use callgate_policy::call_grant::CallGrant;
     pub use callgate_policy::effective::{
-        Bound, Contribution, DeclareError, Declared, EffectiveSet, Kind, Narrowing, Narrowings, Origin, PathRegion,
-        Rights, Scope, ShellRegion, Source, narrow,
+        Beyond, Bound, Contribution, DeclareError, Declared, EffectiveSet, Kind, Narrowing, Narrowings, Origin,
+        PathRegion, Rights, Scope, ShellRegion, Source, narrow,
     };
 }
 
@@ -85,8 +90,8 @@ pub mod requirement {
 /// Rules, and what they made of a call.
 pub mod rules {
     pub use callgate_policy::rules::{
-        Action, AllowEntry, Capability, DecidedBy, Decision, PermissionError, Rule, RuleError, RulePatternError,
-        RuleScope, RuleSource, Told,
+        Action, AllowEntry, Capability, DecidedBy, Decision, PermissionError, Rule, RuleError, RuleGrant,
+        RulePatternError, RuleScope, RuleSource, SubPolicyReport, Told,
     };
 }
 

@@ -174,6 +174,7 @@ impl EffectiveSet {
     }
 
     /// The same for a call that is narrowed to a sub-policy (S0-15).
+    #[doc(hidden)]
     #[must_use]
     pub fn narrowed_to(&self, sub_policy: &SubPolicy) -> Self {
         let mut left = self.clone();

@@ -289,7 +289,8 @@ fn one(permission: &str, pattern: Option<&str>, action: Action) -> RuleSet {
 /// C-3: of rules that are the same the newest is the one that is named.
 #[test]
 fn of_equal_rules_the_newest_is_named() {
-    let rule = Rule { permission: "bash".to_owned(), pattern: Some("git *".to_owned()), action: Action::Deny, grant: None };
+    let rule =
+        Rule { permission: "bash".to_owned(), pattern: Some("git *".to_owned()), action: Action::Deny, grant: None };
     let set = set(&vec![(rule, RuleScope::Session); 3]).unwrap();
     let part = Part::of_text("git push");
     let named = vec![(Capability::ShellRun, Value::Command(&part))];
@@ -308,7 +309,8 @@ fn patterns_mean_what_the_tool_is_about() {
     let deny = |tool: &str, pattern: &str| {
         let subjects = subjects.map(|(name, subject)| (name.to_owned(), subject)).into();
         let mut rules = RuleSet { subjects, ..RuleSet::default() };
-        let rule = Rule { permission: tool.to_owned(), pattern: Some(pattern.to_owned()), action: Action::Deny, grant: None };
+        let rule =
+            Rule { permission: tool.to_owned(), pattern: Some(pattern.to_owned()), action: Action::Deny, grant: None };
         rules.add(&rule, &source, &variables).map(|()| rules)
     };
     let (part, file) = (Part::of_text("wc a"), HostPath::from("/w/wc a"));

@@ -59,15 +59,19 @@ fn s0_39_s0_40_roots_and_variables_stand_for_the_directories_that_are_named() {
         let (typed, loose, data) = (at("typed"), at("loose"), at("data"));
         let read = |flags: &[&str], path: &str| {
             let arguments = serde_json::json!({ "path": path }).to_string();
-            let words = [&["call", "--json", "--manifest", manifest.text()], flags, &["read", arguments.as_str()]].concat();
+            let words =
+                [&["call", "--json", "--manifest", manifest.text()], flags, &["read", arguments.as_str()]].concat();
             let ended = callgate(&env, &words);
             (ended.status.code(), ended.stdout)
         };
         let flags = ["--root", typed.as_str(), "--ad-hoc", loose.as_str(), "--user-data", data.as_str()];
-        for (path, needs_a_flag) in
-            [("file.txt", false), ("../outside/root/other", false), ("../outside/typed/other", true),
-             ("../outside/loose/file.txt", true), ("../outside/data/other", true)]
-        {
+        for (path, needs_a_flag) in [
+            ("file.txt", false),
+            ("../outside/root/other", false),
+            ("../outside/typed/other", true),
+            ("../outside/loose/file.txt", true),
+            ("../outside/data/other", true),
+        ] {
             let (status, out) = read(&flags, path);
             assert_eq!(status, Some(0), "{path}: {out}");
             let (status, out) = read(&[], path);
