@@ -644,9 +644,9 @@ mod tests {
     )]
     use super::*;
 
-    /// S0-64: a launcher waits for its brokers when it closes. A process between that could not make one is none, and has ended.
+    /// A launcher waits for its brokers when it closes. A process between that could not make one is none, and has ended.
     #[test]
-    fn s0_64_who_left_no_broker_is_not_one() {
+    fn who_left_no_broker_is_not_one() {
         let before = Procfs::USUAL.children(process::id());
         let mut child = std::process::Command::new("false").spawn().unwrap();
         let between = Pid::try_from(child.id()).unwrap();

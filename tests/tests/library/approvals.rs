@@ -249,7 +249,7 @@ fn s1_15_a_miss_of_the_list_is_asked_about() {
     });
 }
 
-/// X1-2, X1-3, S1-12, C-7: what a rule denies no watchdog is asked about; what a watchdog denies no person is; and the denial says
+/// X1-1 to X1-3, S1-12, C-7: what a rule denies no watchdog is asked about; what a watchdog denies no person is; and the denial says
 /// whose it was and by which rule. What the profile lets pass without a question is shown to the watchdogs all the same.
 #[test]
 fn x1_2_x1_3_each_stage_is_asked_about_what_passed_the_one_before() {

@@ -1,5 +1,5 @@
 //! What a session has on the host is made and removed without touching anything else: whatever a call, or another process
-//! of the user, has put into its place (A11, A21, D12, S0-64).
+//! of the user, has put into its place (A11, A21, D12).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
@@ -282,9 +282,9 @@ pub(crate) fn on_one_processor() {
     assert_eq!(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) }, 0);
 }
 
-/// S0-64: with a full directory for temporary files, callgate returns when it is gone.
+/// With a full directory for temporary files, callgate returns when it is gone.
 #[test]
-fn s0_64_the_private_directory_is_gone_when_callgate_has_returned() {
+fn the_private_directory_is_gone_when_callgate_has_returned() {
     matrix(&[Host::NoNamespaces], |target| {
         let env = TestEnv::new(target);
         let directory = temporary(&env, &env.outside());

@@ -1,4 +1,4 @@
-//! What everyday programs do works inside as it does bare: same output, same exit status, in both strengths (X1-1).
+//! What everyday programs do works inside as it does bare: same output, same exit status, in both strengths.
 
 use std::fs;
 

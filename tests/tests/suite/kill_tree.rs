@@ -343,7 +343,7 @@ fn d12_killing_the_worker_leaves_nothing() {
     killed("worker", 0o22);
 }
 
-/// D2, S0-27: a result is reported when everything is gone, however long that takes, and is not lost by that. Here somebody outside
+/// D2: a result is reported when everything is gone, however long that takes, and is not lost by that. Here somebody outside
 /// traces a process of the call's, so that the kernel keeps it from being reaped until they let go.
 #[test]
 fn d2_a_result_waits_until_all_is_gone() {
