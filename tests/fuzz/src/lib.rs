@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use callgate::{Launcher, Session, SessionSpec, StrengthChoice, Supervisor};
 use callgate_policy::plan::SessionPlan;
 use callgate_worker::protocol::{
-    Channel, FromWorker, FromZygote, OpenSession, Received, SessionReply, SessionSteps, notice,
+    Channel, FromWorker, FromZygote, OpenSession, Received, SessionFds, SessionReply, SessionSteps, notice,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -105,8 +105,15 @@ impl Processes {
 
     pub fn ready(&self) {
         let notices = notice::make().expect("a file in memory");
-        let fds = [self.offered[0].as_fd(), self.offered[1].as_fd(), notices.as_fd()];
-        self.broker.send(&SessionReply::Ready(SessionSteps::default()), &fds).expect("there is room");
+        let fds = SessionFds {
+            programs: self.offered[0].as_fd(),
+            readers: Some(self.offered[1].as_fd()),
+            notices: notices.as_fd(),
+            tracer: None,
+            terminals: None,
+        };
+        let (fds, travel) = fds.send();
+        self.broker.send(&SessionReply::Ready { steps: SessionSteps::default(), fds }, &travel).expect("there is room");
     }
 
     pub fn prepared(&self) {

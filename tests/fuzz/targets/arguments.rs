@@ -41,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
             // What was sent to a worker that was not used is nothing, and its channel is closed.
             while let Ok(Received::Message(frame, _)) = worker.receive::<ToWorker>() {
                 match frame {
-                    ToWorker::Call(plan) => {
+                    ToWorker::Call { plan, .. } => {
                         for rule in plan.rules.own() {
                             let granted = match rule.access {
                                 FsAccess::Write => rights.allows_write(&rule.path),

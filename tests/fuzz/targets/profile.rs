@@ -3,6 +3,7 @@
 
 use callgate_policy::manifest::ManifestError;
 use callgate_policy::profile::{FileWrite, MAX_BYTES, Profile, Shell};
+use callgate_policy::tool::Subject;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -21,10 +22,10 @@ fn told(error: &ManifestError, text: &str) {
 }
 
 fn means_what_it_says(profile: &Profile) {
-    assert_eq!(profile.offers("write"), profile.file_write != FileWrite::Off && !profile.bash_only);
-    assert_eq!(profile.offers("edit"), profile.file_write == FileWrite::Full && !profile.bash_only);
+    assert_eq!(profile.offers(Subject::Create), profile.file_write != FileWrite::Off && !profile.bash_only);
+    assert_eq!(profile.offers(Subject::Edit), profile.file_write == FileWrite::Full && !profile.bash_only);
     assert_eq!(profile.may_write(), profile.file_write != FileWrite::Off || profile.shell == Shell::Unrestricted);
-    assert!(profile.refuses("write", &["/w/.ssh/x".into()]).is_some() || profile.file_write == FileWrite::Full);
+    assert!(profile.refuses(Subject::Create, &["/w/.ssh/x".into()]).is_some() || profile.file_write == FileWrite::Full);
     assert!(!profile.approval.is_empty(), "each mode says something");
     assert!(profile.approval.iter().all(|placed| placed.place.starts_with("p.yaml:")));
 }
