@@ -2,6 +2,7 @@
 //! ripgrep finds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
@@ -903,6 +904,7 @@ fn a2_a8_s0_61_a_single_name_shows_nothing_beside_it() {
             let all = json!({ "fs": { "read": ["{workspace}/**"] } });
             let session = async |set: &Value| {
                 let spec = SessionSpec::new(&workspace)
+                    .without_tools()
                     .strength(strength)
                     .requires(Source::Default, serde_json::from_value(set.clone()).unwrap())
                     .mode(callgate::policy::mode::Mode::Yolo);
@@ -955,6 +957,44 @@ fn a2_a8_s0_61_a_single_name_shows_nothing_beside_it() {
             }
         });
     }
+}
+
+/// S0-3, C-27: what the locked tools return has the shape that their contracts promise, also where something is cut, odd or left out.
+#[test]
+fn s0_3_c_27_results_have_the_shape_that_is_promised() {
+    in_sessions(async |session, workspace| {
+        fs::write(workspace.join("text"), "one\ntwo\nthree\n").unwrap();
+        fs::write(workspace.join("bytes"), [0, 159, 146, 150]).unwrap();
+        fs::write(workspace.join(OsStr::from_bytes(b"odd-\xff")), "two\n").unwrap();
+        fs::write(workspace.join("long"), "two\n".repeat(400_000)).unwrap();
+        for (tool, arguments) in [
+            ("read", json!({ "path": "text" })),
+            ("read", json!({ "path": "text", "start_line": 2, "end_line": 2 })),
+            ("read", json!({ "path": "bytes" })),
+            ("read", json!({ "path": "long" })),
+            ("write", json!({ "path": "new/file", "content": "x" })),
+            ("write", json!({ "path": "new/file", "content": "y" })),
+            ("edit", json!({ "path": "text", "old_string": "two", "new_string": "2" })),
+            ("glob", json!({ "pattern": "**" })),
+            ("glob", json!({ "pattern": "nothing" })),
+            ("grep", json!({ "pattern": "two" })),
+            ("grep", json!({ "pattern": "two", "context_lines": 1, "glob": "odd-*" })),
+            ("grep", json!({ "pattern": "nothing" })),
+            ("bash", json!({ "command": "echo out; echo err >&2; exit 3" })),
+            ("bash", json!({ "command": "seq 100000" })),
+            ("bash", json!({ "command": "sleep 9", "timeout_ms": 100 })),
+            ("bash", json!({ "command": "kill -9 $$" })),
+        ] {
+            let result = session.call(tool, arguments.clone()).await;
+            let Some(data) = result.data else { panic!("{tool} {arguments}: {:?}", result.error_text) };
+            let promised = session.registry().find(tool).unwrap().output_schema.clone().unwrap();
+            let shape = jsonschema::validator_for(&promised).unwrap();
+            let wrong: Vec<String> = shape.iter_errors(&data).map(|error| error.to_string()).collect();
+            assert!(wrong.is_empty(), "{tool} {arguments}: {wrong:?} in {data}");
+            // A promise that anything keeps is none.
+            assert!(!shape.is_valid(&json!({})), "{tool}");
+        }
+    });
 }
 
 /// A6, C7: a file that takes the place of another while it is searched, a pipe, a device without end, a hole of a terabyte, a
