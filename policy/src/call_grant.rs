@@ -396,6 +396,16 @@ mod tests {
         assert_eq!(denial.remedy_to_type().unwrap(), "add [[ceiling.shell]] with cmd = \"make\"", "no flag lifts it");
     }
 
+    /// A mistake in a ceiling is told of the table that it stands in.
+    #[test]
+    fn a_mistake_in_a_ceiling_names_its_own_table() {
+        let text = "[ceiling]\ncapabilities = [\"nope\"]\n[ceiling.fs]\nwrite = [\"out/**\"]\n";
+        let manifest = Manifest::parse(text, Format::Toml, "callgate.toml").unwrap();
+        let variables = Variables::new(vec!["/w".into()], vec![], vec![]).unwrap();
+        let error = manifest.ceiling_bounds(&variables).unwrap_err().to_string();
+        assert!(error.starts_with("`[ceiling]`, callgate.toml line "), "{error}");
+    }
+
     /// A tool that names its file gets that file, not the tree.
     #[test]
     fn a_grant_is_the_file_and_a_tree_is_narrowed() {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::effective::Kind;
 use crate::pattern::{HostPattern, PathTemplate};
-use crate::requirement::{FsRequirement, NetRequirement, RequirementSet, ShellRunRequirement};
+use crate::requirement::{RequirementSet, ShellRunRequirement};
 
 /// An upper bound for each kind of right. A ceiling grants nothing. A kind that is absent is not bounded; an empty list bounds
 /// it to nothing.
@@ -74,19 +74,19 @@ impl Ceiling {
         }
     }
 
-    /// Its items, as if they were asked for.
-    pub(crate) fn items(&self) -> RequirementSet {
-        let Self { fs: FsCeiling { read, write }, net: NetCeiling { hosts }, shell, capabilities } = self.clone();
-        RequirementSet {
-            fs: FsRequirement {
-                read: read.unwrap_or_default(),
-                write: write.unwrap_or_default(),
-                ..FsRequirement::default()
-            },
-            net: NetRequirement { hosts: hosts.unwrap_or_default() },
-            shell: shell.unwrap_or_default(),
-            capabilities: capabilities.unwrap_or_default(),
+    /// The items of the table that bounds a kind, as if they were asked for.
+    pub(crate) fn items(&self, kind: Kind) -> RequirementSet {
+        fn all<T: Clone>(items: &Option<Vec<T>>) -> Vec<T> {
+            items.clone().unwrap_or_default()
         }
+        let mut set = RequirementSet::default();
+        match kind {
+            Kind::Read | Kind::Write => (set.fs.read, set.fs.write) = (all(&self.fs.read), all(&self.fs.write)),
+            Kind::Hosts => set.net.hosts = all(&self.net.hosts),
+            Kind::Shell => set.shell = all(&self.shell),
+            Kind::Capabilities => set.capabilities = all(&self.capabilities),
+        }
+        set
     }
 }
 

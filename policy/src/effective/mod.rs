@@ -122,11 +122,12 @@ pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
     let mut narrowings = Narrowings::default();
     let asked = &declared.rights;
     for bound in bounds {
-        narrowings.record((Kind::Read, bound.source()), &asked.read, bound.read(), Scope::meet);
-        narrowings.record((Kind::Write, bound.source()), &asked.write, bound.write(), Scope::meet_without_naming);
-        narrowings.record((Kind::Hosts, bound.source()), &asked.hosts, bound.hosts(), Scope::meet);
-        narrowings.record((Kind::Shell, bound.source()), &asked.shell, bound.shell(), Scope::meet);
-        narrowings.record((Kind::Capabilities, bound.source()), &asked.capabilities, bound.capabilities(), Scope::meet);
+        let Bound { source, read, write, hosts, shell, capabilities } = bound;
+        narrowings.record((Kind::Read, source), &asked.read, read.as_ref(), Scope::meet);
+        narrowings.record((Kind::Write, source), &asked.write, write.as_ref(), Scope::meet_without_naming);
+        narrowings.record((Kind::Hosts, source), &asked.hosts, hosts.as_ref(), Scope::meet);
+        narrowings.record((Kind::Shell, source), &asked.shell, shell.as_ref(), Scope::meet);
+        narrowings.record((Kind::Capabilities, source), &asked.capabilities, capabilities.as_ref(), Scope::meet);
         rights = bound.leaves(&rights);
     }
     narrowings.0.sort();

@@ -97,12 +97,12 @@ impl Rights {
 /// that it does not name is not bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
-    source: Source,
-    read: Option<Scope<PathRegion>>,
-    write: Option<Scope<PathRegion>>,
-    hosts: Option<Scope<HostPattern>>,
-    shell: Option<Scope<ShellRegion>>,
-    capabilities: Option<Scope<String>>,
+    pub(super) source: Source,
+    pub(super) read: Option<Scope<PathRegion>>,
+    pub(super) write: Option<Scope<PathRegion>>,
+    pub(super) hosts: Option<Scope<HostPattern>>,
+    pub(super) shell: Option<Scope<ShellRegion>>,
+    pub(super) capabilities: Option<Scope<String>>,
 }
 
 impl Bound {
@@ -144,19 +144,19 @@ impl Bound {
         variables: &Variables,
         registered: &[&str],
     ) -> Result<Vec<Self>, DeclareError> {
-        let items = ceiling.items();
         let mut bounds = Vec::new();
         for kind in [Kind::Write, Kind::Hosts, Kind::Shell, Kind::Capabilities] {
             if !ceiling.bounds(kind) {
                 continue;
             }
-            let source = source(kind);
+            let (source, items) = (source(kind), ceiling.items(kind));
             let most = Declared::union(&[Contribution::from_source(&source, &items)], variables, registered)?.rights;
             let mut bound = Self::unlimited(source);
             match kind {
                 Kind::Read | Kind::Write => {
                     bound.read = ceiling.fs.read.is_some().then_some(most.read);
-                    bound.write = ceiling.fs.write.is_some().then_some(most.write);
+                    // What can be read back is read, so without a word about writing it is bounded as reading is.
+                    bound.write = if ceiling.fs.write.is_some() { Some(most.write) } else { bound.read.clone() };
                 }
                 Kind::Hosts => bound.hosts = Some(most.hosts),
                 Kind::Shell => bound.shell = Some(most.shell),
@@ -173,35 +173,14 @@ impl Bound {
         &self.source
     }
 
-    pub(super) fn read(&self) -> Option<&Scope<PathRegion>> {
-        self.read.as_ref()
-    }
-
-    /// What can be read back is read, so without a word about writing it is bounded as reading is.
-    pub(super) fn write(&self) -> Option<&Scope<PathRegion>> {
-        self.write.as_ref().or(self.read.as_ref())
-    }
-
-    pub(super) fn hosts(&self) -> Option<&Scope<HostPattern>> {
-        self.hosts.as_ref()
-    }
-
-    pub(super) fn shell(&self) -> Option<&Scope<ShellRegion>> {
-        self.shell.as_ref()
-    }
-
-    pub(super) fn capabilities(&self) -> Option<&Scope<String>> {
-        self.capabilities.as_ref()
-    }
-
     /// What it leaves of these rights.
     pub(crate) fn leaves(&self, rights: &Rights) -> Rights {
         Rights {
-            read: met(&rights.read, self.read(), Scope::meet),
-            write: met(&rights.write, self.write(), Scope::meet_without_naming),
-            hosts: met(&rights.hosts, self.hosts(), Scope::meet),
-            shell: met(&rights.shell, self.shell(), Scope::meet),
-            capabilities: met(&rights.capabilities, self.capabilities(), Scope::meet),
+            read: met(&rights.read, self.read.as_ref(), Scope::meet),
+            write: met(&rights.write, self.write.as_ref(), Scope::meet_without_naming),
+            hosts: met(&rights.hosts, self.hosts.as_ref(), Scope::meet),
+            shell: met(&rights.shell, self.shell.as_ref(), Scope::meet),
+            capabilities: met(&rights.capabilities, self.capabilities.as_ref(), Scope::meet),
         }
     }
 }
