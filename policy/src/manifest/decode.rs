@@ -121,7 +121,6 @@ fn fs(node: Node, places: &mut Places) -> Result<FsRequirement, Fault> {
 
 fn net(node: Node, places: &mut Places) -> Result<NetRequirement, Fault> {
     let mut table = Table::of(node, "requires.net", &["hosts"])?;
-    let host = |node| parsed(node, HostPattern::parse);
     Ok(NetRequirement {
         hosts: table.optional("hosts", |node| placed(node, Kind::Hosts, places, host))?.unwrap_or_default(),
     })
@@ -153,7 +152,7 @@ fn fs_ceiling(node: Node) -> Result<FsCeiling, Fault> {
 
 fn net_ceiling(node: Node) -> Result<NetCeiling, Fault> {
     let mut table = bounding(node, "ceiling.net", &["hosts"])?;
-    Ok(NetCeiling { hosts: table.optional("hosts", |node| list(node, |item| parsed(item, HostPattern::parse)))? })
+    Ok(NetCeiling { hosts: table.optional("hosts", |node| list(node, host))? })
 }
 
 fn bounding(node: Node, what: &'static str, known: &[&str]) -> Result<Table, Fault> {
@@ -168,6 +167,10 @@ fn bounding(node: Node, what: &'static str, known: &[&str]) -> Result<Table, Fau
 
 fn path(node: Node) -> Result<PathTemplate, Fault> {
     parsed(node, PathTemplate::parse)
+}
+
+fn host(node: Node) -> Result<HostPattern, Fault> {
+    parsed(node, HostPattern::parse)
 }
 
 fn shell_run(node: Node, what: &'static str) -> Result<ShellRunRequirement, Fault> {
@@ -225,7 +228,7 @@ fn rule_grant(node: Node) -> Result<RuleGrant, Fault> {
     let mut table = Table::of(node, "a rule's grant", &["write", "net"])?;
     let grant = RuleGrant {
         write: table.optional("write", |node| list(node, path))?,
-        net: table.optional("net", |node| list(node, |host| parsed(host, HostPattern::parse)))?,
+        net: table.optional("net", |node| list(node, host))?,
     };
     if grant == RuleGrant::default() {
         return Err(Fault::new(span, "a grant without `write` and `net` narrows nothing"));

@@ -193,7 +193,7 @@ impl Approval {
     /// patterns. Patterns that are said are asked about also where single tools are.
     fn clauses(self, places: &Places<'_>) -> Vec<Placed<Clause>> {
         let own = |list: &[&str]| list.iter().map(|item| (self.at, (*item).to_owned())).collect::<Vec<_>>();
-        let ask = |tool: &str| Rule { permission: tool.to_owned(), pattern: None, action: Action::Ask, grant: None };
+        let ask = |tool: &str| Rule::new(tool, Action::Ask);
         let (tools, patterns) = match self.mode {
             ApprovalMode::All => return vec![places.put(self.at, Clause::Rule(ask("*")))],
             ApprovalMode::None => return vec![places.put(self.at, Clause::Rest)],

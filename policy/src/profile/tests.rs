@@ -30,7 +30,7 @@ fn rules(profile: &Profile) -> RuleSet {
         match value {
             Clause::Rule(rule) => rules.add(rule, &source, &variables).unwrap(),
             Clause::Rest => {
-                let rest = Rule { permission: "*".into(), pattern: None, action: Action::Allow, grant: None };
+                let rest = Rule::new("*", Action::Allow);
                 rules.add(&rest, &source, &variables).unwrap();
             }
             Clause::Phrase(text) => rules.add_phrase(text, &source),

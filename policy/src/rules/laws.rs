@@ -31,12 +31,8 @@ fn rule() -> impl Strategy<Value = (Rule, RuleScope)> {
     (0..PERMISSIONS.len(), 0..PATTERNS.len(), action, 0..SCOPES.len()).prop_filter_map(
         "the pattern fits",
         |(permission, pattern, action, scope)| {
-            let rule = Rule {
-                permission: PERMISSIONS[permission].to_owned(),
-                pattern: PATTERNS[pattern].map(str::to_owned),
-                action,
-                grant: None,
-            };
+            let rule =
+                Rule { pattern: PATTERNS[pattern].map(str::to_owned), ..Rule::new(PERMISSIONS[permission], action) };
             set(&[(rule.clone(), SCOPES[scope])]).map(|_| (rule, SCOPES[scope]))
         },
     )
@@ -197,12 +193,8 @@ proptest! {
         command in prop::sample::select(&COMMANDS[..]),
         yolo: bool,
     ) {
-        let deny = Rule {
-            permission: "bash".to_owned(),
-            pattern: PATTERNS[denied].filter(|text| !text.starts_with('/')).map(str::to_owned),
-            action: Action::Deny,
-                grant: None,
-        };
+        let pattern = PATTERNS[denied].filter(|text| !text.starts_with('/')).map(str::to_owned);
+        let deny = Rule { pattern, ..Rule::new("bash", Action::Deny) };
         let part = Part::of_text(command);
         let call = RuledCall {
             tool: "bash",
@@ -282,15 +274,14 @@ proptest! {
 }
 
 fn one(permission: &str, pattern: Option<&str>, action: Action) -> RuleSet {
-    let rule = Rule { permission: permission.to_owned(), pattern: pattern.map(str::to_owned), action, grant: None };
+    let rule = Rule { pattern: pattern.map(str::to_owned), ..Rule::new(permission, action) };
     set(&[(rule, RuleScope::Manifest)]).unwrap()
 }
 
 /// C-3: of rules that are the same the newest is the one that is named.
 #[test]
 fn of_equal_rules_the_newest_is_named() {
-    let rule =
-        Rule { permission: "bash".to_owned(), pattern: Some("git *".to_owned()), action: Action::Deny, grant: None };
+    let rule = Rule::new("bash", Action::Deny).pattern("git *");
     let set = set(&vec![(rule, RuleScope::Session); 3]).unwrap();
     let part = Part::of_text("git push");
     let named = vec![(Capability::ShellRun, Value::Command(&part))];
@@ -309,8 +300,7 @@ fn patterns_mean_what_the_tool_is_about() {
     let deny = |tool: &str, pattern: &str| {
         let subjects = subjects.map(|(name, subject)| (name.to_owned(), subject)).into();
         let mut rules = RuleSet { subjects, ..RuleSet::default() };
-        let rule =
-            Rule { permission: tool.to_owned(), pattern: Some(pattern.to_owned()), action: Action::Deny, grant: None };
+        let rule = Rule::new(tool, Action::Deny).pattern(pattern);
         rules.add(&rule, &source, &variables).map(|()| rules)
     };
     let (part, file) = (Part::of_text("wc a"), HostPath::from("/w/wc a"));
@@ -339,9 +329,7 @@ fn what_allows_is_inherited_from_the_author_alone() {
         ("rm *", Action::Allow, RuleScope::Session),
         ("ls *", Action::Allow, RuleScope::Project),
     ];
-    let rules = rules.map(|(pattern, action, scope)| {
-        (Rule { permission: "bash".to_owned(), pattern: Some(pattern.to_owned()), action, grant: None }, scope)
-    });
+    let rules = rules.map(|(pattern, action, scope)| (Rule::new("bash", action).pattern(pattern), scope));
     let parent = set(&rules).unwrap();
     let child = parent.inherited();
     let judged = |set: &RuleSet| {
@@ -381,7 +369,7 @@ fn rules_that_make_no_sense_are_refused() {
         ("", "permission \"\" is neither"),
         ("ba sh", "permission \"ba sh\" is neither"),
     ] {
-        let rule = Rule { permission: permission.to_owned(), pattern: None, action: Action::Deny, grant: None };
+        let rule = Rule::new(permission, Action::Deny);
         let source = RuleSource { scope: RuleScope::Manifest, place: "m.toml:3".to_owned() };
         let variables = Variables::new(vec![], vec![], vec![]).unwrap();
         let error = RuleSet::default().add(&rule, &source, &variables).unwrap_err();
@@ -411,8 +399,7 @@ fn the_strictest_part_decides() {
     assert_eq!(one("bash", None, Action::Allow).judge(&shell).action, Action::Allow);
     assert_eq!(one("fs.read", None, Action::Allow).judge(&shell).action, Action::Ask, "reading does not allow running");
     let mut rules = one("bash", None, Action::Allow);
-    let deny =
-        Rule { permission: "fs.read".into(), pattern: Some("/w/secret/**".into()), action: Action::Deny, grant: None };
+    let deny = Rule::new("fs.read", Action::Deny).pattern("/w/secret/**");
     let source = RuleSource { scope: RuleScope::Session, place: "this session".into() };
     rules.add(&deny, &source, &Variables::new(vec![], vec![], vec![]).unwrap()).unwrap();
     let decision = rules.judge(&shell);
@@ -470,12 +457,7 @@ fn parts(line: &str) -> Vec<Part> {
 }
 
 fn judged(rules: &[(&str, Action)], mode: Mode, line: &str) -> Action {
-    let rule = |(pattern, action): &(&str, Action)| {
-        (
-            Rule { permission: "bash".to_owned(), pattern: Some((*pattern).to_owned()), action: *action, grant: None },
-            RuleScope::Manifest,
-        )
-    };
+    let rule = |(pattern, action): &(&str, Action)| (Rule::new("bash", *action).pattern(*pattern), RuleScope::Manifest);
     let set = RuleSet { mode, ..set(&rules.iter().map(rule).collect::<Vec<_>>()).unwrap() };
     let parts = parts(line);
     let named = parts.iter().map(|part| (Capability::ShellRun, Value::Command(part))).collect();

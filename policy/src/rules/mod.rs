@@ -217,8 +217,7 @@ impl RuleSet {
         let names: BTreeSet<String> = shells.map(|(name, _)| name.to_owned()).collect();
         self.has_phrases = true;
         for name in names {
-            let rule =
-                Rule { permission: name.clone(), pattern: Some(format!("*{text}*")), action: Action::Ask, grant: None };
+            let rule = Rule::new(name.clone(), Action::Ask).pattern(format!("*{text}*"));
             let (permission, matcher) = (Permission::Tool(name), Matcher::phrase(text));
             self.added += 1;
             let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);

@@ -157,8 +157,8 @@ impl Session {
         match task {
             Task::Worker { plan, args } => {
                 let (bounds, timeout) = (plan.bounds, limits::ms(plan.timeout));
-                let run = self.opened.tool(plan, args, turn).await?;
-                known.steps.clone_from(&run.steps);
+                let mut run = self.opened.tool(plan, args, turn).await?;
+                known.steps = std::mem::take(&mut run.steps);
                 self.shape_tool(&tool.name, run, (&bounds, timeout))
             }
             Task::Program { plan, places } => {

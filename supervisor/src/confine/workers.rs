@@ -207,8 +207,8 @@ impl Zygote {
                         heard.ready.extend(fds.into_iter().next().map(|fd| (worker, Ok(Channel::from(fd)))));
                     }
                     Received::Message(FromZygote::NotPrepared { worker, errno }, _) => {
-                        let (step, what) = (Step::Worker, "fork".to_owned());
-                        drop(heard.ready.insert(worker, Err(StepFailure::new(step, what).errno(Some(errno)))));
+                        let failed = StepFailure::new(Step::Worker, "fork").errno(Some(errno));
+                        drop(heard.ready.insert(worker, Err(failed)));
                     }
                     Received::Message(FromZygote::Gone { worker }, _) => drop(heard.gone.insert(worker)),
                     Received::Data(_) | Received::Closed => return Err(ConfineError::Ended),

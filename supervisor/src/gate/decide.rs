@@ -22,7 +22,7 @@ use callgate_policy::watchdog::Reason;
 use callgate_policy::watchdog::{CallFacts, Verdict};
 use serde_json::json;
 
-use super::approved::{Approved, ApprovedPlan, Passed, Task};
+use super::approved::{Approved, ApprovedPlan, Task};
 use super::sub_policy::GrantedPlaces;
 use crate::call::{CallError, Checked, Known};
 use crate::gate::people::{self, NoAnswer, Question, Yes};
@@ -126,8 +126,7 @@ impl Session {
         known.passed.sub_policy =
             plan.as_ref().and_then(|plan| self.sub_policy_report(plan, decided.sub_policy.as_ref()));
         known.asked_for = plan.as_ref().filter(|plan| plan.timeout < timeout).map(|_| timeout);
-        let passed = self.approve(&presented, plan.as_ref(), decided, why, asking).await?;
-        known.passed.approved_by = passed.approved_by;
+        known.passed.approved_by = self.approve(&presented, plan.as_ref(), decided, why, asking).await?;
         let plan = plan.map(ApprovedPlan::of_gate);
         let task = match (&tool.executor, plan) {
             (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args },
@@ -318,8 +317,8 @@ impl Session {
         self.halted.load(Ordering::Relaxed)
     }
 
-    /// Has a person say yes, if there is a reason. Nothing that they did not see runs: the answer is for these
-    /// arguments, this plan and this program.
+    /// Has a person say yes, if there is a reason, and tells who did. Nothing that they did not see runs: the answer is for
+    /// these arguments, this plan and this program.
     async fn approve(
         &self,
         call: &Presented<'_>,
@@ -327,13 +326,12 @@ impl Session {
         Decided { decision, key, sub_policy }: Decided,
         why: Vec<String>,
         asking: Place,
-    ) -> Result<Passed, CallError> {
-        let passed = |approved_by| Passed { decision: Some(decision.clone()), approved_by, ..Passed::default() };
+    ) -> Result<Option<String>, CallError> {
         if why.is_empty() {
-            return Ok(passed(None));
+            return Ok(None);
         }
         if let Some(scope) = self.people.has_said_yes(&call.tool.rule_name(), &key) {
-            return Ok(passed(Some(scope.name().to_owned())));
+            return Ok(Some(scope.name().to_owned()));
         }
         let digest = people::digest(&call.tool.rule_name(), call.args, plan);
         // A person sees what a line is made of, though no rule looked at that.
@@ -348,10 +346,8 @@ impl Session {
         let _asking = asking.turn().await;
         let holds = || people::digest(&call.tool.rule_name(), call.args, plan) == digest;
         match self.people.ask(question, holds).await {
-            Ok(yes) => Ok(passed(Some(match yes {
-                Yes::Kept(scope) => scope.name().to_owned(),
-                Yes::Now { by, .. } => by,
-            }))),
+            Ok(Yes::Kept(scope)) => Ok(Some(scope.name().to_owned())),
+            Ok(Yes::Now { by, .. }) => Ok(Some(by)),
             Err(NoAnswer::Nobody) if self.headless == Headless::Halt => {
                 self.halted.store(true, Ordering::Relaxed);
                 Err(CallError::Halted { tool: call.tool.name.clone(), why: why.join("; ") })

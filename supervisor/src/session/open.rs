@@ -1,6 +1,6 @@
 //! Opening a session: what is in force, and confining its processes to that.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
@@ -8,7 +8,7 @@ use callgate_policy::approval::ApprovalScope;
 use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, Kind, Source, beyond, narrow};
 use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::{Env, Manifest};
-use callgate_policy::path::HostPath;
+use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan};
 use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
 use callgate_policy::profile::Profile;
@@ -255,26 +255,20 @@ fn roots(spec: &SessionSpec) -> Result<Vec<Place>, OpenError> {
     let mut roots = spec.workspace.iter().map(|path| directory(WORKSPACE, path)).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = roots.first().map(|root| root.path().clone()) else { return Ok(roots) };
     for further in spec.manifest.iter().flat_map(|manifest| &manifest.roots) {
-        roots.push(further_root(first.as_path(), further.as_path())?);
+        roots.push(further_root(&first, further)?);
     }
     Ok(roots)
 }
 
 /// A root that a manifest names. It is that directory and no other: a call of an earlier session could have put a link in its
 /// place, and the manifest is trusted for what it says.
-fn further_root(first: &Path, further: &Path) -> Result<Place, OpenError> {
-    let mut path = PathBuf::new();
-    for part in first.join(further).components() {
-        match part {
-            Component::ParentDir => _ = path.pop(),
-            Component::CurDir => {}
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => path.push(part),
-        }
-    }
-    let place = directory(WORKSPACE, &path)?;
-    if place.path().as_path() != path {
+fn further_root(first: &HostPath, further: &HostPath) -> Result<Place, OpenError> {
+    let refuse = |path: PathBuf, reason| OpenError::NotAWorkspace { role: WORKSPACE, path, reason };
+    let path = normalize(first, further).map_err(|error| refuse(further.as_path().to_owned(), error.to_string()))?;
+    let place = directory(WORKSPACE, path.as_path())?;
+    if *place.path() != path {
         let reason = format!("`roots` leads there by a link; name the directory itself, {}", place.path());
-        return Err(OpenError::NotAWorkspace { role: WORKSPACE, path, reason });
+        return Err(refuse(path.as_path().to_owned(), reason));
     }
     Ok(place)
 }
@@ -326,7 +320,7 @@ fn effective(
     let mut contributions: Vec<Contribution<'_>> = Vec::new();
     contributions.extend(spec.manifest.as_ref().map(Contribution::manifest));
     contributions.extend(spec.requires.iter().map(|(source, set)| Contribution::from_source(source, set)));
-    let named = Declared::union(&contributions, variables, &[])?;
+    let named = contributions.len();
     contributions.extend(asked.iter().map(|(source, set)| Contribution::from_source(source, set)));
     let declared = Declared::union(&contributions, variables, &[])?;
     let mut bounds = spec.ceiling.clone();
@@ -341,7 +335,12 @@ fn effective(
         bounds.push(Bound::without_writing(Source::Profile(profile.name.clone())));
     }
     let effective = narrow(&declared, &bounds);
-    let warnings = warnings(spec, &effective, &named);
+    let warnings = match &spec.manifest {
+        Some(manifest) if spec.tools && !manifest.requires.is_empty() => {
+            warnings(spec, manifest, &effective, &Declared::union(&contributions[..named], variables, &[])?)
+        }
+        Some(_) | None => Vec::new(),
+    };
     Ok((effective, warnings))
 }
 
@@ -358,10 +357,7 @@ fn what_counts(spec: &SessionSpec, requires: &RequirementSet) -> Option<Requirem
 }
 
 /// A manifest that names paths or programs may have been written when that left the tools' own requirements out.
-fn warnings(spec: &SessionSpec, effective: &EffectiveSet, named: &Declared) -> Vec<Warning> {
-    let Some(manifest) = spec.manifest.as_ref().filter(|manifest| spec.tools && !manifest.requires.is_empty()) else {
-        return Vec::new();
-    };
+fn warnings(spec: &SessionSpec, manifest: &Manifest, effective: &EffectiveSet, named: &Declared) -> Vec<Warning> {
     let is_said = |kind| manifest.ceiling.bounds(kind) || spec.ceilings.iter().any(|(_, ceiling)| ceiling.bounds(kind));
     beyond(effective, named)
         .into_iter()

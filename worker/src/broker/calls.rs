@@ -173,7 +173,7 @@ impl Calls {
     /// Its call may do less than the session.
     pub(super) fn narrow(&mut self, worker: Pid, (trees, names): (&[HostPath], &[HostPath]), read: Vec<HostPath>) {
         if let Some(call) = self.calls.get_mut(&worker) {
-            call.written.narrow_to(trees, names);
+            call.written.narrow(trees, names);
             call.read = Readable { named: Some(read), real: None };
         }
     }
@@ -181,7 +181,7 @@ impl Calls {
     /// Its call changes nothing, and may read what the session may.
     pub(super) fn only_read(&mut self, worker: Pid) {
         if let Some(call) = self.calls.get_mut(&worker) {
-            call.written.narrow(Writable::default());
+            call.written.narrow(&[], &[]);
             call.only_reads = true;
         }
     }

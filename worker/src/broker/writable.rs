@@ -147,12 +147,8 @@ impl Written {
         Self { session, own: None, twins: Vec::new() }
     }
 
-    pub(super) fn narrow(&mut self, own: Writable) {
-        self.own = Some(own);
-    }
-
-    /// The same, to trees and single names.
-    pub(super) fn narrow_to(&mut self, trees: &[HostPath], names: &[HostPath]) {
+    /// Narrows it to these trees and single names.
+    pub(super) fn narrow(&mut self, trees: &[HostPath], names: &[HostPath]) {
         self.own = Some(Writable::narrowed(&self.session, trees, names));
     }
 
