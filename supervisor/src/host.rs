@@ -12,8 +12,10 @@ use callgate_policy::step::Step;
 use callgate_worker::apply::landlock::host_abi;
 use callgate_worker::apply::limit::limit_cores;
 use callgate_worker::protocol::StepFailure;
+use callgate_worker::way::{Id, Link};
 
-use crate::place::Place;
+use crate::home::Homes;
+use crate::place::{Changeable, Place};
 
 /// The host cannot enforce what every session needs.
 #[derive(Debug, thiserror::Error)]
@@ -187,9 +189,10 @@ pub(crate) fn facts(
     private: PrivateDir,
     workspace: Vec<HostPath>,
     effective: &EffectiveSet,
+    changeable: &Changeable,
 ) -> HostFacts {
     let home = home();
-    let (toolchains, defaults) = home.as_deref().map(toolchains).unwrap_or_default();
+    let (toolchains, defaults) = home.as_deref().map(|home| toolchains(home, changeable)).unwrap_or_default();
     #[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
     let mut env: BTreeMap<String, HostPath> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, HostPath::from(PathBuf::from(value)))))
@@ -197,7 +200,7 @@ pub(crate) fn facts(
     for (name, value) in defaults {
         env.entry(name.to_owned()).or_insert(value);
     }
-    let path = search_path(env.get("PATH"), &toolchains, effective);
+    let path = search_path(env.get("PATH"), &toolchains, effective, changeable);
     HostFacts {
         strength,
         calls,
@@ -238,11 +241,21 @@ const TOOLCHAINS: &[(&str, Option<&str>)] = &[
     (".sdkman/candidates", None),
 ];
 
-fn toolchains(home: &Path) -> (Vec<HostPath>, Vec<(&'static str, HostPath)>) {
+/// A link that a call may have put in the way of one would show the session whatever it leads to: that one is left out. Sessions
+/// with other workspaces may have had calls that wrote in a tool's directory. So links are followed that lie in the home
+/// directory itself, or above it; and what holds a home directory or keys is no toolchain.
+fn toolchains(home: &Path, changeable: &Changeable) -> (Vec<HostPath>, Vec<(&'static str, HostPath)>) {
     let mut found = Vec::new();
     let mut env = Vec::new();
+    let homes = Homes::find();
+    let above_home: Vec<Id> = home.ancestors().filter_map(identity_of).collect();
     for (part, variable) in TOOLCHAINS {
-        let Ok(path) = std::fs::canonicalize(home.join(part)) else { continue };
+        let is_near = |link: &Link| link.directory().is_some_and(|directory| above_home.contains(&directory));
+        let Some(path) = real_path(&home.join(part), changeable, is_near) else { continue };
+        if let Some(why) = homes.found_in(&path) {
+            tracing::warn!(path = %path.display(), %why, "left out: it is no toolchain");
+            continue;
+        }
         found.push(HostPath::from(path));
         if let (Some(variable), Some(top)) = (variable, Path::new(part).components().next()) {
             env.push((*variable, HostPath::from(home.join(top))));
@@ -251,13 +264,40 @@ fn toolchains(home: &Path) -> (Vec<HostPath>, Vec<(&'static str, HostPath)>) {
     (found, env)
 }
 
+/// Where a path leads, without links. `None` if it leads nowhere, or by a link that a call may have made, or by one that is not
+/// to be followed.
+fn real_path(path: &Path, changeable: &Changeable, is_followed: impl Fn(&Link) -> bool) -> Option<PathBuf> {
+    let (way, link) = match changeable.follow(path) {
+        Ok(way) => {
+            let way = way?;
+            let link = way.links.iter().find(|link| !is_followed(link)).map(|link| link.path.clone());
+            (Some(way), link)
+        }
+        Err(link) => (None, Some(link)),
+    };
+    match (way, link) {
+        (Some(way), None) => way.real_path().ok(),
+        (_, Some(link)) => {
+            let (path, link) = (path.display(), link.display());
+            tracing::warn!(%path, %link, "left out: a call may have made this link; to use it, grant what it leads to");
+            None
+        }
+        (None, None) => None,
+    }
+}
+
 /// The directories of PATH that exist, that programs may be read from, and that the session cannot write: a program
 /// planted in one would be started in place of the real one (C12).
-fn search_path(given: Option<&HostPath>, toolchains: &[HostPath], effective: &EffectiveSet) -> Vec<HostPath> {
+fn search_path(
+    given: Option<&HostPath>,
+    toolchains: &[HostPath],
+    effective: &EffectiveSet,
+    changeable: &Changeable,
+) -> Vec<HostPath> {
     let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
     let mut path = Vec::new();
     for dir in std::env::split_paths(&given).filter(|dir| dir.is_absolute()) {
-        let Ok(real) = std::fs::canonicalize(&dir) else { continue };
+        let Some(real) = real_path(&dir, changeable, |_| true) else { continue };
         let real = HostPath::from(real);
         let system = ["/usr", "/opt", "/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
         let toolchain = toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));

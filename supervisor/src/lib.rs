@@ -55,6 +55,7 @@ pub use gate::{
     Answer, Approver, Asked, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,
 };
 pub use host::{HostError, HostSupport, close_process};
+pub use place::TypedPath;
 pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Tool};
 pub use session::{
     AskedBy, Coercion, OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,

@@ -4,22 +4,18 @@
 //! So a workspace is its descriptor here: whose it is, which it is and what it is called is asked of that. Those who confine
 //! the session compare what they open with it ([`callgate_policy::plan::Seen`]).
 
-use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Extent, FsRule, Identity, Seen};
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use callgate_worker::way::{Id, Link, Way};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::host;
 
-/// As many links as the kernel follows (path_resolution(7)).
-const LINKS: usize = 40;
 /// Who owns what belongs to nobody in this user namespace (user_namespaces(7)).
 const NOBODY: u32 = 65534;
 
@@ -55,27 +51,35 @@ pub(crate) struct Place {
     path: HostPath,
     fd: OwnedFd,
     /// Device and inode. While it is held they are no other's.
-    id: (u64, u64),
+    id: Id,
     owner: Identity,
+    /// That led to it.
+    links: Vec<Link>,
 }
 
 impl Place {
     /// Finds a directory. Root goes no way that a stranger laid.
     pub(crate) fn find(path: &Path) -> Result<Self, Unusable> {
-        let found = Found::at(CWD, path)?;
-        if FileType::from_raw_mode(found.stat.st_mode) != FileType::Directory {
+        let way = Way::follow(path)?;
+        let stat = *way.stat();
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Err(Unusable::NotADirectory);
         }
-        if let Some(stranger) = found.stranger() {
+        if let Some(stranger) = stranger_to_root(&way) {
             return Err(Unusable::Strangers(stranger));
         }
-        let Found { fd, stat, .. } = found;
-        let id = (stat.st_dev, stat.st_ino);
+        let (id, links) = (way.id(), way.links.clone());
+        let fd = way.into_fd();
         let path = std::fs::read_link(link(&fd)).map_err(Unusable::Io)?;
         if host::identity_of(&path) != Some(id) {
             return Err(Unusable::Replaced);
         }
-        Ok(Self { path: path.into(), fd, id, owner: Identity { uid: stat.st_uid, gid: stat.st_gid } })
+        Ok(Self { path: path.into(), fd, id, owner: Identity { uid: stat.st_uid, gid: stat.st_gid }, links })
+    }
+
+    /// The link on the way to it that a call may have put there, if there is one.
+    pub(crate) fn planted_link(&self, changeable: &Changeable) -> Option<PathBuf> {
+        changeable.planted(&self.links)
     }
 
     /// What it was called when it was found, without links.
@@ -89,7 +93,7 @@ impl Place {
     }
 
     /// Device and inode.
-    pub(crate) fn id(&self) -> (u64, u64) {
+    pub(crate) fn id(&self) -> Id {
         self.id
     }
 
@@ -115,117 +119,146 @@ fn link(fd: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
 }
 
+/// The directories below which calls may have put links: the workspace's roots, where calls of earlier sessions may have worked,
+/// and what calls of this session may write.
+#[derive(Debug)]
+pub(crate) struct Changeable {
+    /// What they are.
+    ids: Vec<Id>,
+    /// What they are called: another directory may have the name for a moment.
+    paths: Vec<HostPath>,
+}
+
+impl Changeable {
+    /// `written` are the paths at or below which the session may change something.
+    pub(crate) fn of<'a>(held: impl IntoIterator<Item = &'a Place>, written: &[HostPath]) -> Self {
+        let (mut ids, mut paths) = (Vec::new(), written.to_vec());
+        for place in held {
+            ids.push(place.id());
+            paths.push(place.path.clone());
+            // Calls of another session may have worked in the whole of what this is a part of.
+            let repository = place.path.as_path().ancestors().skip(1).find(|above| above.join(".git").symlink_metadata().is_ok());
+            paths.extend(repository.map(|above| HostPath::from(above.to_owned())));
+        }
+        ids.extend(paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())));
+        Self { ids, paths }
+    }
+
+    fn planted(&self, links: &[Link]) -> Option<PathBuf> {
+        let below = |link: &Link| self.paths.iter().any(|path| link.path.starts_with(path));
+        links.iter().find(|link| link.may_lie_in(&self.ids) || below(link)).map(|link| link.path.clone())
+    }
+
+    /// Follows a path. `None` if it is not there, or if a call may have put a link in its way; then the link comes with it.
+    pub(crate) fn follow(&self, path: &Path) -> Result<Option<Way>, PathBuf> {
+        let Ok(way) = Way::follow(path) else { return Ok(None) };
+        self.planted(&way.links).map_or(Ok(Some(way)), Err)
+    }
+}
+
+/// A path that was typed and will be granted, followed once: what it leads to is granted by its path without links. The session
+/// that it is granted to refuses it if a link on the way is one that a call may have made ([`crate::SessionSpec::typed`]).
+#[derive(Debug, Clone)]
+pub struct TypedPath {
+    typed: PathBuf,
+    real: PathBuf,
+    links: Vec<Link>,
+}
+
+impl TypedPath {
+    /// Follows a path.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn follow(path: &Path) -> io::Result<Self> {
+        let way = Way::follow(path)?;
+        Ok(Self { typed: path.to_owned(), real: way.real_path()?, links: way.links })
+    }
+
+    /// What was typed.
+    #[must_use]
+    pub fn typed(&self) -> &Path {
+        &self.typed
+    }
+
+    /// What it leads to, by its path without links.
+    #[must_use]
+    pub fn real(&self) -> &Path {
+        &self.real
+    }
+
+    pub(crate) fn planted_link(&self, changeable: &Changeable) -> Option<PathBuf> {
+        changeable.planted(&self.links)
+    }
+}
+
+/// Why a grant cannot be bound to what is there.
+#[derive(Debug)]
+pub(crate) enum Misled {
+    /// The session runs as root.
+    ByAStranger(Stranger),
+    /// By this link, which a call may have made.
+    ByALink(PathBuf),
+}
+
 /// What stands at the paths of grants, and at those above a single name, which is made there: from the workspace's roots on where
-/// a path lies in one, wherever that is now. For a session that runs as root, a stranger's say in it is an error.
-pub(crate) fn look(roots: &[Place], grants: &[FsRule], session: Identity) -> Result<Vec<Seen>, (HostPath, Stranger)> {
+/// a path lies in one, wherever that is now. A link that a call may have made is an error, and so is, for a session that runs as
+/// root, a stranger's say in it.
+pub(crate) fn look<'a>(
+    roots: &[Place],
+    changeable: &Changeable,
+    grants: impl IntoIterator<Item = &'a FsRule>,
+    session: Identity,
+) -> Result<Vec<Seen>, (HostPath, Misled)> {
     let mut seen: Vec<Seen> = Vec::new();
     for rule in grants {
         let (is_entry, mut decided) = (rule.extent == Extent::Entry, false);
         for path in rule.path.as_path().ancestors().take(if is_entry { usize::MAX } else { 1 }) {
-            let Ok(found) = from_roots(roots, path) else { continue };
+            let Ok(way) = from_roots(roots, path) else { continue };
+            if is_entry && path == rule.path.as_path() && way.has_links() {
+                continue; // what the name itself leads to is not granted; where it lies is looked at next
+            }
             // A single name is replaced in the nearest directory.
             let decides = !decided && (!is_entry || path != rule.path.as_path());
             decided |= decides;
-            if let Some(stranger) = found.stranger().filter(|_| decides && session.uid == 0) {
-                return Err((rule.path.clone(), stranger));
+            if let Some(stranger) = stranger_on(&way).filter(|_| decides && session.uid == 0) {
+                return Err((rule.path.clone(), Misled::ByAStranger(stranger)));
+            }
+            if let Some(link) = changeable.planted(&way.links) {
+                return Err((rule.path.clone(), Misled::ByALink(link)));
             }
             let path = HostPath::from(path.to_owned());
             if !seen.iter().any(|seen| seen.path == path) {
-                seen.push(Seen { path, device: found.stat.st_dev, inode: found.stat.st_ino });
+                let (device, inode) = way.id();
+                seen.push(Seen { path, device, inode });
             }
         }
     }
     Ok(seen)
 }
 
-fn from_roots(roots: &[Place], path: &Path) -> rustix::io::Result<Found> {
+fn from_roots(roots: &[Place], path: &Path) -> rustix::io::Result<Way> {
     let below = roots.iter().find_map(|root| Some((root, path.strip_prefix(root.path.as_path()).ok()?)));
     match below {
-        Some((root, rest)) => Found::at(root.fd.as_fd(), rest),
-        None => Found::at(CWD, path),
+        Some((root, rest)) => Way::follow_from((root.fd.as_fd(), root.path.as_path()), rest),
+        None => Way::follow(path),
     }
 }
 
 /// Who else has a say in where this path leads, if root is about to go there.
 pub(crate) fn stranger_to(path: &Path) -> Option<Stranger> {
-    Found::at(CWD, path).ok()?.stranger()
+    stranger_to_root(&Way::follow(path).ok()?)
 }
 
-/// What a path leads to, and what decided that.
-struct Found {
-    fd: OwnedFd,
-    stat: Stat,
-    /// Directories in which a name was looked up, and links that were followed, each with its owner. Of root's ways alone.
-    way: Vec<(PathBuf, u32)>,
+fn stranger_to_root(way: &Way) -> Option<Stranger> {
+    rustix::process::geteuid().is_root().then(|| stranger_on(way)).flatten()
 }
 
-impl Found {
-    fn at(from: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<Self> {
-        if rustix::process::geteuid().is_root() { Self::walk(from, path) } else { Self::open(from, path) }
-    }
-
-    fn open(from: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<Self> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let fd = rustix::fs::openat(from, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { stat: rustix::fs::fstat(&fd)?, fd, way: Vec::new() })
-    }
-
-    /// One name at a time, each looked up in what was looked at.
-    fn walk(from: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<Self> {
-        let start = if path.has_root() { Path::new("/") } else { Path::new(".") };
-        let Self { mut fd, mut stat, mut way } = Self::open(from, start)?;
-        let mut at = if path.has_root() { PathBuf::from("/") } else { PathBuf::new() };
-        let mut links = 0;
-        let mut rest: VecDeque<OsString> = names(path).collect();
-        while let Some(name) = rest.pop_front() {
-            way.push((if at.as_os_str().is_empty() { ".".into() } else { at.clone() }, stat.st_uid));
-            let next = open_name(&fd, &name)?;
-            let next_stat = rustix::fs::fstat(&next)?;
-            let next_at = at.join(&name);
-            if FileType::from_raw_mode(next_stat.st_mode) != FileType::Symlink {
-                (fd, stat, at) = (next, next_stat, next_at);
-                continue;
-            }
-            way.push((next_at, next_stat.st_uid));
-            links += 1;
-            if links > LINKS {
-                return Err(Errno::LOOP);
-            }
-            let target = rustix::fs::readlinkat(&next, "", Vec::new())?;
-            let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
-            if target.has_root() {
-                let root = Self::open(from, Path::new("/"))?;
-                (fd, stat, at) = (root.fd, root.stat, "/".into());
-            }
-            for name in names(&target).collect::<Vec<_>>().into_iter().rev() {
-                rest.push_front(name);
-            }
-        }
-        Ok(Self { fd, stat, way })
-    }
-
-    fn stranger(&self) -> Option<Stranger> {
-        let owner = self.stat.st_uid;
-        let (on_the_way, uid) = self.way.iter().find(|(_, uid)| *uid != 0 && *uid != owner && is_somebody(*uid))?;
-        Some(Stranger { on_the_way: on_the_way.clone(), uid: *uid, owner })
-    }
-}
-
-fn names(path: &Path) -> impl Iterator<Item = OsString> {
-    path.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    })
-}
-
-/// As a directory first, by which the kernel mounts what is mounted when it is asked for.
-fn open_name(at: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(at, name, flags | OFlags::DIRECTORY, Mode::empty()) {
-        Err(Errno::NOTDIR) => rustix::fs::openat(at, name, flags, Mode::empty()),
-        opened => opened,
-    }
+/// Whose it is where a way leads, and who else has a say in it.
+fn stranger_on(way: &Way) -> Option<Stranger> {
+    let owner = way.stat().st_uid;
+    let (on_the_way, uid) = way.owners.iter().find(|(_, uid)| *uid != 0 && *uid != owner && is_somebody(*uid))?;
+    Some(Stranger { on_the_way: on_the_way.clone(), uid: *uid, owner })
 }
 
 /// Whether somebody in this user namespace is this user. What an outer namespace's users own is shown as nobody's: whoever set
@@ -306,7 +339,9 @@ mod tests {
         std::fs::rename(&ws, &aside).unwrap();
         std::fs::create_dir_all(ws.join("sub")).unwrap();
         assert!(!place.is_there());
-        let seen = look(&[place], &[rule("sub"), rule("absent")], Identity { uid: 4242, gid: 4242 }).unwrap();
+        let changeable = Changeable::of([&place], &[]);
+        let session = Identity { uid: 4242, gid: 4242 };
+        let seen = look(&[place], &changeable, &[rule("sub"), rule("absent")], session).unwrap();
         let held = host::identity_of(&aside.join("sub")).unwrap();
         assert_eq!(seen, [Seen { path: ws.join("sub").into(), device: held.0, inode: held.1 }]);
         assert!(matches!(Place::find(&ws.join("absent")), Err(Unusable::Io(_))));

@@ -9,6 +9,7 @@ mod binaries;
 mod environment;
 mod host;
 mod person;
+pub mod projects;
 mod run;
 
 pub use callgate_worker::probe::dice::Dice;

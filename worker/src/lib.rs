@@ -18,6 +18,7 @@ pub mod protocol;
 pub mod seccomp;
 pub mod sys;
 pub mod tools;
+pub mod way;
 mod worker;
 mod zygote;
 

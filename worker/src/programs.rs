@@ -4,7 +4,7 @@
 //! session. Nothing is found again later: a file that takes another's place is another file.
 
 use std::io::Read as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,8 @@ use callgate_policy::plan::exec::{
     Environment, FileId, HEADER_BYTES, Header, OWN_STARTS, Start, Starts, Word, read_header,
 };
 use rustix::fs::{FileType, Mode, OFlags};
+
+use crate::sys::fd::path_of;
 
 /// How deep the kernel follows interpreters that are scripts themselves (fs/exec.c).
 const DEPTH: u8 = 5;
@@ -34,6 +36,8 @@ const LOADERS: &[&str] = &[
 /// What was found.
 #[derive(Default)]
 pub(crate) struct Found {
+    /// Where the session may read.
+    readable: Vec<PathBuf>,
     pub(crate) starts: Starts,
     /// The files that the kernel must be let execute for it.
     pub(crate) files: Vec<OwnedFd>,
@@ -43,8 +47,8 @@ pub(crate) struct Found {
 }
 
 /// Finds what a plan grants.
-pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf]) -> Found {
-    let mut found = Found::of(plan);
+pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf], readable: &[PathBuf]) -> Found {
+    let mut found = Found::of(plan, readable);
     for rule in plan.exec.rules() {
         match &rule.program {
             None => {
@@ -54,7 +58,7 @@ pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf]) -> Found {
             }
             Some(program) => {
                 let mut grant =
-                    |file: PathBuf| found.add(&file, Vec::new(), (&rule.args, false), path, DEPTH).is_some();
+                    |file: PathBuf| found.add(&file, Named::ByTheGrant, Vec::new(), (&rule.args, false), path, DEPTH).is_some();
                 let there = look_up(program, path).is_some_and(&mut grant);
                 if !there {
                     found.missing.push(program.clone());
@@ -67,12 +71,17 @@ pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf]) -> Found {
 
 /// Finds what calls may start that only read: each program by its name, whatever else its file can be, with any arguments. What is
 /// not there is not missed.
-pub(crate) fn find_for_reading(plan: &SessionPlan, programs: &[HostPath], path: &[PathBuf]) -> Found {
-    let mut found = Found::of(plan);
+pub(crate) fn find_for_reading(
+    plan: &SessionPlan,
+    programs: &[HostPath],
+    path: &[PathBuf],
+    readable: &[PathBuf],
+) -> Found {
+    let mut found = Found::of(plan, readable);
     for program in programs {
         if let Some(file) = look_up(program, path) {
             // Not there: one start less.
-            let _there = found.add(&file, Vec::new(), (&ArgPatterns::any(), true), path, DEPTH);
+            let _there = found.add(&file, Named::ByTheGrant, Vec::new(), (&ArgPatterns::any(), true), path, DEPTH);
         }
     }
     found
@@ -89,6 +98,15 @@ fn look_up(program: &HostPath, path: &[PathBuf]) -> Option<PathBuf> {
             FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o111 != 0
         })
     })
+}
+
+/// What names a file that is to be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// Somebody who grants it.
+    ByTheGrant,
+    /// Another program's file, which a call may have written.
+    ByAFile,
 }
 
 /// A regular file that is open for reading.
@@ -112,6 +130,16 @@ impl File {
         regular.then_some(Self { fd, id })
     }
 
+    /// Whether this is what its path spells, without links.
+    fn is_at(&self, path: &Path) -> bool {
+        path_of(self.fd.as_fd()).is_ok_and(|real| real == path)
+    }
+
+    /// Whether it lies where the session may read.
+    fn lies_in(&self, readable: &[PathBuf]) -> bool {
+        path_of(self.fd.as_fd()).is_ok_and(|real| readable.iter().any(|tree| real.starts_with(tree)))
+    }
+
     fn header(&self) -> Option<Header> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         let file = std::fs::File::from(rustix::io::dup(&self.fd).ok()?);
@@ -122,10 +150,10 @@ impl File {
 
 impl Found {
     /// What callgate starts itself is executable, and nothing that is granted; and loaders are not started.
-    fn of(plan: &SessionPlan) -> Self {
-        let mut found = Self { starts: Starts::with(Environment::of(&plan.env)), ..Self::default() };
+    fn of(plan: &SessionPlan, readable: &[PathBuf]) -> Self {
+        let mut found = Self { readable: readable.to_vec(), starts: Starts::with(Environment::of(&plan.env)), ..Self::default() };
         for own in OWN_STARTS {
-            found.executable(Path::new(own));
+            found.executable(Path::new(own), Named::ByTheGrant);
         }
         for loader in LOADERS {
             if let Some(file) = File::open(Path::new(loader)) {
@@ -140,12 +168,13 @@ impl Found {
     fn add(
         &mut self,
         file: &Path,
+        named: Named,
         head: Vec<Word>,
         (args, by_name): (&ArgPatterns, bool),
         path: &[PathBuf],
         depth: u8,
     ) -> Option<FileId> {
-        let (id, header) = self.executable(file)?;
+        let (id, header) = self.executable(file, named)?;
         let start = |is_image, run_by| {
             let called = file.file_name().map(|name| name.as_bytes().to_vec());
             Start { file: Some(id), is_image, run_by, called, by_name, head: head.clone(), args: args.clone() }
@@ -180,23 +209,26 @@ impl Found {
         };
         let argument = argument.unwrap_or_default();
         let line: Vec<&[u8]> = if argument.is_empty() { vec![] } else { vec![&argument] };
-        let run_by = self.add(interpreter, after(&line), (args, false), path, depth);
+        let run_by = self.add(interpreter, Named::ByAFile, after(&line), (args, false), path, depth);
         if interpreter.file_name().is_some_and(|name| name == "env")
             && let Some((program, words)) = of_env(&argument)
             && let Some(file) = look_up(&program, path)
         {
             // What env(1) starts is an exec of its own.
-            return self.add(&file, after(&words), (args, false), path, depth);
+            return self.add(&file, Named::ByAFile, after(&words), (args, false), path, depth);
         }
         run_by
     }
 
-    /// Lets the kernel open a file to execute it, and its loader.
-    fn executable(&mut self, path: &Path) -> Option<(FileId, Header)> {
-        let file = File::open(path)?;
+    /// Lets the kernel open a file to execute it, and its loader: what may be executed may be read. So nothing is let be read
+    /// that the grant does not spell, and that the session may not read anyway: where a link leads, and what a file names as its
+    /// interpreter or loader, a call may have settled before (A2).
+    fn executable(&mut self, path: &Path, named: Named) -> Option<(FileId, Header)> {
+        let may_be_read = |file: &File| file.lies_in(&self.readable);
+        let file = File::open(path).filter(|file| (named == Named::ByTheGrant && file.is_at(path)) || may_be_read(file))?;
         let (id, header) = (file.id, file.header()?);
         if let Header::Dynamic { loader } = &header
-            && let Some(loader) = File::open(Path::new(std::ffi::OsStr::from_bytes(loader)))
+            && let Some(loader) = File::open(Path::new(std::ffi::OsStr::from_bytes(loader))).filter(may_be_read)
         {
             self.starts.add_loader(loader.id);
             self.keep(loader);

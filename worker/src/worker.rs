@@ -214,6 +214,10 @@ impl Programs {
             match &plan.rules {
                 CallRules::OfSession => {}
                 CallRules::Own(rules) => narrow(rules, broker)?,
+                CallRules::Narrowed(rules) => {
+                    let (trees, names) = to_change(rules);
+                    broker.send(&Register::Narrowed { pid: process::id(), trees, names }, &[])?;
+                }
                 CallRules::Reading => broker.send(&Register::Reading { pid: process::id() }, &[])?,
             }
             let (argv, working_dir) = match &plan.work {
@@ -269,11 +273,17 @@ fn was_asked(asked: &OwnedFd) -> bool {
 
 /// Tells the broker that this call may do less than the session, before anything that it starts can ask for something.
 fn narrow(rules: &[FsRule], broker: &Channel) -> io::Result<()> {
+    let (trees, names) = to_change(rules);
+    let read = rules.iter().map(|rule| rule.path.clone()).collect();
+    broker.send(&Register::Call { pid: process::id(), trees, names, read }, &[])
+}
+
+/// The trees and the single names that rules let be changed.
+fn to_change(rules: &[FsRule]) -> (Vec<HostPath>, Vec<HostPath>) {
     let (names, trees): (Vec<&FsRule>, Vec<&FsRule>) =
         rules.iter().filter(|rule| rule.access.changes()).partition(|rule| rule.extent == Extent::Entry);
     let paths = |rules: Vec<&FsRule>| rules.into_iter().map(|rule| rule.path.clone()).collect();
-    let read = rules.iter().map(|rule| rule.path.clone()).collect();
-    broker.send(&Register::Call { pid: process::id(), trees: paths(trees), names: paths(names), read }, &[])
+    (paths(trees), paths(names))
 }
 
 /// Confines this process, then reads the arguments, then works: in that order, because the arguments are hostile.
@@ -421,7 +431,7 @@ fn program(
 
 fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>), StepFailure> {
     let Start { inherited, plan, argv, working_dir, group } = wanted;
-    let own;
+    let (own, changing);
     let (ruleset, domain) = match &plan.rules {
         CallRules::OfSession => (&inherited.ruleset, inherited.call_domain.clone()),
         CallRules::Reading => {
@@ -435,6 +445,16 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
             own = ruleset;
             (&own, domain)
         }
+        CallRules::Narrowed(_) => (&inherited.ruleset, inherited.call_domain.clone()),
+    };
+    // Upon the first: what both let be changed, can be.
+    let (second, domain) = match &plan.rules {
+        CallRules::Narrowed(rules) => {
+            let (ruleset, count) = call::changes_ruleset(rules, inherited.landlock_abi)?;
+            changing = ruleset;
+            (Some(&changing), format!("{domain}; changes within {count} places"))
+        }
+        CallRules::OfSession | CallRules::Reading | CallRules::Own(_) => (None, domain),
     };
     let command = argv.first().ok_or_else(|| StepFailure::new(Step::Exec, "an empty argv"))?;
     let files = candidates(command, &inherited.path).map_err(|e| kernel(Step::Exec, "argv", e))?;
@@ -447,6 +467,9 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
     let args = strings(argv.iter().map(|a| a.as_bytes().to_vec()).collect())?;
     let directory = strings(vec![working_dir.as_bytes().to_vec()])?;
     let limits = crate::apply::limit::raw(&plan.limits);
+    if let (Some(terminal), Some(second)) = (&streams.terminal, second) {
+        landlock::add_terminal_to_change(second.as_fd(), terminal.as_fd())?;
+    }
     if let Some(terminal) = &streams.terminal
         && (inherited.calls == Calls::One || matches!(plan.rules, CallRules::Own(_)))
     {
@@ -461,7 +484,7 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
         working_dir: directory.first().map_or(c"/", |d| d.as_c_str()),
         stdio: [input.as_fd(), output.as_fd(), error.as_fd()],
         terminal: streams.terminal.as_ref().map(OwnedFd::as_fd),
-        landlock: ruleset.as_fd(),
+        landlock: (ruleset.as_fd(), second.map(|second| second.as_fd())),
         cgroup: group.as_ref().map(|group| group.procs.as_fd()),
         limits: &limits,
     };

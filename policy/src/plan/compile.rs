@@ -186,10 +186,7 @@ pub fn narrowed(
         return Ok(plan);
     }
     let write = sub_policy.write_within(grant.write());
-    let executes = session.surroundings.iter().any(|rule| rule.access == FsAccess::ReadExecute);
-    let execute = if executes { Execute::System } else { Execute::Nothing };
-    let nothing = Scope::default();
-    let mut rules = granted((grant.read(), &nothing), &nothing, execute, grant.is_exact(), facts)?;
+    let mut rules = Vec::new();
     for (region, origins) in write.iter() {
         let Some(access) = writer_in_session(&region.literal_prefix(), session) else { continue };
         let mut rule = rule(region, origins, access, grant.is_exact(), facts)?;
@@ -199,17 +196,17 @@ pub fn narrowed(
         }
         rules.push(rule);
     }
-    let optional = |rule| FsRule { presence: Presence::Optional, ..rule };
-    let mut all = session.surroundings.clone();
+    let changes = |rule: &&FsRule| rule.access.changes() || rule.access == FsAccess::Device;
+    let mut all: Vec<FsRule> = session.surroundings.iter().filter(changes).cloned().collect();
     // Landlock would find what was granted in a private `/tmp` to lie in that. (Where names are kept the broker tells them apart.)
     let freely = |rule: &FsRule| rule.access == FsAccess::Write;
-    for outer in all.iter_mut().filter(|rule| freely(rule)) {
-        if session.grants.iter().any(|inner| freely(inner) && lies_below(inner, outer, &facts.private.inside)) {
-            *outer = outer.for_reading();
-        }
-    }
-    all.extend(rules.into_iter().map(optional));
-    Ok(CallPlan { rules: CallRules::Own(all), ..plan })
+    let holds_a_grant = |outer: &FsRule| {
+        let inside = &facts.private.inside;
+        freely(outer) && session.grants.iter().any(|inner| freely(inner) && lies_below(inner, outer, inside))
+    };
+    all.retain(|rule| !holds_a_grant(rule));
+    all.extend(rules);
+    Ok(CallPlan { rules: CallRules::Narrowed(all), ..plan })
 }
 
 /// Who writes at a path in a session: the broker, if one of the trees that hold it has names that are kept.

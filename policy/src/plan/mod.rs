@@ -341,6 +341,9 @@ pub enum CallRules {
     OfSession,
     /// The same for reading alone: nothing may be changed, and nothing started but what [`SessionPlan::reading`] lists.
     Reading,
+    /// All of its session's to read and to execute, and of what that may change only what lies in these as well. A path among
+    /// them is what it spells: one that a symbolic link leads elsewhere grants nothing.
+    Narrowed(Vec<FsRule>),
     /// These.
     Own(Vec<FsRule>),
 }
@@ -350,7 +353,7 @@ impl CallRules {
     #[must_use]
     pub fn own(&self) -> &[FsRule] {
         match self {
-            Self::OfSession | Self::Reading => &[],
+            Self::OfSession | Self::Reading | Self::Narrowed(_) => &[],
             Self::Own(rules) => rules,
         }
     }

@@ -222,6 +222,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::NotAWorkspace { .. }
         | OpenError::NoTemporary { .. }
         | OpenError::Strangers { .. }
+        | OpenError::Linked { .. }
         | OpenError::Outputs { .. }
         | OpenError::Home { .. } => USAGE,
         OpenError::Variable(_)

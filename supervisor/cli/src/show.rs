@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callgate::profile::{self, ProfileError};
 use callgate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
-use callgate::{OpenError, SessionSpec, refuse_strangers, with_causes};
+use callgate::{OpenError, SessionSpec, TypedPath, refuse_strangers, with_causes};
 use callgate_policy::ceiling::Ceiling;
 use callgate_policy::effective::Source;
 use callgate_policy::manifest::Manifest;
@@ -40,7 +40,11 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {}", with_causes(&e))))?;
     }
     let flags = RequirementSet {
-        fs: FsRequirement { read: paths(&grants.read, "--read")?, write: paths(&grants.write, WRITE)?, exact: false },
+        fs: FsRequirement {
+            read: paths(&grants.read, "--read", &mut spec.typed)?,
+            write: paths(&grants.write, WRITE, &mut spec.typed)?,
+            exact: false,
+        },
         net: NetRequirement { hosts: hosts(&grants.net)? },
         shell: programs(&grants.exec)?,
         capabilities: Vec::new(),
@@ -136,22 +140,28 @@ fn of_directory(workspace: PathBuf) -> Result<SessionSpec, Failure> {
 }
 
 /// A path that is typed means itself, and all beneath it if it is a directory.
-fn paths(given: &[PathBuf], flag: &str) -> Result<Vec<PathTemplate>, Failure> {
-    given.iter().map(|path| self::path(path, flag)).collect()
+fn paths(given: &[PathBuf], flag: &str, typed: &mut Vec<TypedPath>) -> Result<Vec<PathTemplate>, Failure> {
+    given.iter().map(|path| self::path(path, flag, typed)).collect()
 }
 
-fn path(path: &Path, flag: &str) -> Result<PathTemplate, Failure> {
+fn path(path: &Path, flag: &str, typed: &mut Vec<TypedPath>) -> Result<PathTemplate, Failure> {
     let act = format!("{flag} {}", path.display());
     let named = |why: &str| Failure::Usage(format!("{flag} {}: {why}", path.display()));
     refuse_strangers(&act, path)?;
-    match std::fs::canonicalize(path) {
+    let mut real = |path: &Path| -> std::io::Result<PathBuf> {
+        let followed = TypedPath::follow(path)?;
+        let real = followed.real().to_owned();
+        typed.push(followed);
+        Ok(real)
+    };
+    match real(path) {
         Ok(real) if real.is_dir() => Ok(PathTemplate::of_tree(&real.into())),
         Ok(real) => Ok(PathTemplate::of_file(&real.into())),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && flag == WRITE && path.symlink_metadata().is_err() => {
             let (directory, name) =
                 to_come(path).ok_or_else(|| named("it does not exist, and does not end in a file name"))?;
             refuse_strangers(&act, directory)?;
-            let real = std::fs::canonicalize(directory).map_err(|e| {
+            let real = real(directory).map_err(|e| {
                 named(&format!("{e}: a file that does not exist yet needs the directory that it is to be in"))
             })?;
             Ok(PathTemplate::of_file(&real.join(name).into()))

@@ -17,7 +17,7 @@ use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
 use super::private::{is_out_of_reach, places};
 use crate::host;
-use crate::place::{Place, Stranger, Unusable};
+use crate::place::{Changeable, Place, Stranger, Unusable};
 
 /// The most bytes that a session's files may take, together.
 const QUOTA: u64 = 64 * 1024 * 1024;
@@ -56,6 +56,9 @@ pub enum OutputsError {
     /// Calls could put something else in the place of what is kept.
     #[error("it lies in what calls may write, so that they could change what is kept there")]
     Written,
+    /// A link that a call may have made decides where it is.
+    #[error("{} on the way is a symbolic link in a directory that calls may write in; name the place that it leads to", .0.display())]
+    Linked(PathBuf),
     /// Somebody else decides where its path leads.
     #[error("{} on the way belongs to user {uid}, who can have it lead anywhere", on_the_way.display())]
     Strangers {
@@ -90,7 +93,12 @@ impl Outputs {
     ///
     /// # Errors
     /// [`OutputsError`] if files cannot be made there, or would not stay what they are.
-    pub(crate) fn in_directory(path: &Path, session: &str, written: &[HostPath]) -> Result<Self, OutputsError> {
+    pub(crate) fn in_directory(
+        path: &Path,
+        session: &str,
+        written: &[HostPath],
+        changeable: &Changeable,
+    ) -> Result<Self, OutputsError> {
         let place = Place::find(path).map_err(|unusable| match unusable {
             Unusable::Io(source) => OutputsError::Open(source),
             Unusable::NotADirectory => OutputsError::Open(io::ErrorKind::NotADirectory.into()),
@@ -101,6 +109,9 @@ impl Outputs {
             .map_err(|e| OutputsError::Open(e.into()))?;
         if !is_out_of_reach(place.path().as_path(), written) {
             return Err(OutputsError::Written);
+        }
+        if let Some(link) = place.planted_link(changeable) {
+            return Err(OutputsError::Linked(link));
         }
         let path = place.path().as_path().to_str().ok_or(OutputsError::NotUtf8)?.to_owned();
         Ok(Self {

@@ -37,11 +37,11 @@ impl Session {
     /// For the envelope.
     pub(super) fn sub_policy_report(&self, plan: &CallPlan, sub_policy: Option<&SubPolicy>) -> Option<SubPolicyReport> {
         match &plan.rules {
-            CallRules::OfSession => None,
+            CallRules::OfSession | CallRules::Own(_) => None,
             CallRules::Reading => {
                 Some(SubPolicyReport { by: format!("profile {}", self.profile.name), ..SubPolicyReport::default() })
             }
-            CallRules::Own(_) => sub_policy.map(|sub_policy| sub_policy.told(&self.effective)),
+            CallRules::Narrowed(_) => sub_policy.map(|sub_policy| sub_policy.told(&self.effective)),
         }
     }
 }

@@ -10,7 +10,7 @@ use callgate_policy::variable::VariableError;
 
 use crate::confine::{ConfineError, LauncherError, OutputsError, PrivateError};
 use crate::host::HostError;
-use crate::place::{self, Stranger};
+use crate::place::{self, Misled, Stranger};
 use crate::profile::ProfileError;
 use crate::registry::RegistryError;
 
@@ -87,6 +87,18 @@ pub enum OpenError {
         /// Whose it is what it leads to.
         owner: u32,
     },
+    /// A symbolic link that a call may have made decides what would be granted.
+    #[error(
+        "{act}: {} on the way is a symbolic link in a directory that calls may write in, so a call may have made it; name the \
+         place that it leads to, if that is what you mean",
+        link.display()
+    )]
+    Linked {
+        /// What was to be done with which path.
+        act: String,
+        /// The link.
+        link: PathBuf,
+    },
     /// What was granted was another thing when the session was confined than when it was looked at.
     #[error("{what}")]
     Replaced {
@@ -158,6 +170,13 @@ impl From<PrivateError> for OpenError {
 }
 
 impl OpenError {
+    pub(crate) fn misled(act: String, misled: Misled) -> Self {
+        match misled {
+            Misled::ByAStranger(stranger) => Self::strangers(act, stranger),
+            Misled::ByALink(link) => Self::Linked { act, link },
+        }
+    }
+
     pub(crate) fn strangers(act: String, Stranger { on_the_way, uid, owner }: Stranger) -> Self {
         Self::Strangers { act, on_the_way, uid, owner }
     }

@@ -10,7 +10,7 @@ use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan};
-use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
+use callgate_policy::plan::{Ablation, Calls, FsRule, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::shell::restricted;
@@ -27,7 +27,7 @@ use crate::gate::execs::Watch;
 use crate::gate::people::People;
 use crate::home::{Home, Homes};
 use crate::host::{self, Missing};
-use crate::place::{self, Place, Unusable};
+use crate::place::{self, Changeable, Place, Unusable};
 use crate::profile::ProfileError;
 use crate::registry::Registry;
 use crate::supervisor::Supervisor;
@@ -52,8 +52,16 @@ impl Supervisor {
         let roots = roots(&spec)?;
         let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
-        let variables = variables(&spec, &roots)?;
+        let further = further_directories(&spec)?;
+        let variables = variables(&roots, &further)?;
         let (effective, warnings) = effective(&spec, &profile, &registry, &variables)?;
+        let held = || roots.iter().chain(further.iter().map(|(_, place)| place));
+        let changeable = Changeable::of(held(), &compile::written(&effective));
+        let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
+        let typed = spec.typed.iter().map(|path| (path.typed(), path.planted_link(&changeable)));
+        if let Some((path, Some(link))) = directories.chain(typed).find(|(_, link)| link.is_some()) {
+            return Err(OpenError::Linked { act: format!("use {}", path.display()), link });
+        }
         if !spec.allow_home {
             refuse_homes(&roots, &effective)?;
         }
@@ -82,6 +90,7 @@ impl Supervisor {
             id: &id,
             overflow: &spec.overflow,
             roots: &roots,
+            changeable: &changeable,
             effective: &effective,
             env: &env,
             bounds: &bounds,
@@ -155,7 +164,7 @@ impl Supervisor {
         &self,
         strength: Strength,
         calls: Calls,
-        Asked { id, roots, effective, env, bounds, ablation, watched, reads, overflow }: Asked<'_>,
+        Asked { id, roots, changeable, effective, env, bounds, ablation, watched, reads, overflow }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(roots.first());
         let written = compile::written(effective);
@@ -169,7 +178,7 @@ impl Supervisor {
         let mut outputs = match (overflow, calls) {
             (Overflow::Session, Calls::Many) => Outputs::make(identity, &written),
             (Overflow::Directory(path), _) => {
-                let outputs = Outputs::in_directory(path, id, &written);
+                let outputs = Outputs::in_directory(path, id, &written, changeable);
                 Some(outputs.map_err(|source| OpenError::Outputs { path: path.clone(), source })?)
             }
             // Who makes one call and goes has nobody left to read what it had no room for.
@@ -186,11 +195,17 @@ impl Supervisor {
             private,
             roots.iter().map(|root| root.path().clone()).collect(),
             &effective,
+            changeable,
         );
         let plan = SessionPlan { ablation: ablation.cloned(), ..compile::session(&effective, &facts, env, bounds)? };
-        let seen = place::look(roots, &plan.grants, identity)
-            .map_err(|(path, stranger)| OpenError::strangers(format!("grant {path}"), stranger))?;
-        let plan = SessionPlan { seen, ..plan };
+        let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
+        let seen = place::look(roots, changeable, plan.grants.iter().chain(toolchains), identity)
+            .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
+        // A toolchain that was not there cannot be told from what has its name later.
+        let surroundings = plan.surroundings.into_iter();
+        let was_seen = |rule: &FsRule| seen.iter().any(|seen| seen.path == rule.path);
+        let surroundings = surroundings.filter(|rule| !facts.toolchains.contains(&rule.path) || was_seen(rule)).collect();
+        let plan = SessionPlan { seen, surroundings, ..plan };
         let plan = match watched {
             Some(by) => plan.watched(by),
             None => plan,
@@ -214,6 +229,7 @@ struct Asked<'a> {
     id: &'a str,
     overflow: &'a Overflow,
     roots: &'a [Place],
+    changeable: &'a Changeable,
     effective: &'a EffectiveSet,
     env: &'a Env,
     bounds: &'a Bounds,
@@ -275,14 +291,21 @@ fn further_root(first: &HostPath, further: &HostPath) -> Result<Place, OpenError
 
 const WORKSPACE: &str = "the workspace";
 
+/// The directories that further variables of patterns stand for, and which.
+fn further_directories(spec: &SessionSpec) -> Result<Vec<(&'static str, Place)>, OpenError> {
+    let ad_hoc = spec.ad_hoc.iter().map(|path| (AD_HOC, path));
+    let user_data = spec.user_data.iter().map(|path| (USER_DATA, path));
+    ad_hoc.chain(user_data).map(|(role, path)| Ok((role, directory(role, path)?))).collect()
+}
+
+const AD_HOC: &str = "{ad-hoc}";
+const USER_DATA: &str = "{user-data}";
+
 /// What the variables of patterns stand for (S0-39).
-fn variables(spec: &SessionSpec, roots: &[Place]) -> Result<Variables, OpenError> {
-    let held = |role, paths: &[PathBuf]| -> Result<Vec<HostPath>, OpenError> {
-        paths.iter().map(|path| Ok(directory(role, path)?.path().clone())).collect()
-    };
+fn variables(roots: &[Place], further: &[(&'static str, Place)]) -> Result<Variables, OpenError> {
+    let held = |role| further.iter().filter(move |(of, _)| *of == role).map(|(_, place)| place.path().clone()).collect();
     let workspace = roots.iter().map(|root| root.path().clone()).collect();
-    let (ad_hoc, user_data) = (held("{ad-hoc}", &spec.ad_hoc)?, held("{user-data}", spec.user_data.as_slice())?);
-    Ok(Variables::new(workspace, ad_hoc, user_data)?)
+    Ok(Variables::new(workspace, held(AD_HOC), held(USER_DATA))?)
 }
 
 fn directory(role: &'static str, path: &Path) -> Result<Place, OpenError> {

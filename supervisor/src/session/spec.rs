@@ -16,6 +16,7 @@ use callgate_policy::rules::{Rule, RuleScope};
 use callgate_policy::watchdog::Watchdog;
 
 use crate::gate::people::{Approver, PATIENCE};
+use crate::place::TypedPath;
 use crate::profile::{self, ProfileError};
 use crate::registry::Tool;
 use crate::trust::Project;
@@ -39,6 +40,8 @@ pub struct SessionSpec {
     pub workspace: Vec<PathBuf>,
     /// The directories that `{ad-hoc}` stands for: of files that are open in the host without being in the workspace (S0-39).
     pub ad_hoc: Vec<PathBuf>,
+    /// Paths that somebody typed and that `requires` grants, as they were followed.
+    pub typed: Vec<TypedPath>,
     /// The directory that `{user-data}` stands for: the host's, for this user's data (S0-39).
     pub user_data: Option<PathBuf>,
     /// What is asked for, and by whom, besides what tools and manifest ask for.
@@ -163,6 +166,7 @@ impl SessionSpec {
         Self {
             workspace: vec![workspace.into()],
             ad_hoc: Vec::new(),
+            typed: Vec::new(),
             user_data: None,
             requires: Vec::new(),
             manifest: None,

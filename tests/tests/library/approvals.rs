@@ -499,6 +499,44 @@ fn s0_15_a_link_that_comes_later_refuses_the_call() {
     });
 }
 
+/// S0-15, A2: a link that is there for moments leads no narrowed call elsewhere, whenever callgate looks.
+#[test]
+fn s0_15_a2_a_link_that_comes_and_goes_leads_nowhere() {
+    with_sessions(None, async |session, _, workspace| {
+        for directory in ["src", "out"] {
+            std::fs::create_dir(workspace.join(directory)).unwrap();
+        }
+        std::fs::write(workspace.join("new"), "new").unwrap();
+        std::os::unix::fs::symlink("src", workspace.join("link")).unwrap();
+        let grant = RuleGrant::default().write(vec![PathTemplate::parse("out/**").unwrap()]);
+        session.add_rule(&Rule::new("bash", Action::Allow).pattern("cp *").grant(grant)).unwrap();
+        let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let flipping = {
+            let (over, out, link) = (Arc::clone(&over), workspace.join("out"), workspace.join("link"));
+            std::thread::spawn(move || {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let (out, link) = (&out, &link);
+                    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                    rustix::fs::renameat_with(rustix::fs::CWD, out, rustix::fs::CWD, link, exchange).unwrap();
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            })
+        };
+        let mut done = 0;
+        for number in 0..60 {
+            let called = bash(session, &format!("cp new out/{number}")).await;
+            done += usize::from(called.kind == Outcome::Output);
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        flipping.join().unwrap();
+        let made: Vec<_> = std::fs::read_dir(workspace.join("src")).unwrap().collect();
+        assert!(made.is_empty(), "what the rule does not name was written: {made:?}");
+        assert!(done > 0, "the control: some calls found the directory");
+        let directory = if workspace.join("out").is_symlink() { "link" } else { "out" };
+        assert!(std::fs::read_dir(workspace.join(directory)).unwrap().count() > 0);
+    });
+}
+
 /// X0-11: a host can record "always" as a rule of the session; it decides from then on. One that makes no sense is refused.
 #[test]
 fn x0_11_a_host_adds_rules() {

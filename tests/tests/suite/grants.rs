@@ -89,6 +89,30 @@ fn s0_39_s0_40_roots_and_variables_stand_for_the_directories_that_are_named() {
     });
 }
 
+/// A8: a pattern that names a directory grants that directory: its names, and no file in it.
+#[test]
+fn a8_a_directory_that_is_named_is_not_all_below_it() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let directory = env.outside().join("named");
+        fs::create_dir(&directory).unwrap();
+        env.give(&directory);
+        let inside = env.file("named/file", "inside");
+        for (pattern, status, out) in [("named", Some(1), "file\n"), ("named/**", Some(0), "file\ninside")] {
+            let manifest = format!(
+                "[requires.fs]\nread = [\"{}/{pattern}\"]\n[[requires.shell]]\ncmd = \"*\"\n",
+                env.outside().display()
+            );
+            let manifest = env.file("manifest.toml", &manifest);
+            let run = env.sandbox().flag(&["--manifest", manifest.text()]);
+            let ended = run.run(&["sh", "-c", "ls \"$1\"; cat \"$1/file\"", "sh", directory.to_str().unwrap()]);
+            assert_eq!((ended.status.code(), ended.stdout.as_str()), (status, out), "{pattern}: {ended:?}");
+            let reads = run.probe(&["read", inside.text()]);
+            if pattern == "named" { reads.assert_errno(EACCES) } else { reads.assert_ok() };
+        }
+    });
+}
+
 /// A9: a name in other letters is another name.
 #[test]
 fn a9_case_and_unicode_variants_of_a_granted_name_are_denied() {

@@ -96,6 +96,12 @@ pub(crate) fn ruleset_for(rules: &[FsRule], landlock_abi: u8) -> Result<(OwnedFd
     Ok((ruleset, domain(landlock_abi, places.len())))
 }
 
+/// The ruleset that bounds what a narrowed call changes, and how many places it names. It says nothing of reading.
+pub(crate) fn changes_ruleset(rules: &[FsRule], landlock_abi: u8) -> Result<(OwnedFd, usize), StepFailure> {
+    let places = landlock::locate_to_change(rules)?;
+    Ok((landlock::changes_within(landlock_abi, &places)?, places.len()))
+}
+
 /// What the start of a program confirmed.
 pub(crate) fn program_steps(plan: &CallPlan, domain: String, landlocked: bool, grouped: bool) -> Vec<StepReport> {
     let mut steps = inherited_steps();

@@ -1,6 +1,6 @@
 //! Landlock rulesets from a plan's rules, at exactly the ABI that the plan names.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence, SessionPlan};
@@ -39,6 +39,8 @@ enum Right {
     Everything,
     /// What a rule says.
     Rule(FsAccess),
+    /// A directory that is granted itself: to list it. (The kernel has no right to list it and none below it.)
+    Listing,
     /// A program, an interpreter or a loader: to read and to execute.
     Program,
     /// A directory in which single names are granted: the broker's alone, which holds them.
@@ -74,6 +76,15 @@ pub(crate) fn locate<'a>(
     located(rules, own, None, OFlags::NOFOLLOW)
 }
 
+/// The same of what programs need besides: of what the supervisor has looked at, such as toolchains, only what it saw.
+pub(crate) fn locate_surroundings(plan: &SessionPlan, own: &[Directory]) -> Result<Vec<Place>, Failure> {
+    let (looked_at, others): (Vec<&FsRule>, Vec<&FsRule>) =
+        plan.surroundings.iter().partition(|rule| plan.seen.iter().any(|seen| seen.path == rule.path));
+    let mut places = located(others, own, None, OFlags::NOFOLLOW)?;
+    places.extend(located(looked_at, own, Some(plan), OFlags::NOFOLLOW)?);
+    Ok(places)
+}
+
 /// The same of what a session was granted: only what stands there that its supervisor saw.
 pub(crate) fn locate_granted<'a>(
     rules: impl IntoIterator<Item = &'a FsRule>,
@@ -86,6 +97,27 @@ pub(crate) fn locate_granted<'a>(
 /// The same for a call, which may read a file that one of its names leads to. Its session's domain bounds where that is.
 pub(crate) fn locate_for_call(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
     located(rules, &[], None, OFlags::empty())
+}
+
+/// What a narrowed call may change, each where its path says, by no link: a call that ran before, or runs beside it, may have
+/// made one. What is not there so is left out, and so are single names, which the broker holds.
+pub(crate) fn locate_to_change(rules: &[FsRule]) -> Result<Vec<Place>, Failure> {
+    let mut places = Vec::new();
+    for rule in rules.iter().filter(|rule| rule.extent != Extent::Entry) {
+        let path = rule.path.as_path();
+        let Ok(fd) = open_as_spelt(path) else { continue };
+        let is_dir = is_directory(&fd, path)?;
+        // A rule for a file is not one for all below a directory that has taken its name.
+        if !is_dir || rule.extent != Extent::File {
+            places.push(Place { is_dir, fd, right: Right::Rule(rule.access) });
+        }
+    }
+    Ok(places)
+}
+
+fn open_as_spelt(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let way = crate::way::Way::follow(path)?;
+    if way.has_links() { Err(rustix::io::Errno::LOOP) } else { Ok(way.into_fd()) }
 }
 
 fn located<'a>(
@@ -107,7 +139,9 @@ fn located<'a>(
         // The file that has the name now; of another that takes it the kernel knows nothing.
         let file = if single { open_file(rule, (&fd, path), links) } else { None };
         places.extend(file.map(|fd| Place { fd, is_dir: false, right: Right::Rule(rule.access) }));
-        places.push(Place { is_dir: is_directory(&fd, path)?, fd, right });
+        let is_dir = is_directory(&fd, path)?;
+        let right = if is_dir && rule.extent == Extent::File { Right::Listing } else { right };
+        places.push(Place { fd, is_dir, right });
     }
     Ok(places)
 }
@@ -141,6 +175,16 @@ pub(crate) fn tree(fd: BorrowedFd<'_>) -> Result<Place, Failure> {
 pub(crate) fn readable(fd: &OwnedFd) -> Result<Place, Failure> {
     let fd = fd.try_clone().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
     Ok(Place { fd, is_dir: true, right: Right::Rule(FsAccess::Read) })
+}
+
+impl Place {
+    /// Where the kernel says it is, if its files may be read.
+    pub(crate) fn read_at(&self) -> Option<PathBuf> {
+        match self.right {
+            Right::Everything | Right::Rule(_) => crate::sys::fd::path_of(self.fd.as_fd()).ok(),
+            Right::Program | Right::Names | Right::Listing => None,
+        }
+    }
 }
 
 /// A file that may be executed.
@@ -180,6 +224,30 @@ pub(crate) fn build<'a>(
             .map_err(|e| Failure::new(Step::Landlock, format!("add a rule ({e})")))?;
     }
     Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new(Step::Landlock, "this kernel has no Landlock"))
+}
+
+/// A ruleset for changing alone: it lets these places be changed as their rules say, and nothing else, and whatever is only read
+/// or executed pass.
+pub(crate) fn changes_within(abi: u8, places: &[Place]) -> Result<OwnedFd, Failure> {
+    let known = known_abi(abi)?;
+    let fail =
+        |e: landlock::RulesetError| Failure::new(Step::Landlock, format!("create a ruleset for changes, ABI {abi} ({e})"));
+    let handled = changing(known);
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let mut created = ruleset.handle_access(handled).and_then(Ruleset::create).map_err(fail)?;
+    for place in places {
+        let rights = rights(known, place, (Whose::Calls, Executing::Trees)) & handled;
+        if rights.is_empty() {
+            continue; // which the kernel takes for a mistake
+        }
+        created = created.add_rule(PathBeneath::new(&place.fd, rights)).map_err(fail)?;
+    }
+    Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new(Step::Landlock, "this kernel has no Landlock"))
+}
+
+/// All rights but those to read, to execute and to control devices.
+fn changing(abi: ABI) -> BitFlags<AccessFs> {
+    AccessFs::from_all(abi) & !(AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute | AccessFs::IoctlDev)
 }
 
 /// A ruleset that leaves everything as it is but signals: they reach what is below its domain, and nobody else. `None`
@@ -227,9 +295,15 @@ pub(crate) fn add_terminal(ruleset: BorrowedFd<'_>, terminal: BorrowedFd<'_>, ab
         .map_err(failure(Step::Landlock, "add a rule for the terminal"))
 }
 
+/// The same for a ruleset of [`changes_within`].
+pub(crate) fn add_terminal_to_change(ruleset: BorrowedFd<'_>, terminal: BorrowedFd<'_>) -> Result<(), Failure> {
+    let right = BitFlags::from(AccessFs::WriteFile).bits();
+    crate::sys::landlock::add_beneath(ruleset, terminal, right)
+        .map_err(failure(Step::Landlock, "add a rule for the terminal"))
+}
+
 /// Enforces a ruleset on this thread.
 pub(crate) fn restrict(ruleset: &OwnedFd) -> Result<(), Failure> {
-    use std::os::fd::AsFd as _;
     crate::sys::landlock::restrict_self(ruleset.as_fd()).map_err(failure(Step::Landlock, "restrict_self"))
 }
 
@@ -319,6 +393,7 @@ fn rights(abi: ABI, place: &Place, (whose, executing): (Whose, Executing)) -> Bi
         (Right::Everything, _) => AccessFs::from_all(abi),
         (Right::Program, _) => AccessFs::ReadFile | AccessFs::Execute,
         (Right::Names, _) => of_names(abi, whose),
+        (Right::Listing, _) => AccessFs::ReadDir.into(),
         (Right::Rule(access), Executing::Trees) => of_rule(abi, access, whose),
         (Right::Rule(access), Executing::Files) => of_rule(abi, access, whose) & !AccessFs::Execute,
     };

@@ -12,7 +12,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
-use super::seen::confirm;
+use super::seen::{confirm, confirm_if_seen};
 use super::{kernel, landlock};
 use crate::protocol::StepFailure;
 use crate::sys::mount::{Attributes, restrict};
@@ -231,6 +231,8 @@ fn make_tree(plan: &SessionPlan, path: &Path, content: Content) -> Result<Option
             };
             if granted {
                 confirm(plan, path, &tree)?;
+            } else {
+                confirm_if_seen(plan, path, &tree)?;
             }
             restrict(tree.as_fd(), Attributes { read_only: !writable, no_dev: !devices }, true)
                 .map_err(|e| kernel(STEP, format!("restrict {}", path.display()), e))?;

@@ -9,6 +9,7 @@ use callgate_policy::step::Step;
 
 use super::kernel;
 use crate::protocol::StepFailure;
+use crate::way::is_the_kernels;
 
 /// Whether what was opened at a path of the host's is what stood there when the supervisor looked.
 pub(super) fn confirm(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
@@ -25,14 +26,15 @@ pub(super) fn confirm(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Resu
     Err(StepFailure::new(Step::Replaced, what))
 }
 
+/// The same of what programs need, if the supervisor has looked at it.
+pub(super) fn confirm_if_seen(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
+    let was_seen = plan.seen.iter().any(|seen| seen.path.as_path() == path);
+    if was_seen { confirm(plan, path, opened) } else { Ok(()) }
+}
+
 /// The same of a path in the session's own mount tree, if there is one: what is the session's own there, the supervisor
 /// has not seen.
 pub(super) fn confirm_inside(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
     let own = plan.strength == Strength::Namespaces && super::mount::is_own(plan, path);
     if own { Ok(()) } else { confirm(plan, path, opened) }
-}
-
-/// Nobody puts anything in the place of what is there, and it is another for each process (`/proc/self`).
-fn is_the_kernels(path: &Path) -> bool {
-    ["/proc", "/dev"].iter().any(|top| path.starts_with(top))
 }

@@ -69,9 +69,10 @@ pub(crate) fn confine(
     procfs: Option<&OwnedFd>,
 ) -> Result<Programs, StepFailure> {
     // Once for all three: what stands at a path must not change in between.
-    let surroundings = landlock::locate(&plan.surroundings, directories)?;
+    let surroundings = landlock::locate_surroundings(plan, directories)?;
     let granted = landlock::locate_granted(&plan.grants, directories, plan)?;
-    let mut found = plan.exec.is_judged().then(|| programs::find(plan, path));
+    let readable: Vec<PathBuf> = surroundings.iter().chain(&granted).filter_map(Place::read_at).collect();
+    let mut found = plan.exec.is_judged().then(|| programs::find(plan, path, &readable));
     let files: Vec<Place> = found.iter_mut().flat_map(|found| found.files.drain(..)).map(landlock::program).collect();
     let executing = if plan.exec.names_all() { Executing::Files } else { Executing::Trees };
     let (calls, brokers) = ((Whose::Calls, executing), (Whose::Brokers, executing));
@@ -93,7 +94,7 @@ pub(crate) fn confine(
     let reading = match &plan.reading {
         None => None,
         Some(programs) => {
-            let mut found = programs::find_for_reading(plan, programs, path);
+            let mut found = programs::find_for_reading(plan, programs, path, &readable);
             let files: Vec<Place> = found.files.drain(..).map(landlock::program).collect();
             let places = || surroundings.iter().chain(&granted).chain(&files);
             let held = (Whose::ReadingCalls, Executing::Files);

@@ -65,8 +65,8 @@ impl Call {
     /// Whether this is a single name of its session that it was granted for reading, and so a file that the kernel need not
     /// know.
     pub(super) fn may_read_name(&self, path: &Path, stat: &Stat) -> bool {
-        let mut named = self.read.named.iter().flatten();
-        self.written.is_name(path, stat) && named.any(|granted| name(granted.as_path()) == path)
+        let is_granted = |named: &Vec<HostPath>| named.iter().any(|granted| name(granted.as_path()) == path);
+        self.written.is_name(path, stat) && self.read.named.as_ref().is_none_or(is_granted)
     }
 
     /// It is over: what it may not leave is removed.
@@ -142,6 +142,11 @@ impl Calls {
         self.write.paths().cloned().collect()
     }
 
+    /// Whether two paths lie in trees that count as file systems of their own.
+    pub(super) fn are_apart(&self, one: &Path, other: &Path) -> bool {
+        self.write.are_apart(one, other)
+    }
+
     /// A worker stands ready.
     pub(super) fn add(&mut self, pid: Pid, worker: u64, asked: Option<OwnedFd>) {
         self.next += 1;
@@ -175,6 +180,13 @@ impl Calls {
         if let Some(call) = self.calls.get_mut(&worker) {
             call.written.narrow(trees, names);
             call.read = Readable { named: Some(read), real: None };
+        }
+    }
+
+    /// Its call may change less than the session, and read as much.
+    pub(super) fn narrow_changes(&mut self, worker: Pid, trees: &[HostPath], names: &[HostPath]) {
+        if let Some(call) = self.calls.get_mut(&worker) {
+            call.written.narrow_as_spelt(trees, names);
         }
     }
 

@@ -691,6 +691,9 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
         return Ok(DONE);
     }
     if stat.st_nlink > 0 {
+        if broker.calls.are_apart(source.path()?, &place.path) {
+            return Err(libc::EXDEV);
+        }
         broker.may_change(caller, source.path()?, &stat)?;
         broker.refuse_kept(caller, &source)?;
     } else {
@@ -785,6 +788,9 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     // Two names of one file stay as they are (rename(2)).
     if replaced.as_ref().is_some_and(|other| (other.st_dev, other.st_ino) == (moved.st_dev, moved.st_ino)) {
         return Ok(DONE);
+    }
+    if broker.calls.are_apart(&source.path, &target.path) {
+        return Err(libc::EXDEV);
     }
     let grant = broker.may_change(caller, &source.path, &moved)?;
     may_take(broker, caller, (grant, &moved), &target, replaced.as_ref().filter(|_| exchanged))?;

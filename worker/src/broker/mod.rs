@@ -548,6 +548,9 @@ impl Broker {
                 Received::Message(Register::Call { pid, trees, names, read }, _) => {
                     self.calls.narrow(pid, (&trees, &names), read);
                 }
+                Received::Message(Register::Narrowed { pid, trees, names }, _) => {
+                    self.calls.narrow_changes(pid, &trees, &names);
+                }
                 Received::Message(Register::Reading { pid }, _) => self.calls.only_read(pid),
                 Received::Message(Register::Again { pid }, _) => self.calls.renew(pid),
                 Received::Message(Register::Gone { pid }, _) => drop(self.calls.remove(pid)),

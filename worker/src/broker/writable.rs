@@ -83,26 +83,38 @@ impl Writable {
         Self { trees: own.chain(granted).collect(), names }
     }
 
-    /// Of a call. A name that is a link is granted where it leads as well, if its session may write there.
+    /// Of a call, by paths as the kernel spells them.
     ///
     /// What a session was granted in another tree, such as a workspace in a private `/tmp`, is a tree of its own, and is not the
     /// call's because that other one is.
-    pub(super) fn narrowed(session: &Self, trees: &[HostPath], names: &[HostPath]) -> Self {
-        let tree = |path: &HostPath| {
-            let path = real(path.as_path());
+    fn narrowed(session: &Self, trees: Vec<PathBuf>, names: Vec<PathBuf>) -> Self {
+        let tree = |path: PathBuf| {
             let inner = session.trees.iter().filter(|tree| tree.path != path && lies_in(&tree.path, &path));
             let apart = session.trees.iter().flat_map(|tree| &tree.without).filter(|other| lies_in(other, &path));
             let without = inner.map(|tree| &tree.path).chain(apart).cloned().collect();
             Tree { path, without }
         };
-        let trees = trees.iter().map(tree).collect();
-        let names = names.iter().flat_map(|path| [name(path.as_path()), real(path.as_path())]).collect();
-        Self { trees, names }
+        Self { trees: trees.into_iter().map(tree).collect(), names }
     }
 
     /// All of it, by paths.
     pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.trees.iter().map(|tree| &tree.path).chain(&self.names)
+    }
+
+    /// The outermost tree in which a path lies.
+    fn outermost(&self, path: &Path) -> Option<&Path> {
+        let holding = self.trees.iter().filter(|tree| tree.holds(path)).map(|tree| tree.path.as_path());
+        holding.min_by_key(|tree| tree.as_os_str().len())
+    }
+
+    /// Whether two paths lie in trees that were granted apart, which count as file systems of their own: with namespaces they
+    /// are. A file that has names in both would stay in a later session's reach that is granted one of them.
+    pub(super) fn are_apart(&self, one: &Path, other: &Path) -> bool {
+        match (self.outermost(one), self.outermost(other)) {
+            (Some(one), Some(other)) => one != other,
+            (None, _) | (_, None) => false,
+        }
     }
 
     fn grant(&self, path: &Path) -> Option<Grant> {
@@ -147,9 +159,18 @@ impl Written {
         Self { session, own: None, twins: Vec::new() }
     }
 
-    /// Narrows it to these trees and single names.
+    /// Narrows it to these trees and single names. A name that is a link is granted where it leads as well, if its session may
+    /// write there.
     pub(super) fn narrow(&mut self, trees: &[HostPath], names: &[HostPath]) {
+        let names = names.iter().flat_map(|path| [name(path.as_path()), real(path.as_path())]).collect();
+        let trees = trees.iter().map(|path| real(path.as_path())).collect();
         self.own = Some(Writable::narrowed(&self.session, trees, names));
+    }
+
+    /// The same without following links, which other calls may have made: paths that are not the kernel's name nothing.
+    pub(super) fn narrow_as_spelt(&mut self, trees: &[HostPath], names: &[HostPath]) {
+        let paths = |paths: &[HostPath]| paths.iter().map(|path| path.as_path().to_owned()).collect();
+        self.own = Some(Writable::narrowed(&self.session, paths(trees), paths(names)));
     }
 
     /// By what a path may be written, twins aside.

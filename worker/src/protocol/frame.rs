@@ -395,6 +395,15 @@ pub enum Register {
         /// Trees and files that may be read.
         read: Vec<HostPath>,
     },
+    /// They may read what the session may, and change less: as above, from the worker, before anything untrusted runs.
+    Narrowed {
+        /// As above.
+        pid: i32,
+        /// Trees that may be changed. One to which its own path does not lead without links counts as none.
+        trees: Vec<HostPath>,
+        /// Single names that may be, likewise.
+        names: Vec<HostPath>,
+    },
     /// They may change nothing and start only what reads: as above, from the worker, before anything untrusted runs.
     Reading {
         /// As above.

@@ -1,7 +1,10 @@
 //! Descriptors.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
 
 use super::errno_if_negative;
 
@@ -29,6 +32,16 @@ pub(crate) fn close_all_but(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
         from = from.max(number.saturating_add(1));
     }
     Ok(())
+}
+
+/// Where the kernel says that an open file is, without links (proc_pid_fd(5)).
+///
+/// # Errors
+/// The kernel's own: without `/proc`, `ENOENT`.
+pub(crate) fn path_of(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let path = rustix::fs::readlinkat(rustix::fs::CWD, link, Vec::new())?;
+    Ok(OsString::from_vec(path.into_bytes()).into())
 }
 
 /// Takes over a descriptor that this process was started with.

@@ -199,7 +199,8 @@ pub(crate) struct Exec<'a> {
     pub(crate) stdio: [BorrowedFd<'a>; 3],
     /// What becomes its controlling terminal. It must be nobody's.
     pub(crate) terminal: Option<BorrowedFd<'a>>,
-    pub(crate) landlock: BorrowedFd<'a>,
+    /// The ruleset of its domain, and that of a second one upon it.
+    pub(crate) landlock: (BorrowedFd<'a>, Option<BorrowedFd<'a>>),
     /// The cgroup.procs of its cgroup.
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
     pub(crate) limits: &'a [(u32, libc::rlimit)],
@@ -263,7 +264,7 @@ struct Shared<'a> {
 /// A started program.
 pub(crate) struct Spawned {
     pub(crate) pid: Pid,
-    /// landlock_restrict_self(2) returned 0 in the child before its exec.
+    /// landlock_restrict_self(2) returned 0 in the child before its exec, for each ruleset.
     pub(crate) landlocked: bool,
 }
 
@@ -338,10 +339,12 @@ fn child_steps(shared: &mut Shared<'_>) -> (SpawnStep, i32) {
     if unsafe { libc::chdir(exec.working_dir.as_ptr()) } < 0 {
         return (SpawnStep::WorkingDir, last_errno());
     }
-    // SAFETY: an open ruleset descriptor and no flags.
-    let restricted = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, exec.landlock.as_raw_fd(), 0) };
-    if restricted < 0 {
-        return (SpawnStep::Landlock, last_errno());
+    for ruleset in [Some(exec.landlock.0), exec.landlock.1].into_iter().flatten() {
+        // SAFETY: an open ruleset descriptor and no flags.
+        let restricted = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) };
+        if restricted < 0 {
+            return (SpawnStep::Landlock, last_errno());
+        }
     }
     shared.landlocked = true;
     // Entering a directory needs no right of Landlock's, so a link could lead out of what is granted; listing it does (A10).

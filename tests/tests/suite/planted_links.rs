@@ -1,0 +1,211 @@
+//! A link that a call may have put in the workspace decides nothing for a later session: neither what is granted, nor where
+//! callgate looks for programs, nor what a program's file names (A2, A10, C12).
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use callgate_tests::{Binaries, Ended, Host, TestEnv, TestFile, User, matrix};
+use libc::{EACCES, ENOENT, EXDEV};
+
+const PLANTED: &str = "is a symbolic link in a directory that calls may write in";
+
+/// A tree beside the workspace with a secret, and a link to it that a confined call makes in the workspace: `out`.
+fn planted(env: &TestEnv) -> (PathBuf, TestFile) {
+    let tree = env.outside().join("theirs");
+    fs::create_dir(&tree).unwrap();
+    env.give(&tree);
+    let secret = env.file("theirs/secret", "old");
+    let made = env.sandbox().write(env.workspace()).run(&["ln", "-s", tree.to_str().unwrap(), "out"]);
+    assert!(made.status.success() && env.workspace().join("out/secret").exists(), "{made:?}");
+    (tree, secret)
+}
+
+fn refused(ended: &Ended) {
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(64), ""), "{ended:?}");
+    assert!(ended.stderr.contains(PLANTED), "{ended:?}");
+}
+
+fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+    let binary = Binaries::of_this_build().callgate().display().to_string();
+    env.weakened().run(&[&[binary.as_str()], words].concat())
+}
+
+/// A2: no grant follows it, however its path is spelt; a link that no call can have made is followed.
+#[test]
+fn a2_a_grant_follows_no_link_that_a_call_may_have_made() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (tree, secret) = planted(&env);
+        let link = env.workspace().join("out");
+        symlink(env.workspace(), env.outside().join("alias")).unwrap();
+        let steal = |run: &callgate_tests::Run| run.run(&["sh", "-c", "cat out/secret; echo new > out/secret"]);
+        let other_name = env.outside().join("alias/out");
+        for path in [link.clone(), other_name, link.join("secret"), env.workspace().join("sub/../out")] {
+            fs::create_dir_all(env.workspace().join("sub")).unwrap();
+            for run in [env.sandbox().read(&path), env.sandbox().write(&path)] {
+                refused(&steal(&run.read(env.workspace())));
+            }
+            secret.assert_contents("old");
+        }
+        let manifest = env.file("manifest.toml", "[requires.fs]\nread = [\"{workspace}/out/**\"]\n");
+        refused(&steal(&env.sandbox().flag(&["--manifest", manifest.text()])));
+        // The controls: the place itself, and a person's own link to it.
+        let own = env.outside().join("own");
+        symlink(&tree, &own).unwrap();
+        for path in [&tree, &own] {
+            env.sandbox().read(path).probe(&["read", secret.text()]).assert_ok();
+        }
+        env.sandbox().read(env.workspace()).probe(&["read", secret.text()]).assert_errno_any(&[ENOENT, EACCES]);
+    });
+}
+
+/// A2: nor does a directory that is named by a flag, whichever comes first, and whatever may be written of it now.
+#[test]
+fn a2_no_directory_is_found_by_a_link_that_a_call_may_have_made() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (tree, _) = planted(&env);
+        fs::create_dir(env.outside().join("first")).unwrap();
+        env.give(&env.outside().join("first"));
+        let at = |path: &Path| path.display().to_string();
+        let (link, first, workspace) = (at(&env.workspace().join("out")), env.outside().join("first"), env.workspace());
+        let glob = ["glob", "{\"pattern\": \"*\"}"];
+        for flag in ["--root", "--ad-hoc", "--user-data"] {
+            refused_call(&callgate(&env, &[&["call", flag, &link], &glob[..]].concat()));
+            let flags = ["call", "-C", &at(&first), flag, &link, "--root", &at(&workspace)];
+            refused_call(&callgate(&env, &[&flags[..], &glob[..]].concat()));
+            let ended = callgate(&env, &[&["call", flag, &at(&tree)], &glob[..]].concat());
+            assert!(ended.status.success(), "the control: {ended:?}");
+        }
+        let kept = ["call", "--output-dir", &link, "bash", "{\"command\": \"seq 100000\"}"];
+        refused_call(&callgate(&env, &kept));
+        assert_eq!(fs::read_dir(&tree).unwrap().count(), 1, "nothing was kept there");
+        let kept = ["call", "--output-dir", &at(&tree), "bash", "{\"command\": \"seq 100000\"}"];
+        let ended = callgate(&env, &kept);
+        assert!(ended.status.success() && fs::read_dir(&tree).unwrap().count() == 2, "the control: {ended:?}");
+    });
+}
+
+fn refused_call(ended: &Ended) {
+    assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+    assert!(ended.stderr.contains("is a symbolic link in a directory that calls may write in"), "{ended:?}");
+}
+
+/// A2, C12: tools in the home directory and directories of `PATH` are not looked for by such a link.
+#[test]
+fn a2_c12_programs_are_not_looked_for_by_a_link_that_a_call_may_have_made() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let home = env.outside().join("home");
+        for name in ["", "go", "precious", "tools", "proj"] {
+            fs::create_dir_all(home.join(name)).unwrap();
+            env.give(&home.join(name));
+        }
+        let (secret, tool) = (env.file("home/precious/key", "secret"), env.file("home/tools/version", "tool"));
+        symlink(home.join("tools"), home.join(".pyenv")).unwrap();
+        let (go, home) = (home.join("go").display().to_string(), home.display().to_string());
+        let run = || env.sandbox().flag(&["-C", &go]).variable("HOME", &home).write(&go);
+        let planted = run().run(&["sh", "-c", "ln -s ../precious bin && ln -s /usr/bin found"]);
+        assert!(planted.status.success(), "{planted:?}");
+        env.sandbox().read(secret.text()).probe(&["read", secret.text()]).assert_ok();
+        run().probe(&["read", tool.text()]).assert_ok();
+        run().probe(&["read", secret.text()]).assert_errno_any(&[ENOENT, EACCES]);
+        // Nor by a session that knows nothing of that one, whatever the link leads to.
+        let proj = format!("{home}/proj");
+        let elsewhere = || env.sandbox().flag(&["-C", &proj]).variable("HOME", &home);
+        elsewhere().probe(&["read", secret.text()]).assert_errno_any(&[ENOENT, EACCES]);
+        let everything = run().run(&["sh", "-c", "rm bin && ln -s / bin"]);
+        assert!(everything.status.success(), "{everything:?}");
+        elsewhere().probe(&["read", secret.text()]).assert_errno_any(&[ENOENT, EACCES]);
+        elsewhere().probe(&["read", tool.text()]).assert_ok();
+        let path = std::env::var("PATH").unwrap();
+        let (in_go, own) = (format!("{go}/found"), format!("{home}/bin"));
+        symlink("/usr/bin", &own).unwrap();
+        let ended = run().variable("PATH", &format!("{in_go}:{own}:{path}")).run(&["sh", "-c", "echo \"$PATH\""]);
+        assert!(!ended.stdout.contains(&in_go) && ended.stdout.starts_with(&own), "{ended:?}");
+    });
+}
+
+/// A2: what a program's file names, and what it is itself by a link, is opened only where the session may read anyway.
+#[test]
+fn a2_a_program_s_file_shows_nothing_that_may_not_be_read() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let secret = env.file("secret", "#!/bin/sh\necho secret\n");
+        fs::set_permissions(&*secret, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = env.workspace_file("script", &format!("#!{}\n", secret.text()));
+        fs::set_permissions(&*script, fs::Permissions::from_mode(0o755)).unwrap();
+        let own = env.workspace_file("own", "#!/bin/sh\necho ran\n");
+        fs::set_permissions(&*own, fs::Permissions::from_mode(0o755)).unwrap();
+        symlink(secret.text(), env.workspace().join("link")).unwrap();
+        symlink("own", env.workspace().join("to-own")).unwrap();
+        let with = |programs: &[&str]| {
+            let mut run = env.sandbox().read(env.workspace());
+            for program in programs.iter().chain(&["cat", "sh"]) {
+                run = run.flag(&["--exec", program]);
+            }
+            run
+        };
+        for program in ["./script", "./link"] {
+            let ended = with(&[program]).run(&["cat", secret.text()]);
+            assert!(!ended.status.success() && ended.stdout.is_empty(), "{program}: {ended:?}");
+        }
+        assert!(with(&[]).read(&secret).run(&["cat", secret.text()]).stdout.contains("echo secret"), "the control");
+        for program in ["./own", "./to-own"] {
+            assert_eq!(with(&[program]).run(&[program]).stdout, "ran\n", "the control: {program}");
+        }
+        // Where there is no mount tree, in which it is not, it is granted by being named itself.
+        let named = with(&[secret.text()]).run(&[secret.text()]).stdout;
+        assert_eq!(named, target.by_strength("", "secret\n"));
+    });
+}
+
+/// A2: a link in a directory above which nobody may look counts as one that a call may have made.
+#[test]
+fn a2_a_link_of_which_nothing_is_known_is_not_followed() {
+    matrix(Host::STRENGTHS, |target| {
+        if target.user == User::Root {
+            return; // who may look everywhere
+        }
+        let env = TestEnv::new(target);
+        let secret = env.file("secret", "old");
+        let sub = env.workspace().join("mid/sub");
+        fs::create_dir_all(&sub).unwrap();
+        [&env.workspace().join("mid"), &sub].into_iter().for_each(|path| env.give(path));
+        let workspace = env.workspace().display().to_string();
+        let script = "cd mid/sub && ln -s \"$2\" link && chmod \"$3\" \"$1/mid\" && \
+                      exec \"$0\" run -C \"$1\" --read link -- cat \"$2\"";
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        for mode in ["0", "755"] {
+            let ended = env.weakened().run(&["sh", "-c", script, &binary, &workspace, secret.text(), mode]);
+            fs::set_permissions(env.workspace().join("mid"), fs::Permissions::from_mode(0o755)).unwrap();
+            refused(&ended);
+            fs::remove_file(sub.join("link")).unwrap();
+        }
+        let control = env.sandbox().read(secret.text()).run(&["cat", secret.text()]);
+        assert_eq!(control.stdout, "old", "{control:?}");
+    });
+}
+
+/// A3: a hard link from one granted tree into another would outlast the grant; in both strengths they are file systems apart.
+#[test]
+fn a3_no_hard_link_joins_two_granted_trees() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let other = env.outside().join("other");
+        fs::create_dir(&other).unwrap();
+        env.give(&other);
+        let file = env.file("other/file", "old");
+        let (inside, moved) = (env.workspace().join("hard"), env.workspace().join("moved"));
+        let run = env.sandbox().write(env.workspace()).write(&other);
+        for act in ["link", "rename"] {
+            run.probe(&[act, file.text(), inside.to_str().unwrap()]).assert_errno(EXDEV);
+        }
+        assert!(!inside.exists() && fs::metadata(&*file).unwrap().nlink() == 1);
+        let ended = run.run(&["mv", file.text(), moved.to_str().unwrap()]);
+        assert!(ended.status.success() && moved.exists() && !file.exists(), "the control, which copies: {ended:?}");
+        let again = env.workspace().join("again");
+        run.probe(&["link", moved.to_str().unwrap(), again.to_str().unwrap()]).assert_ok();
+    });
+}
