@@ -116,6 +116,12 @@ impl fmt::Display for SessionPlan {
         for (name, value) in &self.env {
             writeln!(f, "  {name}={value}")?;
         }
+        if !self.gitconfig.is_empty() {
+            writeln!(f, "~/.gitconfig, from the person's own")?;
+        }
+        for line in self.gitconfig.lines() {
+            writeln!(f, "  {line}")?;
+        }
         Ok(())
     }
 }

@@ -41,6 +41,7 @@
 //!     extra_read: vec![],
 //!     path: vec!["/usr/bin".into(), "/bin".into()],
 //!     env: Default::default(),
+//!     gitconfig: String::new(),
 //! };
 //! let bounds = Bounds::of(&manifest.limits, 16 << 30);
 //! let session = compile::session(&effective, &facts, &manifest.env, &bounds)?;

@@ -13,6 +13,7 @@ use callgate_worker::apply::landlock::host_abi;
 use callgate_worker::apply::limit::limit_cores;
 use callgate_worker::protocol::StepFailure;
 
+use crate::gitconfig;
 use crate::place::Place;
 
 /// The host cannot enforce what every session needs.
@@ -198,6 +199,7 @@ pub(crate) fn facts(
         env.entry(name.to_owned()).or_insert(value);
     }
     let path = search_path(env.get("PATH"), &toolchains, effective);
+    let gitconfig = gitconfig::for_sessions(&env, home.as_deref());
     HostFacts {
         strength,
         calls,
@@ -209,6 +211,7 @@ pub(crate) fn facts(
         extra_read: versioned_etc(),
         path,
         env,
+        gitconfig,
     }
 }
 

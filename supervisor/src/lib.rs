@@ -23,6 +23,7 @@ mod call;
 mod causes;
 mod confine;
 mod gate;
+mod gitconfig;
 mod home;
 mod host;
 mod place;

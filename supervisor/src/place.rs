@@ -151,6 +151,15 @@ pub(crate) fn stranger_to(path: &Path) -> Option<Stranger> {
     Found::at(CWD, path).ok()?.stranger()
 }
 
+/// Opens a regular file of this user's or root's for reading. Root goes no way that a stranger laid. What is opened is what was
+/// looked at: a FIFO or a device is not opened at all. `None` if it is not such a file.
+pub(crate) fn open_own_file(path: &Path) -> Option<std::fs::File> {
+    let found = Found::at(CWD, path).ok()?;
+    let is_file = FileType::from_raw_mode(found.stat.st_mode) == FileType::RegularFile;
+    let is_own = [0, rustix::process::geteuid().as_raw()].contains(&found.stat.st_uid);
+    (is_file && is_own && found.stranger().is_none()).then(|| std::fs::File::open(link(&found.fd)).ok())?
+}
+
 /// What a path leads to, and what decided that.
 struct Found {
     fd: OwnedFd,

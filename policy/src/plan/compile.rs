@@ -80,6 +80,7 @@ pub fn session(
         processes: bounds.processes.saturating_mul(4).saturating_add(1024),
         outputs: effective.session_dir().cloned(),
         env: environment,
+        gitconfig: facts.gitconfig.clone(),
         ablation: None,
     })
 }

@@ -28,6 +28,8 @@ pub struct HostFacts {
     pub path: Vec<HostPath>,
     /// The supervisor's own environment; only names that are granted leave it.
     pub env: BTreeMap<String, HostPath>,
+    /// What programs find in `~/.gitconfig`: text that [`for_sessions`](super::protect::personal::for_sessions) has made.
+    pub gitconfig: String,
 }
 
 /// Why there is no plan.

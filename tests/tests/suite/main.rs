@@ -38,6 +38,7 @@ mod fd_env_leak;
 mod fifos;
 mod fs_outside;
 mod git_anywhere;
+mod git_everyday;
 mod grants;
 mod homes;
 mod identity;

@@ -23,6 +23,7 @@ fn facts() -> HostFacts {
         env: [("LANG", "C.UTF-8"), ("LC_TIME", "C"), ("LD_PRELOAD", "/x.so"), ("API_TOKEN", "s"), ("RUST_LOG", "info")]
             .map(|(name, value)| (name.to_owned(), HostPath::from(value)))
             .into(),
+        gitconfig: String::new(),
     }
 }
 
