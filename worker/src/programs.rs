@@ -3,6 +3,8 @@
 //! Done by the broker before it is confined, in the session's mount namespace, where names mean what they will mean to the
 //! session. Nothing is found again later: a file that takes another's place is another file.
 
+mod helpers;
+
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,6 +17,8 @@ use callgate_policy::plan::exec::{
     Environment, FileId, HEADER_BYTES, Header, OWN_STARTS, Start, Starts, Word, read_header,
 };
 use rustix::fs::{FileType, Mode, OFlags};
+
+use self::helpers::Helpers;
 
 /// How deep the kernel follows interpreters that are scripts themselves (fs/exec.c).
 const DEPTH: u8 = 5;
@@ -54,10 +58,10 @@ pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf]) -> Found {
             }
             Some(program) => {
                 let mut grant =
-                    |file: PathBuf| found.add(&file, Vec::new(), (&rule.args, false), path, DEPTH).is_some();
-                let there = look_up(program, path).is_some_and(&mut grant);
-                if !there {
-                    found.missing.push(program.clone());
+                    |file: &PathBuf| found.add(file, Vec::new(), (&rule.args, false), path, DEPTH).is_some();
+                match look_up(program, path).filter(|file| grant(file)) {
+                    Some(file) => found.add_helpers(helpers::of(&file, plan), &rule.args, path),
+                    None => found.missing.push(program.clone()),
                 }
             }
         }
@@ -161,6 +165,17 @@ impl Found {
             }
         }
         Some(id)
+    }
+
+    /// Lets what a program starts of its own be started. Under another path it is the same program: with granted arguments it
+    /// takes these and no others. Helpers for single commands come with the whole program alone, for `args` do not say what
+    /// they do.
+    fn add_helpers(&mut self, helpers: Helpers, args: &ArgPatterns, path: &[PathBuf]) {
+        let others = if args.is_any() { helpers.others } else { Vec::new() };
+        for helper in helpers.itself.iter().chain(&others) {
+            // Not there: one start less.
+            let _there = self.add(helper, Vec::new(), (args, false), path, DEPTH);
+        }
     }
 
     /// The kernel puts the interpreter's argument and the script's name before the script's own arguments. What makes something of

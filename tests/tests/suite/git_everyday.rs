@@ -1,8 +1,10 @@
-//! git as people use it: with their own name and short commands.
+//! git as people use it: with their own name and short commands, and granted alone.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
-use callgate_tests::{Host, Run, TestEnv, matrix};
+use callgate_tests::{Host, Run, TestEnv, User, matrix};
 
 /// A person's configuration: what sessions get, and what they do not.
 const PERSON: &str = "\
@@ -118,5 +120,107 @@ fn a_person_s_git_configuration_is_found_and_stays_as_it_is() {
         let ended = sh(&judged, "git config --global user.name Set; echo x >> ~/.gitconfig; cat ~/.gitconfig");
         assert_eq!(ended.stdout, "[user]\n\tname = \"Home\"\n", "{ended:?}");
         assert!(ended.stderr.contains("Permission denied"), "{ended:?}");
+    });
+}
+
+/// The gits of this machine: distributions install theirs differently from what git's own Makefile does.
+fn gits() -> Vec<&'static str> {
+    let there = ["/usr/bin/git", "/usr/local/bin/git"].into_iter().filter(|path| Path::new(path).is_file());
+    let all: Vec<&str> = there.collect();
+    assert!(!all.is_empty(), "git is installed");
+    all
+}
+
+/// What starts programs of git's own.
+const WORK: &str = "set -e; $GIT init -q -b main . && $GIT config user.name a && $GIT config user.email a@b.c && \
+                    echo 1 > f && $GIT add f && $GIT commit -qm one && echo 2 > f && $GIT stash -q && $GIT stash pop -q && \
+                    $GIT commit -qam two && $GIT checkout -qb side HEAD~1 && echo 3 > g && $GIT add g && $GIT commit -qm three && \
+                    $GIT rebase -q main && $GIT gc -q && $GIT clone -q . copy && $GIT -C copy pull -q && $GIT -C copy log --format=%s";
+
+/// Whoever grants git grants the parts of it that lie in files of their own, and nothing else.
+#[test]
+fn git_granted_alone_starts_its_own_helpers() {
+    matrix(Host::STRENGTHS, |target| {
+        for git in gits() {
+            let env = TestEnv::new(target);
+            let script = format!("GIT={git}; {WORK}");
+            let run = env.sandbox().flag(&["--exec", "/bin/sh", "--exec", git]);
+            let ended = sh(&run, &script);
+            assert_eq!(
+                (ended.status.code(), ended.stdout.as_str()),
+                (Some(0), "three\ntwo\none\n"),
+                "{git}: {ended:?}"
+            );
+            assert!(!ended.stderr.contains("not started"), "{git}: {ended:?}");
+            // A script among them, with what it starts itself.
+            let run = run.flag(&["--exec", "sed", "--exec", "basename", "--exec", "uname"]);
+            let ended = sh(&run, &format!("{git} submodule status"));
+            assert!(ended.status.success(), "{git}: {ended:?}");
+            for denied in ["touch made", "$($GIT --exec-path)/../../bin/touch made", "$GIT -c alias.x='!touch made' x"]
+            {
+                let ended = sh(&run, &format!("GIT={git}; {denied}"));
+                assert!(!ended.status.success() && !env.workspace().join("made").is_file(), "{denied}: {ended:?}");
+            }
+        }
+    });
+}
+
+/// C11: with `args` the helpers take the same arguments as the program, and those for single commands are not started.
+#[test]
+fn c11_helpers_take_no_other_arguments() {
+    matrix(Host::STRENGTHS, |target| {
+        for git in gits() {
+            let env = TestEnv::new(target);
+            let made = sh(&env.bare(), &format!("GIT={git}; {WORK}; git --exec-path > /dev/null; {git} --exec-path"));
+            assert!(made.status.success(), "{made:?}");
+            let core = made.stdout.lines().last().unwrap();
+            let kept = env.workspace().join("f");
+            let table = |name: &str| {
+                format!(
+                    "[[{name}.shell]]\ncmd = \"/bin/sh\"\n[[{name}.shell]]\ncmd = \"{git}\"\nargs = [\"log\", {{ rest = true }}]\n"
+                )
+            };
+            let both = table("requires") + &table("ceiling");
+            env.workspace_file("m.toml", &format!("id = \"x\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n{both}"));
+            let judged = env.sandbox().flag(&["--manifest", "m.toml"]);
+            for granted in [git, &format!("{core}/git")] {
+                let ended = sh(&judged, &format!("{granted} log --format=%s -1"));
+                assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "three\n"), "{granted}: {ended:?}");
+            }
+            let rms = [format!("{git} rm -qf f"), format!("{core}/git rm -qf f"), format!("{core}/git-rm -qf f")];
+            for denied in rms.iter().chain(&[format!("{core}/git-submodule log")]) {
+                let ended = sh(&judged, denied);
+                assert_eq!((ended.status.code(), kept.is_file()), (Some(126), true), "{denied}: {ended:?}");
+            }
+            for rm in &rms {
+                let bare = sh(&env.bare(), rm);
+                assert!(bare.status.success() && !kept.is_file(), "bare: {rm}: {bare:?}");
+                assert!(sh(&env.bare(), &format!("{git} reset -q --hard")).status.success());
+            }
+        }
+    });
+}
+
+/// C12: what lies where helpers would is one only if it is root's, and where the session cannot write.
+#[test]
+fn c12_what_others_put_beside_a_program_is_no_helper() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for top in [env.workspace(), env.outside()] {
+            let make = "mkdir -p p/bin p/lib/git-core && cp /bin/true p/bin/git && \
+                        printf '#!/bin/sh\necho helper\n' > p/lib/git-core/git-x && chmod 755 p/lib/git-core/git-x";
+            assert!(sh(&env.bare().started_in(&top), make).status.success());
+            fs::set_permissions(top.join("p/lib/git-core"), fs::Permissions::from_mode(0o755)).unwrap();
+            let helper = top.join("p/lib/git-core/git-x").display().to_string();
+            let git = top.join("p/bin/git").display().to_string();
+            let run = env.sandbox().read(env.outside()).flag(&["--exec", "/bin/sh", "--exec", &git]);
+            let ended = sh(&run, &format!("{git} && {helper}"));
+            // With namespaces the session has a `/tmp` of its own, which it writes and in which this lies.
+            let is_fixed = top == env.outside() && target.host == Host::NoNamespaces;
+            let is_helper = is_fixed && target.user == User::Root;
+            let wanted = if is_helper { (Some(0), "helper\n") } else { (Some(126), "") };
+            assert_eq!((ended.status.code(), ended.stdout.as_str()), wanted, "{helper}: {ended:?}");
+            assert_eq!(sh(&env.bare(), &helper).stdout, "helper\n");
+        }
     });
 }
