@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use callgate::{Coercion, Launcher, Overflow, interaction_required, json};
+use callgate::{Coercion, Launcher, Overflow, Warning, interaction_required, json};
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
@@ -38,7 +38,9 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     }
     let (mut envelope, status) = supervise(launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
-        for warning in session.warnings() {
+        // That it is a part of a repository matters to git alone.
+        let told = |warning: &&Warning| !matches!(warning, Warning::PartOfRepository { .. });
+        for warning in session.warnings().iter().filter(told) {
             // A notice: what runs does not depend on somebody reading it.
             drop(writeln!(std::io::stderr(), "callgate: {}", warning.to_string().escape_debug()));
         }
@@ -49,7 +51,10 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
                 drop(std::io::stderr().write_all(piece));
             }
         };
+        let names_git = arguments["command"].as_str().is_some_and(show::names_git);
         let envelope = session.call_streaming(&call.tool, arguments, &mut pass_on).await;
+        let exit_code = envelope.data.as_ref().and_then(|data| data["exit_code"].as_i64());
+        show::tell_repository(&session, names_git, exit_code);
         if session.is_halted() {
             let why = envelope.error_text.as_deref().unwrap_or_default();
             // The exit status tells it too.

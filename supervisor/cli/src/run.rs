@@ -48,6 +48,8 @@ pub(super) fn run(run: Run, launcher: Launcher) -> Result<ExitCode, Failure> {
         let end = wait(&program, &mut signals, relay).await?;
         tell_limit(&session, &end);
         tell_not_started(&program);
+        let names_git = run.argv.iter().any(|word| show::names_git(&word.to_string_lossy()));
+        show::tell_repository(&session, names_git, end.code.map(i64::from));
         if let Some(file) = status {
             report(&session, &program, end, started, file)?;
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callgate::profile::{self, ProfileError};
 use callgate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
-use callgate::{OpenError, SessionSpec, refuse_strangers, with_causes};
+use callgate::{OpenError, Session, SessionSpec, Warning, refuse_strangers, with_causes};
 use callgate_policy::ceiling::Ceiling;
 use callgate_policy::effective::Source;
 use callgate_policy::manifest::Manifest;
@@ -55,6 +55,26 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         spec.requires.push((Source::CommandLine, flags));
     }
     Ok(spec)
+}
+
+/// Where the whole repository is, once git has failed (with 128, as it does for what it calls fatal) in a part of it.
+pub(super) fn tell_repository(session: &Session, names_git: bool, exit_code: Option<i64>) {
+    if !names_git || exit_code != Some(128) {
+        return;
+    }
+    for warning in session.warnings() {
+        if let Warning::PartOfRepository { repository, .. } = warning {
+            let (warning, repository) = (warning.to_string(), repository.to_string());
+            let text = format!("callgate: {}\n  try: -C {}\n", warning.escape_debug(), repository.escape_debug());
+            // A notice: what ran does not depend on somebody reading it.
+            drop(std::io::stderr().write_all(text.as_bytes()));
+        }
+    }
+}
+
+/// Whether a command line has the word `git`, by any path.
+pub(super) fn names_git(line: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric() && !"-_.".contains(c)).any(|word| word == "git")
 }
 
 /// Where programs were typed, they and those that the manifest names are all that a call may start, whatever `bash` requires.

@@ -53,10 +53,11 @@ impl Supervisor {
         let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
         let variables = variables(&spec, &roots)?;
-        let (effective, warnings) = effective(&spec, &profile, &registry, &variables)?;
+        let (effective, mut warnings) = effective(&spec, &profile, &registry, &variables)?;
         if !spec.allow_home {
             refuse_homes(&roots, &effective)?;
         }
+        warnings.extend(roots.first().and_then(|root| Warning::part_of_repository(root.path(), &effective)));
         refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;

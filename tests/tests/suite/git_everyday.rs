@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use callgate_tests::{Host, Run, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Host, Run, TestEnv, User, matrix};
+use serde_json::json;
 
 /// A person's configuration: what sessions get, and what they do not.
 const PERSON: &str = "\
@@ -222,5 +223,39 @@ fn c12_what_others_put_beside_a_program_is_no_helper() {
             assert_eq!((ended.status.code(), ended.stdout.as_str()), wanted, "{helper}: {ended:?}");
             assert_eq!(sh(&env.bare(), &helper).stdout, "helper\n");
         }
+    });
+}
+
+/// A directory below a repository's top is a workspace like any other, and whoever needs git there hears where the whole is.
+#[test]
+fn a_part_of_a_repository_says_where_the_whole_is() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let top = env.workspace().display().to_string();
+        assert!(sh(&env.bare(), "git init -q -b main . && mkdir part && echo x > part/file").status.success());
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let part = env.weakened().started_in(env.workspace().join("part"));
+        let run = |flags: &[&str], words: &[&str]| part.run(&[&[&binary, "run"], flags, &["--"], words].concat());
+        let bash = |command: &str| part.run(&[&binary, "call", "bash", &json!({ "command": command }).to_string()]);
+        let told = format!("part of the git repository {top}, which is not granted");
+        for ended in [run(&[], &["git", "status"]), run(&[], &["sh", "-c", "exec /usr/bin/env git log"])] {
+            assert_eq!(ended.status.code(), Some(128), "{ended:?}");
+            assert!(ended.stderr.contains(&told) && ended.stderr.contains(&format!("try: -C {top}\n")), "{ended:?}");
+        }
+        assert!(bash("git status").stderr.contains(&told));
+        // What needs no repository, or is not git, works and says nothing.
+        for ended in
+            [run(&[], &["git", "--version"]), run(&[], &["cat", "file"]), bash("cat file; exit 128"), bash("echo git")]
+        {
+            assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+        }
+        // As it says; and where the repository can be read.
+        for flags in [["-C", &top], ["--read", &top]] {
+            let ended = run(&flags, &["git", "status", "--short"]);
+            assert!(ended.status.success() && !ended.stderr.contains("part of"), "{ended:?}");
+        }
+        // A repository of its own.
+        assert_eq!(run(&[], &["git", "init", "-q", "."]).status.code(), Some(0));
+        assert!(!run(&[], &["git", "log"]).stderr.contains("part of"));
     });
 }
