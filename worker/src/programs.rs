@@ -75,8 +75,10 @@ pub(crate) fn find_for_reading(plan: &SessionPlan, programs: &[HostPath], path: 
     let mut found = Found::of(plan);
     for program in programs {
         if let Some(file) = look_up(program, path) {
-            // Not there: one start less.
-            let _there = found.add(&file, Vec::new(), (&ArgPatterns::any(), true), path, DEPTH);
+            for file in std::iter::once(&file).chain(&helpers::of(&file, plan).itself) {
+                // Not there: one start less.
+                let _there = found.add(file, Vec::new(), (&ArgPatterns::any(), true), path, DEPTH);
+            }
         }
     }
     found

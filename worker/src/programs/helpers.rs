@@ -26,6 +26,12 @@ const KNOWN: &[Known] = &[Known { program: "git", directories: &["lib/git-core",
 /// the session may change for being their owner.
 const NOBODY: u32 = 65534;
 
+impl Known {
+    fn is_name_of(&self, path: &Path) -> bool {
+        path.file_name() == Some(OsStr::new(self.program))
+    }
+}
+
 /// The helpers of one program that are there.
 #[derive(Default)]
 pub(super) struct Helpers {
@@ -38,9 +44,9 @@ pub(super) struct Helpers {
 /// Finds the helpers of the program at this path.
 pub(super) fn of(program: &Path, plan: &SessionPlan) -> Helpers {
     let mut helpers = Helpers::default();
-    let Some(program) = real(program) else { return helpers };
-    let known = KNOWN.iter().find(|known| program.file_name() == Some(OsStr::new(known.program)));
-    let (Some(known), Some(prefix)) = (known, program.parent().and_then(Path::parent)) else { return helpers };
+    let Some(known) = KNOWN.iter().find(|known| known.is_name_of(program)) else { return helpers };
+    let program = real(program).filter(|program| known.is_name_of(program));
+    let Some(prefix) = program.as_deref().and_then(Path::parent).and_then(Path::parent) else { return helpers };
     let places = known.directories.iter().map(|directory| prefix.join(directory));
     for place in places.filter(|place| real(place).as_ref() == Some(place) && !is_written(place, plan)) {
         list(&place, known.program, &mut helpers);
@@ -80,10 +86,11 @@ fn open(directory: &Path) -> Option<OwnedFd> {
     rustix::fs::fstat(&fd).is_ok_and(|stat| is_roots(&stat)).then_some(fd)
 }
 
-/// Whether it is root's, and nobody else may change it.
+/// Whether it is root's, and nobody else may change it. Root sees its own files as they are.
 fn is_roots(stat: &Stat) -> bool {
     let own = rustix::process::geteuid().as_raw();
-    (stat.st_uid == 0 || stat.st_uid == NOBODY && own != NOBODY) && stat.st_mode & 0o022 == 0
+    let shown_as_nobodys = stat.st_uid == NOBODY && ![0, NOBODY].contains(&own);
+    (stat.st_uid == 0 || shown_as_nobodys) && stat.st_mode & 0o022 == 0
 }
 
 fn is_program(stat: &Stat) -> bool {

@@ -8,6 +8,7 @@ use super::gitconfig::{self, Setting};
 use super::gitkeys::Sub::{Either, Without};
 use super::gitkeys::Value::{OneOf, Ref, Text, Word, Words};
 use super::gitkeys::{Line, value_in};
+use crate::watchdog::Builtin;
 
 /// Most bytes of one value.
 const LONGEST: usize = 1024;
@@ -138,7 +139,7 @@ fn written(Setting { section, subsection, name, value }: &Setting) -> Option<Str
 }
 
 /// Commands of git that an alias may stand for, each with its options of one letter that run no program and name no file.
-/// Digits are allowed everywhere.
+/// Digits are allowed everywhere. `push` is not among them: rules are written for it, and a rule sees the alias alone.
 const COMMANDS: &[(&str, &[u8])] = &[
     ("add", b"AefinNpuv"),
     ("blame", b"bcCefklMnpsw"),
@@ -154,7 +155,6 @@ const COMMANDS: &[(&str, &[u8])] = &[
     ("ls-files", b"cdikmostuvz"),
     ("merge", b"enqv"),
     ("pull", b"afnpqrtv"),
-    ("push", b"dfnquv"),
     ("rebase", b"finqrv"),
     ("reflog", HISTORY),
     ("remote", b"v"),
@@ -211,8 +211,6 @@ const OPTIONS: &[&str] = &[
     "first-parent",
     "fixup",
     "follow",
-    "force",
-    "force-with-lease",
     "format",
     "graph",
     "grep",
@@ -287,12 +285,14 @@ const OPTIONS: &[&str] = &[
     "worktree",
 ];
 
-/// Whether an alias stands for one of git's own commands, with words that have it run nothing else.
+/// Whether an alias stands for one of git's own commands, with words that have it run nothing else, and that the watchdog would
+/// let pass: it is shown the alias, and not what it stands for.
 fn is_alias(value: &[u8]) -> bool {
     let Some(words) = std::str::from_utf8(value).ok().and_then(words) else { return false };
     let Some((command, rest)) = words.split_first() else { return false };
     let Some((_, letters)) = COMMANDS.iter().find(|(name, _)| name == command) else { return false };
-    rest.iter().all(|word| is_plain(word, letters))
+    let line = || std::iter::once("git".to_owned()).chain(words.iter().cloned()).collect();
+    rest.iter().all(|word| is_plain(word, letters)) && Builtin.lets_pass(line())
 }
 
 /// Splits an alias as git does (`split_cmdline`), except that one with a backslash, or with a quote that nothing closes, is not
@@ -367,7 +367,7 @@ mod tests {
             "[alias]\nst = status -sb\n",
             "[alias]\nlg = log --graph --pretty=format:'%Cred%h%Creset -%C(yellow)%d%Creset %s (%cr) <%an>' --abbrev-commit\n",
             "[alias]\nundo = reset --soft HEAD~1\nlast = log -1 HEAD --stat\n",
-            "[alias]\nwip = commit -am \\\"work in progress\\\"\npf = push --force-with-lease origin HEAD\n",
+            "[alias]\nwip = commit -am \\\"work in progress\\\"\n",
             "[alias]\nco = checkout\nback = checkout -\ndrop = checkout --\nwho = shortlog -sn\n",
             "[alias]\nnew = log main..@{u} --since='2 weeks ago'\n",
         ] {
@@ -525,9 +525,16 @@ mod tests {
             "fetch ext::x",
             "fetch file:///x",
             "fetch /x",
+            "push",
             "push --receive-pack=x",
             "push --exec=x",
             "clone x",
+            "reset --hard",
+            "checkout .",
+            "branch -D",
+            "stash drop",
+            "reflog expire",
+            "clean -fdx",
             "archive --remote=x",
             "log $(x)",
             "log `x`",
