@@ -40,6 +40,7 @@
 //!     toolchains: vec![],
 //!     extra_read: vec![],
 //!     path: vec!["/usr/bin".into(), "/bin".into()],
+//!     path_left_out: vec![],
 //!     env: Default::default(),
 //! };
 //! let bounds = Bounds::of(&manifest.limits, 16 << 30);
@@ -73,6 +74,7 @@ pub mod path;
 pub mod pattern;
 pub mod plan;
 pub mod profile;
+pub mod remarks;
 pub mod requirement;
 pub mod rules;
 pub mod shell;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::compile::HostFacts;
+use callgate_policy::plan::compile::{self, HostFacts};
 use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
 use callgate_policy::step::Step;
 use callgate_worker::apply::landlock::host_abi;
@@ -197,7 +197,11 @@ pub(crate) fn facts(
     for (name, value) in defaults {
         env.entry(name.to_owned()).or_insert(value);
     }
-    let path = search_path(env.get("PATH"), &toolchains, effective);
+    let venv = env.get("VIRTUAL_ENV").map(|venv| venv.as_path().join("bin"));
+    // A program that a call has planted there could take another's place in a later call, or be started in place of one that
+    // was granted. With one call, and any program granted, there is nothing to take.
+    let free = calls == Calls::One && !compile::exec(effective).is_judged();
+    let (path, path_left_out) = search_path(env.get("PATH"), &toolchains, effective, venv.as_deref().filter(|_| free));
     HostFacts {
         strength,
         calls,
@@ -208,6 +212,7 @@ pub(crate) fn facts(
         toolchains,
         extra_read: versioned_etc(),
         path,
+        path_left_out,
         env,
     }
 }
@@ -251,23 +256,40 @@ fn toolchains(home: &Path) -> (Vec<HostPath>, Vec<(&'static str, HostPath)>) {
     (found, env)
 }
 
+/// Directories of PATH, and those that were left out with the reason.
+type SearchPath = (Vec<HostPath>, Vec<(HostPath, &'static str)>);
+
 /// The directories of PATH that exist, that programs may be read from, and that the session cannot write: a program
-/// planted in one would be started in place of the real one (C12).
-fn search_path(given: Option<&HostPath>, toolchains: &[HostPath], effective: &EffectiveSet) -> Vec<HostPath> {
+/// planted in one would be started in place of the real one (C12). `although` may be written all the same.
+fn search_path(
+    given: Option<&HostPath>,
+    toolchains: &[HostPath],
+    effective: &EffectiveSet,
+    although: Option<&Path>,
+) -> SearchPath {
     let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
-    let mut path = Vec::new();
+    let (mut path, mut left_out) = (Vec::new(), Vec::new());
     for dir in std::env::split_paths(&given).filter(|dir| dir.is_absolute()) {
         let Ok(real) = std::fs::canonicalize(&dir) else { continue };
         let real = HostPath::from(real);
         let system = ["/usr", "/opt", "/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
         let toolchain = toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));
         let readable = system || toolchain || effective.allows_read(&real);
-        if readable && !effective.allows_write(&real) && !path.contains(&HostPath::from(dir.clone())) {
-            path.push(HostPath::from(dir));
+        let fixed = !effective.allows_write(&real) || although == Some(dir.as_path());
+        let dir = HostPath::from(dir);
+        match (readable, fixed) {
+            (true, true) if !path.contains(&dir) => path.push(dir),
+            (true, true) => {}
+            (false, _) => left_out.push((dir, NOT_READABLE)),
+            (true, false) => left_out.push((dir, WRITABLE)),
         }
     }
-    path
+    (path, left_out)
 }
+
+/// Why a directory of PATH is left out.
+const NOT_READABLE: &str = "it is not granted for reading";
+const WRITABLE: &str = "calls can write there";
 
 /// Parts of `/etc` whose names hold a version.
 fn versioned_etc() -> Vec<HostPath> {

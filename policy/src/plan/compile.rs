@@ -51,7 +51,8 @@ pub fn session(
     bounds: &Bounds,
 ) -> Result<SessionPlan, PlanError> {
     let exec = exec(effective);
-    let environment = env::compile(facts, manifest_env, &exec)?;
+    let offline = is_offline(effective);
+    let environment = env::compile(env::Sources { facts, env: manifest_env, exec: &exec, offline })?;
     let execute = match &exec {
         Exec::Any if effective.rights().shell().is_empty() => Execute::Nothing,
         // The worker adds the programs themselves, once it has found them.
@@ -84,9 +85,16 @@ pub fn session(
     })
 }
 
+/// Whether no host is granted.
+#[must_use]
+pub fn is_offline(effective: &EffectiveSet) -> bool {
+    effective.rights().hosts().iter().next().is_none()
+}
+
 /// What `shell` grants. Where it grants any program with any arguments, or nothing at all, nobody need be asked: in the latter
 /// case no call that starts a program passes layer 1.
-fn exec(effective: &EffectiveSet) -> Exec {
+#[must_use]
+pub fn exec(effective: &EffectiveSet) -> Exec {
     let shell = effective.rights().shell();
     if shell.is_empty() || shell.iter().any(|(region, _)| region.program().is_none() && region.args().is_any()) {
         return Exec::Any;

@@ -26,6 +26,8 @@ pub struct HostFacts {
     pub extra_read: Vec<HostPath>,
     /// The directories of `PATH`, each checked to hold nothing that the session can write.
     pub path: Vec<HostPath>,
+    /// Those that are not in `path`, and why: for people.
+    pub path_left_out: Vec<(HostPath, &'static str)>,
     /// The supervisor's own environment; only names that are granted leave it.
     pub env: BTreeMap<String, HostPath>,
 }
@@ -47,6 +49,12 @@ pub enum PlanError {
     /// `[env]` names what callgate decides.
     #[error("the environment variable {0} is set by callgate and can be neither passed nor set")]
     FixedVariable(String),
+    /// `--env` names what decides which code programs run, where single programs are granted.
+    #[error(
+        "--env {0}: the variable decides what programs load or run, and this session grants single programs; if you mean it, \
+         name it in the manifest's [env]"
+    )]
+    Steering(String),
     /// The supervisor gave a path that is not resolved.
     #[error("the path {0} is not absolute and resolved")]
     Path(HostPath),

@@ -89,6 +89,10 @@ pub(super) struct Grants {
     /// bash`). Times take ms, s, m, h; sizes B, KiB, MiB, GiB, TiB.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(super) limit: Vec<String>,
+    /// Pass this variable of your environment on to programs, or set it; may be given several times, and wins over the manifest.
+    /// Without it programs get only what `run --explain-env` lists.
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(super) env: Vec<String>,
     /// The workspace: where the command starts, and what the defaults grant. Default: this directory.
     #[arg(long, short = 'C', value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
@@ -120,6 +124,8 @@ pub(super) struct Grants {
   callgate run --tty -- ./ask.sh | tee answers   read the terminal, though the output goes elsewhere
   git diff | callgate run -- ./review.py > review.txt
   callgate run --limit memory=2GiB --limit wall=5m -- npm test
+  callgate run --env DATABASE_URL --env RUST_LOG=debug -- cargo test
+  callgate run --explain-env                     which variables the command would get
   callgate run --write ../out --status result.json -- ./build.sh")]
 pub(super) struct Run {
     #[command(flatten)]
@@ -133,8 +139,11 @@ pub(super) struct Run {
     /// Give the program a terminal of its own even if standard output is none.
     #[arg(long)]
     pub(super) tty: bool,
+    /// List the variables that the command would get, those that it would not, and why; and run nothing.
+    #[arg(long)]
+    pub(super) explain_env: bool,
     /// The command and its arguments.
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    #[arg(required_unless_present = "explain_env", trailing_var_arg = true, value_name = "CMD")]
     pub(super) argv: Vec<OsString>,
 }
 

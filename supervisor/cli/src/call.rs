@@ -38,10 +38,7 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     }
     let (mut envelope, status) = supervise(launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
-        for warning in session.warnings() {
-            // A notice: what runs does not depend on somebody reading it.
-            drop(writeln!(std::io::stderr(), "callgate: {}", warning.to_string().escape_debug()));
-        }
+        show::tell_warnings(&session);
         let stream = call.stream;
         let mut pass_on = |piece: &[u8]| {
             if stream {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callgate::profile::{self, ProfileError};
 use callgate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
-use callgate::{OpenError, SessionSpec, refuse_strangers, with_causes};
+use callgate::{OpenError, Session, SessionSpec, refuse_strangers, with_causes};
 use callgate_policy::ceiling::Ceiling;
 use callgate_policy::effective::Source;
 use callgate_policy::manifest::Manifest;
@@ -39,6 +39,15 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     for limit in &grants.limit {
         spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {}", with_causes(&e))))?;
     }
+    for variable in &grants.env {
+        match variable.split_once('=') {
+            _ if variable.starts_with('=') || variable.is_empty() => {
+                return Err(Failure::Usage(format!("--env {variable:?}: a variable has a name")));
+            }
+            Some((name, value)) => drop(spec.env.set.insert(name.to_owned(), value.to_owned())),
+            None => spec.env.pass.push(variable.clone()),
+        }
+    }
     let flags = RequirementSet {
         fs: FsRequirement { read: paths(&grants.read, "--read")?, write: paths(&grants.write, WRITE)?, exact: false },
         net: NetRequirement { hosts: hosts(&grants.net)? },
@@ -55,6 +64,14 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         spec.requires.push((Source::CommandLine, flags));
     }
     Ok(spec)
+}
+
+/// What the person may not have meant.
+pub(super) fn tell_warnings(session: &Session) {
+    for warning in session.warnings() {
+        // A notice: what runs does not depend on somebody reading it.
+        drop(writeln!(std::io::stderr(), "callgate: {}", warning.to_string().escape_debug()));
+    }
 }
 
 /// Where programs were typed, they and those that the manifest names are all that a call may start, whatever `bash` requires.

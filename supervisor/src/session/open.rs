@@ -10,6 +10,7 @@ use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan};
+use callgate_policy::plan::env;
 use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
@@ -53,7 +54,8 @@ impl Supervisor {
         let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
         let variables = variables(&spec, &roots)?;
-        let (effective, warnings) = effective(&spec, &profile, &registry, &variables)?;
+        let (effective, mut warnings) = effective(&spec, &profile, &registry, &variables)?;
+        env::refuse_steering(&spec.env, &compile::exec(&effective))?;
         if !spec.allow_home {
             refuse_homes(&roots, &effective)?;
         }
@@ -64,8 +66,8 @@ impl Supervisor {
         let found_in = spec.project.clone();
         let project = project(&mut spec)?;
         let (limits, env) = match &spec.manifest {
-            Some(manifest) => (spec.limits.or(manifest.limits), manifest.env.clone()),
-            None => (spec.limits, Env::default()),
+            Some(manifest) => (spec.limits.or(manifest.limits), joined(&manifest.env, &spec.env)),
+            None => (spec.limits, spec.env.clone()),
         };
         let bounds = Bounds::of(&limits, host::memory());
         let mut gate = Gate::default();
@@ -108,6 +110,7 @@ impl Supervisor {
             }
             other => other?,
         };
+        warnings.extend(not_active(&facts));
         let gate = Arc::new(gate);
         let people = Arc::new(People::new(spec.approvers, spec.patience, project));
         let headless = spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default();
@@ -141,6 +144,7 @@ impl Supervisor {
             ablated: None,
             roots,
             facts,
+            env,
             plan,
             bounds,
             opened,
@@ -248,6 +252,24 @@ impl Watchdog for Held {
     fn judge_exec(&self, exec: &ExecFacts<'_>) -> Verdict {
         self.0.judge_exec(exec)
     }
+}
+
+/// The manifest's variables and those that were typed, which win.
+fn joined(manifest: &Env, typed: &Env) -> Env {
+    let mut all = manifest.clone();
+    all.pass.retain(|name| !typed.set.contains_key(name));
+    all.set.retain(|name, _| !typed.pass.contains(name));
+    all.pass.extend(typed.pass.iter().cloned());
+    all.set.extend(typed.set.clone());
+    all
+}
+
+/// An environment that is active outside and not inside.
+fn not_active(facts: &HostFacts) -> Option<Warning> {
+    let directory = facts.env.get("VIRTUAL_ENV")?;
+    let bin = HostPath::from(directory.as_path().join("bin"));
+    let (_, why) = facts.path_left_out.iter().find(|(left_out, _)| *left_out == bin)?;
+    Some(Warning::EnvironmentNotActive { directory: directory.clone(), why })
 }
 
 /// Finds the workspace's roots, once: what they are now is the workspace for the whole session (X0-55, A10).

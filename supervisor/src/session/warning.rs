@@ -3,6 +3,7 @@
 use std::fmt;
 
 use callgate_policy::effective::{Beyond, Kind};
+use callgate_policy::path::HostPath;
 
 /// Something about a session that its user may not have meant. Nothing is refused for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,11 +18,27 @@ pub enum Warning {
         /// What the tools require beyond it.
         beyond: Beyond,
     },
+    /// A Python environment is active outside, and its programs are not on the session's `PATH`.
+    EnvironmentNotActive {
+        /// `VIRTUAL_ENV`.
+        directory: HostPath,
+        /// Why its programs are left out.
+        why: &'static str,
+    },
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::ToolsRequireMore { file, names_any, beyond: Beyond { kind, tools, required } } = self;
+        let (file, names_any, Beyond { kind, tools, required }) = match self {
+            Self::ToolsRequireMore { file, names_any, beyond } => (file, names_any, beyond),
+            Self::EnvironmentNotActive { directory, why } => {
+                return write!(
+                    f,
+                    "the active environment {directory} is not on the PATH inside ({why}); start its programs by path, \
+                     {directory}/bin/python"
+                );
+            }
+        };
         let what = match kind {
             Kind::Read => "what may be read",
             Kind::Write => "what may be written",

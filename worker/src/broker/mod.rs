@@ -20,6 +20,7 @@ mod metadata;
 mod mounts;
 mod planted;
 mod processes;
+mod refused;
 mod shm;
 mod sockets;
 mod survey;
@@ -412,13 +413,14 @@ const SET: Duration = Duration::from_millis(100);
 
 /// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
 fn handlers() -> HashMap<i64, Handler> {
-    let groups: [&[(libc::c_long, Handler)]; 8] = [
+    let groups: [&[(libc::c_long, Handler)]; 9] = [
         exec::HANDLERS,
         files::HANDLERS,
         metadata::HANDLERS,
         sockets::HANDLERS,
         ipc::HANDLERS,
         processes::HANDLERS,
+        refused::HANDLERS,
         watches::HANDLERS,
         terminals::HANDLERS,
     ];
