@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::compile::{self, HostFacts};
+use callgate_policy::plan::compile::{self, HostFacts, LeftOut};
 use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
 use callgate_policy::step::Step;
 use callgate_worker::apply::landlock::host_abi;
@@ -257,7 +257,7 @@ fn toolchains(home: &Path) -> (Vec<HostPath>, Vec<(&'static str, HostPath)>) {
 }
 
 /// Directories of PATH, and those that were left out with the reason.
-type SearchPath = (Vec<HostPath>, Vec<(HostPath, &'static str)>);
+type SearchPath = (Vec<HostPath>, Vec<(HostPath, LeftOut)>);
 
 /// The directories of PATH that exist, that programs may be read from, and that the session cannot write: a program
 /// planted in one would be started in place of the real one (C12). `although` may be written all the same.
@@ -280,16 +280,12 @@ fn search_path(
         match (readable, fixed) {
             (true, true) if !path.contains(&dir) => path.push(dir),
             (true, true) => {}
-            (false, _) => left_out.push((dir, NOT_READABLE)),
-            (true, false) => left_out.push((dir, WRITABLE)),
+            (false, _) => left_out.push((dir, LeftOut::NotReadable)),
+            (true, false) => left_out.push((dir, LeftOut::Writable)),
         }
     }
     (path, left_out)
 }
-
-/// Why a directory of PATH is left out.
-const NOT_READABLE: &str = "it is not granted for reading";
-const WRITABLE: &str = "calls can write there";
 
 /// Parts of `/etc` whose names hold a version.
 fn versioned_etc() -> Vec<HostPath> {

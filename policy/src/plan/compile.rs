@@ -17,7 +17,7 @@ use crate::manifest::Env;
 use crate::path::HostPath;
 use crate::rules::SubPolicy;
 
-pub use super::facts::{HostFacts, PlanError};
+pub use super::facts::{HostFacts, LeftOut, PlanError};
 
 /// A right that was narrowed by a manifest in a way that the plan's rules do not hold. The supervisor must close it by
 /// other means or refuse; it is never dropped in silence.

@@ -1,6 +1,7 @@
 //! What a plan is made from besides rights, and why there may be none.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::{Calls, Identity, PrivateDir, Strength};
 use crate::path::HostPath;
@@ -27,9 +28,28 @@ pub struct HostFacts {
     /// The directories of `PATH`, each checked to hold nothing that the session can write.
     pub path: Vec<HostPath>,
     /// Those that are not in `path`, and why: for people.
-    pub path_left_out: Vec<(HostPath, &'static str)>,
+    pub path_left_out: Vec<(HostPath, LeftOut)>,
     /// The supervisor's own environment; only names that are granted leave it.
     pub env: BTreeMap<String, HostPath>,
+}
+
+/// Why a directory of the caller's `PATH` is not in the session's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeftOut {
+    /// No program could be read from it.
+    NotReadable,
+    /// A call could plant a program in it.
+    Writable,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotReadable => "it is not granted for reading",
+            Self::Writable => "calls can write there",
+        })
+    }
 }
 
 /// Why there is no plan.

@@ -269,7 +269,7 @@ fn not_active(facts: &HostFacts) -> Option<Warning> {
     let directory = facts.env.get("VIRTUAL_ENV")?;
     let bin = HostPath::from(directory.as_path().join("bin"));
     let (_, why) = facts.path_left_out.iter().find(|(left_out, _)| *left_out == bin)?;
-    Some(Warning::EnvironmentNotActive { directory: directory.clone(), why })
+    Some(Warning::EnvironmentNotActive { directory: directory.clone(), why: *why })
 }
 
 /// Finds the workspace's roots, once: what they are now is the workspace for the whole session (X0-55, A10).

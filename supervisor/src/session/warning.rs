@@ -4,6 +4,7 @@ use std::fmt;
 
 use callgate_policy::effective::{Beyond, Kind};
 use callgate_policy::path::HostPath;
+use callgate_policy::plan::compile::LeftOut;
 
 /// Something about a session that its user may not have meant. Nothing is refused for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub enum Warning {
         /// `VIRTUAL_ENV`.
         directory: HostPath,
         /// Why its programs are left out.
-        why: &'static str,
+        why: LeftOut,
     },
 }
 
@@ -32,11 +33,12 @@ impl fmt::Display for Warning {
         let (file, names_any, Beyond { kind, tools, required }) = match self {
             Self::ToolsRequireMore { file, names_any, beyond } => (file, names_any, beyond),
             Self::EnvironmentNotActive { directory, why } => {
-                return write!(
-                    f,
-                    "the active environment {directory} is not on the PATH inside ({why}); start its programs by path, \
-                     {directory}/bin/python"
-                );
+                write!(f, "the active environment {directory} is not on the PATH inside ({why}); ")?;
+                return if *why == LeftOut::NotReadable {
+                    write!(f, "to use it, grant it: --read {directory}")
+                } else {
+                    write!(f, "start its programs by path: {directory}/bin/python")
+                };
             }
         };
         let what = match kind {

@@ -1,4 +1,4 @@
-//! What was refused is said: by `run` on standard error, in the notes of `bash`, and in results (C-13, D11, X0-17).
+//! What was refused is said: by `run` on standard error, in the notes of `bash`, and in results (C-13, D11).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -240,5 +240,14 @@ fn what_goes_with_the_session_is_said() {
         assert_eq!(changes(&env)["vanished"], json!([left]), "{ended:?}");
         let said = format!("gone with the session, whose /tmp is its own: {}; to keep", left.display());
         assert!(ended.stderr.contains(&said), "{ended:?}");
+    });
+    // What lies below TMPDIR is known to be temporary, wherever that is.
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let script = "import os, socket, tempfile\ntempfile.mkstemp()\nserver = socket.socket(socket.AF_UNIX)\n\
+                      server.bind(os.environ['TMPDIR'] + '/s')\n";
+        let ended = told(&env).run(&["python3", "-c", script]);
+        assert!(ended.status.success() && !ended.stderr.contains("callgate:"), "{ended:?}");
+        assert_eq!(changes(&env), Value::Null, "{ended:?}");
     });
 }

@@ -72,6 +72,8 @@ impl Notices {
 #[derive(Debug, Default)]
 pub(super) struct Own {
     own: Vec<PathBuf>,
+    /// The session's directory, with `TMPDIR` in it.
+    private: PathBuf,
     /// Granted, and seen by everybody, also within one of the above.
     granted: Vec<PathBuf>,
 }
@@ -81,7 +83,8 @@ impl Own {
         let trees = |rules: &[FsRule]| {
             rules.iter().filter(|rule| rule.access.changes()).map(|rule| real(&reach(rule))).collect()
         };
-        Self { own: trees(&plan.surroundings), granted: trees(&plan.grants) }
+        let private = real(plan.private.inside.as_path());
+        Self { own: trees(&plan.surroundings), private, granted: trees(&plan.grants) }
     }
 
     /// The inner of two trees says whose a path is.
@@ -94,8 +97,8 @@ impl Own {
 
     /// Whether something of the session's own has the name of a place that others see as well, so that a person may look for
     /// it there. What is made below `TMPDIR` is known to be temporary.
-    fn looks_shared(path: &Path) -> bool {
-        path.starts_with("/tmp")
+    fn looks_shared(&self, path: &Path) -> bool {
+        path.starts_with("/tmp") && !lies_in(path, &self.private)
     }
 }
 
@@ -206,7 +209,7 @@ impl Collected {
 
     pub(super) fn created(&mut self, path: &Path) {
         if self.own.has(path) {
-            if Own::looks_shared(path) && self.vanished.len() < VANISHED {
+            if self.own.looks_shared(path) && self.vanished.len() < VANISHED {
                 self.vanished.insert(path.to_owned());
             }
             return;
@@ -513,17 +516,23 @@ mod tests {
     /// What is made in a `/tmp` of the session's own is not there for anybody else; a workspace in it is.
     #[test]
     fn what_goes_with_the_session_is_no_change() {
-        let own = Own { own: vec!["/tmp".into(), "/w/t".into()], granted: vec!["/tmp/w".into(), "/w".into()] };
+        let own = Own {
+            own: vec!["/tmp".into(), "/w/t".into()],
+            private: "/tmp/own".into(),
+            granted: vec!["/tmp/w".into(), "/w".into()],
+        };
         let mut all = Collected::new(&Arc::new(own));
-        for path in ["/tmp/Makefile", "/tmp/wx", "/w/t/x", "/tmp/w/a", "/w/b", "/w/tx"] {
+        for path in ["/tmp/Makefile", "/tmp/wx", "/w/t/x", "/tmp/w/a", "/w/b", "/w/tx", "/tmp/own/tmp/x", "/tmp/gone"] {
             all.created(Path::new(path));
         }
+        all.removed(Path::new("/tmp/gone"));
         all.moved(Path::new("/tmp/w/old"), Path::new("/tmp/old"), true);
         all.repository(Path::new("/tmp/.git"));
         let report = all.report(&Unseen::default());
         assert_eq!(report.created, ["/tmp/w/a", "/w/b", "/w/tx"]);
         assert_eq!((report.removed, report.changed), (vec!["/tmp/w/old".to_owned()], vec![]));
         assert!(report.runs_later.is_empty() && report.repositories.is_empty());
+        assert_eq!(report.vanished, ["/tmp/Makefile", "/tmp/wx"]);
     }
 
     /// What is remembered of a call is bounded by its bytes too, and what has gone makes room.
