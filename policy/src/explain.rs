@@ -48,6 +48,7 @@ impl fmt::Display for Because<'_> {
 impl fmt::Display for FsRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let access = match self.access {
+            FsAccess::List => "list",
             FsAccess::Read => "read",
             FsAccess::ReadExecute => "read, execute",
             FsAccess::Write => "write",

@@ -38,7 +38,7 @@
 //!     private: PrivateDir { inside: "/run/s1".into(), kind: PrivateKind::OnHost },
 //!     workspace: variables.workspace().to_vec(),
 //!     toolchains: vec![],
-//!     extra_read: vec![],
+//!     etc: vec![],
 //!     path: vec!["/usr/bin".into(), "/bin".into()],
 //!     env: Default::default(),
 //! };

@@ -13,6 +13,7 @@ use callgate_worker::apply::landlock::host_abi;
 use callgate_worker::apply::limit::limit_cores;
 use callgate_worker::protocol::StepFailure;
 
+use crate::etc;
 use crate::place::Place;
 
 /// The host cannot enforce what every session needs.
@@ -206,7 +207,7 @@ pub(crate) fn facts(
         private,
         workspace,
         toolchains,
-        extra_read: versioned_etc(),
+        etc: etc::readable(),
         path,
         env,
     }
@@ -267,15 +268,4 @@ fn search_path(given: Option<&HostPath>, toolchains: &[HostPath], effective: &Ef
         }
     }
     path
-}
-
-/// Parts of `/etc` whose names hold a version.
-fn versioned_etc() -> Vec<HostPath> {
-    let Ok(entries) = std::fs::read_dir("/etc") else { return Vec::new() };
-    let known = ["java-", "python3", "php", "ruby", "lua"];
-    entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_str().is_some_and(|name| known.iter().any(|k| name.starts_with(k))))
-        .map(|entry| HostPath::from(entry.path()))
-        .collect()
 }

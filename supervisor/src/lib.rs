@@ -22,6 +22,7 @@ mod ablation;
 mod call;
 mod causes;
 mod confine;
+mod etc;
 mod gate;
 mod home;
 mod host;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use super::etc::{Readable, Reading};
 use super::protect::{Found, State, names};
 use super::system::{self, Execute};
 use super::{
@@ -253,12 +254,11 @@ fn home_access(exec: &Exec) -> FsAccess {
 fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<Vec<FsRule>, PlanError> {
     let mut rules = system::rules(facts.strength, execute);
     let access = if execute == Execute::System { FsAccess::ReadExecute } else { FsAccess::Read };
-    for (paths, access, source) in
-        [(&facts.toolchains, access, "toolchain"), (&facts.extra_read, FsAccess::Read, "system: found on this host")]
-    {
-        for path in paths {
-            rules.push(tree(path.clone(), access, Presence::Optional, source)?);
-        }
+    for path in &facts.toolchains {
+        rules.push(tree(path.clone(), access, Presence::Optional, "toolchain")?);
+    }
+    for readable in &facts.etc {
+        rules.push(part_of_etc(readable)?);
     }
     for (name, access) in [("tmp", FsAccess::Write), ("home", home), ("shm", FsAccess::Write)] {
         let path = HostPath::from(facts.private.inside.as_path().join(name));
@@ -270,6 +270,16 @@ fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<V
         rules.push(tree("/dev/pts".into(), FsAccess::Device, Presence::Optional, source)?);
     }
     Ok(rules)
+}
+
+fn part_of_etc(Readable { path, reading }: &Readable) -> Result<FsRule, PlanError> {
+    let (access, extent) = match reading {
+        Reading::Tree => (FsAccess::Read, Extent::Subtree),
+        Reading::File => (FsAccess::Read, Extent::File),
+        Reading::Names => (FsAccess::List, Extent::Subtree),
+    };
+    let rule = tree(path.clone(), access, Presence::Optional, "system: everyone may read it")?;
+    Ok(FsRule { extent, ..rule })
 }
 
 fn tree(path: HostPath, access: FsAccess, presence: Presence, source: &str) -> Result<FsRule, PlanError> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::etc::Readable;
 use super::{Calls, Identity, PrivateDir, Strength};
 use crate::path::HostPath;
 
@@ -22,8 +23,8 @@ pub struct HostFacts {
     pub workspace: Vec<HostPath>,
     /// Toolchains in the home directory: their programs, libraries and caches, never their credential files.
     pub toolchains: Vec<HostPath>,
-    /// Further trees or files of the system whose names hold a version, such as `/etc/java-17-openjdk`.
-    pub extra_read: Vec<HostPath>,
+    /// What of `/etc` everyone may read and is no secret, beyond what [`super::system`] names.
+    pub etc: Vec<Readable>,
     /// The directories of `PATH`, each checked to hold nothing that the session can write.
     pub path: Vec<HostPath>,
     /// The supervisor's own environment; only names that are granted leave it.

@@ -5,6 +5,7 @@
 
 pub mod compile;
 pub mod env;
+pub mod etc;
 pub mod exec;
 mod facts;
 pub mod protect;

@@ -32,6 +32,7 @@ mod claims;
 mod clean_up;
 mod contract;
 mod envelope;
+mod etc;
 mod every_abi;
 mod exec_gate;
 mod fd_env_leak;

@@ -339,6 +339,7 @@ fn of_names(abi: ABI, whose: Whose) -> BitFlags<AccessFs> {
 fn of_rule(abi: ABI, access: FsAccess, whose: Whose) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     match access {
+        FsAccess::List => AccessFs::ReadDir.into(),
         FsAccess::Read => read,
         FsAccess::Write | FsAccess::Kept if whose == Whose::ReadingCalls => read,
         FsAccess::ReadExecute => read | AccessFs::Execute,

@@ -18,7 +18,7 @@ fn facts() -> HostFacts {
         private: PrivateDir { inside: "/run/s1".into(), kind: PrivateKind::OnHost },
         workspace: vec!["/w".into()],
         toolchains: vec!["/home/u/.rustup".into()],
-        extra_read: vec!["/etc/java-17-openjdk".into()],
+        etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: Reading::Tree }],
         path: vec!["/usr/bin".into(), "/odd:dir".into(), "bin".into(), "/bin".into()],
         env: [("LANG", "C.UTF-8"), ("LC_TIME", "C"), ("LD_PRELOAD", "/x.so"), ("API_TOKEN", "s"), ("RUST_LOG", "info")]
             .map(|(name, value)| (name.to_owned(), HostPath::from(value)))
