@@ -109,6 +109,10 @@ fn is_loader(name: &str) -> bool {
 const CACHES: &[(&str, &str)] =
     &[("XDG_CACHE_HOME", "tmp/cache"), ("GOCACHE", "tmp/cache/go-build"), ("npm_config_cache", "tmp/cache/npm")];
 
+/// Where programs look for a directory of their own before `/tmp`, which sessions without namespaces cannot write. (Java has no
+/// variable that does so in silence: each of its two prints a line on standard error.)
+const TEMPORARY: &[(&str, &str)] = &[("TMUX_TMPDIR", "tmp"), ("SCREENDIR", "tmp")];
+
 /// Makes the complete environment. Where single programs are granted, calls cannot write in `HOME`: caches are elsewhere then,
 /// unless `env` says where.
 ///
@@ -128,7 +132,7 @@ pub fn compile(facts: &HostFacts, env: &Env, exec: &Exec) -> Result<BTreeMap<Str
         facts.env.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
     all.extend(env.set.iter().map(|(name, value)| (name.clone(), HostPath::from(value.as_str()))));
     let private = |name: &str| HostPath::from(facts.private.inside.as_path().join(name));
-    for (name, place) in CACHES.iter().filter(|_| exec.is_judged()) {
+    for (name, place) in TEMPORARY.iter().chain(CACHES.iter().filter(|_| exec.is_judged())) {
         all.entry((*name).to_owned()).or_insert_with(|| private(place));
     }
     all.insert("PATH".to_owned(), search_path(&facts.path));

@@ -235,7 +235,10 @@ fn what_the_plan_does_not_hold_is_told() {
 #[test]
 fn the_environment_is_named() {
     let names = |env: &Env| env::compile(&facts(), env, &Exec::Any).map(|all| all.into_keys().collect::<Vec<_>>());
-    assert_eq!(names(&Env::default()).unwrap(), ["HOME", "LANG", "LC_TIME", "PATH", "SHELL", "TMPDIR"]);
+    assert_eq!(
+        names(&Env::default()).unwrap(),
+        ["HOME", "LANG", "LC_TIME", "PATH", "SCREENDIR", "SHELL", "TMPDIR", "TMUX_TMPDIR"]
+    );
     let pass = |name: &str| Env { pass: vec![name.to_owned()], ..Env::default() };
     assert_eq!(names(&pass("PATH")), Err(PlanError::FixedVariable("PATH".into())));
     assert_eq!(env::warnings(&pass("API_TOKEN")), [env::EnvWarning::Secret("API_TOKEN".into())]);
