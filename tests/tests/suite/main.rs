@@ -50,6 +50,7 @@ mod limits;
 mod metadata;
 mod nested;
 mod net_none;
+mod own_proc;
 mod planted;
 mod processes;
 mod protect;
