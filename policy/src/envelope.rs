@@ -1,5 +1,7 @@
 //! The result envelope: one shape for every tool (S0-42), with what enforced what.
 
+use std::collections::BTreeMap;
+
 use crate::step::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -138,6 +140,15 @@ pub struct Changes {
     /// Programs that the call tried to start and that were not granted: the argument vector, and why not.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub not_started: Vec<Note>,
+    /// Addresses that the call tried to connect to and did not reach, because nothing grants them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub not_reached: Vec<NotReached>,
+    /// Acts that no call may do, and how often this one tried.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub blocked: BTreeMap<Blocked, u64>,
+    /// Files that the call has left in a `/tmp` that only its session sees: they go with it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub vanished: Vec<String>,
     /// How many more there are, for which there was no room.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub more: u64,
@@ -149,6 +160,43 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Where a call wanted to connect to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NotReached {
+    /// `ADDRESS:PORT`, or the path of a unix socket.
+    pub address: String,
+    /// How often it tried.
+    pub count: u64,
+}
+
+impl NotReached {
+    /// This address was tried so often.
+    #[must_use]
+    pub fn new(address: impl Into<String>, count: u64) -> Self {
+        Self { address: address.into(), count }
+    }
+}
+
+/// What no call may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Blocked {
+    /// Watch or change another process, or be watched: ptrace(2).
+    Ptrace,
+    /// Mount, unmount, or change the root.
+    Mount,
+    /// Make a namespace, or enter one.
+    Namespace,
+    /// Make a datagram socket as resolvers do, to look up a name. How many sockets that takes is the resolver's choice.
+    NameLookup,
+    /// Make another datagram socket for the network.
+    DatagramSocket,
+    /// Make a socket of another kind for the network, such as a raw one.
+    OtherSocket,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

@@ -48,6 +48,7 @@ impl fmt::Display for Because<'_> {
 impl fmt::Display for FsRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let access = match self.access {
+            FsAccess::List => "list",
             FsAccess::Read => "read",
             FsAccess::ReadExecute => "read, execute",
             FsAccess::Write => "write",
@@ -115,6 +116,12 @@ impl fmt::Display for SessionPlan {
         writeln!(f, "environment")?;
         for (name, value) in &self.env {
             writeln!(f, "  {name}={value}")?;
+        }
+        if !self.gitconfig.is_empty() {
+            writeln!(f, "~/.gitconfig, from the person's own")?;
+        }
+        for line in self.gitconfig.lines() {
+            writeln!(f, "  {line}")?;
         }
         Ok(())
     }

@@ -38,9 +38,11 @@
 //!     private: PrivateDir { inside: "/run/s1".into(), kind: PrivateKind::OnHost },
 //!     workspace: variables.workspace().to_vec(),
 //!     toolchains: vec![],
-//!     extra_read: vec![],
+//!     etc: vec![],
 //!     path: vec!["/usr/bin".into(), "/bin".into()],
+//!     path_left_out: vec![],
 //!     env: Default::default(),
+//!     gitconfig: String::new(),
 //! };
 //! let bounds = Bounds::of(&manifest.limits, 16 << 30);
 //! let session = compile::session(&effective, &facts, &manifest.env, &bounds)?;
@@ -73,6 +75,7 @@ pub mod path;
 pub mod pattern;
 pub mod plan;
 pub mod profile;
+pub mod remarks;
 pub mod requirement;
 pub mod rules;
 pub mod shell;

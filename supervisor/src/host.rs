@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::compile::HostFacts;
+use callgate_policy::plan::compile::{self, HostFacts, LeftOut};
 use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
 use callgate_policy::step::Step;
 use callgate_worker::apply::landlock::host_abi;
@@ -14,6 +14,8 @@ use callgate_worker::apply::limit::limit_cores;
 use callgate_worker::protocol::StepFailure;
 use callgate_worker::way::{Id, Link};
 
+use crate::etc;
+use crate::gitconfig;
 use crate::home::Homes;
 use crate::place::{Changeable, Place};
 
@@ -200,7 +202,13 @@ pub(crate) fn facts(
     for (name, value) in defaults {
         env.entry(name.to_owned()).or_insert(value);
     }
-    let path = search_path(env.get("PATH"), &toolchains, effective, changeable);
+    let gitconfig = gitconfig::for_sessions(&env, home.as_deref());
+    let venv = env.get("VIRTUAL_ENV").map(|venv| venv.as_path().join("bin"));
+    // A program that a call has planted there could take another's place in a later call, or be started in place of one that
+    // was granted. With one call, and any program granted, there is nothing to take.
+    let free = calls == Calls::One && !compile::exec(effective).is_judged();
+    let although = venv.as_deref().filter(|_| free);
+    let (path, path_left_out) = search_path(env.get("PATH"), &toolchains, (effective, changeable), although);
     HostFacts {
         strength,
         calls,
@@ -209,9 +217,11 @@ pub(crate) fn facts(
         private,
         workspace,
         toolchains,
-        extra_read: versioned_etc(),
+        etc: etc::readable(),
         path,
+        path_left_out,
         env,
+        gitconfig,
     }
 }
 
@@ -286,36 +296,33 @@ fn real_path(path: &Path, changeable: &Changeable, is_followed: impl Fn(&Link) -
     }
 }
 
+/// Directories of PATH, and those that were left out with the reason.
+type SearchPath = (Vec<HostPath>, Vec<(HostPath, LeftOut)>);
+
 /// The directories of PATH that exist, that programs may be read from, and that the session cannot write: a program
-/// planted in one would be started in place of the real one (C12).
+/// planted in one would be started in place of the real one (C12). `although` may be written all the same.
 fn search_path(
     given: Option<&HostPath>,
     toolchains: &[HostPath],
-    effective: &EffectiveSet,
-    changeable: &Changeable,
-) -> Vec<HostPath> {
+    (effective, changeable): (&EffectiveSet, &Changeable),
+    although: Option<&Path>,
+) -> SearchPath {
     let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
-    let mut path = Vec::new();
+    let (mut path, mut left_out) = (Vec::new(), Vec::new());
     for dir in std::env::split_paths(&given).filter(|dir| dir.is_absolute()) {
         let Some(real) = real_path(&dir, changeable, |_| true) else { continue };
         let real = HostPath::from(real);
         let system = ["/usr", "/opt", "/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
         let toolchain = toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));
         let readable = system || toolchain || effective.allows_read(&real);
-        if readable && !effective.allows_write(&real) && !path.contains(&HostPath::from(dir.clone())) {
-            path.push(HostPath::from(dir));
+        let fixed = !effective.allows_write(&real) || although == Some(dir.as_path());
+        let dir = HostPath::from(dir);
+        match (readable, fixed) {
+            (true, true) if !path.contains(&dir) => path.push(dir),
+            (true, true) => {}
+            (false, _) => left_out.push((dir, LeftOut::NotReadable)),
+            (true, false) => left_out.push((dir, LeftOut::Writable)),
         }
     }
-    path
-}
-
-/// Parts of `/etc` whose names hold a version.
-fn versioned_etc() -> Vec<HostPath> {
-    let Ok(entries) = std::fs::read_dir("/etc") else { return Vec::new() };
-    let known = ["java-", "python3", "php", "ruby", "lua"];
-    entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_str().is_some_and(|name| known.iter().any(|k| name.starts_with(k))))
-        .map(|entry| HostPath::from(entry.path()))
-        .collect()
+    (path, left_out)
 }

@@ -137,7 +137,8 @@ impl Changeable {
             ids.push(place.id());
             paths.push(place.path.clone());
             // Calls of another session may have worked in the whole of what this is a part of.
-            let repository = place.path.as_path().ancestors().skip(1).find(|above| above.join(".git").symlink_metadata().is_ok());
+            let repository =
+                place.path.as_path().ancestors().skip(1).find(|above| above.join(".git").symlink_metadata().is_ok());
             paths.extend(repository.map(|above| HostPath::from(above.to_owned())));
         }
         ids.extend(paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())));
@@ -252,6 +253,16 @@ pub(crate) fn stranger_to(path: &Path) -> Option<Stranger> {
 
 fn stranger_to_root(way: &Way) -> Option<Stranger> {
     rustix::process::geteuid().is_root().then(|| stranger_on(way)).flatten()
+}
+
+/// Opens a regular file of this user's or root's for reading. Root goes no way that a stranger laid. What is opened is what was
+/// looked at: a FIFO or a device is not opened at all. `None` if it is not such a file.
+pub(crate) fn open_own_file(path: &Path) -> Option<std::fs::File> {
+    let way = Way::follow(path).ok()?;
+    let is_file = FileType::from_raw_mode(way.stat().st_mode) == FileType::RegularFile;
+    let is_own = [0, rustix::process::geteuid().as_raw()].contains(&way.stat().st_uid);
+    let is_fit = is_file && is_own && stranger_to_root(&way).is_none();
+    is_fit.then(|| std::fs::File::open(link(&way.into_fd())).ok())?
 }
 
 /// Whose it is where a way leads, and who else has a say in it.

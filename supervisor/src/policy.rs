@@ -30,8 +30,10 @@ pub mod effective {
 /// What a host gets of a call.
 pub mod envelope {
     pub use callgate_policy::envelope::{
-        Changes, Coerced, Denial, Enforced, Layer, Metadata, Note, Outcome, ResultEnvelope, StepReport,
+        Blocked, Changes, Coerced, Denial, Enforced, Layer, Metadata, NotReached, Note, Outcome, ResultEnvelope,
+        StepReport,
     };
+    pub use callgate_policy::remarks::remarks;
 }
 
 /// Limits: their names, how they are set, and what a result says of them.
@@ -69,7 +71,8 @@ pub mod pattern {
 
 /// What a host chooses or is told of a session's plan. The plan itself is callgate's own.
 pub mod plan {
-    pub use callgate_policy::plan::compile::PlanError;
+    pub use callgate_policy::plan::compile::{LeftOut, PlanError};
+    pub use callgate_policy::plan::env::{Fate, Variable};
     pub use callgate_policy::plan::{Calls, Strength};
 }
 

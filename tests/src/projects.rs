@@ -55,7 +55,9 @@ impl fmt::Display for Met {
         match &self.outcome {
             Outcome::NotTried(why) => write!(f, "not tried ({why})"),
             Outcome::Same => f.write_str("as bare"),
-            Outcome::Different(said) => write!(f, "DIFFERENT on {:?} as {:?}: {said}", self.target.host, self.target.user),
+            Outcome::Different(said) => {
+                write!(f, "DIFFERENT on {:?} as {:?}: {said}", self.target.host, self.target.user)
+            }
         }
     }
 }

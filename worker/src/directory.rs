@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
@@ -124,6 +124,13 @@ impl Directory {
 /// Opens a directory in one of callgate's own, of which a call may have changed what is in it.
 pub(crate) fn open_part(own: BorrowedFd<'_>, name: &str) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(own, name, FIND, Mode::empty())
+}
+
+/// Makes a file in a part of one of callgate's own directories, for its owner alone. Nothing may be there.
+pub(crate) fn write_new(own: BorrowedFd<'_>, part: &str, name: &str, contents: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(open_part(own, part)?, name, flags, Mode::RUSR | Mode::WUSR)?;
+    std::fs::File::from(file).write_all(contents)
 }
 
 impl AsFd for Directory {

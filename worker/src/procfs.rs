@@ -2,13 +2,55 @@
 #![expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 
 use std::borrow::Cow;
+use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::sys::process::Pid;
+use crate::sys::landlock::{READ_DIR, READ_FILE};
+use crate::sys::process::{OwnFile, Pid};
+
+const fn file(path: &'static CStr) -> OwnFile {
+    OwnFile { path, rights: READ_FILE }
+}
+
+/// What a program may read of its own directory in a procfs that shows the host's processes: what tells of the process itself.
+///
+/// A list, for the directory as a whole tells of the host: `net` of its sockets and addresses, `mountinfo` and `cgroup` of its
+/// mounts and its containers, and so do the same names below `task`. To its memory (`mem`) there are other ways; nothing is
+/// written.
+pub(crate) const OWN: &[OwnFile] = &[
+    file(c"/proc/self/auxv"),
+    file(c"/proc/self/cmdline"),
+    file(c"/proc/self/comm"),
+    file(c"/proc/self/environ"),
+    file(c"/proc/self/io"),
+    file(c"/proc/self/limits"),
+    file(c"/proc/self/maps"),
+    file(c"/proc/self/oom_score"),
+    file(c"/proc/self/oom_score_adj"),
+    file(c"/proc/self/schedstat"),
+    file(c"/proc/self/smaps"),
+    file(c"/proc/self/smaps_rollup"),
+    file(c"/proc/self/stat"),
+    file(c"/proc/self/statm"),
+    file(c"/proc/self/status"),
+    // Which descriptors there are. They are magic links: the kernel judges what they lead to.
+    OwnFile { path: c"/proc/self/fd", rights: READ_DIR },
+    OwnFile { path: c"/proc/self/fdinfo", rights: READ_DIR | READ_FILE },
+];
+
+/// Keeps what a program was shown of itself in the kernel's memory, for as long as these are open: procfs makes a file anew
+/// when the old one was dropped for want of memory, and a rule is for the old one.
+pub(crate) fn keep_own(own: &[OwnFile], pid: Pid) -> Vec<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    own.iter()
+        .filter_map(|file| file.path.to_str().ok()?.strip_prefix("/proc/self/"))
+        .filter_map(|name| rustix::fs::open(Procfs::USUAL.path(pid, name), flags, Mode::empty()).ok())
+        .collect()
+}
 
 /// A procfs, by a path that leads to its root.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 //! Done by the broker before it is confined, in the session's mount namespace, where names mean what they will mean to the
 //! session. Nothing is found again later: a file that takes another's place is another file.
 
+mod helpers;
+
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,6 +18,7 @@ use callgate_policy::plan::exec::{
 };
 use rustix::fs::{FileType, Mode, OFlags};
 
+use self::helpers::Helpers;
 use crate::sys::fd::path_of;
 
 /// How deep the kernel follows interpreters that are scripts themselves (fs/exec.c).
@@ -57,11 +60,12 @@ pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf], readable: &[PathBuf]) -
                 found.starts.add(Start { file: None, is_image: true, run_by: None, called: None, by_name, head, args });
             }
             Some(program) => {
-                let mut grant =
-                    |file: PathBuf| found.add(&file, Named::ByTheGrant, Vec::new(), (&rule.args, false), path, DEPTH).is_some();
-                let there = look_up(program, path).is_some_and(&mut grant);
-                if !there {
-                    found.missing.push(program.clone());
+                let mut grant = |file: &PathBuf| {
+                    found.add(file, Named::ByTheGrant, Vec::new(), (&rule.args, false), path, DEPTH).is_some()
+                };
+                match look_up(program, path).filter(|file| grant(file)) {
+                    Some(file) => found.add_helpers(helpers::of(&file, plan), &rule.args, path),
+                    None => found.missing.push(program.clone()),
                 }
             }
         }
@@ -80,8 +84,10 @@ pub(crate) fn find_for_reading(
     let mut found = Found::of(plan, readable);
     for program in programs {
         if let Some(file) = look_up(program, path) {
-            // Not there: one start less.
-            let _there = found.add(&file, Named::ByTheGrant, Vec::new(), (&ArgPatterns::any(), true), path, DEPTH);
+            for file in std::iter::once(&file).chain(&helpers::of(&file, plan).itself) {
+                // Not there: one start less.
+                let _there = found.add(file, Named::ByTheGrant, Vec::new(), (&ArgPatterns::any(), true), path, DEPTH);
+            }
         }
     }
     found
@@ -151,7 +157,8 @@ impl File {
 impl Found {
     /// What callgate starts itself is executable, and nothing that is granted; and loaders are not started.
     fn of(plan: &SessionPlan, readable: &[PathBuf]) -> Self {
-        let mut found = Self { readable: readable.to_vec(), starts: Starts::with(Environment::of(&plan.env)), ..Self::default() };
+        let mut found =
+            Self { readable: readable.to_vec(), starts: Starts::with(Environment::of(&plan.env)), ..Self::default() };
         for own in OWN_STARTS {
             found.executable(Path::new(own), Named::ByTheGrant);
         }
@@ -192,6 +199,17 @@ impl Found {
         Some(id)
     }
 
+    /// Lets what a program starts of its own be started. Under another path it is the same program: with granted arguments it
+    /// takes these and no others. Helpers for single commands come with the whole program alone, for `args` do not say what
+    /// they do.
+    fn add_helpers(&mut self, helpers: Helpers, args: &ArgPatterns, path: &[PathBuf]) {
+        let others = if args.is_any() { helpers.others } else { Vec::new() };
+        for helper in helpers.itself.iter().chain(&others) {
+            // Not there: one start less.
+            let _there = self.add(helper, Named::ByAFile, Vec::new(), (args, false), path, DEPTH);
+        }
+    }
+
     /// The kernel puts the interpreter's argument and the script's name before the script's own arguments. What makes something of
     /// the script.
     fn add_interpreter(
@@ -225,7 +243,8 @@ impl Found {
     /// interpreter or loader, a call may have settled before (A2).
     fn executable(&mut self, path: &Path, named: Named) -> Option<(FileId, Header)> {
         let may_be_read = |file: &File| file.lies_in(&self.readable);
-        let file = File::open(path).filter(|file| (named == Named::ByTheGrant && file.is_at(path)) || may_be_read(file))?;
+        let file =
+            File::open(path).filter(|file| (named == Named::ByTheGrant && file.is_at(path)) || may_be_read(file))?;
         let (id, header) = (file.id, file.header()?);
         if let Header::Dynamic { loader } = &header
             && let Some(loader) = File::open(Path::new(std::ffi::OsStr::from_bytes(loader))).filter(may_be_read)

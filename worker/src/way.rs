@@ -85,7 +85,11 @@ impl Way {
         let mut passed: Vec<Id> = Vec::new();
         while let Some(name) = rest.pop_front() {
             // What lies above is seen from the directory itself.
-            if name == ".." { passed.clear() } else { passed.push(id(&stat)) }
+            if name == ".." {
+                passed.clear()
+            } else {
+                passed.push(id(&stat))
+            }
             owners.push((if at.as_os_str().is_empty() { ".".into() } else { at.clone() }, stat.st_uid));
             let next = open_name(&fd, &name)?;
             let next_stat = rustix::fs::fstat(&next)?;

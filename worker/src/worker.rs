@@ -25,7 +25,7 @@ use crate::apply::{call, done, failure, kernel};
 use crate::family;
 use crate::meter::{Base, Counters, Meter};
 use crate::probe;
-use crate::procfs::Procfs;
+use crate::procfs::{OWN, Procfs, keep_own};
 use crate::protocol::{
     CgroupFds, Channel, FromWorker, LimitHit, ProgramEnd, ProgramFds, ProgramFdsSent, Received, Register, StepFailure,
     Threads, ToWorker, ToolEnd, shortened,
@@ -415,7 +415,7 @@ fn program(
         None => start(wanted, &streams),
         Some(attempts) => attempt(attempts, wanted, &streams),
     };
-    let (pid, steps) = match started {
+    let Started { pid, steps, _kept } = match started {
         Ok(started) => started,
         Err(failed) => return channel.send(&FromWorker::Failed(failed), &[]).map(|()| None),
     };
@@ -429,9 +429,18 @@ fn program(
         .map(Some)
 }
 
-fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>), StepFailure> {
+/// A program that was started.
+struct Started {
+    pid: Pid,
+    /// What its start confirmed.
+    steps: Vec<StepReport>,
+    /// What it may read of itself in procfs.
+    _kept: Vec<OwnedFd>,
+}
+
+fn start(wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> {
     let Start { inherited, plan, argv, working_dir, group } = wanted;
-    let (own, changing);
+    let (built, changing);
     let (ruleset, domain) = match &plan.rules {
         CallRules::OfSession => (&inherited.ruleset, inherited.call_domain.clone()),
         CallRules::Reading => {
@@ -442,8 +451,8 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
         }
         CallRules::Own(rules) => {
             let (ruleset, domain) = call::ruleset_for(rules, inherited.landlock_abi)?;
-            own = ruleset;
-            (&own, domain)
+            built = ruleset;
+            (&built, domain)
         }
         CallRules::Narrowed(_) => (&inherited.ruleset, inherited.call_domain.clone()),
     };
@@ -470,12 +479,13 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
     if let (Some(terminal), Some(second)) = (&streams.terminal, second) {
         landlock::add_terminal_to_change(second.as_fd(), terminal.as_fd())?;
     }
-    if let Some(terminal) = &streams.terminal
-        && (inherited.calls == Calls::One || matches!(plan.rules, CallRules::Own(_)))
-    {
-        // The ruleset is this call's alone. One that is shared would open the terminal to the session's other calls.
+    // One that is shared would open this call's terminal, and its program's files, to the session's other calls.
+    let is_its_own = inherited.calls == Calls::One || matches!(plan.rules, CallRules::Own(_));
+    if let Some(terminal) = streams.terminal.as_ref().filter(|_| is_its_own) {
         landlock::add_terminal(ruleset.as_fd(), terminal.as_fd(), inherited.landlock_abi)?;
     }
+    // With namespaces procfs shows no more than the session's own processes, and all of it is granted.
+    let own = if is_its_own && inherited.procfs.is_none() { OWN } else { &[] };
     let [input, output, error] = &streams.stdio;
     let exec = Exec {
         files: &files,
@@ -485,6 +495,7 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
         stdio: [input.as_fd(), output.as_fd(), error.as_fd()],
         terminal: streams.terminal.as_ref().map(OwnedFd::as_fd),
         landlock: (ruleset.as_fd(), second.map(|second| second.as_fd())),
+        own,
         cgroup: group.as_ref().map(|group| group.procs.as_fd()),
         limits: &limits,
     };
@@ -504,7 +515,8 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>)
         };
         kernel(step.step(), what, e)
     })?;
-    Ok((spawned.pid, call::program_steps(plan, domain, spawned.landlocked, group.is_some())))
+    let steps = call::program_steps(plan, domain, spawned.landlocked, group.is_some());
+    Ok(Started { pid: spawned.pid, steps, _kept: keep_own(own, spawned.pid) })
 }
 
 /// A session without some mechanism has no tools.
@@ -514,10 +526,10 @@ fn no_tools() -> StepFailure {
 
 /// Performs an act of the probe in a fork of this process, confined as a program would be but for what the session does
 /// without. Nothing is executed: whatever argv names, its words after the first are the act's.
-fn attempt(attempts: Attempts, wanted: &Start<'_>, streams: &Streams) -> Result<(Pid, Vec<StepReport>), StepFailure> {
+fn attempt(attempts: Attempts, wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> {
     let one_thread = OneThread::confirm().map_err(failure(Step::Attempt, "count threads"))?;
     match process::fork(one_thread, 0).map_err(failure(Step::Attempt, "fork"))? {
-        Fork::Parent(pid) => Ok((pid, Vec::new())),
+        Fork::Parent(pid) => Ok(Started { pid, steps: Vec::new(), _kept: Vec::new() }),
         Fork::Child => process::exit_now(match confine_attempt(attempts, wanted, &streams.stdio) {
             Ok(()) => {
                 let words: Vec<String> =

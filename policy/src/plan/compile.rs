@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use super::etc::{Readable, Reading};
 use super::protect::{Found, State, names};
 use super::system::{self, Execute};
 use super::{
@@ -17,7 +18,7 @@ use crate::manifest::Env;
 use crate::path::HostPath;
 use crate::rules::SubPolicy;
 
-pub use super::facts::{HostFacts, PlanError};
+pub use super::facts::{HostFacts, LeftOut, PlanError};
 
 /// A right that was narrowed by a manifest in a way that the plan's rules do not hold. The supervisor must close it by
 /// other means or refuse; it is never dropped in silence.
@@ -51,7 +52,8 @@ pub fn session(
     bounds: &Bounds,
 ) -> Result<SessionPlan, PlanError> {
     let exec = exec(effective);
-    let environment = env::compile(facts, manifest_env, &exec)?;
+    let offline = is_offline(effective);
+    let environment = env::compile(env::Sources { facts, env: manifest_env, exec: &exec, offline })?;
     let execute = match &exec {
         Exec::Any if effective.rights().shell().is_empty() => Execute::Nothing,
         // The worker adds the programs themselves, once it has found them.
@@ -80,13 +82,21 @@ pub fn session(
         processes: bounds.processes.saturating_mul(4).saturating_add(1024),
         outputs: effective.session_dir().cloned(),
         env: environment,
+        gitconfig: facts.gitconfig.clone(),
         ablation: None,
     })
 }
 
+/// Whether no host is granted.
+#[must_use]
+pub fn is_offline(effective: &EffectiveSet) -> bool {
+    effective.rights().hosts().iter().next().is_none()
+}
+
 /// What `shell` grants. Where it grants any program with any arguments, or nothing at all, nobody need be asked: in the latter
 /// case no call that starts a program passes layer 1.
-fn exec(effective: &EffectiveSet) -> Exec {
+#[must_use]
+pub fn exec(effective: &EffectiveSet) -> Exec {
     let shell = effective.rights().shell();
     if shell.is_empty() || shell.iter().any(|(region, _)| region.program().is_none() && region.args().is_any()) {
         return Exec::Any;
@@ -250,12 +260,11 @@ fn home_access(exec: &Exec) -> FsAccess {
 fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<Vec<FsRule>, PlanError> {
     let mut rules = system::rules(facts.strength, execute);
     let access = if execute == Execute::System { FsAccess::ReadExecute } else { FsAccess::Read };
-    for (paths, access, source) in
-        [(&facts.toolchains, access, "toolchain"), (&facts.extra_read, FsAccess::Read, "system: found on this host")]
-    {
-        for path in paths {
-            rules.push(tree(path.clone(), access, Presence::Optional, source)?);
-        }
+    for path in &facts.toolchains {
+        rules.push(tree(path.clone(), access, Presence::Optional, "toolchain")?);
+    }
+    for readable in &facts.etc {
+        rules.push(part_of_etc(readable)?);
     }
     for (name, access) in [("tmp", FsAccess::Write), ("home", home), ("shm", FsAccess::Write)] {
         let path = HostPath::from(facts.private.inside.as_path().join(name));
@@ -267,6 +276,16 @@ fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<V
         rules.push(tree("/dev/pts".into(), FsAccess::Device, Presence::Optional, source)?);
     }
     Ok(rules)
+}
+
+fn part_of_etc(Readable { path, reading }: &Readable) -> Result<FsRule, PlanError> {
+    let (access, extent) = match reading {
+        Reading::Tree => (FsAccess::Read, Extent::Subtree),
+        Reading::File => (FsAccess::Read, Extent::File),
+        Reading::Names => (FsAccess::List, Extent::Subtree),
+    };
+    let rule = tree(path.clone(), access, Presence::Optional, "system: everyone may read it")?;
+    Ok(FsRule { extent, ..rule })
 }
 
 fn tree(path: HostPath, access: FsAccess, presence: Presence, source: &str) -> Result<FsRule, PlanError> {

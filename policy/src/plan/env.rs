@@ -1,5 +1,7 @@
 //! The environment of programs: complete, and named; nothing is inherited.
 
+mod offline;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -8,6 +10,8 @@ use super::Exec;
 use super::facts::{HostFacts, PlanError};
 use crate::manifest::Env;
 use crate::path::HostPath;
+
+pub use self::offline::{OFFLINE, OFFLINE_SIGNS};
 
 /// Names that are taken over without being asked for, and why.
 pub const PASSED: &[(&str, &str)] = &[
@@ -56,8 +60,25 @@ const LOADERS: &[&str] = &[
     "VISUAL",
     "PAGER",
     "LESSOPEN",
+    "RUSTC",
     "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
     "CARGO_BUILD_RUSTC_WRAPPER",
+    "MAKEFILES",
+    "MAKEFLAGS",
+    "GNUMAKEFLAGS",
+    "CLASSPATH",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "LUA_PATH",
+    "LUA_CPATH",
+    "LUA_INIT",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
+    "R_PROFILE_USER",
+    "XDG_CONFIG_HOME",
 ];
 
 /// Prefixes of such names.
@@ -109,33 +130,152 @@ fn is_loader(name: &str) -> bool {
 const CACHES: &[(&str, &str)] =
     &[("XDG_CACHE_HOME", "tmp/cache"), ("GOCACHE", "tmp/cache/go-build"), ("npm_config_cache", "tmp/cache/npm")];
 
-/// Makes the complete environment. Where single programs are granted, calls cannot write in `HOME`: caches are elsewhere then,
-/// unless `env` says where.
+/// Where programs look for a directory of their own before `/tmp`, which sessions without namespaces cannot write. (Java has no
+/// variable that does so in silence: each of its two prints a line on standard error.)
+const TEMPORARY: &[(&str, &str)] = &[("TMUX_TMPDIR", "tmp"), ("SCREENDIR", "tmp")];
+
+/// What became of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// Programs get the caller's value.
+    Passed,
+    /// Programs get a value of callgate's, of the manifest's, or one that was typed.
+    Set,
+    /// The caller has it, and programs do not get it.
+    Dropped,
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Passed => "passed",
+            Self::Set => "set",
+            Self::Dropped => "dropped",
+        })
+    }
+}
+
+/// A variable of the caller's environment or of the session's, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// What became of it.
+    pub fate: Fate,
+    /// What programs get. Nothing where it was dropped: that may be a secret.
+    pub value: Option<HostPath>,
+    /// Why.
+    pub why: String,
+}
+
+/// Where a session's environment comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    /// What the host has, the caller's environment included.
+    pub facts: &'a HostFacts,
+    /// What the manifest and the command line name.
+    pub env: &'a Env,
+    /// Which programs may start.
+    pub exec: &'a Exec,
+    /// Whether no host is granted.
+    pub offline: bool,
+}
+
+/// Makes the complete environment: what [`explain`] lists and does not drop.
 ///
 /// # Errors
 ///
 /// [`PlanError::FixedVariable`] for a name that callgate decides.
-pub fn compile(facts: &HostFacts, env: &Env, exec: &Exec) -> Result<BTreeMap<String, HostPath>, PlanError> {
+pub fn compile(sources: Sources<'_>) -> Result<BTreeMap<String, HostPath>, PlanError> {
+    Ok(explain(sources)?.into_iter().filter_map(|variable| Some((variable.name, variable.value?))).collect())
+}
+
+/// Every variable of the caller's environment and of the session's, by name. Where single programs are granted, calls cannot
+/// write in `HOME`: caches are elsewhere then, unless `env` says where.
+///
+/// # Errors
+///
+/// [`PlanError::FixedVariable`] for a name that callgate decides.
+pub fn explain(Sources { facts, env, exec, offline }: Sources<'_>) -> Result<Vec<Variable>, PlanError> {
     if let Some(name) = env.pass.iter().chain(env.set.keys()).find(|name| FIXED.contains(&name.as_str())) {
         return Err(PlanError::FixedVariable(name.clone()));
     }
-    let passes = |name: &str| {
-        PASSED.iter().any(|(passed, _)| *passed == name)
-            || name.starts_with("LC_")
-            || env.pass.iter().any(|passed| passed == name)
+    let mut all = BTreeMap::new();
+    let mut add = |name: &str, fate, value, why: &str| {
+        all.insert(name.to_owned(), Variable { name: name.to_owned(), fate, value, why: why.to_owned() });
     };
-    let mut all: BTreeMap<String, HostPath> =
-        facts.env.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
-    all.extend(env.set.iter().map(|(name, value)| (name.clone(), HostPath::from(value.as_str()))));
-    let private = |name: &str| HostPath::from(facts.private.inside.as_path().join(name));
-    for (name, place) in CACHES.iter().filter(|_| exec.is_judged()) {
-        all.entry((*name).to_owned()).or_insert_with(|| private(place));
+    let private = |name: &str| Some(HostPath::from(facts.private.inside.as_path().join(name)));
+    let named = |name: &str| env.pass.iter().chain(env.set.keys()).any(|named| named.eq_ignore_ascii_case(name));
+    for (name, value, why) in OFFLINE.iter().filter(|(name, ..)| offline && !named(name)) {
+        add(name, Fate::Set, Some((*value).into()), &format!("no network is granted; {why}"));
     }
-    all.insert("PATH".to_owned(), search_path(&facts.path));
-    all.insert("HOME".to_owned(), private("home"));
-    all.insert("TMPDIR".to_owned(), private("tmp"));
-    all.insert("SHELL".to_owned(), "/bin/bash".into());
-    Ok(all)
+    for (name, place) in TEMPORARY {
+        add(name, Fate::Set, private(place), "the session's own");
+    }
+    for (name, place) in CACHES.iter().filter(|_| exec.is_judged()) {
+        add(name, Fate::Set, private(place), "single programs are granted, so that HOME cannot be written");
+    }
+    for (name, value) in &facts.env {
+        match why_passed(name, env) {
+            Some(why) => add(name, Fate::Passed, Some(value.clone()), why),
+            // One that callgate sets has that value already.
+            None if offline && OFFLINE.iter().any(|(set, ..)| set == name) && !named(name) => {}
+            None if TEMPORARY.iter().any(|(set, _)| set == name) => {}
+            None if exec.is_judged() && CACHES.iter().any(|(set, _)| set == name) => {}
+            None => add(name, Fate::Dropped, None, why_dropped(name)),
+        }
+    }
+    for (name, value) in &env.set {
+        add(name, Fate::Set, Some(value.as_str().into()), "by `[env]` or --env");
+    }
+    add("PATH", Fate::Set, Some(search_path(&facts.path)), &why_path(facts));
+    add("HOME", Fate::Set, private("home"), "the session's own");
+    add("TMPDIR", Fate::Set, private("tmp"), "the session's own");
+    add("SHELL", Fate::Set, Some("/bin/bash".into()), "the shell that is there");
+    Ok(all.into_values().collect())
+}
+
+fn why_passed(name: &str, env: &Env) -> Option<&'static str> {
+    if env.pass.iter().any(|passed| passed == name) {
+        return Some("by `[env]` or --env");
+    }
+    if name.starts_with("LC_") {
+        return Some("language and formats");
+    }
+    PASSED.iter().find(|(passed, _)| *passed == name).map(|(_, why)| *why)
+}
+
+fn why_dropped(name: &str) -> &'static str {
+    match name {
+        "PWD" | "OLDPWD" | "_" | "SHLVL" => "shells set it themselves",
+        _ if is_secret(name) => "the name looks like a secret's; --env NAME passes it to every program",
+        _ if is_loader(name) => "it decides what programs load or run; --env NAME passes it",
+        _ => "not among those that are passed; --env NAME passes it",
+    }
+}
+
+fn why_path(facts: &HostFacts) -> String {
+    let mut text = "the caller's directories that programs may be read from and that calls cannot write".to_owned();
+    for (directory, why) in &facts.path_left_out {
+        text.push_str(&format!("; left out: {directory} ({why})"));
+    }
+    text
+}
+
+/// Refuses variables that were typed and decide what programs load or run, in a session that decides which programs start and
+/// with which arguments: `git log` would be another program with another `LD_PRELOAD`. A manifest may still name them.
+///
+/// # Errors
+///
+/// [`PlanError::Steering`].
+pub fn refuse_steering(typed: &Env, exec: &Exec) -> Result<(), PlanError> {
+    let mut names = typed.pass.iter().chain(typed.set.keys());
+    match names.find(|name| exec.is_judged() && is_loader(name)) {
+        Some(name) => Err(PlanError::Steering(name.clone())),
+        None => Ok(()),
+    }
 }
 
 fn search_path(dirs: &[HostPath]) -> HostPath {

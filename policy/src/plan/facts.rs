@@ -1,7 +1,9 @@
 //! What a plan is made from besides rights, and why there may be none.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use super::etc::Readable;
 use super::{Calls, Identity, PrivateDir, Strength};
 use crate::path::HostPath;
 
@@ -22,12 +24,35 @@ pub struct HostFacts {
     pub workspace: Vec<HostPath>,
     /// Toolchains in the home directory: their programs, libraries and caches, never their credential files.
     pub toolchains: Vec<HostPath>,
-    /// Further trees or files of the system whose names hold a version, such as `/etc/java-17-openjdk`.
-    pub extra_read: Vec<HostPath>,
+    /// What of `/etc` everyone may read and is no secret, beyond what [`super::system`] names.
+    pub etc: Vec<Readable>,
     /// The directories of `PATH`, each checked to hold nothing that the session can write.
     pub path: Vec<HostPath>,
+    /// Those that are not in `path`, and why: for people.
+    pub path_left_out: Vec<(HostPath, LeftOut)>,
     /// The supervisor's own environment; only names that are granted leave it.
     pub env: BTreeMap<String, HostPath>,
+    /// What programs find in `~/.gitconfig`: text that [`for_sessions`](super::protect::personal::for_sessions) has made.
+    pub gitconfig: String,
+}
+
+/// Why a directory of the caller's `PATH` is not in the session's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeftOut {
+    /// No program could be read from it.
+    NotReadable,
+    /// A call could plant a program in it.
+    Writable,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotReadable => "it is not granted for reading",
+            Self::Writable => "calls can write there",
+        })
+    }
 }
 
 /// Why there is no plan.
@@ -47,6 +72,12 @@ pub enum PlanError {
     /// `[env]` names what callgate decides.
     #[error("the environment variable {0} is set by callgate and can be neither passed nor set")]
     FixedVariable(String),
+    /// `--env` names what decides which code programs run, where single programs are granted.
+    #[error(
+        "--env {0}: the variable decides what programs load or run, and this session grants single programs; if you mean it, \
+         name it in the manifest's [env]"
+    )]
+    Steering(String),
     /// The supervisor gave a path that is not resolved.
     #[error("the path {0} is not absolute and resolved")]
     Path(HostPath),

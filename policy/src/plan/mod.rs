@@ -5,6 +5,7 @@
 
 pub mod compile;
 pub mod env;
+pub mod etc;
 pub mod exec;
 mod facts;
 pub mod protect;
@@ -239,6 +240,9 @@ pub struct SessionPlan {
     pub outputs: Option<HostPath>,
     /// The complete environment of programs; nothing else is inherited. Values need not be UTF-8.
     pub env: BTreeMap<String, HostPath>,
+    /// What the session's `HOME` begins with in `.gitconfig`; empty for no such file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub gitconfig: String,
     /// `None`, but for sessions that nothing runs in but callgate's own attempts to break out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ablation: Option<Ablation>,

@@ -9,6 +9,8 @@ use crate::path::HostPath;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FsAccess {
+    /// List directories, and read no file.
+    List,
     /// Read files, list directories.
     Read,
     /// The same, and start programs.

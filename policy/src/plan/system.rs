@@ -2,10 +2,13 @@
 //!
 //! Data with reasons. Every entry is [`Presence::Optional`]: hosts differ, and a missing entry only takes rights away.
 //! `/etc` is never granted whole: a worker may run as uid 0, where file modes protect neither `shadow` nor ssh host
-//! keys, `sudoers` or apt's credentials. Names that hold a version (`java-17-openjdk`) are found by the supervisor and
-//! given in `HostFacts::extra_read`.
+//! keys, `sudoers` or apt's credentials. What is named here every program needs, also where a container mounts it or a link
+//! leads out of `/etc`; the rest of `/etc` is judged entry by entry ([`super::etc`]) and given in `HostFacts::etc`.
+
+use std::path::Path;
 
 use super::{Exactness, Extent, FsAccess, FsRule, Presence, Strength};
+use crate::path::HostPath;
 
 /// Entries of one kind, and why they are there.
 #[derive(Debug, Clone, Copy)]
@@ -39,12 +42,7 @@ pub const BASE: &[Group] = &[
         &["/etc/ld.so.cache", "/etc/ld.so.conf"],
     ),
     group("the dynamic loader's search path", FsAccess::Read, Extent::Subtree, &["/etc/ld.so.conf.d"]),
-    group(
-        "which of several programs a name means, and their settings",
-        FsAccess::Read,
-        Extent::Subtree,
-        &["/etc/alternatives", "/etc/perl", "/etc/python3", "/etc/fonts", "/etc/xdg", "/etc/vim", "/etc/emacs"],
-    ),
+    group("which of several programs a name means", FsAccess::Read, Extent::Subtree, &["/etc/alternatives"]),
     group(
         "certificates that are trusted; never /etc/ssl whole, which holds private keys",
         FsAccess::Read,
@@ -93,19 +91,6 @@ pub const BASE: &[Group] = &[
         ],
     ),
     group(
-        "start-up files that the system gives to shells",
-        FsAccess::Read,
-        Extent::File,
-        &["/etc/profile", "/etc/bash.bashrc", "/etc/inputrc", "/etc/environment"],
-    ),
-    group("the same, and terminals", FsAccess::Read, Extent::Subtree, &["/etc/profile.d", "/etc/terminfo"]),
-    group(
-        "kinds of file, and settings of tools that every user shares",
-        FsAccess::Read,
-        Extent::File,
-        &["/etc/mime.types", "/etc/magic", "/etc/mailcap", "/etc/papersize", "/etc/gitconfig"],
-    ),
-    group(
         "how many processors and how much memory there are: language runtimes size themselves by it",
         FsAccess::Read,
         Extent::Subtree,
@@ -145,6 +130,16 @@ pub const NAMESPACES: &[Group] = &[
     group("only the session's own processes are in it", FsAccess::Read, Extent::Subtree, &["/proc"]),
     group("private to the session there", FsAccess::Write, Extent::Subtree, &["/tmp", "/dev/shm"]),
 ];
+
+/// Whether the base system's rules hold a part of `/etc`.
+pub(super) fn names(path: &HostPath) -> bool {
+    let holds = |group: &Group, rule: &&str| match group.extent {
+        Extent::Subtree => path.as_path().starts_with(rule),
+        Extent::File | Extent::Entry => path.as_path() == Path::new(rule),
+    };
+    let of_etc = |rule: &&&str| rule.starts_with("/etc/");
+    BASE.iter().any(|group| group.paths.iter().filter(of_etc).any(|rule| holds(group, rule)))
+}
 
 /// The rules of the base system. `execute` is taken away where the session may start nothing.
 #[must_use]
@@ -189,7 +184,6 @@ pub enum Execute {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::HostPath;
 
     /// No secret of the system lies beneath a rule, at either strength.
     #[test]

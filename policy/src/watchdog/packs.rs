@@ -129,6 +129,11 @@ impl Builtin {
             verdict @ (Verdict::Allow | Verdict::Deny(_)) => verdict,
         }
     }
+
+    /// Whether no rule asks about this command or denies it.
+    pub(crate) fn lets_pass(self, words: Vec<String>) -> bool {
+        verdict(&[Command::of(words)]) == Verdict::Allow
+    }
 }
 
 /// Tried once in a process, before the first call. Rules that are wrong about what they know are not to be relied on.

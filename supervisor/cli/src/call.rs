@@ -38,10 +38,7 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     }
     let (mut envelope, status) = supervise(launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
-        for warning in session.warnings() {
-            // A notice: what runs does not depend on somebody reading it.
-            drop(writeln!(std::io::stderr(), "callgate: {}", warning.to_string().escape_debug()));
-        }
+        show::tell_warnings(&session);
         let stream = call.stream;
         let mut pass_on = |piece: &[u8]| {
             if stream {
@@ -49,7 +46,10 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
                 drop(std::io::stderr().write_all(piece));
             }
         };
+        let names_git = arguments["command"].as_str().is_some_and(show::names_git);
         let envelope = session.call_streaming(&call.tool, arguments, &mut pass_on).await;
+        let exit_code = envelope.data.as_ref().and_then(|data| data["exit_code"].as_i64());
+        show::tell_repository(&session, names_git, exit_code);
         if session.is_halted() {
             let why = envelope.error_text.as_deref().unwrap_or_default();
             // The exit status tells it too.

@@ -16,6 +16,7 @@ mod temporary;
 mod terminal;
 mod tools;
 mod trust;
+mod variables;
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -55,7 +56,7 @@ fn start_ahead() -> Option<Ahead> {
 fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Failure> {
     let json = arguments.json;
     match arguments.command {
-        Command::Run(run) => run::run(run, Launcher::here(ahead)),
+        Command::Run(run) => run::run(run, Launcher::here(ahead), json),
         Command::Call(call) => call::call(call, Launcher::here(ahead)),
         Command::Tools(tools) => tools::tools(&tools, json),
         Command::Trust(arguments) => trust::trust(&arguments, json),

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use callgate::{Launcher, Program, Session, Stdio};
 use callgate_policy::plan::Calls;
+use callgate_policy::remarks::remarks;
 use callgate_worker::protocol::ProgramEnd;
 use rustix::fs::FileType;
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::Run;
 use super::exit::Failure;
 use super::terminal::{Outer, Relay};
-use super::{show, supervise};
+use super::{show, supervise, variables};
 
 /// What a terminal or a process manager sends that is meant for the command.
 const PASSED_ON: [SignalKind; 6] = [
@@ -27,10 +28,14 @@ const PASSED_ON: [SignalKind; 6] = [
     SignalKind::user_defined2(),
 ];
 
-pub(super) fn run(run: Run, launcher: Launcher) -> Result<ExitCode, Failure> {
+pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, Failure> {
     let mut spec = show::spec(&run.grants)?;
     // No tool is called, so nothing that one requires is granted.
     spec.tools = false;
+    if run.explain_env {
+        spec.calls = Calls::One;
+        return variables::explain(spec, launcher, json);
+    }
     let status = status_target(&run)?;
     refuse_directories()?;
     let outer = Outer::find(run.tty)?;
@@ -38,6 +43,7 @@ pub(super) fn run(run: Run, launcher: Launcher) -> Result<ExitCode, Failure> {
     supervise(launcher, async |supervisor| {
         let started = Instant::now();
         let session = supervisor.open(spec).await?;
+        show::tell_warnings(&session);
         // Before the command runs, so that none is lost between.
         let mut signals = Signals::listen().map_err(Failure::runtime)?;
         let (stdio, relay) = match outer {
@@ -48,6 +54,9 @@ pub(super) fn run(run: Run, launcher: Launcher) -> Result<ExitCode, Failure> {
         let end = wait(&program, &mut signals, relay).await?;
         tell_limit(&session, &end);
         tell_not_started(&program);
+        let names_git = run.argv.iter().any(|word| show::names_git(&word.to_string_lossy()));
+        show::tell_repository(&session, names_git, end.code.map(i64::from));
+        tell_refused(&program, &end);
         if let Some(file) = status {
             report(&session, &program, end, started, file)?;
         }
@@ -167,6 +176,14 @@ fn tell_not_started(program: &Program) {
     }
     // As above.
     drop(std::io::stderr().write_all(text.as_bytes()));
+}
+
+/// What else was refused: protected names, the network, sockets of other programs.
+fn tell_refused(program: &Program, end: &ProgramEnd) {
+    let Some(changes) = program.changes() else { return };
+    let lines = remarks(changes, end.code != Some(0)).into_iter().map(|remark| format!("callgate: {remark}\n"));
+    // As above.
+    drop(std::io::stderr().write_all(lines.collect::<String>().as_bytes()));
 }
 
 fn report(

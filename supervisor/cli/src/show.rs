@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use callgate::profile::{self, ProfileError};
 use callgate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
-use callgate::{OpenError, SessionSpec, TypedPath, refuse_strangers, with_causes};
+use callgate::{OpenError, Session, SessionSpec, TypedPath, Warning, refuse_strangers, with_causes};
 use callgate_policy::ceiling::Ceiling;
 use callgate_policy::effective::Source;
 use callgate_policy::manifest::Manifest;
@@ -39,6 +39,15 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     for limit in &grants.limit {
         spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {}", with_causes(&e))))?;
     }
+    for variable in &grants.env {
+        match variable.split_once('=') {
+            _ if variable.starts_with('=') || variable.is_empty() => {
+                return Err(Failure::Usage(format!("--env {variable:?}: a variable has a name")));
+            }
+            Some((name, value)) => drop(spec.env.set.insert(name.to_owned(), value.to_owned())),
+            None => spec.env.pass.push(variable.clone()),
+        }
+    }
     let flags = RequirementSet {
         fs: FsRequirement {
             read: paths(&grants.read, "--read", &mut spec.typed)?,
@@ -59,6 +68,35 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         spec.requires.push((Source::CommandLine, flags));
     }
     Ok(spec)
+}
+
+/// Where the whole repository is, once git has failed (with 128, as it does for what it calls fatal) in a part of it.
+pub(super) fn tell_repository(session: &Session, names_git: bool, exit_code: Option<i64>) {
+    if !names_git || exit_code != Some(128) {
+        return;
+    }
+    for warning in session.warnings() {
+        if let Warning::PartOfRepository { repository, .. } = warning {
+            let (warning, repository) = (warning.to_string(), repository.to_string());
+            let text = format!("callgate: {}\n  try: -C {}\n", warning.escape_debug(), repository.escape_debug());
+            // A notice: what ran does not depend on somebody reading it.
+            drop(std::io::stderr().write_all(text.as_bytes()));
+        }
+    }
+}
+
+/// Whether a command line has the word `git`, by any path.
+pub(super) fn names_git(line: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric() && !"-_.".contains(c)).any(|word| word == "git")
+}
+
+/// What the person may not have meant. That the workspace is a part of a repository matters to git alone.
+pub(super) fn tell_warnings(session: &Session) {
+    let told = |warning: &&Warning| !matches!(warning, Warning::PartOfRepository { .. });
+    for warning in session.warnings().iter().filter(told) {
+        // A notice: what runs does not depend on somebody reading it.
+        drop(writeln!(std::io::stderr(), "callgate: {}", warning.to_string().escape_debug()));
+    }
 }
 
 /// Where programs were typed, they and those that the manifest names are all that a call may start, whatever `bash` requires.

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use callgate_policy::envelope::Changes;
+use callgate_policy::plan::compile;
+use callgate_policy::remarks::{remark_offline, remarks};
 use callgate_worker::protocol::ProgramEnd;
 use callgate_worker::tools::HEAD;
 use serde_json::{Value, json};
@@ -62,11 +65,15 @@ impl Session {
             crate::call::limits::of_program(&bounds, &end, Some(crate::call::limits::ms(timeout)), Some(head.seen));
         let hit = crate::call::limits::ended_for(&bounds, &end, Some(head.seen));
         let ended_for = hit.map(|hit| crate::call::limits::denial(&bounds, hit, end.left));
+        let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
         let data = match ended_for {
             Some(_) => Value::String(head.text()),
-            None => shell_data(&head, end, started.elapsed()),
+            None => {
+                let mut data = shell_data(&head, end, started.elapsed());
+                add_notes(&mut data, self.notes(&head, end, changes.as_ref()));
+                data
+            }
         };
-        let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
         Ok(Done { limits, ended_for, changes, ..head.rest.done(data, truncated) })
     }
 }
@@ -166,4 +173,25 @@ fn shell_data(head: &Head, end: ProgramEnd, took: Duration) -> Value {
     });
     crate::call::limits::tell_left(&mut data, &end);
     data
+}
+
+/// Most bytes of output in which a sign is looked for: package managers end with it.
+const LAST_OUTPUT: usize = 16 * 1024;
+
+impl Session {
+    /// What the sandbox refused, for whoever reads the result alone.
+    fn notes(&self, head: &Head, end: ProgramEnd, changes: Option<&Changes>) -> Vec<String> {
+        let mut notes = changes.map(|changes| remarks(changes, end.code != Some(0))).unwrap_or_default();
+        let last = &head.bytes[head.bytes.len().saturating_sub(LAST_OUTPUT)..];
+        if compile::is_offline(&self.effective) && !notes.iter().any(|note| note.starts_with("the network")) {
+            notes.extend(remark_offline(&String::from_utf8_lossy(last)).map(str::to_owned));
+        }
+        notes
+    }
+}
+
+fn add_notes(data: &mut Value, notes: Vec<String>) {
+    if let (Some(data), false) = (data.as_object_mut(), notes.is_empty()) {
+        data.insert("notes".to_owned(), notes.into());
+    }
 }

@@ -141,33 +141,15 @@ fn sysctl(name: &str) -> Option<u32> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()
 }
 
-/// Whether calls see the command lines of other processes.
+/// Whether calls see the command lines of other processes. They do not: not in either strength.
 pub(super) fn other_processes(namespaces: bool) -> Check {
-    let name = "command lines";
-    if namespaces {
-        return Check::new(name, State::Ok, "of other processes are out of sight, in the calls' PID namespace");
-    }
-    match hidepid().as_deref() {
-        Some(option) if option != "0" && option != "off" => {
-            Check::new(name, State::Ok, format!("of other processes are out of sight: /proc has hidepid={option}"))
+    let hidden = match namespaces {
+        true => "of other processes are out of sight, in the calls' PID namespace",
+        false => {
+            "of other processes cannot be read: Landlock closes /proc but for a program's own. That they exist shows"
         }
-        _ => Check::new(name, State::Note, "of other processes can be read by calls in /proc, as by any process here")
-            .instead("nothing without namespaces: keep secrets out of command lines")
-            .remedy(["sudo mount -o remount,hidepid=2 /proc".to_owned()]),
-    }
-}
-
-/// The option of the mount at `/proc` (proc(5), proc_pid_mountinfo(5): super options are the last field).
-fn hidepid() -> Option<String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    hidepid_in(&mounts)
-}
-
-fn hidepid_in(mountinfo: &str) -> Option<String> {
-    // The last mount at a place is the one that is seen.
-    let line = mountinfo.lines().rfind(|line| line.split(' ').nth(4) == Some("/proc"))?;
-    let options = line.rsplit(' ').next()?;
-    options.split(',').find_map(|option| option.strip_prefix("hidepid=")).map(str::to_owned)
+    };
+    Check::new("command lines", State::Ok, hidden)
 }
 
 /// What to type so that this host allows user namespaces: those settings that stand against them here.
@@ -215,15 +197,6 @@ fn filtered() -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
     use super::*;
-
-    #[test]
-    fn hidepid_is_read_from_the_last_mount_at_proc() {
-        let line = |options: &str| format!("22 1 0:20 / /proc rw,nosuid - proc proc {options}\n");
-        assert_eq!(hidepid_in(&line("rw")), None);
-        assert_eq!(hidepid_in(&line("rw,hidepid=invisible")).unwrap(), "invisible");
-        assert_eq!(hidepid_in(&(line("rw,hidepid=2") + &line("rw"))), None);
-        assert_eq!(hidepid_in("22 1 0:20 / /srv/proc rw - proc proc rw,hidepid=2\n"), None);
-    }
 
     /// Every right up to the newest ABI is either there or listed with what takes its place.
     #[test]

@@ -16,7 +16,8 @@ use super::{RegistryError, Tool};
 const DESCRIPTION: &str = "Runs one command line with bash, in the sandbox, and returns what it wrote to standard output and standard \
 error, in the order in which it was written, with its exit status. A command that fails is a result, not an error. Each call is a \
 new shell: directory and variables do not carry over; use working_dir. Nothing that the command starts outlives it. Of more than \
-200 KB of output the first part is `head` instead of `output`, and the rest is in the file `output_path` of the metadata.";
+200 KB of output the first part is `head` instead of `output`, and the rest is in the file `output_path` of the metadata. \
+`notes` say what the sandbox refused, such as the network, and what to do about it.";
 
 const SCHEMA: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -56,6 +57,11 @@ const OUTPUT: &str = r#"{
     "duration_seconds": { "type": "number" },
     "timed_out": { "type": "boolean" },
     "signal": { "type": ["integer", "null"] },
+    "notes": {
+      "type": "array",
+      "items": { "type": "string" },
+      "description": "What the sandbox refused while it ran, and what to do about it."
+    },
     "head": { "description": "The first part of a result that was too long." }
   },
   "anyOf": [{ "required": ["head"] }, { "required": ["output", "exit_code", "duration_seconds", "timed_out", "signal"] }]

@@ -17,10 +17,11 @@ use std::sync::{Arc, RwLock};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::StepReport;
 use callgate_policy::limit::Bounds;
-use callgate_policy::manifest::Manifest;
+use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::mode::Headless;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::compile::HostFacts;
+use callgate_policy::plan::compile::{self, HostFacts};
+use callgate_policy::plan::env::{self, Variable};
 use callgate_policy::plan::{SessionPlan, Strength};
 use callgate_policy::profile::Profile;
 use callgate_policy::rules::RuleSet;
@@ -66,6 +67,7 @@ pub struct Session {
     pub(crate) questions: Turns,
     #[cfg(feature = "ablation")]
     pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
+    env: Env,
     plan: SessionPlan,
     /// Held, to notice one that is replaced.
     roots: Vec<Place>,
@@ -96,6 +98,14 @@ impl Session {
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// The variables of the caller's environment and of the session's, by name: what programs get, what they do not, and why.
+    #[must_use]
+    pub fn environment(&self) -> Vec<Variable> {
+        let (exec, offline) = (&self.plan.exec, compile::is_offline(&self.effective));
+        // It was made from the same when the session was opened.
+        env::explain(env::Sources { facts: &self.facts, env: &self.env, exec, offline }).unwrap_or_default()
     }
 
     /// The limits of each call.

@@ -10,6 +10,7 @@ use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan};
+use callgate_policy::plan::env;
 use callgate_policy::plan::{Ablation, Calls, FsRule, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
@@ -54,7 +55,8 @@ impl Supervisor {
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
         let further = further_directories(&spec)?;
         let variables = variables(&roots, &further)?;
-        let (effective, warnings) = effective(&spec, &profile, &registry, &variables)?;
+        let (effective, mut warnings) = effective(&spec, &profile, &registry, &variables)?;
+        env::refuse_steering(&spec.env, &compile::exec(&effective))?;
         let held = || roots.iter().chain(further.iter().map(|(_, place)| place));
         let changeable = Changeable::of(held(), &compile::written(&effective));
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
@@ -65,6 +67,7 @@ impl Supervisor {
         if !spec.allow_home {
             refuse_homes(&roots, &effective)?;
         }
+        warnings.extend(roots.first().and_then(|root| Warning::part_of_repository(root.path(), &effective)));
         refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
@@ -72,8 +75,8 @@ impl Supervisor {
         let found_in = spec.project.clone();
         let project = project(&mut spec)?;
         let (limits, env) = match &spec.manifest {
-            Some(manifest) => (spec.limits.or(manifest.limits), manifest.env.clone()),
-            None => (spec.limits, Env::default()),
+            Some(manifest) => (spec.limits.or(manifest.limits), joined(&manifest.env, &spec.env)),
+            None => (spec.limits, spec.env.clone()),
         };
         let bounds = Bounds::of(&limits, host::memory());
         let mut gate = Gate::default();
@@ -117,6 +120,7 @@ impl Supervisor {
             }
             other => other?,
         };
+        warnings.extend(not_active(&facts));
         let gate = Arc::new(gate);
         let people = Arc::new(People::new(spec.approvers, spec.patience, project));
         let headless = spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default();
@@ -150,6 +154,7 @@ impl Supervisor {
             ablated: None,
             roots,
             facts,
+            env,
             plan,
             bounds,
             opened,
@@ -204,7 +209,8 @@ impl Supervisor {
         // A toolchain that was not there cannot be told from what has its name later.
         let surroundings = plan.surroundings.into_iter();
         let was_seen = |rule: &FsRule| seen.iter().any(|seen| seen.path == rule.path);
-        let surroundings = surroundings.filter(|rule| !facts.toolchains.contains(&rule.path) || was_seen(rule)).collect();
+        let surroundings =
+            surroundings.filter(|rule| !facts.toolchains.contains(&rule.path) || was_seen(rule)).collect();
         let plan = SessionPlan { seen, surroundings, ..plan };
         let plan = match watched {
             Some(by) => plan.watched(by),
@@ -266,6 +272,24 @@ impl Watchdog for Held {
     }
 }
 
+/// The manifest's variables and those that were typed, which win.
+fn joined(manifest: &Env, typed: &Env) -> Env {
+    let mut all = manifest.clone();
+    all.pass.retain(|name| !typed.set.contains_key(name));
+    all.set.retain(|name, _| !typed.pass.contains(name));
+    all.pass.extend(typed.pass.iter().cloned());
+    all.set.extend(typed.set.clone());
+    all
+}
+
+/// An environment that is active outside and not inside.
+fn not_active(facts: &HostFacts) -> Option<Warning> {
+    let directory = facts.env.get("VIRTUAL_ENV")?;
+    let bin = HostPath::from(directory.as_path().join("bin"));
+    let (_, why) = facts.path_left_out.iter().find(|(left_out, _)| *left_out == bin)?;
+    Some(Warning::EnvironmentNotActive { directory: directory.clone(), why: *why })
+}
+
 /// Finds the workspace's roots, once: what they are now is the workspace for the whole session (X0-55, A10).
 fn roots(spec: &SessionSpec) -> Result<Vec<Place>, OpenError> {
     let mut roots = spec.workspace.iter().map(|path| directory(WORKSPACE, path)).collect::<Result<Vec<_>, _>>()?;
@@ -303,7 +327,8 @@ const USER_DATA: &str = "{user-data}";
 
 /// What the variables of patterns stand for (S0-39).
 fn variables(roots: &[Place], further: &[(&'static str, Place)]) -> Result<Variables, OpenError> {
-    let held = |role| further.iter().filter(move |(of, _)| *of == role).map(|(_, place)| place.path().clone()).collect();
+    let held =
+        |role| further.iter().filter(move |(of, _)| *of == role).map(|(_, place)| place.path().clone()).collect();
     let workspace = roots.iter().map(|root| root.path().clone()).collect();
     Ok(Variables::new(workspace, held(AD_HOC), held(USER_DATA))?)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use callgate_policy::ceiling::Ceiling;
 use callgate_policy::effective::{Bound, Source};
 use callgate_policy::limit::Limits;
-use callgate_policy::manifest::Manifest;
+use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::mode::Mode;
 use callgate_policy::plan::{Calls, Strength};
 use callgate_policy::profile::Profile;
@@ -67,6 +67,8 @@ pub struct SessionSpec {
     pub further_tools: Vec<Tool>,
     /// Limits for each call, before the manifest's and the defaults.
     pub limits: Limits,
+    /// Variables of programs, besides the manifest's: those that were typed. They win over the manifest's.
+    pub env: Env,
     /// Further watchdogs.
     pub watchdogs: Vec<Box<dyn WatchdogObject>>,
     /// Whether the built-in watchdog sees every program that is about to run, as with `watch_execs` in a manifest. It does
@@ -179,6 +181,7 @@ impl SessionSpec {
             tools: true,
             further_tools: Vec::new(),
             limits: Limits::default(),
+            env: Env::default(),
             watchdogs: Vec::new(),
             watch_execs: false,
             mode: None,
@@ -285,6 +288,22 @@ impl SessionSpec {
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// Adds a variable of this process's environment to those that programs get, if this process has it. In a session that
+    /// grants single programs, a variable that decides what programs load is refused
+    /// ([`PlanError::Steering`](callgate_policy::plan::compile::PlanError::Steering)).
+    #[must_use]
+    pub fn pass_variable(mut self, name: impl Into<String>) -> Self {
+        self.env.pass.push(name.into());
+        self
+    }
+
+    /// Sets a variable for programs. What [`SessionSpec::pass_variable`] says of refusals goes for this too.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.set.insert(name.into(), value.into());
+        self
     }
 
     /// Adds a watchdog. It can only tighten: the strictest verdict counts (S0-60).

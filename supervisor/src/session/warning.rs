@@ -1,8 +1,13 @@
 //! What a host should show its user about a session that was opened all the same.
 
 use std::fmt;
+use std::path::Path;
 
-use callgate_policy::effective::{Beyond, Kind};
+use callgate_policy::effective::{Beyond, EffectiveSet, Kind};
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::compile::LeftOut;
+
+use crate::home::Homes;
 
 /// Something about a session that its user may not have meant. Nothing is refused for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,11 +22,57 @@ pub enum Warning {
         /// What the tools require beyond it.
         beyond: Beyond,
     },
+    /// The workspace is a part of a git repository that the session cannot read, so that git finds none.
+    PartOfRepository {
+        /// The workspace's first root.
+        workspace: HostPath,
+        /// The top of the repository's working tree.
+        repository: HostPath,
+    },
+    /// A Python environment is active outside, and its programs are not on the session's `PATH`.
+    EnvironmentNotActive {
+        /// `VIRTUAL_ENV`.
+        directory: HostPath,
+        /// Why its programs are left out.
+        why: LeftOut,
+    },
+}
+
+impl Warning {
+    /// Whether a workspace is a part of a repository that stays outside. A home directory is nothing to use in its place.
+    pub(super) fn part_of_repository(workspace: &HostPath, effective: &EffectiveSet) -> Option<Self> {
+        let is_top = |path: &&Path| {
+            let git = path.join(".git");
+            git.join("HEAD").symlink_metadata().is_ok() || git.metadata().is_ok_and(|about| about.is_file())
+        };
+        let top = workspace.as_path().ancestors().find(is_top).filter(|top| *top != workspace.as_path())?;
+        let is_outside = !effective.allows_read(&HostPath::from(top.join(".git").as_path()));
+        let is_project = || top != Path::new("/") && Homes::find().found_in(top).is_none();
+        (is_outside && is_project())
+            .then(|| Self::PartOfRepository { workspace: workspace.clone(), repository: HostPath::from(top) })
+    }
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::ToolsRequireMore { file, names_any, beyond: Beyond { kind, tools, required } } = self;
+        let (file, names_any, Beyond { kind, tools, required }) = match self {
+            Self::ToolsRequireMore { file, names_any, beyond } => (file, names_any, beyond),
+            Self::PartOfRepository { workspace, repository } => {
+                return write!(
+                    f,
+                    "{workspace} is a part of the git repository {repository}, which is not granted, so that git finds no \
+                     repository; to give git the whole, make {repository} the workspace"
+                );
+            }
+            Self::EnvironmentNotActive { directory, why } => {
+                write!(f, "the active environment {directory} is not on the PATH inside ({why}); ")?;
+                return if *why == LeftOut::NotReadable {
+                    write!(f, "to use it, grant it: --read {directory}")
+                } else {
+                    write!(f, "start its programs by path: {directory}/bin/python")
+                };
+            }
+        };
         let what = match kind {
             Kind::Read => "what may be read",
             Kind::Write => "what may be written",

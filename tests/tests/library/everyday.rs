@@ -30,7 +30,7 @@ const PROGRAMS: &str = "ls cat head tail wc stat du basename dirname realpath re
 const GIT: &str = "--version init config status add commit log diff show switch branch merge tag describe stash grep blame rev-parse \
     ls-files clone worktree archive reset reflog gc fsck checkout rebase cherry-pick format-patch shortlog rm maintenance rev-list \
     index-pack unpack-objects pack-objects upload-pack repack prune prune-packed pack-refs rerere update-index clean commit-graph \
-    multi-pack-index";
+    multi-pack-index symbolic-ref";
 
 /// The same for each line, inside and outside: in the session's environment, which what is bounded starts with.
 const VARIABLES: &[(&str, &str)] = &[
@@ -56,10 +56,8 @@ fn named(env: &TestEnv) -> Value {
     let mut shell: Vec<Value> =
         PROGRAMS.split_whitespace().map(|name| json!({ "cmd": name, "args": [rest] })).collect();
     let git = says(env, &["git", "--exec-path"]);
-    for program in ["git", &format!("{git}/git")] {
-        shell.extend(GIT.split_whitespace().map(|word| json!({ "cmd": program, "args": [word, rest] })));
-        shell.push(json!({ "cmd": program, "args": ["-c", one, one, rest] }));
-    }
+    shell.extend(GIT.split_whitespace().map(|word| json!({ "cmd": "git", "args": [word, rest] })));
+    shell.push(json!({ "cmd": "git", "args": ["-c", one, one, rest] }));
     shell.push(json!({ "cmd": format!("{git}/git-upload-pack"), "args": [one] }));
     shell.push(json!({ "cmd": "/usr/bin/python3", "args": [one, rest] }));
     shell.push(json!({ "cmd": "/usr/bin/python3", "args": [] }));

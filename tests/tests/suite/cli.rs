@@ -183,7 +183,7 @@ fn an_unknown_tool_and_a_tool_that_fails_have_different_exit_statuses() {
         let found = callgate(&env, &["call", "read", r#"{"path": "notes.txt"}"#]);
         assert_eq!(found.status.code(), Some(0), "the control");
         let help = String::from_utf8(callgate(&env, &["call", "--help"]).stdout).unwrap();
-        for line in ["    1  the tool failed", "   64  something typed is wrong: an option, or a tool that"] {
+        for line in ["    1  the tool failed", "   64  usage error, or a tool that does not exist"] {
             assert!(help.contains(line), "{help}");
         }
     });

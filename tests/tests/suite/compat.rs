@@ -208,3 +208,16 @@ fn a_private_temporary_directory() {
         assert!(!std::env::temp_dir().join(&name).exists());
     });
 }
+
+/// tmux has its socket where it may, though `/tmp` is closed without namespaces.
+#[test]
+fn tmux() {
+    if !std::path::Path::new("/usr/bin/tmux").is_file() {
+        eprintln!("SKIP: there is no tmux here");
+        return;
+    }
+    same_inside(
+        "tmux -f /dev/null new-session -d 'echo made > made; sleep 5' && tmux list-sessions -F '#{session_windows}'\n\
+         until [ -s made ]; do sleep 0.1; done; cat made; tmux kill-server",
+    );
+}

@@ -100,7 +100,7 @@ fn a8_a_directory_that_is_named_is_not_all_below_it() {
         let inside = env.file("named/file", "inside");
         for (pattern, status, out) in [("named", Some(1), "file\n"), ("named/**", Some(0), "file\ninside")] {
             let manifest = format!(
-                "[requires.fs]\nread = [\"{}/{pattern}\"]\n[[requires.shell]]\ncmd = \"*\"\n",
+                "[requires.fs]\nread = [\"**\", \"{}/{pattern}\"]\n[[requires.shell]]\ncmd = \"*\"\n",
                 env.outside().display()
             );
             let manifest = env.file("manifest.toml", &manifest);
@@ -108,7 +108,11 @@ fn a8_a_directory_that_is_named_is_not_all_below_it() {
             let ended = run.run(&["sh", "-c", "ls \"$1\"; cat \"$1/file\"", "sh", directory.to_str().unwrap()]);
             assert_eq!((ended.status.code(), ended.stdout.as_str()), (status, out), "{pattern}: {ended:?}");
             let reads = run.probe(&["read", inside.text()]);
-            if pattern == "named" { reads.assert_errno(EACCES) } else { reads.assert_ok() };
+            if pattern == "named" {
+                reads.assert_errno(EACCES)
+            } else {
+                reads.assert_ok()
+            };
         }
     });
 }

@@ -108,8 +108,8 @@ fn a7_d1_proc_shows_nothing_of_another_process() {
     });
 }
 
-/// A7: the command lines of others may hold secrets. With namespaces they are hidden; without, the supervisor's own
-/// secrets must not be there, which its own tests show.
+/// A7: the command lines of others may hold secrets. With namespaces they are not there; without, they cannot be read, as
+/// `own_proc.rs` shows.
 #[test]
 fn a7_processes_of_the_host_are_not_seen_with_namespaces() {
     matrix(&[Host::Namespaces], |target| {

@@ -230,8 +230,9 @@ pub(crate) fn build<'a>(
 /// or executed pass.
 pub(crate) fn changes_within(abi: u8, places: &[Place]) -> Result<OwnedFd, Failure> {
     let known = known_abi(abi)?;
-    let fail =
-        |e: landlock::RulesetError| Failure::new(Step::Landlock, format!("create a ruleset for changes, ABI {abi} ({e})"));
+    let fail = |e: landlock::RulesetError| {
+        Failure::new(Step::Landlock, format!("create a ruleset for changes, ABI {abi} ({e})"))
+    };
     let handled = changing(known);
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let mut created = ruleset.handle_access(handled).and_then(Ruleset::create).map_err(fail)?;
@@ -414,6 +415,7 @@ fn of_names(abi: ABI, whose: Whose) -> BitFlags<AccessFs> {
 fn of_rule(abi: ABI, access: FsAccess, whose: Whose) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     match access {
+        FsAccess::List => AccessFs::ReadDir.into(),
         FsAccess::Read => read,
         FsAccess::Write | FsAccess::Kept if whose == Whose::ReadingCalls => read,
         FsAccess::ReadExecute => read | AccessFs::Execute,

@@ -1,13 +1,13 @@
 //! What a call has changed where the broker is the writer, for its result.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callgate_policy::envelope::{Changes, Note};
+use callgate_policy::envelope::{Blocked, Changes, NotReached, Note};
 use callgate_policy::plan::protect::gitconfig;
 use callgate_policy::plan::protect::later::{self, Before, Later};
 use callgate_policy::plan::{FsRule, SessionPlan};
@@ -23,6 +23,13 @@ use crate::protocol::notice;
 const NAMES: usize = 1000;
 /// Most bytes of those.
 const KEPT: usize = 128 * 1024;
+/// Most addresses that are kept, and most bytes of them.
+const ADDRESSES: usize = 32;
+const ADDRESS_BYTES: usize = 3 * 1024;
+/// Most names of what goes with the session.
+const VANISHED: usize = 16;
+/// Most bytes of those.
+const VANISHED_BYTES: usize = 2 * 1024;
 /// Most bytes of names, and of notes, that a result's frame has room for.
 const BYTES: usize = 10 * 1024;
 
@@ -65,6 +72,8 @@ impl Notices {
 #[derive(Debug, Default)]
 pub(super) struct Own {
     own: Vec<PathBuf>,
+    /// The session's directory, with `TMPDIR` in it.
+    private: PathBuf,
     /// Granted, and seen by everybody, also within one of the above.
     granted: Vec<PathBuf>,
 }
@@ -74,7 +83,8 @@ impl Own {
         let trees = |rules: &[FsRule]| {
             rules.iter().filter(|rule| rule.access.changes()).map(|rule| real(&reach(rule))).collect()
         };
-        Self { own: trees(&plan.surroundings), granted: trees(&plan.grants) }
+        let private = real(plan.private.inside.as_path());
+        Self { own: trees(&plan.surroundings), private, granted: trees(&plan.grants) }
     }
 
     /// The inner of two trees says whose a path is.
@@ -83,6 +93,12 @@ impl Own {
             trees.iter().filter(|tree| lies_in(path, tree)).map(|tree| tree.as_os_str().len()).max()
         };
         innermost(&self.own) > innermost(&self.granted)
+    }
+
+    /// Whether something of the session's own has the name of a place that others see as well, so that a person may look for
+    /// it there. What is made below `TMPDIR` is known to be temporary.
+    fn looks_shared(&self, path: &Path) -> bool {
+        path.starts_with("/tmp") && !lies_in(path, &self.private)
     }
 }
 
@@ -178,6 +194,9 @@ pub(super) struct Collected {
     followed: Bounded<Noted>,
     refused: Bounded<Noted>,
     not_started: Bounded<Noted>,
+    not_reached: BTreeMap<String, u64>,
+    blocked: BTreeMap<Blocked, u64>,
+    vanished: BTreeSet<PathBuf>,
     more: u64,
     /// There are names that the call may not leave: whether it has, is known when it has ended.
     pub(super) unfinished: bool,
@@ -190,6 +209,9 @@ impl Collected {
 
     pub(super) fn created(&mut self, path: &Path) {
         if self.own.has(path) {
+            if self.own.looks_shared(path) && self.vanished.len() < VANISHED {
+                self.vanished.insert(path.to_owned());
+            }
             return;
         }
         let before = if self.removed.remove(path) { Before::Another } else { Before::Nothing };
@@ -210,6 +232,7 @@ impl Collected {
 
     pub(super) fn removed(&mut self, path: &Path) {
         if self.own.has(path) {
+            self.vanished.remove(path);
             return;
         }
         self.changed.remove(path);
@@ -303,6 +326,29 @@ impl Collected {
         }
     }
 
+    /// An address that is not granted.
+    pub(super) fn not_reached(&mut self, address: String) {
+        if self.not_reached.len() >= ADDRESSES && !self.not_reached.contains_key(&address) {
+            self.more += 1;
+            return;
+        }
+        *self.not_reached.entry(address).or_default() += 1;
+    }
+
+    /// One that could not be reached before, because nobody was there yet.
+    pub(super) fn reached(&mut self, address: impl FnOnce() -> Option<String>) {
+        if !self.not_reached.is_empty()
+            && let Some(address) = address()
+        {
+            self.not_reached.remove(&address);
+        }
+    }
+
+    /// Something that no call may do.
+    pub(super) fn blocked(&mut self, kind: Blocked) {
+        *self.blocked.entry(kind).or_default() += 1;
+    }
+
     fn runs_later(&mut self, path: &Path, before: Before) {
         use std::os::unix::ffi::OsStrExt as _;
         let Some(Later { why, of_directory }) = later::why(path.as_os_str().as_bytes(), before) else { return };
@@ -313,7 +359,10 @@ impl Collected {
     pub(super) fn is_empty(&self) -> bool {
         let sets = [&self.created, &self.changed, &self.removed, &self.repositories];
         let noted = [&self.later, &self.refused, &self.not_started];
-        !self.unfinished && sets.iter().all(|set| set.all.is_empty()) && noted.iter().all(|set| set.all.is_empty())
+        let told = self.not_reached.is_empty() && self.blocked.is_empty() && self.vanished.is_empty();
+        told && !self.unfinished
+            && sets.iter().all(|set| set.all.is_empty())
+            && noted.iter().all(|set| set.all.is_empty())
     }
 
     /// As much as fits in a frame, and how much did not. Where something was changed, with what nobody has looked at.
@@ -349,10 +398,17 @@ impl Collected {
         runs_later.extend(noted(&places));
         runs_later.extend(noted(&self.later));
         let (refused, not_started) = (noted(&self.refused), noted(&self.not_started));
+        let (mut addresses, mut vanished) = (ADDRESS_BYTES, VANISHED_BYTES);
+        let not_reached = self.not_reached.iter().filter_map(|(address, count)| {
+            take(Path::new(address), 24, &mut addresses, &mut more).map(|address| NotReached::new(address, *count))
+        });
+        let not_reached = not_reached.collect();
+        let vanished = self.vanished.iter().filter_map(|path| take(path, 0, &mut vanished, &mut more)).collect();
         let mut changes = Changes::default();
         (changes.created, changes.changed, changes.removed) = (created, changed, removed);
         (changes.repositories, changes.runs_later) = (repositories, runs_later);
         (changes.refused, changes.not_started, changes.more) = (refused, not_started, more);
+        (changes.not_reached, changes.blocked, changes.vanished) = (not_reached, self.blocked.clone(), vanished);
         changes
     }
 }
@@ -460,17 +516,23 @@ mod tests {
     /// What is made in a `/tmp` of the session's own is not there for anybody else; a workspace in it is.
     #[test]
     fn what_goes_with_the_session_is_no_change() {
-        let own = Own { own: vec!["/tmp".into(), "/w/t".into()], granted: vec!["/tmp/w".into(), "/w".into()] };
+        let own = Own {
+            own: vec!["/tmp".into(), "/w/t".into()],
+            private: "/tmp/own".into(),
+            granted: vec!["/tmp/w".into(), "/w".into()],
+        };
         let mut all = Collected::new(&Arc::new(own));
-        for path in ["/tmp/Makefile", "/tmp/wx", "/w/t/x", "/tmp/w/a", "/w/b", "/w/tx"] {
+        for path in ["/tmp/Makefile", "/tmp/wx", "/w/t/x", "/tmp/w/a", "/w/b", "/w/tx", "/tmp/own/tmp/x", "/tmp/gone"] {
             all.created(Path::new(path));
         }
+        all.removed(Path::new("/tmp/gone"));
         all.moved(Path::new("/tmp/w/old"), Path::new("/tmp/old"), true);
         all.repository(Path::new("/tmp/.git"));
         let report = all.report(&Unseen::default());
         assert_eq!(report.created, ["/tmp/w/a", "/w/b", "/w/tx"]);
         assert_eq!((report.removed, report.changed), (vec!["/tmp/w/old".to_owned()], vec![]));
         assert!(report.runs_later.is_empty() && report.repositories.is_empty());
+        assert_eq!(report.vanished, ["/tmp/Makefile", "/tmp/wx"]);
     }
 
     /// What is remembered of a call is bounded by its bytes too, and what has gone makes room.

@@ -20,6 +20,7 @@ mod metadata;
 mod mounts;
 mod planted;
 mod processes;
+mod refused;
 mod shm;
 mod sockets;
 mod survey;
@@ -121,6 +122,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     let mounts = Mounts::read()?;
     let above = Keeper::look_above(plan);
     let (common, procfs) = session::enter(plan)?;
+    fill_home(plan, directories)?;
     // Before the broker is confined: it stands beside the broker, and needs less.
     let readers = match plan.calls {
         CallCount::Many => Some(Child::fork(one_thread, umask, |links| start_readers(plan, directories, links))?),
@@ -217,6 +219,16 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
         .map_err(failure(Step::Channels, "report to the supervisor"))?;
     let watchdogs = watchdogs.map(|(tracers, _)| tracers);
     Ok(Served { broker, zygotes, watchdogs, _readers: readers_link })
+}
+
+/// Puts into the session's `HOME` what it begins with, as the session's user and before any program has started.
+fn fill_home(plan: &SessionPlan, directories: &[Directory]) -> Result<(), StepFailure> {
+    if plan.gitconfig.is_empty() {
+        return Ok(());
+    }
+    let own = open_own(plan, directories)?;
+    let written = directory::write_new(own.as_fd(), "home", ".gitconfig", plan.gitconfig.as_bytes());
+    written.map_err(|e| kernel(Step::PrivateDir, "write .gitconfig in the session's home", e))
 }
 
 /// The session's private directory: on the host the one that was made for it, in a mount namespace the one that was made
@@ -412,13 +424,14 @@ const SET: Duration = Duration::from_millis(100);
 
 /// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
 fn handlers() -> HashMap<i64, Handler> {
-    let groups: [&[(libc::c_long, Handler)]; 8] = [
+    let groups: [&[(libc::c_long, Handler)]; 9] = [
         exec::HANDLERS,
         files::HANDLERS,
         metadata::HANDLERS,
         sockets::HANDLERS,
         ipc::HANDLERS,
         processes::HANDLERS,
+        refused::HANDLERS,
         watches::HANDLERS,
         terminals::HANDLERS,
     ];

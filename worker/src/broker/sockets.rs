@@ -14,6 +14,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use callgate_policy::envelope::Blocked;
+use callgate_policy::remarks;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
 
@@ -158,8 +160,18 @@ fn io_errno(e: io::Error) -> i32 {
     e.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// The filter has let only stream and seqpacket sockets of three families through to here; checked again, because the
-/// two are written apart.
+/// What a socket of the network was meant for that is none of TCP. Resolvers do not wait for an answer that may not come
+/// (glibc, musl, Go); `getaddrinfo` also makes datagram sockets that could wait, to sort what it has found.
+fn refused_kind(kind: i32, protocol: i32) -> Blocked {
+    match (kind & 0xf, protocol) {
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) if kind & libc::SOCK_NONBLOCK != 0 => Blocked::NameLookup,
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Blocked::DatagramSocket,
+        _ => Blocked::OtherSocket,
+    }
+}
+
+/// Makes stream and seqpacket sockets of three families. The filter answers for every other family, and for other kinds of
+/// unix sockets; checked again, because the two are written apart. Other kinds for the network are refused here, and counted.
 fn socket(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     let (domain, kind, protocol) = (int(n.args[0]), int(n.args[1]), int(n.args[2]));
     let (family, address_family) = match domain {
@@ -171,13 +183,21 @@ fn socket(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<
     let socket_type = match (kind & 0xf, family) {
         (libc::SOCK_STREAM, _) => SocketType::STREAM,
         (libc::SOCK_SEQPACKET, Family::Unix) => SocketType::SEQPACKET,
-        _ => return Err(libc::EACCES),
+        (_, Family::Unix) => return Err(libc::EACCES),
+        (_, Family::V4 | Family::V6) => {
+            broker.call(caller)?.changes.blocked(refused_kind(kind, protocol));
+            return Err(libc::EACCES);
+        }
     };
     let protocol = match (protocol, family) {
         // PF_UNIX is the same as 0 (unix(7)).
         (0, _) | (1, Family::Unix) => None,
         (libc::IPPROTO_TCP, Family::V4 | Family::V6) => Some(rustix::net::ipproto::TCP),
-        _ => return Err(libc::EPROTONOSUPPORT),
+        (_, Family::Unix) => return Err(libc::EACCES),
+        (_, Family::V4 | Family::V6) => {
+            broker.call(caller)?.changes.blocked(Blocked::OtherSocket);
+            return Err(libc::EACCES);
+        }
     };
     let mut flags = SocketFlags::CLOEXEC;
     if kind & libc::SOCK_NONBLOCK != 0 {
@@ -251,11 +271,24 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     // One that was made and is no longer kept is connected, or on its way: EISCONN is what the kernel would say.
     let family = broker.call(caller)?.sockets.get(inode).ok_or(libc::EISCONN)?.family;
     // What is connected to, as bytes, and what keeps it in place until it is.
-    let (target, pin) = match family {
-        Family::Unix => unix::target(broker, caller, &address)?,
-        Family::V4 | Family::V6 => inet::target(broker, caller, &address, family)?,
+    let found = match family {
+        Family::Unix => unix::target(broker, caller, &address),
+        Family::V4 | Family::V6 => inet::target(broker, caller, &address, family),
     };
-    let sockets = &mut broker.call(caller)?.sockets;
+    let call = broker.call(caller)?;
+    let (target, pin) = match found {
+        Ok(found) => {
+            call.changes.reached(|| shown(&address, family));
+            found
+        }
+        Err(e) => {
+            if let Some(wanted) = shown(&address, family).filter(|wanted| is_outside(wanted, family, e)) {
+                call.changes.not_reached(wanted);
+            }
+            return Err(e);
+        }
+    };
+    let sockets = &mut call.sockets;
     if sockets.connecting.count.load(Ordering::Relaxed) >= WAITING {
         return Err(libc::EAGAIN);
     }
@@ -294,6 +327,24 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     match std::thread::Builder::new().stack_size(64 * 1024).spawn(work) {
         Ok(_detached) => Ok(Answer::Later),
         Err(e) => Err(io_errno(e)),
+    }
+}
+
+/// An address as people write it. Abstract names have no form of their own, and are told of nowhere.
+fn shown(address: &[u8], family: Family) -> Option<String> {
+    match family {
+        Family::Unix => unix::path_of(address),
+        Family::V4 | Family::V6 => inet::wanted(address, family).ok().map(|wanted| wanted.to_string()),
+    }
+}
+
+/// Whether an address that was not reached is one outside. A file that is not there may be one of the call's own that is yet to
+/// come, unless a service has its socket by that name: with namespaces those are not there either.
+fn is_outside(wanted: &str, family: Family, errno: i32) -> bool {
+    match (family, errno) {
+        (_, libc::EACCES) | (Family::V4 | Family::V6, libc::ECONNREFUSED) => true,
+        (Family::Unix, libc::ENOENT) => remarks::service(wanted).is_some(),
+        _ => false,
     }
 }
 

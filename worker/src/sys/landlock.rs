@@ -13,6 +13,11 @@ pub(crate) fn restrict_self(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// `LANDLOCK_ACCESS_FS_READ_FILE` (linux/landlock.h): to open a file for reading.
+pub(crate) const READ_FILE: u64 = 1 << 2;
+/// `LANDLOCK_ACCESS_FS_READ_DIR`: to list a directory.
+pub(crate) const READ_DIR: u64 = 1 << 3;
+
 /// `struct landlock_path_beneath_attr` (linux/landlock.h).
 #[repr(C, packed)]
 struct PathBeneath {

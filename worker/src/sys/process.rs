@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use callgate_policy::step::Step;
 
@@ -201,9 +201,19 @@ pub(crate) struct Exec<'a> {
     pub(crate) terminal: Option<BorrowedFd<'a>>,
     /// The ruleset of its domain, and that of a second one upon it.
     pub(crate) landlock: (BorrowedFd<'a>, Option<BorrowedFd<'a>>),
+    /// What of its own procfs directory is added to the first ruleset, which must be this program's alone.
+    pub(crate) own: &'a [OwnFile],
     /// The cgroup.procs of its cgroup.
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
     pub(crate) limits: &'a [(u32, libc::rlimit)],
+}
+
+/// A part of a process's own directory in procfs, and Landlock's rights to it.
+pub(crate) struct OwnFile {
+    /// Below `/proc/self`.
+    pub(crate) path: &'static CStr,
+    /// As landlock_add_rule(2) takes them.
+    pub(crate) rights: u64,
 }
 
 /// Which of [`spawn`]'s steps failed, in the child but for the first.
@@ -339,6 +349,8 @@ fn child_steps(shared: &mut Shared<'_>) -> (SpawnStep, i32) {
     if unsafe { libc::chdir(exec.working_dir.as_ptr()) } < 0 {
         return (SpawnStep::WorkingDir, last_errno());
     }
+    // Only now is it known which directory that is, and only this process can say so without naming a number.
+    add_own(exec.own, exec.landlock.0);
     for ruleset in [Some(exec.landlock.0), exec.landlock.1].into_iter().flatten() {
         // SAFETY: an open ruleset descriptor and no flags.
         let restricted = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) };
@@ -379,6 +391,19 @@ fn child_steps(shared: &mut Shared<'_>) -> (SpawnStep, i32) {
         }
     }
     (SpawnStep::Exec, errno)
+}
+
+/// Adds what this process may read of itself to its ruleset. What is not there, or cannot be added, is not readable.
+fn add_own(own: &[OwnFile], ruleset: BorrowedFd<'_>) {
+    for file in own {
+        // SAFETY: a NUL-terminated string of static memory.
+        let fd = unsafe { libc::open(file.path.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
+        if fd >= 0 {
+            // SAFETY: it was opened above, is nobody else's, and is closed once.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            let _less_is_readable = super::landlock::add_beneath(ruleset, fd.as_fd(), file.rights);
+        }
+    }
 }
 
 /// Moves three descriptors onto 0, 1 and 2 whatever their numbers, without one overwriting another.

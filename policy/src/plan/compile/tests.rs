@@ -4,6 +4,7 @@ use super::*;
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
 use crate::need::{CallNeeds, ShellNeed};
+use crate::plan::env::{Fate, Sources};
 use crate::plan::{Identity, PrivateDir, PrivateKind};
 use crate::requirement::RequirementSet;
 use crate::rules::{Capability, RuleScope, RuleSet, RuleSource, RuledCall, Value};
@@ -18,11 +19,13 @@ fn facts() -> HostFacts {
         private: PrivateDir { inside: "/run/s1".into(), kind: PrivateKind::OnHost },
         workspace: vec!["/w".into()],
         toolchains: vec!["/home/u/.rustup".into()],
-        extra_read: vec!["/etc/java-17-openjdk".into()],
+        etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: Reading::Tree }],
         path: vec!["/usr/bin".into(), "/odd:dir".into(), "bin".into(), "/bin".into()],
+        path_left_out: Vec::new(),
         env: [("LANG", "C.UTF-8"), ("LC_TIME", "C"), ("LD_PRELOAD", "/x.so"), ("API_TOKEN", "s"), ("RUST_LOG", "info")]
             .map(|(name, value)| (name.to_owned(), HostPath::from(value)))
             .into(),
+        gitconfig: String::new(),
     }
 }
 
@@ -234,13 +237,76 @@ fn what_the_plan_does_not_hold_is_told() {
 /// Secrets and loaders stay out; what callgate decides cannot be set.
 #[test]
 fn the_environment_is_named() {
-    let names = |env: &Env| env::compile(&facts(), env, &Exec::Any).map(|all| all.into_keys().collect::<Vec<_>>());
-    assert_eq!(names(&Env::default()).unwrap(), ["HOME", "LANG", "LC_TIME", "PATH", "SHELL", "TMPDIR"]);
+    let facts = facts();
+    let compile = |env: &Env, offline| env::compile(Sources { facts: &facts, env, exec: &Exec::Any, offline });
+    let names = |env: &Env| compile(env, false).map(|all| all.into_keys().collect::<Vec<_>>());
+    assert_eq!(
+        names(&Env::default()).unwrap(),
+        ["HOME", "LANG", "LC_TIME", "PATH", "SCREENDIR", "SHELL", "TMPDIR", "TMUX_TMPDIR"]
+    );
     let pass = |name: &str| Env { pass: vec![name.to_owned()], ..Env::default() };
     assert_eq!(names(&pass("PATH")), Err(PlanError::FixedVariable("PATH".into())));
     assert_eq!(env::warnings(&pass("API_TOKEN")), [env::EnvWarning::Secret("API_TOKEN".into())]);
     assert_eq!(env::warnings(&pass("LD_PRELOAD")), [env::EnvWarning::Loader("LD_PRELOAD".into())]);
-    assert_eq!(env::compile(&facts(), &Env::default(), &Exec::Any).unwrap()["PATH"], "/usr/bin:/bin".into());
+    assert_eq!(compile(&Env::default(), false).unwrap()["PATH"], "/usr/bin:/bin".into());
+}
+
+/// Where no host is granted, package managers are told so; whoever names one of those variables wins.
+#[test]
+fn offline_switches_give_way_to_what_was_named() {
+    let mut facts = facts();
+    facts.env.insert("PIP_RETRIES".into(), "7".into());
+    let value = |env: &Env, offline: bool, name: &str| {
+        let all = env::compile(Sources { facts: &facts, env, exec: &Exec::Any, offline }).unwrap();
+        all.get(name).map(ToString::to_string)
+    };
+    let nothing = Env::default();
+    assert_eq!(value(&nothing, true, "CARGO_NET_OFFLINE").as_deref(), Some("true"));
+    assert_eq!(value(&nothing, true, "PIP_RETRIES").as_deref(), Some("0"), "the caller's own is not passed unasked");
+    assert_eq!(value(&nothing, false, "CARGO_NET_OFFLINE"), None);
+    let pass = Env { pass: vec!["PIP_RETRIES".into(), "CARGO_NET_OFFLINE".into()], ..Env::default() };
+    assert_eq!(value(&pass, true, "PIP_RETRIES").as_deref(), Some("7"));
+    assert_eq!(value(&pass, true, "CARGO_NET_OFFLINE"), None, "the caller has none");
+    let set = Env { set: [("NPM_CONFIG_OFFLINE".into(), "false".into())].into(), ..Env::default() };
+    assert_eq!(value(&set, true, "NPM_CONFIG_OFFLINE").as_deref(), Some("false"));
+    assert_eq!(value(&set, true, "npm_config_offline"), None, "npm reads both");
+    let names: std::collections::BTreeSet<_> = env::OFFLINE.iter().map(|(name, ..)| name).collect();
+    assert_eq!(names.len(), env::OFFLINE.len());
+}
+
+/// What is typed may not change which code a granted program runs; what a manifest says may, and so may what is typed where any
+/// program may start.
+#[test]
+fn typed_loaders_are_refused_where_programs_are_judged() {
+    let typed = |name: &str| Env { set: [(name.to_owned(), "x".to_owned())].into(), ..Env::default() };
+    let judged = Exec::Only(Vec::new());
+    for name in ["LD_PRELOAD", "BASH_ENV", "PYTHONPATH", "MAKEFILES", "GIT_SSH_COMMAND"] {
+        assert_eq!(env::refuse_steering(&typed(name), &judged), Err(PlanError::Steering(name.into())));
+        assert_eq!(env::refuse_steering(&typed(name), &Exec::Any), Ok(()));
+    }
+    assert_eq!(env::refuse_steering(&typed("API_TOKEN"), &judged), Ok(()));
+}
+
+/// Each variable is listed once, with what became of it; the value of one that was dropped is not.
+#[test]
+fn every_variable_is_explained() {
+    let facts = facts();
+    let env = Env { set: [("X".into(), "1".into())].into(), ..Env::default() };
+    let all = env::explain(Sources { facts: &facts, env: &env, exec: &Exec::Any, offline: true }).unwrap();
+    let find = |name: &str| all.iter().find(|variable| variable.name == name).unwrap();
+    for (name, fate) in [
+        ("LANG", Fate::Passed),
+        ("X", Fate::Set),
+        ("UV_OFFLINE", Fate::Set),
+        ("PATH", Fate::Set),
+        ("API_TOKEN", Fate::Dropped),
+        ("LD_PRELOAD", Fate::Dropped),
+    ] {
+        let variable = find(name);
+        assert_eq!((variable.fate, variable.value.is_none()), (fate, fate == Fate::Dropped), "{name}");
+        assert!(!variable.why.is_empty());
+    }
+    assert!(find("API_TOKEN").why.contains("secret"));
 }
 
 /// S0-15: what a call's sub-policy lets it change lies within what the session lets it, by the same writer; a kept name that is named

@@ -26,9 +26,9 @@ pub enum Value {
     OneOf(&'static [&'static str]),
 }
 
-/// Which keys a line of the table is about.
+/// Which keys a line of a table is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sub {
+pub(super) enum Sub {
     /// `section.name`.
     Without,
     /// `section.anything.name`.
@@ -41,7 +41,9 @@ use Sub::{Either, With, Without};
 use Value::{OneOf, Ref, Remote, Text, Url, Word, Words};
 
 /// Section, whether a subsection stands between, names (none: all of them), values.
-const HARMLESS: &[(&str, Sub, &[&str], Value)] = &[
+pub(super) type Line = (&'static str, Sub, &'static [&'static str], Value);
+
+const HARMLESS: &[Line] = &[
     ("advice", Without, &[], Word),
     ("author", Without, &["name", "email"], Text),
     ("branch", Without, &["autosetupmerge", "autosetuprebase", "sort"], Word),
@@ -212,12 +214,17 @@ const HARMLESS: &[(&str, Sub, &[&str], Value)] = &[
 /// What a setting may be, if its key is in the list.
 #[must_use]
 pub fn harmless(setting: &Setting) -> Option<Value> {
+    value_in(HARMLESS, setting)
+}
+
+/// The values that a table gives a setting's key, if the key is in it.
+pub(super) fn value_in(table: &[Line], setting: &Setting) -> Option<Value> {
     let stands = |sub: Sub| match sub {
         Either => true,
         With => setting.subsection.is_some(),
         Without => setting.subsection.is_none(),
     };
-    let mut lines = HARMLESS.iter().filter(|(section, sub, ..)| *section == setting.section && stands(*sub));
+    let mut lines = table.iter().filter(|(section, sub, ..)| *section == setting.section && stands(*sub));
     let line = lines.find(|(_, _, names, _)| names.is_empty() || names.contains(&setting.name.as_str()))?;
     Some(line.3)
 }

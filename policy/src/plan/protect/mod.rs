@@ -9,6 +9,7 @@ pub mod gitconfig;
 pub mod gitkeys;
 pub mod later;
 pub mod names;
+pub mod personal;
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -137,7 +137,7 @@ pub(super) fn sockets() -> Group {
         when: vec![equal(0, domain), masked(1, SOCK_TYPE_MASK, kind), protocol],
         then: Verdict::Notify,
     };
-    let family = |domain| ArgRule { when: vec![equal(0, domain)], then: Verdict::Errno(Errno::Eacces) };
+    let family = |domain, then| ArgRule { when: vec![equal(0, domain)], then };
     let mut rules = Vec::new();
     for stream in [SOCK_STREAM, SOCK_SEQPACKET] {
         // unix(7) takes 0 and PF_UNIX (1) for the protocol, and both mean the same socket.
@@ -148,14 +148,16 @@ pub(super) fn sockets() -> Group {
             rules.push(kind(domain, SOCK_STREAM, equal(2, protocol)));
         }
     }
-    rules.extend([AF_UNIX, AF_INET, AF_INET6].map(family));
+    rules.push(family(AF_UNIX, EACCES));
+    // Refused as well, and counted: a resolver's socket is how a look-up of a name shows.
+    rules.extend([AF_INET, AF_INET6].map(|domain| family(domain, Verdict::Notify)));
     let pair = |kind| ArgRule { when: vec![equal(0, AF_UNIX), masked(1, SOCK_TYPE_MASK, kind)], then: Verdict::Allow };
     Group {
         title: "making sockets",
         why: "stream sockets are made by the broker, which keeps a duplicate, so that it can connect them later. \
               Landlock knows TCP alone: MPTCP, SCTP, UDP, raw and every other family would pass it by. A datagram \
               socket names its peer in each message, behind a pointer, so that even one of a pair reaches any \
-              pathname socket",
+              pathname socket. The broker refuses other kinds for the network and counts them, for the result",
         attacks: &["B1", "B3", "B4", "B7", "B8"],
         calls: vec![
             ("socket", Action::Args { rules, otherwise: Verdict::Errno(Errno::Eafnosupport) }),
@@ -439,11 +441,11 @@ pub(super) fn memory_of_others() -> Group {
         why: "the broker, the zygote and sibling calls run as the same user. Whoever can write another's memory can \
               also change an argument vector after it was judged",
         attacks: &["D1", "C14"],
-        calls: vec![(
-            "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease \
-             pidfd_getfd",
-            DENY,
-        )],
+        calls: vec![
+            // Refused by the broker, which counts for the result what programs do not tell.
+            ("ptrace", NOTIFY),
+            ("process_vm_readv process_vm_writev process_madvise process_mrelease pidfd_getfd", DENY),
+        ],
     }
 }
 
@@ -494,22 +496,26 @@ pub(super) fn uncounted_memory() -> Group {
 pub(super) fn namespaces() -> Group {
     Group {
         title: "entering namespaces",
-        why: "a new user namespace gives back every capability, and the kernel code behind them",
+        why: "a new user namespace gives back every capability, and the kernel code behind them. The broker refuses and counts \
+              them, for the result",
         attacks: &["D3"],
-        calls: vec![("unshare setns", DENY)],
+        calls: vec![("unshare setns", NOTIFY)],
     }
 }
 
 pub(super) fn mounts() -> Group {
     Group {
         title: "mounts and roots",
-        why: "the tree that the rules were made for must stay what it is; handles open files without a name",
+        why: "the tree that the rules were made for must stay what it is; handles open files without a name. The broker refuses \
+              and counts what is about mounts, for the result",
         attacks: &["A5", "D3"],
-        calls: vec![(
-            "mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick \
-             mount_setattr open_by_handle_at",
-            DENY,
-        )],
+        calls: vec![
+            (
+                "mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick mount_setattr",
+                NOTIFY,
+            ),
+            ("open_by_handle_at", DENY),
+        ],
     }
 }
 
@@ -574,7 +580,8 @@ pub(super) fn clones() -> Group {
                     ArgRule { when: vec![masked(0, CLONE_FILES_CLONE_THREAD, CLONE_THREAD)], then: EPERM },
                     ArgRule { when: vec![masked(0, CLONE_REFUSED, NONE)], then: Verdict::Allow },
                 ],
-                otherwise: EPERM,
+                // Refused there, and counted.
+                otherwise: Verdict::Notify,
             },
         )],
     }

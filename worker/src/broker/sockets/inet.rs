@@ -166,6 +166,11 @@ fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
+/// The address that is meant.
+pub(super) fn wanted(address: &[u8], family: Family) -> Result<SocketAddr, i32> {
+    inet(address, family).map(plain)
+}
+
 /// Where to connect to, and what keeps strangers away from there until that is done.
 pub(super) fn target(
     broker: &mut Broker,
@@ -173,7 +178,7 @@ pub(super) fn target(
     address: &[u8],
     family: Family,
 ) -> Result<(Vec<u8>, Arc<OwnedFd>), i32> {
-    let wanted = plain(inet(address, family)?);
+    let wanted = wanted(address, family)?;
     if !is_loopback(wanted.ip()) {
         return Err(libc::EACCES);
     }

@@ -96,6 +96,14 @@ fn unix_name(address: &[u8]) -> Result<UnixName, i32> {
     }
 }
 
+/// The path in an address, if it is one.
+pub(super) fn path_of(address: &[u8]) -> Option<String> {
+    match unix_name(address) {
+        Ok(UnixName::Path(path)) => Some(path.to_string_lossy().into_owned()),
+        _ => None,
+    }
+}
+
 pub(super) fn bind(broker: &mut Broker, caller: &Caller<'_>, inode: u64, address: &[u8]) -> Result<(), i32> {
     match unix_name(address)? {
         UnixName::Path(path) => {

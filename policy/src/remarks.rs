@@ -1,0 +1,208 @@
+//! What was refused while a program ran, in words: the program has had an errno, and often says something else of it.
+
+use crate::envelope::{Blocked, Changes, NotReached, Note};
+use crate::plan::env::OFFLINE_SIGNS;
+
+/// Sockets by which a service of the host is reached: how their paths end, and whose they are.
+const SERVICES: &[(&str, &str)] = &[
+    ("/docker.sock", "the Docker daemon"),
+    ("/docker/desktop/docker.sock", "the Docker daemon"),
+    ("/podman.sock", "the Podman service"),
+    ("/containerd.sock", "containerd"),
+    ("/buildkitd.sock", "BuildKit"),
+    ("/crio.sock", "CRI-O"),
+    ("/libvirt-sock", "libvirt"),
+    ("/system_bus_socket", "the system's D-Bus"),
+    ("/S.gpg-agent", "the GnuPG agent"),
+    ("/.s.PGSQL.5432", "PostgreSQL"),
+    ("/mysqld.sock", "MySQL"),
+    ("/snapd.socket", "snapd"),
+];
+
+/// Sockets that C libraries ask for by themselves, and do without.
+const UNASKED: &[&str] =
+    &["/nscd/socket", "/run/systemd/userdb/", "/run/systemd/resolve/", "/dev/log", "/run/systemd/journal/"];
+
+/// Most items of a list that are told.
+const TOLD: usize = 5;
+
+/// The service that has its socket at this path, if it is a known one.
+#[must_use]
+pub fn service(path: &str) -> Option<&'static str> {
+    SERVICES.iter().find(|(end, _)| path.ends_with(end)).map(|(_, service)| *service)
+}
+
+/// One sentence for each kind of refusal, with what to do about it; nothing where nothing was refused. `failed` is whether the
+/// program has failed: what programs try and do without is told only then. Text that a program has chosen is escaped.
+#[must_use]
+pub fn remarks(changes: &Changes, failed: bool) -> Vec<String> {
+    let mut remarks = Vec::new();
+    remarks.extend(kept(&changes.refused));
+    remarks.extend(network(changes));
+    remarks.extend(loopback(changes).filter(|_| failed));
+    remarks.extend(sockets(&changes.not_reached));
+    if failed {
+        // Who looks up a name makes a datagram socket of another kind for what was found.
+        let looked_up = changes.blocked.contains_key(&Blocked::NameLookup);
+        let kinds = changes.blocked.keys().filter(|kind| !looked_up || **kind != Blocked::DatagramSocket);
+        remarks.extend(kinds.filter_map(|kind| blocked(*kind)).map(str::to_owned));
+    }
+    remarks.extend(vanished(&changes.vanished));
+    remarks
+}
+
+/// What to say where a package manager has printed that it is offline: the session has told it so, and nobody saw it try.
+#[must_use]
+pub fn remark_offline(output: &str) -> Option<&'static str> {
+    OFFLINE_SIGNS.iter().any(|sign| output.contains(sign)).then_some(
+        "the network is not granted, so package managers were told to work offline with what they have stored (by variables \
+         such as CARGO_NET_OFFLINE; unsetting them does not help). Fetch what is missing outside the sandbox, then run this \
+         again",
+    )
+}
+
+fn kept(refused: &[Note]) -> Option<String> {
+    let one = |note: &Note| format!("{} ({})", note.path.escape_debug(), note.why.escape_debug());
+    let all = listed(refused.iter().map(one))?;
+    Some(format!(
+        "protected, and not changed: {all}; to allow one, grant it by name (--write PATH, or `write` in [requires.fs])"
+    ))
+}
+
+/// Without `/`: unix sockets have paths.
+fn is_loopback(address: &str) -> bool {
+    address.starts_with("127.") || address.starts_with("[::1]:")
+}
+
+fn counted(NotReached { address, count }: &NotReached) -> String {
+    let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
+    format!("{}{times}", address.escape_debug())
+}
+
+fn network(changes: &Changes) -> Option<String> {
+    let remote = |reached: &&NotReached| !reached.address.contains('/') && !is_loopback(&reached.address);
+    let looked_up = changes.blocked.contains_key(&Blocked::NameLookup).then(|| "a name to look up (DNS)".to_owned());
+    let wanted = listed(looked_up.into_iter().chain(changes.not_reached.iter().filter(remote).map(counted)))?;
+    Some(format!(
+        "the network is not granted; wanted: {wanted}. Checking the connection does not help: this version of callgate cannot \
+         grant hosts (--net is refused). Fetch what is needed outside the sandbox, then run this again"
+    ))
+}
+
+fn loopback(changes: &Changes) -> Option<String> {
+    let here = changes.not_reached.iter().filter(|reached| is_loopback(&reached.address)).map(counted);
+    let all = listed(here)?;
+    Some(format!(
+        "nothing that this call started listens on {all}; servers outside the sandbox are not granted, so start the server in \
+         the same command"
+    ))
+}
+
+fn sockets(not_reached: &[NotReached]) -> Option<String> {
+    let asked = |path: &str| path.contains('/') && !UNASKED.iter().any(|unasked| path.contains(unasked));
+    let one = |reached: &NotReached| match service(&reached.address) {
+        Some(service) => format!("{} ({service})", reached.address.escape_debug()),
+        None => counted(reached),
+    };
+    let all = listed(not_reached.iter().filter(|reached| asked(&reached.address)).map(one))?;
+    Some(format!(
+        "not granted, whether or not anybody listens there: {all}; no call reaches sockets of programs outside, so do this \
+         part outside the sandbox"
+    ))
+}
+
+fn blocked(kind: Blocked) -> Option<&'static str> {
+    Some(match kind {
+        Blocked::Ptrace => {
+            "ptrace is refused inside: debuggers and tracers (gdb, strace, LeakSanitizer) do not work there"
+        }
+        Blocked::Mount => "mounting and changing the root are refused inside",
+        Blocked::Namespace => {
+            "new namespaces are refused inside: programs that sandbox themselves (bubblewrap, Chromium, Flatpak, rootless \
+             containers) need their own switch for that, such as --no-sandbox, or have to run outside"
+        }
+        Blocked::DatagramSocket => "datagram sockets (UDP) are refused inside",
+        Blocked::OtherSocket => {
+            "raw and other sockets of the network are refused inside (ping, traceroute, MPTCP, SCTP)"
+        }
+        // Told with the network.
+        Blocked::NameLookup => return None,
+    })
+}
+
+fn vanished(paths: &[String]) -> Option<String> {
+    let all = listed(paths.iter().map(|path| path.escape_debug().to_string()))?;
+    Some(format!(
+        "gone with the session, whose /tmp is its own: {all}; to keep such files, make them in the workspace or grant a \
+         directory (--write DIR)"
+    ))
+}
+
+/// The first of them, and how many more. `None` if there is none.
+fn listed(items: impl Iterator<Item = String>) -> Option<String> {
+    let all: Vec<String> = items.collect();
+    let (first, rest) = all.split_at(all.len().min(TOLD));
+    match (first.is_empty(), rest.len()) {
+        (true, _) => None,
+        (false, 0) => Some(first.join(", ")),
+        (false, more) => Some(format!("{} and {more} more", first.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reached(all: &[(&str, u64)]) -> Changes {
+        let not_reached = all.iter().map(|(address, count)| NotReached::new(*address, *count)).collect();
+        Changes { not_reached, ..Changes::default() }
+    }
+
+    fn said(changes: &Changes, failed: bool) -> String {
+        remarks(changes, failed).join("\n")
+    }
+
+    #[test]
+    fn where_nothing_was_refused_nothing_is_said() {
+        assert_eq!(remarks(&Changes::default(), true), Vec::<String>::new());
+        let changed = Changes { created: vec!["/w/x".into()], more: 7, ..Changes::default() };
+        assert_eq!(remarks(&changed, true), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_network_is_said_once_with_what_was_wanted() {
+        let mut changes = reached(&[("1.1.1.1:443", 3), ("[2001:db8::1]:80", 1)]);
+        changes.blocked.insert(Blocked::NameLookup, 4);
+        let said = said(&changes, false);
+        assert_eq!(said.matches("not granted").count(), 1, "{said}");
+        for part in ["a name to look up (DNS)", "1.1.1.1:443 (3 times)", "[2001:db8::1]:80"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+
+    /// A server that is yet to come is tried until it is there: only who has failed is told of it.
+    #[test]
+    fn what_programs_do_without_is_said_only_of_failures() {
+        let mut changes = reached(&[("127.0.0.1:5432", 9), ("[::1]:5432", 1)]);
+        changes.blocked.extend([(Blocked::Ptrace, 1), (Blocked::DatagramSocket, 2)]);
+        assert_eq!(said(&changes, false), "");
+        let said = said(&changes, true);
+        assert!(said.contains("127.0.0.1:5432 (9 times), [::1]:5432") && said.contains("gdb"), "{said}");
+    }
+
+    #[test]
+    fn sockets_are_said_by_whose_they_are_but_not_what_libraries_ask_for() {
+        let docker = said(&reached(&[("/var/run/docker.sock", 2)]), false);
+        assert!(docker.contains("/var/run/docker.sock (the Docker daemon)"), "{docker}");
+        assert_eq!(said(&reached(&[("/var/run/nscd/socket", 2)]), true), "");
+        assert_eq!(service("/run/user/1000/podman/podman.sock"), Some("the Podman service"));
+        assert_eq!(service("/w/mine.sock"), None);
+    }
+
+    #[test]
+    fn lists_are_bounded_and_escaped() {
+        let refused = (0..9).map(|n| Note::new(format!("/w/{n}\u{1b}[2J"), "it is kept")).collect();
+        let said = said(&Changes { refused, ..Changes::default() }, false);
+        assert!(said.contains("and 4 more") && !said.contains('\u{1b}'), "{said}");
+    }
+}

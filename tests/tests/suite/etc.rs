@@ -1,0 +1,167 @@
+//! What of `/etc` a session reads: what every user may, and no secret (decision 0023).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use callgate_tests::{Host, Run, TestEnv, matrix};
+use libc::EACCES;
+
+/// Which of the files in `list` can be opened, by the shell itself.
+const OPENABLE: &str =
+    r#"while IFS= read -r f; do if { : < "$f"; } 2>/dev/null; then printf '%s\n' "$f"; fi; done < "$0""#;
+
+fn openable(run: &Run, list: &Path) -> BTreeSet<PathBuf> {
+    let ended = run.run(&["/bin/bash", "-c", OPENABLE, list.to_str().unwrap()]);
+    assert_eq!(ended.status.code(), Some(if ended.stdout.is_empty() { 1 } else { 0 }), "{ended:?}");
+    ended.stdout.lines().map(PathBuf::from).collect()
+}
+
+/// All regular files below a directory, by no link.
+fn files_below(directory: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.map(Result::unwrap) {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            files_below(&entry.path(), found);
+        } else if kind.is_file() && !entry.path().to_str().unwrap().contains('\n') {
+            found.push(entry.path());
+        }
+    }
+}
+
+/// Every file of this host's `/etc`: what can be read inside, everyone may read and root alone may change.
+#[test]
+fn what_is_read_of_etc_everyone_may_read() {
+    let mut all = Vec::new();
+    files_below(Path::new("/etc"), &mut all);
+    let list: String = all.iter().map(|path| format!("{}\n", path.display())).collect();
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let file = env.workspace_file("list", &format!("{list}\n"));
+        let bare = openable(&env.bare(), Path::new(file.text()));
+        let inside = openable(&env.sandbox(), Path::new(file.text()));
+        assert!(inside.is_subset(&bare) && inside.len() < bare.len(), "{} of {}", inside.len(), bare.len());
+        for path in &inside {
+            let about = fs::metadata(path).unwrap();
+            assert_eq!((about.uid(), about.mode() & 0o006), (0, 0o004), "{}", path.display());
+            for above in path.ancestors().skip(1).take_while(|above| *above != Path::new("/")) {
+                assert_eq!(fs::metadata(above).unwrap().mode() & 0o007, 0o005, "{}", above.display());
+            }
+        }
+        for wanted in ["/etc/passwd", "/etc/login.defs", "/etc/profile", "/etc/bash.bashrc", "/etc/dpkg/dpkg.cfg"] {
+            let wanted = Path::new(wanted);
+            assert!(!bare.contains(wanted) || inside.contains(wanted), "{}", wanted.display());
+        }
+        for secret in ["/etc/shadow", "/etc/gshadow", "/etc/passwd-", "/etc/group-", "/etc/machine-id", "/etc/fstab"] {
+            assert!(!inside.contains(Path::new(secret)), "{secret}");
+        }
+    });
+}
+
+/// A directory of this test's own in `/etc`, which only root can have.
+struct Planted(PathBuf);
+
+impl Planted {
+    fn plant(env: &TestEnv) -> Option<Self> {
+        let name = env.outside().file_name()?.to_str()?.trim_start_matches('.').to_owned();
+        let top = Path::new("/etc").join(format!("callgate-suite-{name}"));
+        fs::create_dir(&top).ok()?;
+        let planted = Self(top);
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        mode(&planted.0, 0o755);
+        for (directory, bits) in [("whole", 0o755), ("mixed", 0o755), ("closed", 0o700)] {
+            fs::create_dir(planted.0.join(directory)).unwrap();
+            mode(&planted.0.join(directory), bits);
+        }
+        for (file, bits) in [
+            ("whole/f", 0o644),
+            ("mixed/f", 0o644),
+            ("mixed/closed", 0o600),
+            ("mixed/theirs", 0o644),
+            ("mixed/db-password", 0o644),
+            ("mixed/server.key", 0o644),
+            ("closed/f", 0o644),
+        ] {
+            fs::write(planted.0.join(file), file).unwrap();
+            mode(&planted.0.join(file), bits);
+        }
+        std::os::unix::fs::chown(planted.0.join("mixed/theirs"), Some(4242), None).unwrap();
+        std::os::unix::fs::symlink("/etc/shadow", planted.0.join("whole/link")).unwrap();
+        Some(planted)
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        let _gone = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn secrets_of_etc_cannot_be_read() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let Some(planted) = Planted::plant(&env) else {
+            eprintln!("SKIP {target:?}: nothing can be made in /etc");
+            return;
+        };
+        for open in ["whole/f", "mixed/f"] {
+            env.sandbox().probe(&["read", &planted.at(open)]).assert_ok();
+        }
+        for secret in
+            ["mixed/closed", "mixed/theirs", "mixed/db-password", "mixed/server.key", "closed/f", "whole/link"]
+        {
+            env.sandbox().probe(&["read", &planted.at(secret)]).assert_errno(EACCES);
+            // The control: root reads it, and what everyone may read others do too.
+            let is_everyones = ["mixed/theirs", "mixed/db-password", "mixed/server.key"].contains(&secret);
+            if target.user.uid() == 0 || is_everyones {
+                env.bare().probe(&["read", &planted.at(secret)]).assert_ok();
+            }
+        }
+        // A directory is listed whose files alone are hidden, and not one that holds a hidden directory.
+        let list = |name: &str| env.sandbox().run(&["/bin/ls", &planted.at(name)]);
+        for (listed, wanted) in [("whole", "f\nlink\n"), ("mixed", "closed\ndb-password\nf\nserver.key\ntheirs\n")] {
+            let ended = list(listed);
+            assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), wanted), "{ended:?}");
+        }
+        for unlisted in ["", "closed"] {
+            let ended = list(unlisted);
+            assert!(!ended.status.success() && ended.stdout.is_empty(), "{ended:?}");
+        }
+        // Nor is any of it written.
+        env.sandbox().probe(&["write", &planted.at("whole/f"), "x"]).assert_errno_any(&[EACCES, libc::EROFS]);
+        assert_eq!(fs::read_to_string(planted.at("whole/f")).unwrap(), "whole/f");
+    });
+}
+
+/// What a list of files left out, and programs need.
+#[test]
+fn programs_find_their_settings_in_etc() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for line in [
+            "dpkg --print-architecture",
+            "apt-config dump",
+            "man -w ls",
+            "mvn -v",
+            "openssl version -d",
+            "ssh -G localhost",
+        ] {
+            let words = ["/bin/bash", "-c", line];
+            let bare = env.bare().run(&words);
+            if !bare.status.success() || line.starts_with("ssh") && !Path::new("/etc/ssh/ssh_config").is_file() {
+                eprintln!("SKIP {target:?}: {line} does not work bare");
+                continue;
+            }
+            let inside = env.sandbox().run(&words);
+            assert!(inside.status.success() && !inside.stdout.is_empty(), "{line}: {inside:?}");
+            assert!(!inside.stderr.contains("Permission denied"), "{line}: {inside:?}");
+        }
+    });
+}

@@ -1,0 +1,253 @@
+//! What was refused is said: by `run` on standard error, in the notes of `bash`, and in results (C-13, D11).
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use callgate_tests::{Binaries, Host, Run, TestEnv, matrix};
+use libc::{EACCES, ECONNREFUSED, ENOENT, EPERM};
+use serde_json::{Value, json};
+
+use super::net_none::Listener;
+
+/// Nobody's address (RFC 5737).
+const NOBODY: &str = "192.0.2.1";
+const NETWORK: &str = "the network is not granted";
+
+fn told(env: &TestEnv) -> Run {
+    env.sandbox().flag(&["--status", "status.json"])
+}
+
+/// What the result of the last run says was changed and refused.
+fn changes(env: &TestEnv) -> Value {
+    let status: Value = serde_json::from_slice(&fs::read(env.workspace().join("status.json")).unwrap()).unwrap();
+    status["metadata"]["changes"].clone()
+}
+
+/// An address outside is not reached, and the result counts it. The control reaches a server of its own, and nothing is said.
+#[test]
+fn an_address_that_is_not_granted_is_said() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let refused = told(&env).probe(&["tcp-connect", NOBODY, "443"]);
+        refused.assert_errno(EACCES);
+        let wanted = json!([{ "address": format!("{NOBODY}:443"), "count": 1 }]);
+        assert_eq!(changes(&env)["not_reached"], wanted, "{refused}");
+        let stderr = &refused.ended().stderr;
+        assert_eq!(stderr.matches(NETWORK).count(), 1, "{stderr}");
+        assert!(stderr.contains(&format!("{NOBODY}:443")) && stderr.contains("--net is refused"), "{stderr}");
+        // The mapped spelling is the same address.
+        told(&env).probe(&["v4mapped-connect", NOBODY, "443"]).assert_errno(EACCES);
+        assert_eq!(changes(&env)["not_reached"], wanted);
+        let own = told(&env).probe(&["loopback-self", "127.0.0.1"]);
+        own.assert_ok();
+        assert_eq!(changes(&env), Value::Null, "{own}");
+        assert!(!own.ended().stderr.contains("callgate:"), "{own}");
+    });
+}
+
+/// A server of the host on loopback is another matter than the network: what is said is that nobody of the call listens there.
+/// It is said only where the program failed.
+#[test]
+fn a_port_on_loopback_is_not_the_network() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let host = Listener::new();
+        env.bare().probe(&["tcp-connect", "127.0.0.1", &host.port]).assert_ok();
+        assert_eq!(host.visits(), 1);
+        let script = r#""$0" tcp-connect 127.0.0.1 "$1"; exit "$2""#;
+        let probe = Binaries::of_this_build().probe().display().to_string();
+        for (status, is_said) in [("0", false), ("1", true)] {
+            let ended = told(&env).run(&["sh", "-c", script, &probe, &host.port, status]);
+            assert!(ended.stdout.contains(&format!("\"errno\":{ECONNREFUSED}")), "{ended:?}");
+            let address = format!("127.0.0.1:{}", host.port);
+            assert_eq!(changes(&env)["not_reached"], json!([{ "address": address, "count": 1 }]));
+            assert_eq!(ended.stderr.contains("nothing that this call started listens on"), is_said, "{ended:?}");
+            assert!(!ended.stderr.contains(NETWORK), "{ended:?}");
+            assert_eq!(host.visits(), 0);
+        }
+    });
+}
+
+/// A server that was not there at first and then was, is no refusal.
+#[test]
+fn a_server_that_came_later_is_not_said() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let script = "import socket, sys\na = socket.socket(); a.bind(('127.0.0.1', 0)); to = a.getsockname()\n\
+                      try: socket.create_connection(to)\nexcept OSError: pass\n\
+                      if sys.argv[1] == 'later': a.listen(); socket.create_connection(to)\nsys.exit(1)";
+        for (when, is_told) in [("never", true), ("later", false)] {
+            let ended = told(&env).run(&["python3", "-c", script, when]);
+            assert_eq!(changes(&env)["not_reached"].is_array(), is_told, "{ended:?}");
+            assert_eq!(ended.stderr.contains("callgate:"), is_told, "{ended:?}");
+        }
+    });
+}
+
+/// Looking up a name fails at once, and what was wanted is said once, by `run` and to the model. A name that the host knows is
+/// the control.
+#[test]
+fn a_name_fails_at_once_and_is_said() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let lookup = |name| ["getent", "ahosts", name];
+        assert!(env.sandbox().run(&lookup("localhost")).status.success(), "the control");
+        let started = Instant::now();
+        let ended = told(&env).run(&lookup("host.example"));
+        assert!(!ended.status.success(), "{ended:?}");
+        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        assert_eq!(ended.stderr.matches(NETWORK).count(), 1, "{ended:?}");
+        assert!(changes(&env)["blocked"]["name-lookup"].as_u64().unwrap() > 0, "{}", changes(&env));
+        let callgate = Binaries::of_this_build().callgate().display().to_string();
+        let bash = |command: &str| -> Value {
+            let arguments = json!({ "command": command }).to_string();
+            let ended = env.weakened().run(&[&callgate, "call", "bash", &arguments]);
+            serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+        };
+        // Also where the end of a pipe hides that it failed.
+        let notes = bash("getent ahosts host.example | tail")["data"]["notes"].clone();
+        assert_eq!(notes.as_array().unwrap().len(), 1, "{notes}");
+        assert!(notes[0].as_str().unwrap().starts_with(NETWORK), "{notes}");
+        assert_eq!(bash("getent ahosts localhost")["data"]["notes"], Value::Null);
+        // A package manager that was told to be offline tries nothing: its own words are all there is.
+        let notes =
+            bash("echo \"As a reminder, you're using offline mode (--offline)\"; exit 1")["data"]["notes"].clone();
+        assert!(notes[0].as_str().unwrap().starts_with(NETWORK), "{notes}");
+    });
+}
+
+/// The socket of a service outside: the message says what is not granted, where the program asks whether the service runs.
+#[test]
+fn b7_a_service_that_is_not_granted_is_said() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let path = env.outside().join("docker.sock");
+        let server = UnixListener::bind(&path).unwrap();
+        server.set_nonblocking(true).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let words = ["unix-connect", path.to_str().unwrap()];
+        env.bare().probe(&words).assert_ok();
+        server.accept().expect("the control arrived");
+        let refused = told(&env).probe(&words);
+        // With namespaces the name is not there either.
+        refused.assert_errno(target.by_strength(ENOENT, EACCES));
+        assert!(server.accept().is_err(), "somebody came");
+        assert_eq!(changes(&env)["not_reached"], json!([{ "address": path, "count": 1 }]));
+        assert!(refused.ended().stderr.contains("docker.sock (the Docker daemon)"), "{refused}");
+        // One that is not there is no refusal.
+        let none = told(&env).probe(&["unix-connect", env.workspace().join("none").to_str().unwrap()]);
+        none.assert_errno(ENOENT);
+        assert_eq!(changes(&env), Value::Null, "{none}");
+    });
+}
+
+/// D1, D3, B4, B8: what no call may do is refused with the errno that it always had, and counted by kind.
+#[test]
+fn d1_d3_b4_b8_what_no_call_may_do_is_counted() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let bystander = env.bystander();
+        let (pid, workspace) = (bystander.text(), env.workspace().display().to_string());
+        let namespaces = format!("{}", libc::CLONE_NEWNET);
+        let dgram = libc::SOCK_DGRAM.to_string();
+        let resolver = (libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC).to_string();
+        let (inet, inet6, raw) = (libc::AF_INET.to_string(), libc::AF_INET6.to_string(), libc::SOCK_RAW.to_string());
+        let (stream, mptcp) = (libc::SOCK_STREAM.to_string(), libc::IPPROTO_MPTCP.to_string());
+        for (act, errno, kind) in [
+            (&["ptrace-seize", &pid][..], EPERM, "ptrace"),
+            // Where the host itself refuses these, nobody is asked.
+            (&["unshare", &namespaces], EPERM, target.by_strength("namespace", "")),
+            (&["clone-newuser"], EPERM, target.by_strength("namespace", "")),
+            (&["mount-tmpfs", &workspace], EPERM, "mount"),
+            (&["umount", "/"], EPERM, "mount"),
+            (&["socket", &inet, &dgram, "0"], EACCES, "datagram-socket"),
+            (&["socket", &inet6, &resolver, "0"], EACCES, "name-lookup"),
+            (&["socket", &inet, &raw, "1"], EACCES, "other-socket"),
+            (&["socket", &inet, &stream, &mptcp], EACCES, "other-socket"),
+        ] {
+            let answer = told(&env).probe(act);
+            answer.assert_errno(errno);
+            let wanted = if kind.is_empty() { Value::Null } else { json!({ kind: 1 }) };
+            assert_eq!(changes(&env)["blocked"], wanted, "{answer}");
+        }
+        // Controls: the kinds that may be made, which nobody counts; and a failing command says what was refused.
+        told(&env).probe(&["socket", &inet, &stream, "0"]).assert_ok();
+        assert_eq!(changes(&env), Value::Null);
+        let probe = Binaries::of_this_build().probe().display().to_string();
+        for (status, is_said) in [("0", false), ("3", true)] {
+            let script = r#""$0" mount-tmpfs "$1"; exit "$2""#;
+            let ended = told(&env).run(&["sh", "-c", script, &probe, &workspace, status]);
+            assert_eq!(
+                ended.stderr.contains("callgate: mounting and changing the root are refused"),
+                is_said,
+                "{ended:?}"
+            );
+            assert_eq!(changes(&env)["blocked"], json!({ "mount": 1 }), "{ended:?}");
+        }
+    });
+}
+
+/// However often a call tries, and however many addresses, the result stays small.
+#[test]
+fn d11_what_is_counted_is_bounded() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let script = "import socket\nfor n in range(1, 200):\n  for _ in range(2):\n    s = socket.socket()\n    \
+                      try: s.connect((f'192.0.2.{n}', 443))\n    except PermissionError: pass\n    s.close()\n";
+        let ended = told(&env).run(&["python3", "-c", script]);
+        assert!(ended.status.success(), "{ended:?}");
+        let changes = changes(&env);
+        let reached = changes["not_reached"].as_array().unwrap();
+        assert_eq!(reached.len(), 32, "{changes}");
+        assert!(reached.iter().all(|one| one["count"] == 2), "{changes}");
+        assert_eq!(changes["more"], 2 * (199 - 32), "{changes}");
+        assert!(ended.stderr.len() < 1000 && ended.stderr.contains("and 27 more"), "{}", ended.stderr);
+    });
+}
+
+/// A protected name is named by `run`, where git says that it could not write. A name that is not protected is the control.
+#[test]
+fn a_protected_name_is_said() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let control = env.sandbox().run(&["sh", "-c", "echo x > notes"]);
+        assert!(control.status.success() && !control.stderr.contains("callgate:"), "{control:?}");
+        let refused = env.sandbox().run(&["sh", "-c", "echo x > .bashrc"]);
+        let path = env.workspace().join(".bashrc");
+        assert!(refused.stderr.contains(&format!("protected, and not changed: {}", path.display())), "{refused:?}");
+        assert!(refused.stderr.contains("--write PATH"), "{refused:?}");
+        assert!(!path.exists());
+        // What the message says.
+        let granted = env.sandbox().write(".").write(".bashrc").run(&["sh", "-c", "echo x > .bashrc"]);
+        assert!(granted.status.success() && path.exists(), "{granted:?}");
+    });
+}
+
+/// With namespaces `/tmp` is the session's own: what is left there beside the workspace is gone, and that is said.
+#[test]
+fn what_goes_with_the_session_is_said() {
+    matrix(&[Host::Namespaces], |target| {
+        let env = TestEnv::new(target);
+        let name = env.workspace().parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+        let left = Path::new("/tmp").join(format!("{name}-left"));
+        let script = r#"echo x > "$0" && echo y > "$0-removed" && rm "$0-removed" && echo z > inside && mktemp"#;
+        let ended = told(&env).run(&["sh", "-c", script, left.to_str().unwrap()]);
+        assert!(ended.status.success(), "{ended:?}");
+        assert!(!left.exists() && env.workspace().join("inside").exists());
+        assert_eq!(changes(&env)["vanished"], json!([left]), "{ended:?}");
+        let said = format!("gone with the session, whose /tmp is its own: {}; to keep", left.display());
+        assert!(ended.stderr.contains(&said), "{ended:?}");
+    });
+    // What lies below TMPDIR is known to be temporary, wherever that is.
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let script = "import os, socket, tempfile\ntempfile.mkstemp()\nserver = socket.socket(socket.AF_UNIX)\n\
+                      server.bind(os.environ['TMPDIR'] + '/s')\n";
+        let ended = told(&env).run(&["python3", "-c", script]);
+        assert!(ended.status.success() && !ended.stderr.contains("callgate:"), "{ended:?}");
+        assert_eq!(changes(&env), Value::Null, "{ended:?}");
+    });
+}

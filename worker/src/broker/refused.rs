@@ -1,0 +1,47 @@
+//! Acts that no call may do. They are rare, and known to whoever runs the call only if somebody counts them: the program that was
+//! refused often says something else.
+
+use callgate_policy::envelope::Blocked;
+
+use super::caller::Caller;
+use super::{Broker, Handler};
+use crate::sys::notify::{Answer, Notification};
+
+pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
+    (libc::SYS_ptrace, |b, c, _| refuse(b, c, Blocked::Ptrace)),
+    (libc::SYS_unshare, |b, c, _| refuse(b, c, Blocked::Namespace)),
+    (libc::SYS_setns, |b, c, _| refuse(b, c, Blocked::Namespace)),
+    (libc::SYS_clone, clone),
+    (libc::SYS_mount, |b, c, _| refuse(b, c, Blocked::Mount)),
+    (libc::SYS_umount2, |b, c, _| refuse(b, c, Blocked::Mount)),
+    (libc::SYS_pivot_root, |b, c, _| refuse(b, c, Blocked::Mount)),
+    (libc::SYS_chroot, |b, c, _| refuse(b, c, Blocked::Mount)),
+    (libc::SYS_move_mount, |b, c, _| refuse(b, c, Blocked::Mount)),
+    (libc::SYS_open_tree, |b, c, _| refuse(b, c, Blocked::Mount)),
+    (libc::SYS_fsopen, |b, c, _| refuse(b, c, Blocked::Mount)),
+    (libc::SYS_fsconfig, |b, c, _| refuse(b, c, Blocked::Mount)),
+    (libc::SYS_fsmount, |b, c, _| refuse(b, c, Blocked::Mount)),
+    (libc::SYS_fspick, |b, c, _| refuse(b, c, Blocked::Mount)),
+    (libc::SYS_mount_setattr, |b, c, _| refuse(b, c, Blocked::Mount)),
+];
+
+/// What the filter would answer.
+fn refuse(broker: &mut Broker, caller: &Caller<'_>, kind: Blocked) -> Result<Answer, i32> {
+    broker.call(caller)?.changes.blocked(kind);
+    Err(libc::EPERM)
+}
+
+/// The filter has let every thread and child pass that may be.
+fn clone(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
+    const NAMESPACES: i32 = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    match super::metadata::int(n.args[0]) & NAMESPACES {
+        0 => Err(libc::EPERM),
+        _ => refuse(broker, caller, Blocked::Namespace),
+    }
+}
