@@ -43,6 +43,8 @@ const USER_HZ: u64 = 100;
 const LONGEST: Duration = Duration::from_secs(1);
 /// What a look may take until it is content with what is never too small.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How often memory is looked at again that is too much and not sure.
+const LOOKS: usize = 3;
 /// What a minor fault adds at least, and a mapping has, bytes.
 const PAGE: u64 = 4096;
 /// What the kernel keeps for a mapping, bytes: `vm_area_struct` (192), its place in a tree (up to 64), and, once it was written to,
@@ -601,9 +603,13 @@ impl<'a> Meter<'a> {
         if self.grouped {
             return None;
         }
-        let (mut memory, sure) = self.memory(family, until);
-        if !sure && memory > self.bounds.memory {
-            memory = memory.min(self.memory(&self.walk(), until).0);
+        let (mut memory, mut sure) = self.memory(family, until);
+        for _ in 0..LOOKS {
+            if sure || memory <= self.bounds.memory {
+                break;
+            }
+            let (again, is_sure) = self.memory(&self.walk(), until);
+            (memory, sure) = (memory.min(again), is_sure);
         }
         self.used.memory = self.used.memory.max(memory);
         (memory > self.bounds.memory).then_some(LimitHit { limit: LimitName::Memory, used: memory })
@@ -619,8 +625,8 @@ impl<'a> Meter<'a> {
     }
 
     /// Memory of all of them. What is never too small comes first and is quick; only if that is too much, what is right,
-    /// as far as there is time for it. And whether all of it was still there: of one that has ended meanwhile only what is never
-    /// too small is known.
+    /// as far as there is time for it. And whether that is sure: of a process that has ended meanwhile only what is never too
+    /// small is known; and one that is about to end has given up its memory, and looks as if it could not be looked into.
     fn memory(&self, family: &Family, until: Instant) -> (u64, bool) {
         let own: u64 = family.members.iter().map(|member| member.memory.own).sum();
         let mapped: u64 = family.members.iter().map(|member| member.memory.mapped).sum();
@@ -669,8 +675,8 @@ impl<'a> Meter<'a> {
             });
         // What is both mapped and held by a descriptor was counted twice, unless the host's count says that it is there.
         let shared = (mapped + unmapped).min(grown.max(mapped).max(unmapped));
-        let all = own.saturating_add(mappings).saturating_add(if hidden { shared.max(grown) } else { shared });
-        (all, sure)
+        let suspected = if hidden { shared.max(grown) } else { shared };
+        (own.saturating_add(mappings).saturating_add(suspected), sure && suspected == shared)
     }
 
     /// What the kernel can keep at most for the mappings of all of them.

@@ -131,6 +131,17 @@ async fn as_before(before: &Inventory, what: &str) {
     }
 }
 
+/// What is there while a new launcher stands ready: the one before may not be gone, and this one not have its name yet.
+async fn with_the_launcher_alone() -> Inventory {
+    let mut empty = Inventory::take();
+    until("the launcher runs alone", || {
+        empty = Inventory::take();
+        empty.processes.get("cg-launcher") == Some(&1) && empty.processes.values().sum::<usize>() == 2
+    })
+    .await;
+    empty
+}
+
 #[test]
 fn many_calls_leave_nothing_behind() {
     if !alone("many_calls_leave_nothing_behind") {
@@ -143,13 +154,7 @@ fn many_calls_leave_nothing_behind() {
         fs::write(workspace.path().join("file"), "some lines\n".repeat(300)).unwrap();
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-            // The one before may not be gone, and this one not have its name yet.
-            let mut empty = Inventory::take();
-            until("the launcher runs alone", || {
-                empty = Inventory::take();
-                empty.processes.get("cg-launcher") == Some(&1) && empty.processes.values().sum::<usize>() == 2
-            })
-            .await;
+            let empty = with_the_launcher_alone().await;
             let spec =
                 SessionSpec::developer(workspace.path()).strength(strength).mode(callgate::policy::mode::Mode::Yolo);
             let session = supervisor.open(spec).await.unwrap();
@@ -203,11 +208,7 @@ fn a_process_killed_at_any_moment_leaves_nothing_behind() {
         let (mut killed, mut lost) = (BTreeMap::<&str, u32>::new(), 0);
         runtime.block_on(async {
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
-            until("the launcher runs alone", || {
-                Inventory::take().processes.get("cg-launcher") == Some(&1) && below(std::process::id()).len() == 2
-            })
-            .await;
-            let empty = Inventory::take();
+            let empty = with_the_launcher_alone().await;
             for _ in 0..kills {
                 let spec = SessionSpec::developer(workspace.path())
                     .strength(strength)

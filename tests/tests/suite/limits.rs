@@ -573,7 +573,7 @@ fn d11_bombs_of_mappings_end_bounded() {
         assert_eq!(report(&envelope, "memory")["hit"], false, "the control: {control:?} {envelope}");
         let before = kernel_memory();
         let most = std::thread::scope(|scope| {
-            let run = scope.spawn(|| run(&env, &["memory=128MiB"], &script("400", "60")));
+            let run = scope.spawn(|| run(&env, &["memory=128MiB"], &script("1200", "60")));
             let mut most = 0;
             while !run.is_finished() {
                 most = most.max(kernel_memory());
@@ -584,8 +584,8 @@ fn d11_bombs_of_mappings_end_bounded() {
             assert_eq!(report(&envelope, "memory")["hit"], true, "{envelope}");
             most.saturating_sub(before)
         });
-        // What is made between two looks comes to the limit; all of it would be more than two gigabytes.
-        assert!(most < 1 << 30, "{most}");
+        // What is made between two looks comes to the limit, on a fast machine more than a gigabyte; all of it would be six.
+        assert!(most < 5 << 29, "{most}");
         assert!(bystander.is_alive());
     });
 }
@@ -733,9 +733,9 @@ print(made, errno.errorcode.get(ctypes.get_errno(), \"\"))'";
         let fill = "head -c 100000000 /dev/zero > $TMPDIR/big; stat -c %s $TMPDIR/big";
         let (full, _) = run(&env, &["memory=128MiB"], fill);
         let size: u64 = full.stdout.trim().parse().unwrap();
-        // Half of the memory, where it is memory.
-        let most = if target.has_namespaces() { 64 << 20 } else { 100_000_000 };
-        assert_eq!(size, most, "{full:?}");
+        // Half of the memory, where it is memory: with what is in HOME from the start.
+        let (least, most) = if target.has_namespaces() { (63 << 20, 64 << 20) } else { (100_000_000, 100_000_000) };
+        assert!((least..=most).contains(&size), "{full:?}");
         let (control, _) = run(&env, &[], fill);
         assert_eq!(control.stdout, "100000000\n", "the control: {control:?}");
     });
