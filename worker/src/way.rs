@@ -165,9 +165,11 @@ impl Way {
 #[must_use]
 pub fn is_the_kernels(path: &Path) -> bool {
     let top = path.starts_with("/proc") || (path.starts_with("/dev") && !path.starts_with("/dev/shm"));
-    // These lead back to the file systems.
+    // These lead back to the file systems, and so does what follows a descriptor.
     let leads_out = |name: &OsStr| ["..", "cwd", "root"].iter().any(|other| name == *other);
-    top && !path.components().any(|component| leads_out(component.as_os_str()))
+    let mut names = path.components().map(|component| component.as_os_str());
+    let after_a_descriptor = || names.clone().skip_while(|name| *name != "fd").nth(2).is_some();
+    top && !after_a_descriptor() && !names.any(leads_out)
 }
 
 /// A directory and all above it, and whether that is all: this process may not be let look.

@@ -134,6 +134,10 @@ const NAMES: &[(&str, &[Part])] = &[
             Start("auth.conf"),
             Start("authinfo"),
             Whole("auth.json"),
+            Whole("creds"),
+            Whole("htdigest"),
+            End(".pass"),
+            End(".pwd"),
         ],
     ),
     (
@@ -143,7 +147,10 @@ const NAMES: &[(&str, &[Part])] = &[
             End("_key"),
             End("-key"),
             End(".pem"),
+            End(".p8"),
             End(".p12"),
+            End(".pkcs12"),
+            End(".priv"),
             End(".pfx"),
             End(".jks"),
             End(".keystore"),
@@ -186,6 +193,10 @@ const NAMES: &[(&str, &[Part])] = &[
         ],
     ),
     (
+        "every version of what is there, the closed ones too",
+        &[Whole(".git"), Whole(".hg"), Whole(".bzr"), Whole(".svn"), Whole("_darcs"), Whole("cvs"), Whole("rcs")],
+    ),
+    (
         "copies that stay when a file is closed or cleaned",
         &[
             End("~"),
@@ -198,6 +209,13 @@ const NAMES: &[(&str, &[Part])] = &[
             End(".swp"),
             End("-old"),
             End(".rpmsave"),
+            End(".rpmorig"),
+            End(".dpkg-bak"),
+            End("-bak"),
+            End(".augsave"),
+            End(".pacsave"),
+            End(".swo"),
+            End(".backup"),
         ],
     ),
 ];
@@ -216,6 +234,7 @@ const PLACES: &[(&str, &[&str])] = &[
             "polkit-1",
             "dbconfig-common",
             "subscription*",
+            "ldap.conf",
         ],
     ),
     (
@@ -225,6 +244,9 @@ const PLACES: &[(&str, &[&str])] = &[
             "hostid",
             "hwid",
             "popularity-contest.conf",
+            "machine-info",
+            "kernel/cmdline",
+            "zfs",
             "ethers",
             "udev",
             "cloud",
@@ -379,15 +401,12 @@ const PLACES: &[(&str, &[&str])] = &[
     (
         "web servers' sites",
         &[
-            "nginx/sites-*",
-            "nginx/conf.d",
-            "apache2/sites-*",
-            "apache2/conf*",
-            "apache2/envvars",
-            "httpd/conf*",
-            "httpd/sites-*",
-            "lighttpd/conf-*",
-            "lighttpd/vhosts*",
+            "nginx",
+            "apache2",
+            "httpd",
+            "lighttpd",
+            "php/*/fpm",
+            "php/*/apache2",
             "caddy",
             "traefik*",
             "haproxy",
@@ -629,7 +648,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ),
     (
         "settings of package tools for the network, where registries have users and passwords",
-        &["pip.conf", "yarnrc*", "gemrc", "opt", "zypp", "rhn", "yum.repos.d"],
+        &["pip.conf", "yarnrc*", "gemrc", "opt", "zypp", "rhn", "yum*", "dnf", "subversion"],
     ),
 ];
 

@@ -24,6 +24,15 @@ pub enum FsAccess {
 }
 
 impl FsAccess {
+    /// Whether what files hold may be read.
+    #[must_use]
+    pub fn reads_files(self) -> bool {
+        match self {
+            Self::List => false,
+            Self::Read | Self::ReadExecute | Self::Write | Self::Kept | Self::Device => true,
+        }
+    }
+
     /// Whether something may be changed, by whomever.
     #[must_use]
     pub fn changes(self) -> bool {

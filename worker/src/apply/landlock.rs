@@ -181,6 +181,7 @@ impl Place {
     /// Where the kernel says it is, if its files may be read.
     pub(crate) fn read_at(&self) -> Option<PathBuf> {
         match self.right {
+            Right::Rule(access) if !access.reads_files() => None,
             Right::Everything | Right::Rule(_) => crate::sys::fd::path_of(self.fd.as_fd()).ok(),
             Right::Program | Right::Names | Right::Listing => None,
         }

@@ -194,7 +194,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
         registrations: Some(Arc::new(programs.link)),
         calls,
         notices,
-        readable: plan.rules().map(|rule| rule.path.clone()).collect(),
+        readable: plan.rules().filter(|rule| rule.access.reads_files()).map(|rule| rule.path.clone()).collect(),
         own: Arc::new(open_own(plan, directories)?),
         private: plan.private.inside.as_path().to_owned(),
         private_kind: plan.private.kind,

@@ -146,7 +146,6 @@ fn what_programs_look_for_is_not_hidden() {
         "/etc/crypto-policies",
         "/etc/krb5.conf",
         "/etc/ldap/ldap.conf",
-        "/etc/nginx/mime.types",
         "/etc/gitconfig",
         "/etc/profile.d",
         "/etc/vim",
