@@ -14,6 +14,7 @@ use callgate_worker::way::{Id, Link, Way};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use crate::home::Homes;
 use crate::host;
 
 /// Who owns what belongs to nobody in this user namespace (user_namespaces(7)).
@@ -49,6 +50,8 @@ impl From<Errno> for Unusable {
 #[derive(Debug)]
 pub(crate) struct Place {
     path: HostPath,
+    /// As it was spelt, and absolute.
+    spelt: HostPath,
     fd: OwnedFd,
     /// Device and inode. While it is held they are no other's.
     id: Id,
@@ -60,6 +63,7 @@ pub(crate) struct Place {
 impl Place {
     /// Finds a directory. Root goes no way that a stranger laid.
     pub(crate) fn find(path: &Path) -> Result<Self, Unusable> {
+        let spelt = HostPath::from(std::path::absolute(path).map_err(Unusable::Io)?);
         let way = Way::follow(path)?;
         let stat = *way.stat();
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
@@ -74,7 +78,7 @@ impl Place {
         if host::identity_of(&path) != Some(id) {
             return Err(Unusable::Replaced);
         }
-        Ok(Self { path: path.into(), fd, id, owner: Identity { uid: stat.st_uid, gid: stat.st_gid }, links })
+        Ok(Self { path: path.into(), spelt, fd, id, owner: Identity { uid: stat.st_uid, gid: stat.st_gid }, links })
     }
 
     /// The link on the way to it that a call may have put there, if there is one.
@@ -135,10 +139,12 @@ impl Changeable {
         let (mut ids, mut paths) = (Vec::new(), written.to_vec());
         for place in held {
             ids.push(place.id());
-            paths.push(place.path.clone());
-            // Calls of another session may have worked in the whole of what this is a part of.
-            let repository =
-                place.path.as_path().ancestors().skip(1).find(|above| above.join(".git").symlink_metadata().is_ok());
+            paths.extend([place.path.clone(), place.spelt.clone()]);
+            // Calls of another session may have worked in the whole of what this is a part of. (Not in a home directory, which
+            // may be under version control as well.)
+            let mut above = place.path.as_path().ancestors().skip(1);
+            let repository = above.find(|above| above.join(".git").symlink_metadata().is_ok());
+            let repository = repository.filter(|above| Homes::find().found_in(above).is_none());
             paths.extend(repository.map(|above| HostPath::from(above.to_owned())));
         }
         ids.extend(paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())));

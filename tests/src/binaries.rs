@@ -14,13 +14,15 @@ pub struct Binaries {
 const NAMES: [&str; 3] = ["callgate", "probe", "weaken"];
 
 impl Binaries {
-    /// The programs of this build: beside the test's own executable, or a copy of them where a directory on the way is
+    /// The programs of this build: beside this program, or above the test's own executable; or a copy of them where a directory on the way is
     /// closed to other users.
     pub fn of_this_build() -> &'static Self {
         static FOUND: OnceLock<Binaries> = OnceLock::new();
         FOUND.get_or_init(|| {
             let this = std::env::current_exe().expect("the test's own executable has a path");
-            let built = this.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
+            // target/<profile>/deps/<test>, or target/<profile>/<program>.
+            let beside = |directory: &&Path| directory.join(NAMES[0]).is_file();
+            let built = this.ancestors().skip(1).take(2).find(beside).expect("the workspace's programs are built");
             let directory = if open_to_all(built) { built.to_owned() } else { copied(built) };
             Self { directory }
         })

@@ -85,6 +85,11 @@ impl Project {
 
     fn outcome(&self, target: Target) -> Outcome {
         let env = TestEnv::new(target);
+        let home = |env: &TestEnv, run: Run| match target.user {
+            User::Root => run,
+            // Whose home directory root's is not.
+            User::Ordinary => run.variable("HOME", &env.outside().display().to_string()),
+        };
         let tried = |run: Run| {
             let ended = run.run(&["bash", "-ec", &self.run]);
             let said = format!("{}{}", ended.stdout, ended.stderr);
@@ -93,10 +98,10 @@ impl Project {
             if ended.status.success() { Ok(()) } else { Err(format!("{}: {last}", ended.status)) }
         };
         let prepare = |env: &TestEnv| {
-            let made = env.bare().run(&["bash", "-ec", &self.prepare]);
+            let made = home(env, env.bare()).run(&["bash", "-ec", &self.prepare]);
             if made.status.success() { Ok(()) } else { Err(format!("it cannot be made ready: {}", made.stderr.trim())) }
         };
-        if let Err(why) = prepare(&env).and_then(|()| tried(env.bare())) {
+        if let Err(why) = prepare(&env).and_then(|()| tried(home(&env, env.bare()))) {
             return Outcome::NotTried(why);
         }
         let env = TestEnv::new(target);
@@ -104,7 +109,7 @@ impl Project {
             return Outcome::NotTried(why);
         }
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        tried(env.sandbox().flag(&flags)).map_or_else(Outcome::Different, |()| Outcome::Same)
+        tried(home(&env, env.sandbox()).flag(&flags)).map_or_else(Outcome::Different, |()| Outcome::Same)
     }
 }
 

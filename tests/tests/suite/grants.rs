@@ -94,14 +94,17 @@ fn s0_39_s0_40_roots_and_variables_stand_for_the_directories_that_are_named() {
 fn a8_a_directory_that_is_named_is_not_all_below_it() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let directory = env.outside().join("named");
+        // Not below `/tmp`, which is the session's own with namespaces, and all of it readable.
+        let top =
+            tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir_in("/var/tmp").unwrap();
+        let directory = top.path().join("named");
         fs::create_dir(&directory).unwrap();
-        env.give(&directory);
-        let inside = env.file("named/file", "inside");
+        [top.path(), &directory].into_iter().for_each(|path| env.give(path));
+        let inside = env.file_at(directory.join("file"), "inside");
         for (pattern, status, out) in [("named", Some(1), "file\n"), ("named/**", Some(0), "file\ninside")] {
             let manifest = format!(
                 "[requires.fs]\nread = [\"**\", \"{}/{pattern}\"]\n[[requires.shell]]\ncmd = \"*\"\n",
-                env.outside().display()
+                top.path().display()
             );
             let manifest = env.file("manifest.toml", &manifest);
             let run = env.sandbox().flag(&["--manifest", manifest.text()]);

@@ -116,7 +116,7 @@ fn the_environment_is_explained() {
 
 /// Directories that another session names differently.
 fn is_the_sessions(variable: &str) -> bool {
-    ["HOME=", "TMPDIR="].iter().any(|name| variable.starts_with(name))
+    ["HOME=", "TMPDIR=", "SCREENDIR=", "TMUX_TMPDIR="].iter().any(|name| variable.starts_with(name))
 }
 
 /// An environment of Python's in the workspace, active outside.
