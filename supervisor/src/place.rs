@@ -152,7 +152,9 @@ impl Changeable {
     }
 
     fn planted(&self, links: &[Link]) -> Option<PathBuf> {
-        let below = |link: &Link| self.paths.iter().any(|path| link.path.starts_with(path));
+        // A person's own link to a root is called what the root is, and lies beside it.
+        let is_below = |directory: &Path| self.paths.iter().any(|path| directory.starts_with(path));
+        let below = |link: &Link| link.path.parent().is_some_and(is_below);
         links.iter().find(|link| link.may_lie_in(&self.ids) || below(link)).map(|link| link.path.clone())
     }
 
