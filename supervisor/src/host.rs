@@ -277,23 +277,19 @@ fn toolchains(home: &Path, changeable: &Changeable) -> (Vec<HostPath>, Vec<(&'st
 /// Where a path leads, without links. `None` if it leads nowhere, or by a link that a call may have made, or by one that is not
 /// to be followed.
 fn real_path(path: &Path, changeable: &Changeable, is_followed: impl Fn(&Link) -> bool) -> Option<PathBuf> {
-    let (way, link) = match changeable.follow(path) {
+    let link = match changeable.follow(path) {
+        Err(link) => link,
         Ok(way) => {
             let way = way?;
-            let link = way.links.iter().find(|link| !is_followed(link)).map(|link| link.path.clone());
-            (Some(way), link)
+            match way.links.iter().find(|link| !is_followed(link)) {
+                None => return way.real_path().ok(),
+                Some(link) => link.path.clone(),
+            }
         }
-        Err(link) => (None, Some(link)),
     };
-    match (way, link) {
-        (Some(way), None) => way.real_path().ok(),
-        (_, Some(link)) => {
-            let (path, link) = (path.display(), link.display());
-            tracing::warn!(%path, %link, "left out: a call may have made this link; to use it, grant what it leads to");
-            None
-        }
-        (None, None) => None,
-    }
+    let (path, link) = (path.display(), link.display());
+    tracing::warn!(%path, %link, "left out: a call may have made this link; to use it, grant what it leads to");
+    None
 }
 
 /// Directories of PATH, and those that were left out with the reason.
