@@ -73,7 +73,7 @@ fn with_sessions(answer: Option<Answer>, test: impl AsyncFn(&Session, &Host, &st
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
             let mut spec = SessionSpec::developer(workspace.path()).strength(strength);
             spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
-            spec.patience = Duration::from_millis(500);
+            spec.patience = if answer.is_some() { Duration::from_secs(60) } else { Duration::from_millis(500) };
             let session = supervisor.open(spec).await.unwrap();
             test(&session, &host, workspace.path()).await;
         });

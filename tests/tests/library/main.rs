@@ -138,7 +138,7 @@ fn runs(mark: &str) -> bool {
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(20), "not within twenty seconds: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -158,15 +158,22 @@ fn s0_69_a_dropped_call_ends_though_the_runtime_is_blocked() {
                 () = until("it runs", || length() > 5) => {}
             }
             // The control: the runtime is blocked, and the call is not dropped.
-            let before = length();
-            std::thread::sleep(Duration::from_millis(500));
-            assert!(length() > before, "it runs meanwhile");
+            let (before, start) = (length(), Instant::now());
+            while length() == before {
+                assert!(start.elapsed() < Duration::from_secs(60), "it runs meanwhile");
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
         // Dropped; and nothing is polled from here on.
-        std::thread::sleep(Duration::from_millis(1000));
-        let then = length();
-        std::thread::sleep(Duration::from_millis(1000));
-        assert_eq!(length(), then, "it runs still");
+        let start = Instant::now();
+        loop {
+            let then = length();
+            std::thread::sleep(Duration::from_millis(1000));
+            if length() == then {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "it runs still");
+        }
         fs::remove_file(&beats).unwrap();
         assert_eq!(output(session, "echo next").await, "next\n", "its place was given up");
     });

@@ -24,7 +24,7 @@ fn c_23_c3_a_session_understands_command_lines() {
             tokio::join!(session.understand("ls"), session.call("bash", json!({ "command": "sleep 2" })));
         assert!(line.unwrap().understood().is_ok());
         assert_eq!(slept.kind, Outcome::Output);
-        assert!(started.elapsed() < Duration::from_secs(20));
+        assert!(started.elapsed() < Duration::from_secs(60));
     });
 }
 
@@ -39,7 +39,7 @@ fn c_23_c19_hostile_lines_are_unknown() {
             let started = Instant::now();
             let understood = session.understand(line).await.unwrap();
             assert!(understood.unknown.is_some(), "{line:.20}");
-            assert!(started.elapsed() < Duration::from_secs(10), "{line:.20}");
+            assert!(started.elapsed() < Duration::from_secs(60), "{line:.20}");
         }
         assert!(session.understand("ls").await.unwrap().understood().is_ok());
     });

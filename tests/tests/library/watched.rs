@@ -224,12 +224,12 @@ fn c15_a_host_s_program_judges_what_starts() {
     executable(&program, &script.replace("LOG", &log.display().to_string()));
     let workspace = tempfile::tempdir().unwrap();
     runtime.block_on(async {
-        let watchdog = WatchdogProgram::new([program], Duration::from_millis(1500)).unwrap().sees_execs().sees_lines();
+        let watchdog = WatchdogProgram::new([program], Duration::from_secs(6)).unwrap().sees_execs().sees_lines();
         let builder = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap());
         let supervisor = builder.watchdog_program(watchdog).build().unwrap();
         let spec = SessionSpec::developer(workspace.path()).mode(Mode::Yolo);
         let session = supervisor.open(spec).await.unwrap();
-        for (name, why) in [("no", "not that"), ("late", "no answer within 1.5s"), ("garbage", "not understood")] {
+        for (name, why) in [("no", "not that"), ("late", "no answer within 6s"), ("garbage", "not understood")] {
             let result = bash(&session, &format!("touch {name}; touch made")).await;
             assert!(fs::remove_file(workspace.path().join("made")).is_ok(), "the control: {result:?}");
             assert!(!workspace.path().join(name).exists(), "{result:?}");
@@ -260,13 +260,13 @@ fn a_call_that_waits_for_an_answer_has_its_time() {
         |spec| {
             spec.watchdogs.push(Box::new(Sees { asks: true, ..Sees::new("WORD") }));
             spec.approvers.push(Arc::new(Silent));
-            spec.patience = Duration::from_secs(3);
+            spec.patience = Duration::from_secs(60);
         },
         async |session, workspace| {
             let start = Instant::now();
             let result = session.call("bash", json!({ "command": "touch WORD", "timeout_ms": 500 })).await;
             assert_eq!(result.data.as_ref().unwrap()["timed_out"], true, "{result:?}");
-            assert!(start.elapsed() < Duration::from_secs(3), "not the person's patience");
+            assert!(start.elapsed() < Duration::from_secs(60), "not the person's patience");
             bash(session, "touch other").await;
             assert!(workspace.join("other").exists() && !workspace.join("WORD").exists());
         },

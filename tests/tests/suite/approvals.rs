@@ -105,7 +105,7 @@ fn what_is_no_answer_is_a_no() {
     let person = Person::new(&env);
     let made = env.workspace().join("made");
     let call = arguments(&env, "args", "echo ran > made");
-    person.starts(&format!("{callgate} --approval-timeout 2s {call} > out; echo ended $?"));
+    person.starts(&format!("{callgate} --approval-timeout 10s {call} > out; echo ended $?"));
     person.shows_line("ended 77");
     person.shows("callgate: the question is withdrawn");
     assert!(fs::read_to_string(env.workspace().join("out")).unwrap().contains("nobody answered within"));
@@ -114,7 +114,7 @@ fn what_is_no_answer_is_a_no() {
     person.presses(&["C-d"]);
     person.shows_line("ended 77");
     // Typed while something else runs.
-    person.starts(&format!("sleep 1; {callgate} {call} > out; echo ended $?"));
+    person.starts(&format!("sleep 5; {callgate} {call} > out; echo ended $?"));
     person.enters("always");
     is_asked(&person);
     person.enters("perhaps");

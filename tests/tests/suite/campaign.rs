@@ -456,7 +456,7 @@ fn campaign_of_random_acts_beside_a_stranger_reaches_no_canary() {
         eprintln!("{target:?}: {rounds} rounds from seed {first}");
     });
     // The control: whatever can be done is done at times.
-    let never: Vec<_> = all.take().into_iter().filter(|(_, (taken, came))| *taken > 200 && *came == 0).collect();
+    let never: Vec<_> = all.take().into_iter().filter(|(_, (taken, came))| *taken > 2000 && *came == 0).collect();
     assert!(never.iter().all(|(kind, _)| kind == "device"), "{never:?}");
 }
 
@@ -476,7 +476,7 @@ fn campaign_control_every_kind_of_canary_is_reached_without_callgate() {
                 break;
             }
             assert!(
-                start.elapsed() < Duration::from_secs(60),
+                start.elapsed() < Duration::from_secs(300),
                 "not reached in {number} rounds from {first}: {missing:?}"
             );
         }

@@ -102,7 +102,7 @@ fn c_13_bash() {
         assert_eq!((&failed["data"]["exit_code"], &failed["data"]["timed_out"]), (&json!(7), &json!(false)));
         assert!(failed["data"]["duration_seconds"].is_f64() && failed["metadata"]["duration_ms"].is_u64(), "{failed}");
         assert_enforced(target, &failed, false);
-        let (_, slow) = call(&env, "bash", &json!({ "command": "echo first; sleep 60", "timeout_ms": 300 }));
+        let (_, slow) = call(&env, "bash", &json!({ "command": "echo first; sleep 100", "timeout_ms": 3000 }));
         assert_eq!((&slow["data"]["timed_out"], &slow["data"]["output"]), (&json!(true), &json!("first\n")), "{slow}");
         let (_, killed) = call(&env, "bash", &json!({ "command": "kill -9 $$" }));
         assert_eq!((&killed["data"]["signal"], &killed["data"]["exit_code"]), (&json!(9), &Value::Null), "{killed}");

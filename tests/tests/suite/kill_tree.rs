@@ -238,7 +238,7 @@ fn remove(objects: &[String]) {
 fn eventually_or_not(mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !holds() {
-        if start.elapsed() > Duration::from_secs(10) {
+        if start.elapsed() > Duration::from_secs(60) {
             return false;
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -278,7 +278,7 @@ fn d2_nothing_outlives_a_call_that_times_out() {
         let tree = Tree::new(target, 0o14);
         let command = tree.words("wait").join(" ");
         // More than it takes to get everything running, on a machine that is busy.
-        let arguments = serde_json::json!({ "command": command, "timeout_ms": 4000 }).to_string();
+        let arguments = serde_json::json!({ "command": command, "timeout_ms": 8000 }).to_string();
         let manifest = tree.env.outside().join("callgate.toml");
         fs::write(&manifest, "[[requires.shell]]\ncmd = \"*\"\n").unwrap();
         let run = tree.env.weakened().variable("TMPDIR", tree.temporary.to_str().unwrap());

@@ -408,14 +408,14 @@ fn x4_2_a_shell_has_the_profile_s_time_and_place() {
         let env = TestEnv::new(target);
         fs::create_dir(env.workspace().join("sub")).unwrap();
         env.give(&env.workspace().join("sub"));
-        let profile = format!("{FREE}shell_timeout: 1\nshell_working_dir: sub\n");
-        let late = bash(&env, &profile, "echo begun; sleep 30; echo done");
+        let profile = format!("{FREE}shell_timeout: 3\nshell_working_dir: sub\n");
+        let late = bash(&env, &profile, "echo begun; sleep 100; echo done");
         late.assert_done();
         assert_eq!(
             (&late.envelope["data"]["timed_out"], &late.envelope["data"]["output"]),
             (&json!(true), &json!("begun\n"))
         );
-        let said = json!({ "command": "pwd; sleep 1.5; echo done", "timeout_ms": 20_000 });
+        let said = json!({ "command": "pwd; sleep 3.5; echo done", "timeout_ms": 60_000 });
         let done = call(&env, &profile, "bash", &said);
         let sub = env.workspace().canonicalize().unwrap().join("sub");
         assert_eq!(done.envelope["data"]["output"], format!("{}\ndone\n", sub.display()));

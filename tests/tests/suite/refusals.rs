@@ -98,7 +98,7 @@ fn a_name_fails_at_once_and_is_said() {
         let started = Instant::now();
         let ended = told(&env).run(&lookup("host.example"));
         assert!(!ended.status.success(), "{ended:?}");
-        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
         assert_eq!(ended.stderr.matches(NETWORK).count(), 1, "{ended:?}");
         assert!(changes(&env)["blocked"]["name-lookup"].as_u64().unwrap() > 0, "{}", changes(&env));
         let callgate = Binaries::of_this_build().callgate().display().to_string();
