@@ -82,6 +82,9 @@ const WRITES: &[(&str, &[&str])] = &[
     ("fallocate", &[]),
 ];
 
+/// The access mode for ioctl(2) alone, in which Landlock asks for no right: the filter refuses it, whatever the file.
+const IN_NO_MODE: &[(&str, &[&str])] = &[("open-legacy", &["ioctl-trunc"]), ("open-trunc", &["ioctl-trunc"])];
+
 const READS: &[(&str, &[&str])] = &[
     ("read", &[]),
     ("open-legacy", &["read"]),
@@ -320,6 +323,9 @@ impl<'a> World<'a> {
         for (act, rest) in [READS, WRITES, METADATA].concat() {
             rows.push(self.on_file(act, &file(), rest, denied));
         }
+        for (act, rest) in IN_NO_MODE {
+            rows.push(self.on_file(act, &file(), rest, EACCES));
+        }
         for (act, rest) in ABSENT {
             rows.push(Row { control: Control::IfKnown, ..self.on_file(act, &file(), rest, ENOSYS) });
         }
@@ -342,6 +348,9 @@ impl<'a> World<'a> {
         }
         for (act, rest) in [WRITES, METADATA].concat() {
             rows.push(self.on_file(act, &file(), rest, denied));
+        }
+        for (act, rest) in IN_NO_MODE {
+            rows.push(self.on_file(act, &file(), rest, EACCES));
         }
         for (act, rest) in ABSENT {
             rows.push(Row { control: Control::IfKnown, ..self.on_file(act, &file(), rest, ENOSYS) });

@@ -133,6 +133,29 @@ fn a19_a_kept_file_cannot_be_changed() {
     );
 }
 
+/// A15: the access mode in which Landlock asks for no right empties no kept file, nor any other.
+#[test]
+fn a15_a_kept_file_is_not_emptied_by_the_mode_for_ioctl_alone() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let before = picture(&env.workspace());
+        for name in [".env", ".git/config", ".vscode/settings.json", "file"] {
+            for act in ["open-legacy", "open-trunc"] {
+                // The second is a path that the broker leaves to the kernel.
+                for path in [text(&env, name), format!("/proc/self/root{}", text(&env, name))] {
+                    env.sandbox().probe(&[act, &path, "ioctl-trunc"]).assert_errno(EACCES);
+                }
+            }
+        }
+        assert_eq!(picture(&env.workspace()), before);
+        for act in ["open-legacy", "open-trunc"] {
+            fs::write(text(&env, ".env"), "old").unwrap();
+            env.bare().probe(&[act, &text(&env, ".env"), "ioctl-trunc"]).assert_ok();
+            assert_eq!(fs::read_to_string(text(&env, ".env")).unwrap(), "", "the control: {act}");
+        }
+    });
+}
+
 /// A3: another name of the file is the file, whether it was there before or is to be made.
 #[test]
 fn a3_hard_links() {

@@ -17,7 +17,7 @@ pub(crate) const ACTS: &[Act] = &[
     act("create", "A1", "PATH [TEXT]", "create a new file", create),
     act("creat", "A5", "PATH", "creat(2), the call itself", creat),
     act("open-legacy", "A5", "PATH FLAGS", "open(2), the call itself", open_legacy),
-    act("open-trunc", "A15", "PATH", "open with O_TRUNC", open_trunc),
+    act("open-trunc", "A15", "PATH [FLAGS]", "openat with O_TRUNC", open_trunc),
     act("openat2", "A5", "PATH FLAGS", "openat2(2): flags behind a pointer", openat2),
     act("open-o-path-reopen", "A5", "PATH [FLAGS]", "O_PATH, then open /proc/self/fd/N", o_path_reopen),
     act("open-by-handle", "A5", "PATH", "name_to_handle_at, open_by_handle_at", by_handle),
@@ -143,17 +143,21 @@ fn open_flags(word: &str) -> Result<u64, Failure> {
         "trunc" => libc::O_WRONLY | libc::O_TRUNC,
         "read-trunc" => libc::O_RDONLY | libc::O_TRUNC,
         "create" => libc::O_WRONLY | libc::O_CREAT,
+        "ioctl-trunc" => libc::O_ACCMODE | libc::O_TRUNC,
         "path" => libc::O_PATH,
         "tmpfile" => libc::O_WRONLY | libc::O_TMPFILE,
         _ => {
-            return Err(Failure::unready(format!("{word}: read, write, trunc, read-trunc, create, path or tmpfile")));
+            return Err(Failure::unready(format!(
+                "{word}: read, write, trunc, read-trunc, ioctl-trunc, create, path or tmpfile"
+            )));
         }
     };
     Ok(u64::from((flags | libc::O_CLOEXEC).cast_unsigned()))
 }
 
 fn open_trunc(args: &Args<'_>) -> Outcome {
-    sys::open("open", &args.path(0)?, libc::O_WRONLY | libc::O_TRUNC)?;
+    let flags = open_flags(args.word_or(1, "trunc"))?;
+    call_fd("open", libc::SYS_openat, &[cwd(), text(&args.path(0)?), bits(flags)])?;
     nothing()
 }
 

@@ -111,6 +111,7 @@ pub(super) const O_RDWR: Operand = Operand::new("O_RDWR", 2);
 pub(super) const O_CREAT: Operand = Operand::new("O_CREAT", 0x40);
 pub(super) const O_TMPFILE: Operand = Operand::new("__O_TMPFILE", 0x40_0000);
 pub(super) const O_TRUNC: Operand = Operand::new("O_TRUNC", 0x200);
+pub(super) const O_ACCMODE: Operand = Operand::new("O_ACCMODE", 3);
 pub(super) const O_ACCMODE_O_TRUNC: Operand = Operand::new("(O_ACCMODE|O_TRUNC)", 0x203);
 pub(super) const S_ISUID: Operand = Operand::new("S_ISUID", 0o4000);
 pub(super) const S_ISGID: Operand = Operand::new("S_ISGID", 0o2000);

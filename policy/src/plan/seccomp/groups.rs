@@ -6,10 +6,10 @@ use super::commands::{
 use super::constants::{
     ADDR_NO_RANDOMIZE, AF_INET, AF_INET6, AF_UNIX, CLONE_FILES_CLONE_THREAD, CLONE_FS, CLONE_FS_CLONE_THREAD,
     CLONE_REFUSED, CLONE_THREAD, CLOSE_RANGE_UNSHARE, FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_PUNCH_HOLE,
-    IOPRIO_WHO_PROCESS, IPPROTO_IP, IPPROTO_TCP, KCMP_VM, MSG_FASTOPEN, NONE, NOT_PF_UNIX, NULL, O_ACCMODE_O_TRUNC,
-    O_CREAT, O_CREAT_O_EXCL, O_NOFOLLOW_O_CLOEXEC, O_NOFOLLOW_O_RDWR, O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY,
-    OPTION_ROWS, OPTIONS, PER_LINUX, PER_LINUX32, PER_QUERY, PR_SET_DUMPABLE, PRIO_PROCESS, RLIMIT_CORE, S_ISGID,
-    S_ISUID, SELF, SEM_OPEN_MASK, SHM_OPEN_MASK, SO_BINDTODEVICE, SO_REUSEPORT, SOCK_SEQPACKET, SOCK_STREAM,
+    IOPRIO_WHO_PROCESS, IPPROTO_IP, IPPROTO_TCP, KCMP_VM, MSG_FASTOPEN, NONE, NOT_PF_UNIX, NULL, O_ACCMODE,
+    O_ACCMODE_O_TRUNC, O_CREAT, O_CREAT_O_EXCL, O_NOFOLLOW_O_CLOEXEC, O_NOFOLLOW_O_RDWR, O_RDWR, O_TMPFILE, O_TRUNC,
+    O_WRONLY, OPTION_ROWS, OPTIONS, PER_LINUX, PER_LINUX32, PER_QUERY, PR_SET_DUMPABLE, PRIO_PROCESS, RLIMIT_CORE,
+    S_ISGID, S_ISUID, SELF, SEM_OPEN_MASK, SHM_OPEN_MASK, SO_BINDTODEVICE, SO_REUSEPORT, SOCK_SEQPACKET, SOCK_STREAM,
     SOCK_TYPE_MASK, SOL_SOCKET, SOL_TCP, SUID_DUMP_DISABLE, TCP_FASTOPEN_CONNECT, TCP_ULP, UNAME26, UNAME26_LINUX32,
 };
 use super::types::{
@@ -287,7 +287,8 @@ pub(super) fn names(Variant { strength, landlock_abi, writer, .. }: Variant) -> 
     // A read-only mount stops truncation as well.
     let no_truncate_right = strength == Strength::Landlock && landlock_abi < 3;
     let opening = |flags: u8| {
-        let mut rules = set_id(flags + 1, |bit| vec![has_all(flags, O_CREAT), bit]);
+        let mut rules = vec![ArgRule { when: vec![has_all(flags, O_ACCMODE)], then: EACCES }];
+        rules.extend(set_id(flags + 1, |bit| vec![has_all(flags, O_CREAT), bit]));
         rules.extend(set_id(flags + 1, |bit| vec![has_all(flags, O_TMPFILE), bit]));
         if no_truncate_right {
             // First: what the broker leaves to Landlock would be truncated.
@@ -314,7 +315,8 @@ pub(super) fn names(Variant { strength, landlock_abi, writer, .. }: Variant) -> 
     Group {
         title: "making, opening, linking and removing names",
         why: "a set-user-ID program that a call makes would lend its owner's identity, perhaps root's, to whoever runs \
-              it. Landlock before ABI 3 has no truncate right: the broker truncates by name, and O_TRUNC needs an \
+              it. The fourth access mode of open(2) is for ioctl(2) alone, and Landlock asks for no right when a file is opened by it, \
+              with O_TRUNC neither. Landlock before ABI 3 has no truncate right: the broker truncates by name, and O_TRUNC needs an \
               opening for writing. Without a mount tree, names in /dev/shm are the broker's. Where names are kept in a \
               tree that may be written, the broker is its one writer, because Landlock cannot take a name out of a tree",
         attacks: &["A1", "A3", "A4", "A12", "A15", "A18", "A19"],
