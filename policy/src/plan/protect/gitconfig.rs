@@ -146,12 +146,18 @@ const OPTIONAL: &[u8] = b":(optional)";
 pub fn redirects(text: &[u8]) -> Vec<(Redirect, Vec<u8>)> {
     let Ok(settings) = parse(text) else { return Vec::new() };
     let redirect = |setting: &Setting| match (setting.section.as_str(), setting.name.as_str()) {
+        ("core", "fsmonitor") if setting.value.as_deref().is_some_and(is_boolean) => None,
         ("core", "hookspath" | "fsmonitor") => Some(Redirect::FromWorktree),
         ("include" | "includeif", "path") => Some(Redirect::FromFile),
         _ => None,
     };
     let path = |value: Vec<u8>| value.strip_prefix(OPTIONAL).map(<[u8]>::to_vec).unwrap_or(value);
     settings.into_iter().filter_map(|setting| Some((redirect(&setting)?, path(setting.value?)))).collect()
+}
+
+/// Whether a value is one of git's words for a boolean. It takes numbers as well, which a reader may take for others.
+fn is_boolean(value: &[u8]) -> bool {
+    ["true", "yes", "on", "false", "no", "off"].iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// What a relative value starts from.
@@ -239,6 +245,7 @@ impl Reader<'_> {
         let mut name = String::new();
         loop {
             match self.next()? {
+                Some(b']') if name.is_empty() => return Err(self.unreadable()),
                 // `[a.b]` is the old form of `[a "b"]`, in lower case.
                 Some(b']') => {
                     return Ok(match name.split_once('.') {
@@ -332,7 +339,11 @@ impl Reader<'_> {
                 }
                 b'\\' => {
                     let c = match self.next_or_end()? {
-                        b'\n' => continue,
+                        // The blanks before a line that goes on are a part of the value, whatever follows.
+                        b'\n' => {
+                            keep = value.len();
+                            continue;
+                        }
                         b't' => b'\t',
                         b'b' => 8,
                         b'n' => b'\n',
@@ -378,6 +389,7 @@ mod tests {
             "[core]\nautocrlf = true ; alias\n",
             "[core]\ncompression = -1\n",
             "# [alias] x = !y\n",
+            "[core]\nfsmonitor = true\n",
             "[lfs]\nrepositoryformatversion = 0\n",
             "[lfs \"https://x/y.git/info/lfs\"]\naccess = basic\nlocksverify = true\n",
             "[commit]\ngpgsign = true\n",
@@ -397,6 +409,12 @@ mod tests {
             "[core]\nhooksPath = x\n",
             "[CORE]HOOKSPATH=x",
             "[core] fsmonitor = ./x",
+            "[core] fsmonitor = 99999999999",
+            "[core] fsmonitor = 1k",
+            "[core] fsmonitor = 0x1",
+            "[core] fsmonitor = truee",
+            "[core] fsmonitor =",
+            "[core] fsmonitor = true \\\n",
             "[core]\nsshCommand = x\n",
             "[core]\npager=x\n",
             "[core]\neditor = x\n",
@@ -546,6 +564,10 @@ mod tests {
             ("=x y # c", Some("x y")),
             ("=\" x \";c", Some(" x ")),
             ("= a\\\nb", Some("ab")),
+            ("= a \\\nb", Some("a b")),
+            ("= a \\\n", Some("a ")),
+            ("= a \\\n  \n", Some("a ")),
+            ("= a \\\n# c", Some("a ")),
             ("=\"#;\"", Some("#;")),
             ("=\\t\\n\\\"\\\\", Some("\t\n\"\\")),
             ("=", Some("")),
@@ -558,16 +580,104 @@ mod tests {
         for text in ["=\"x", "=\\x", " x", "_=1", "=a\0b"] {
             assert!(value(text).is_err(), "{text:?}");
         }
-        for text in ["x = 1", "[a", "[a b]", "[a \"b]", "[a \"b\" ]", "[a_b]", "=\n"] {
+        for text in ["x = 1", "[]", "[a", "[a b]", "[a \"b]", "[a \"b\" ]", "[a_b]", "=\n"] {
             assert!(parse(text.as_bytes()).is_err(), "{text:?}");
         }
+    }
+
+    /// What git makes of a file: keys and values, or nothing if it cannot read it.
+    fn as_git_reads(text: &[u8]) -> std::io::Result<Option<Vec<(Vec<u8>, Option<Vec<u8>>)>>> {
+        use std::io::Write as _;
+        use std::process::{Command, Stdio};
+        let mut git = Command::new("git");
+        git.args(["config", "--file", "-", "--list", "-z"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = git.stderr(Stdio::null()).spawn()?;
+        child.stdin.take().unwrap().write_all(text)?;
+        let ended = child.wait_with_output()?;
+        let pair = |record: &[u8]| match record.iter().position(|c| *c == b'\n') {
+            Some(at) => (record[..at].to_vec(), Some(record[at + 1..].to_vec())),
+            None => (record.to_vec(), None),
+        };
+        let records = ended.stdout.split(|c| *c == 0).filter(|record| !record.is_empty()).map(pair);
+        Ok(ended.status.success().then(|| records.collect()))
+    }
+
+    /// A18: what is read here git reads too, with the same keys and values. (What is not read here is refused.)
+    #[test]
+    fn a18_what_is_read_is_read_as_git_reads_it() {
+        use proptest::prelude::*;
+        use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+        if let Err(e) = as_git_reads(b"") {
+            eprintln!("skipped: git cannot be started: {e}");
+            return;
+        }
+        let pieces = [
+            "[a]\n",
+            "\n[a \"B\"]",
+            "[A.b]",
+            "k",
+            "key-1",
+            "=",
+            " = ",
+            " ",
+            "  ",
+            "\t",
+            "\n",
+            "\r\n",
+            "\r",
+            "\\\n",
+            " \\\n ",
+            "\\\r\n",
+            "\\",
+            "\"",
+            "#",
+            ";",
+            " # c",
+            "\\t",
+            "\\b",
+            "\\n",
+            "\\\"",
+            "\\x",
+            "x",
+            "é",
+            ".",
+            "1",
+            "[",
+            "]",
+            "\u{b}",
+        ];
+        // Mostly a value, which is where readers differ.
+        let start = prop::sample::select(vec!["[a]\nk = x", "[a]\nk =", "[a \"b\"]k=\"x", "[a]\nk", ""]);
+        let file = (start, prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..10), any::<bool>());
+        // Before 2.45, git makes a space of every other blank in a value.
+        let blank = |value: &[u8]| value.iter().map(|c| if is_space(*c) { b' ' } else { *c }).collect::<Vec<_>>();
+        let cases = 1500;
+        let config = Config { cases, failure_persistence: None, ..Config::default() };
+        let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+        let read = std::cell::Cell::new(0);
+        let ran = runner.run(&file, |(start, pieces, more)| {
+            let text = format!("{start}{}{}", pieces.concat(), if more { "\n[z]\nlast = 1\n" } else { "" });
+            let Ok(ours) = parse(text.as_bytes()) else { return Ok(()) };
+            read.set(read.get() + 1);
+            let pair = |Setting { section, subsection, name, value }: &Setting| {
+                let subsection = subsection.iter().flat_map(|sub| [&sub[..], b"."]).collect::<Vec<_>>().concat();
+                let key = [section.as_bytes(), b".", &subsection, name.as_bytes()].concat();
+                (key, value.as_deref().map(blank))
+            };
+            let git = as_git_reads(text.as_bytes()).unwrap();
+            let git = git.map(|all| all.into_iter().map(|(key, value)| (key, value.as_deref().map(blank))).collect());
+            prop_assert_eq!(git, Some(ours.iter().map(pair).collect::<Vec<_>>()), "{:?}", text);
+            Ok(())
+        });
+        assert!(ran.is_ok(), "{ran:?}");
+        assert!(read.get() > cases / 4, "the control: only {} of {cases} were read", read.get());
     }
 
     #[test]
     fn redirects_are_found() {
         let text =
-            b"[core]\nhooksPath = :(optional).hooks\n[include]\npath = ../x\n[includeIf \"gitdir:/\"]\npath = y\n";
+            b"[core]\nhooksPath = :(optional).hooks\nfsmonitor = Yes\nfsmonitor = 1k\n[include]\npath = ../x\n[includeIf \"gitdir:/\"]\npath = y\n";
         let found: Vec<_> = redirects(text).into_iter().map(|(_, value)| String::from_utf8(value).unwrap()).collect();
-        assert_eq!(found, [".hooks", "../x", "y"]);
+        assert_eq!(found, [".hooks", "1k", "../x", "y"]);
     }
 }

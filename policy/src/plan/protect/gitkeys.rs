@@ -91,6 +91,8 @@ const HARMLESS: &[Line] = &[
         ],
         Word,
     ),
+    // git takes what it cannot read as a boolean for a program, a number that is too large as well.
+    ("core", Without, &["fsmonitor"], OneOf(&["true", "false"])),
     ("core", Without, &["sharedrepository"], OneOf(&["umask", "false", "group", "0", "1"])),
     (
         "diff",
