@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use callgate_tests::{Host, Target, TestEnv, eventually, matrix};
-use libc::{EACCES, ENOENT};
+use libc::{EACCES, ENOENT, EXDEV};
 
 /// Everything below a directory but access times: names, kinds, contents, modes, link counts.
 pub(crate) fn picture(top: &Path) -> Vec<String> {
@@ -293,7 +293,6 @@ fn a4_neither_the_name_nor_its_directories_are_moved() {
             ("rename", ".git/hooks", ".git/hooks2"),
             ("rename", "a", ".git/hooks"),
             ("rename", "a", ".idea"),
-            ("rename", "a", ".config"),
             ("rename-exchange", "a", ".git"),
             ("rename-exchange", "sub", "a"),
             ("rename-exchange", "file", ".env"),
@@ -306,6 +305,63 @@ fn a4_neither_the_name_nor_its_directories_are_moved() {
         env.sandbox().probe(&["rename-exchange", &text(&env, "b"), &text(&env, "c")]).assert_ok();
         env.sandbox().probe(&["rename", &text(&env, "c"), &text(&env, "sub/c")]).assert_ok();
         env.sandbox().probe(&["rename", &text(&env, "gone"), &text(&env, ".env")]).assert_errno(ENOENT);
+    });
+}
+
+/// A4: nothing moves to where other names are kept than in the place that it comes from, as if that were another file system:
+/// another session might fill a directory meanwhile, or put one in a file's place. Programs copy then, name by name.
+#[test]
+fn a4_nothing_moves_to_where_other_names_are_kept() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        for name in ["node_modules", "node_modules/d", "node_modules/e", "target", "plain"] {
+            fs::create_dir(env.workspace().join(name)).unwrap();
+            env.give(&env.workspace().join(name));
+        }
+        for name in ["node_modules/f", "node_modules/d/f", "plain/f"] {
+            env.workspace_file(name, "old");
+        }
+        std::os::unix::fs::symlink("f", env.workspace().join("node_modules/l")).unwrap();
+        let before = picture(&env.workspace());
+        for (act, from, to) in [
+            ("rename", "node_modules/f", "f"),
+            ("rename", "node_modules/l", "l"),
+            ("rename", "node_modules/d", "d"),
+            ("rename", "node_modules", "modules"),
+            ("rename", "plain", ".config"),
+            ("rename", "plain", ".git/worktrees"),
+            ("rename", "file", ".github"),
+            ("rename", "file", "x.git"),
+            ("rename-exchange", "node_modules/f", "file"),
+            ("rename-exchange", "node_modules/d", "plain"),
+            ("rename-exchange", "plain", "node_modules/f"),
+        ] {
+            let answer = env.sandbox().probe(&[act, &text(&env, from), &text(&env, to)]);
+            answer.assert_errno(EXDEV);
+            assert_eq!(picture(&env.workspace()), before, "{act} {from} {to}");
+        }
+        for (act, from, to) in [
+            ("rename", "node_modules/d", "node_modules/e"),
+            ("rename", "node_modules/e", "node_modules/target"),
+            ("rename-exchange", "node_modules/target", "node_modules/f"),
+            ("rename", "plain/f", "f"),
+            ("rename", "plain", "sub/plain"),
+            ("rename", "f", ".git/f"),
+            // Where nothing is kept, anything comes that holds nothing kept: so cargo makes `target`.
+            ("rename", "sub/plain", "target/plain"),
+            ("rename", ".git/f", "target/f"),
+        ] {
+            env.sandbox().probe(&[act, &text(&env, from), &text(&env, to)]).assert_ok();
+        }
+        // What programs make of it.
+        let script = "mkdir -p node_modules/x/.vscode && echo x > node_modules/x/f && echo x > node_modules/x/.vscode/f; \
+                      mv node_modules/x x; cat x/f; ls -A x; mv target/plain p && ls target";
+        let ended = env.sandbox().run(&["/bin/sh", "-c", script]);
+        assert_eq!(ended.stdout, "x\nf\nf\n", "{ended:?}");
+        // A file that is granted by its name is replaced as before.
+        let script = "echo new > n && mv n .env && mv .env n && mv n .env && cat .env";
+        let ended = env.sandbox().write(env.workspace()).write(text(&env, ".env")).run(&["/bin/sh", "-c", script]);
+        assert_eq!(ended.stdout, "new\n", "{ended:?}");
     });
 }
 
@@ -599,7 +655,8 @@ fn a4_ten_thousand_sequences_go_as_outside() {
 }
 
 fn sequences_go_as_outside(sequences: usize) {
-    const NAMES: &[&str] = &["f", "g", "d", "d/f", "x", "y", "z", "target", "node_modules", "d/target", "."];
+    // `target` and `node_modules` count as file systems of their own.
+    const NAMES: &[&str] = &["f", "g", "d", "d/f", "x", "y", "z", "targets", "node_module", "d/targets", "."];
     matrix(Host::STRENGTHS, |target| {
         for part in 0..sequences / 2 / PART {
             let (inner, outer) = (TestEnv::new(target), TestEnv::new(target));

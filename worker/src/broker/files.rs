@@ -799,38 +799,26 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     if will.is_settings() && !exchanged && kind(&moved) == FileType::RegularFile {
         return replace_settings(broker, caller, &source, &target, &moved);
     }
-    let what = match kind(&moved) {
-        FileType::Directory => What::Directory,
-        FileType::Symlink => What::Link,
-        FileType::RegularFile
-        | FileType::Fifo
-        | FileType::Socket
-        | FileType::CharacterDevice
-        | FileType::BlockDevice
-        | FileType::Unknown => What::File,
-    };
     let closed = match &replaced {
         Some(stat) => broker.keeper.closes(&target.path, &will, is_dir(stat)),
         None => None,
     };
-    let closed = closed.or_else(|| broker.keeper.closes_to_new(&will, what));
+    let closed = closed.or_else(|| broker.keeper.closes_to_new(&will, what_is(&moved)));
     broker.refuse(caller, &target.path, closed)?;
-    let links = |stat: &Stat| matches!(kind(stat), FileType::Directory | FileType::Symlink);
     let other = replaced.as_ref().filter(|_| exchanged);
+    let closed = other.and_then(|other| broker.keeper.closes_to_new(&was, what_is(other)));
+    broker.refuse(caller, &source.path, closed)?;
     let sides = [(Some(&moved), &source, &was, &will), (other, &target, &will, &was)];
-    for (stat, place, now, then) in sides.into_iter().filter(|(stat, ..)| stat.is_some_and(links)) {
-        let begun = now.state.is_begun() || then.state.is_begun();
-        let closed = (begun && now.state != then.state).then_some("other names are kept below its new place");
+    for (_, place, now, then) in sides.into_iter().filter(|(stat, ..)| stat.is_some_and(is_dir)) {
+        let closed = broker.keeper.holds(&place.path, now);
         broker.refuse(caller, &place.path, closed)?;
-        if stat.is_some_and(is_dir) {
-            let closed = broker.keeper.holds(&place.path, now);
-            broker.refuse(caller, &place.path, closed)?;
-            // As if it were another file system: each name in it is then copied, and looked at.
-            let holds = now.state != then.state && broker.keeper.would_hold(&place.path, then);
-            if holds || then.is_above() {
-                return Err(libc::EXDEV);
-            }
+        if then.is_above() {
+            return Err(libc::EXDEV);
         }
+    }
+    // As if it were another file system: each name is then copied, and looked at.
+    if !was.may_become(&will) || (exchanged && !will.may_become(&was)) {
+        return Err(libc::EXDEV);
     }
     rustix::fs::renameat_with(&source.parent, &source.name, &target.parent, &target.name, flags).map_err(errno)?;
     if will.is_pointer() && !is_dir(&moved) {
@@ -850,6 +838,20 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
         broker.note_repository(caller, &source.path)?;
     }
     Ok(DONE)
+}
+
+/// What comes with what is there.
+fn what_is(stat: &Stat) -> What {
+    match kind(stat) {
+        FileType::Directory => What::Directory,
+        FileType::Symlink => What::Link,
+        FileType::RegularFile
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => What::File,
+    }
 }
 
 /// Whether a name may be taken by what is moved there; and, if the two are exchanged, what is there by the other's.

@@ -60,6 +60,15 @@ struct Root {
     state: State,
     /// It was granted, and is not the session's own.
     is_granted: bool,
+    /// It is the name of one file, which another takes the place of.
+    is_single: bool,
+}
+
+impl Root {
+    /// The name of a file that was granted alone: it may have any name.
+    fn single(path: PathBuf) -> Self {
+        Self { path, state: State::FREE, is_granted: true, is_single: true }
+    }
 }
 
 /// A kept directory in which single files are granted. What lies beside them stays kept.
@@ -94,6 +103,8 @@ pub(super) struct Judgement {
     settings: bool,
     /// It is called `.git`.
     pointer: bool,
+    /// It is the name of a file that was granted alone.
+    single: bool,
     /// Something that is kept lies, or may lie, beneath.
     above: bool,
 }
@@ -147,6 +158,14 @@ struct Linked {
     files: HashSet<(u64, u64)>,
     /// Something could not be looked at: there may be more.
     more: bool,
+    /// How many names are looked at yet.
+    left: usize,
+}
+
+/// Counts one of the names that are looked at. Fails if it was too many: calls choose how many there are.
+fn take_one(left: &mut usize) -> std::io::Result<()> {
+    *left = left.checked_sub(1).ok_or(std::io::ErrorKind::QuotaExceeded)?;
+    Ok(())
 }
 
 /// What is remembered of directories, by their paths; it begins anew when it becomes too much. Paths are a call's to make,
@@ -193,13 +212,17 @@ struct Layout {
 
 impl Layout {
     fn of(plan: &SessionPlan) -> Self {
-        let mut roots: BTreeMap<PathBuf, (State, bool)> = BTreeMap::new();
+        let mut roots: BTreeMap<PathBuf, Root> = BTreeMap::new();
         let kept = |rules: &[_]| -> Vec<(PathBuf, PathBuf, Extent)> {
             let rules = rules.iter().filter(|rule: &&callgate_policy::plan::FsRule| rule.access == FsAccess::Kept);
             rules.map(|rule| (real(&reach(rule)), name(rule.path.as_path()), rule.extent)).collect()
         };
         // The session's own, such as a private `/tmp`, is nobody's project.
-        roots.extend(kept(&plan.surroundings).into_iter().map(|(tree, ..)| (tree, (State::FREE, false))));
+        roots.extend(
+            kept(&plan.surroundings).into_iter().map(|(path, ..)| {
+                (path.clone(), Root { path, state: State::FREE, is_granted: false, is_single: false })
+            }),
+        );
         let mut grants = kept(&plan.grants);
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
@@ -222,7 +245,7 @@ impl Layout {
                 if outer.is_some() {
                     // Its directory is judged as a part of that tree.
                     places.push((path.clone(), false));
-                    roots.insert(path, (State::FREE, true));
+                    roots.insert(path.clone(), Root::single(path));
                     continue;
                 }
             }
@@ -239,12 +262,15 @@ impl Layout {
             if extent == Extent::Entry {
                 // Named as it is: granted, whatever it is called.
                 places.push((path.clone(), false));
-                roots.insert(path, (State::FREE, true));
+                roots.insert(path.clone(), Root::single(path));
             }
         }
-        roots.extend(granted.into_iter().map(|(tree, state)| (tree, (state, true))));
-        let mut roots: Vec<Root> =
-            roots.into_iter().map(|(path, (state, is_granted))| Root { path, state, is_granted }).collect();
+        roots.extend(
+            granted
+                .into_iter()
+                .map(|(path, state)| (path.clone(), Root { path, state, is_granted: true, is_single: false })),
+        );
+        let mut roots: Vec<Root> = roots.into_values().collect();
         roots.sort_by_key(|root| std::cmp::Reverse(root.path.as_os_str().len()));
         Self { roots, places, beside }
     }
@@ -426,7 +452,7 @@ impl Keeper {
         let name = path.file_name().unwrap_or_default().as_bytes();
         let mut judgement = Judgement { state: start, ..Judgement::default() };
         if path == top {
-            return Some(judgement);
+            return Some(Judgement { single: root.is_single, ..judgement });
         }
         let parent = path.parent().unwrap_or(path);
         if let Some((directory, beside)) = self.beside_of(path, &top) {
@@ -589,7 +615,7 @@ impl Keeper {
     }
 
     fn find_linked(&self) -> Linked {
-        let mut linked = Linked::default();
+        let (mut linked, mut left) = (Linked { left: BOUNDS.names, ..Linked::default() }, BOUNDS.names);
         let roots = self.roots.iter().map(|root| (root.path.as_path(), Found::Open(root.state)));
         let aliases = self.aliases.iter().map(|alias| (alias.local(), alias.outside()));
         for (path, found) in roots.chain(aliases) {
@@ -600,7 +626,7 @@ impl Keeper {
                     continue;
                 }
             };
-            let whole = self.walk(path, state, &mut |path| {
+            let whole = self.walk(path, state, &mut left, &mut |path| {
                 linked.collect(path);
                 false
             });
@@ -624,26 +650,30 @@ impl Keeper {
         if judgement.state.is_free() {
             return None;
         }
-        match self.walk(path, judgement.state, &mut |_kept| true) {
+        let mut left = BOUNDS.names;
+        match self.walk(path, judgement.state, &mut left, &mut |_kept| true) {
             Ok(false) => None,
             Ok(true) => Some("kept names lie below it"),
             Err(_unreadable) => Some("what lies below it cannot be looked at"),
         }
     }
 
-    /// Whether something in a directory would be kept in another place, or cannot be looked at.
-    pub(super) fn would_hold(&self, path: &Path, there: &Judgement) -> bool {
-        !there.state.is_free() && self.walk(path, there.state, &mut |_kept| true).unwrap_or(true)
-    }
-
     /// Visits what is kept below a directory, until told to stop. Fails if it was not, and something could not be looked at.
-    fn walk(&self, top: &Path, state: State, stop: &mut dyn FnMut(&Path) -> bool) -> std::io::Result<bool> {
+    /// `left` is how many names are looked at.
+    fn walk(
+        &self,
+        top: &Path,
+        state: State,
+        left: &mut usize,
+        stop: &mut dyn FnMut(&Path) -> bool,
+    ) -> std::io::Result<bool> {
         let mut pending = vec![(top.to_owned(), state)];
         let mut failed = Ok(false);
         while let Some((directory, state)) = pending.pop() {
-            match self.walk_one(&directory, state, &mut pending, stop) {
+            match self.walk_one((&directory, state), &mut pending, left, stop) {
                 Ok(false) => {}
                 Ok(true) => return Ok(true),
+                Err(e) if *left == 0 => return Err(e),
                 Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {}
                 Err(e) => failed = Err(e),
             }
@@ -653,15 +683,16 @@ impl Keeper {
 
     fn walk_one(
         &self,
-        directory: &Path,
-        state: State,
+        (directory, state): (&Path, State),
         pending: &mut Vec<(PathBuf, State)>,
+        left: &mut usize,
         stop: &mut dyn FnMut(&Path) -> bool,
     ) -> std::io::Result<bool> {
         let bare = !state.is_free() && (self.repositories.contains(directory) || self.is_repository(directory));
         let state = if bare { state.in_repository() } else { state };
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
+            take_one(left)?;
             let name = entry.file_name();
             match names().step(state, name.as_bytes()) {
                 Step::Kept(group) => {
@@ -908,6 +939,7 @@ impl Judgement {
             state: self.state.and(other.state),
             kept: self.kept.or(other.kept),
             settings,
+            single: self.single,
             pointer: self.pointer || other.pointer,
             above: self.above || other.above,
         }
@@ -921,6 +953,14 @@ impl Judgement {
     /// Whether something that is kept may be beneath.
     pub(super) fn is_above(&self) -> bool {
         self.above
+    }
+
+    /// Whether what has this name may be given that one: below both the same names are kept, or none below that one. What lies
+    /// in it need not be known then, which another session could change, as it could put a directory in a file's place.
+    /// What is granted as a single file, whatever it is called, is believed for its name.
+    pub(super) fn may_become(&self, other: &Self) -> bool {
+        let keeps_no_more = self.state == other.state || other.state.is_free();
+        keeps_no_more || self.single || other.single
     }
 
     /// Whether it is called `.git`.
@@ -937,6 +977,7 @@ impl Linked {
             let looked = fs::symlink_metadata(&path).and_then(|stat| {
                 if stat.is_dir() {
                     for entry in fs::read_dir(&path)? {
+                        take_one(&mut self.left)?;
                         pending.push(entry?.path());
                     }
                 } else if stat.nlink() > 1 {
@@ -1020,6 +1061,26 @@ mod tests {
         assert_eq!(trace(&top.join("round")).1, top.join("round"));
         let long = trace(&top.join("x/".repeat(500_000))).1;
         assert!(long.as_os_str().len() <= libc::PATH_MAX as usize + "x/".len(), "{}", long.as_os_str().len());
+        Ok(())
+    }
+
+    /// A walk over what calls have made ends, and what it has not seen is as if it were kept.
+    #[test]
+    fn a3_a4_looks_at_trees_are_bounded() -> std::io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let top = real(directory.path());
+        for name in ["a/b", "c", "d"] {
+            fs::create_dir_all(top.join(name))?;
+        }
+        let keeper = Keeper::of(Vec::new(), HashMap::new(), Above::default());
+        let walk = |mut left| keeper.walk(&top, State::default(), &mut left, &mut |_kept| true).ok();
+        assert_eq!((walk(4), walk(3), walk(0)), (Some(false), None, None));
+        let more = |left| {
+            let mut linked = Linked { left, ..Linked::default() };
+            linked.collect(&top);
+            linked.more
+        };
+        assert_eq!((more(4), more(3)), (false, true));
         Ok(())
     }
 
