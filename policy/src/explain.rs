@@ -86,8 +86,12 @@ impl fmt::Display for SessionPlan {
         if self.writer().is_broker() {
             writeln!(f, "kept in trees that are written, at any depth and in any case, unless granted by name")?;
             for group in NAMES {
-                let by_content = if group.guard == Guard::GitConfig { " (judged by content)" } else { "" };
-                writeln!(f, "  {}{by_content}  ← {}", group.patterns.join(" "), group.reason)?;
+                let how = match group.guard {
+                    Guard::GitConfig => " (judged by content)",
+                    Guard::Temporary => " (each for the session that made it)",
+                    Guard::Closed | Guard::Repository => "",
+                };
+                writeln!(f, "  {}{how}  ← {}", group.patterns.join(" "), group.reason)?;
             }
             writeln!(f, "  a repository of any other name is kept as if it were called .git")?;
             writeln!(f, "  nothing in: {}", FREE.join(", "))?;

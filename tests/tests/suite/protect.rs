@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use callgate_tests::{Host, Target, TestEnv, eventually, matrix};
-use libc::{EACCES, ENOENT, EXDEV};
+use libc::{EACCES, EBUSY, ENOENT, EXDEV};
 
 /// Everything below a directory but access times: names, kinds, contents, modes, link counts.
 pub(crate) fn picture(top: &Path) -> Vec<String> {
@@ -512,6 +512,100 @@ fn a18_judged_settings_cannot_be_written_afterwards() {
                       git config user.name; git config alias.x; tail -n1 alias";
         let ended = env.sandbox().run(&["/bin/sh", "-c", script]);
         assert_eq!(ended.stdout, "x\n[alias]x=!y\n", "{ended:?}");
+    });
+}
+
+/// A file on its way to a kept name: the lock under which git writes settings, and callgate's own copies.
+const TEMPORARY: &[&str] =
+    &[".git/config.lock", ".git/config.worktree.lock", ".git/CONFIG.LOCK", ".callgate-0", "sub/.callgate-x"];
+
+/// A6, A18: whoever could write git's lock, or put a file there, would choose the settings that the person's own git puts in
+/// place; so with a copy that another session has judged. Only the session that made such a file changes it.
+#[test]
+fn a18_what_somebody_else_has_on_its_way_to_a_kept_name_stays() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        for name in TEMPORARY {
+            env.workspace_file(name, "theirs");
+        }
+        let before = picture(&env.workspace());
+        for name in TEMPORARY {
+            let it = text(&env, name);
+            let other = text(&env, "other");
+            let acts = [
+                &["write", &it, "new"][..],
+                &["unlink", &it],
+                &["rename", &text(&env, "file"), &it],
+                &["open-trunc", &it],
+                &["open-legacy", &it, "create"],
+                &["open-legacy", &it, "read-trunc"],
+                &["open-o-path-reopen", &it, "write"],
+                &["truncate", &it],
+                &["chmod", &it, "666"],
+                &["utimens", &it],
+                &["link", &it, &other],
+                &["rename", &it, &other],
+                &["rename", &it, &text(&env, ".git/config")],
+                &["rename-exchange", &text(&env, "file"), &it],
+            ];
+            // All of them for one name, and some for the others.
+            for act in &acts[..if *name == TEMPORARY[0] { acts.len() } else { 3 }] {
+                env.sandbox().probe(act).assert_errno(EACCES);
+                assert_eq!(picture(&env.workspace()), before, "{act:?}");
+            }
+            env.sandbox().probe(&["read", &it]).assert_ok();
+        }
+        // While the lock is there, no settings come into place by another way.
+        env.workspace_file(".git/new", &fs::read_to_string(text(&env, ".git/config")).unwrap());
+        let new = [text(&env, ".git/new"), text(&env, ".git/config")];
+        env.sandbox().probe(&["rename", &new[0], &new[1]]).assert_errno(EBUSY);
+        for name in TEMPORARY {
+            fs::remove_file(text(&env, name)).unwrap();
+        }
+        env.sandbox().probe(&["rename", &new[0], &new[1]]).assert_ok();
+        // Nor is the name taken in another way than by opening it.
+        let before = picture(&env.workspace());
+        for name in [TEMPORARY[0], ".callgate-0"] {
+            let it = text(&env, name);
+            for act in [
+                &["rename", &text(&env, "file"), &it][..],
+                &["link", &text(&env, "file"), &it],
+                &["symlink", "file", &it],
+                &["mkdir", &it],
+                &["mkfifo", &it],
+            ] {
+                env.sandbox().probe(act).assert_errno(EACCES);
+                assert_eq!(picture(&env.workspace()), before, "{act:?}");
+            }
+        }
+    });
+}
+
+/// The control of the above: what a session has made by opening it is its own, through all of its calls; and a lock gives a
+/// repository's settings no other mode.
+#[test]
+fn a18_a_lock_that_a_session_has_made_is_its_own() {
+    use std::os::unix::fs::PermissionsExt;
+    let script = r#"
+set -e
+for f in .git/config.lock .callgate-0; do
+    echo 1 > $f; echo 2 >> $f; chmod 600 $f; truncate -s 2 $f; cat $f; touch $f; rm $f
+    echo 3 > $f; mv $f moved; echo 4 >> moved; ! mv moved $f 2> /dev/null; cat moved; rm moved
+    echo 5 > $f; ln $f other; echo 6 > other; cat $f; rm $f other
+done
+git config user.name one
+cp .git/config .git/config.lock; chmod 777 .git/config.lock; echo '[user]
+	name = two' >> .git/config.lock; mv .git/config.lock .git/config
+git config user.name
+ls .git/*.lock .git/.callgate* 2> /dev/null || echo none
+"#;
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let config = env.workspace().join(".git/config");
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).unwrap();
+        let ended = env.sandbox().run(&["/bin/sh", "-c", script]);
+        assert_eq!(ended.stdout, "1\n3\n4\n6\n1\n3\n4\n6\ntwo\nnone\n", "{ended:?}");
+        assert_eq!(fs::metadata(&config).unwrap().permissions().mode() & 0o7777, 0o640);
     });
 }
 

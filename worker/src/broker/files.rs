@@ -5,7 +5,7 @@
 //! writes, so that a pointer that changes meanwhile gains nothing.
 
 use std::borrow::Cow;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -17,9 +17,10 @@ use callgate_policy::plan::protect::gitconfig;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
 
 use super::caller::{Caller, Links, Target};
-use super::keeper::{Judgement, What, settings};
+use super::keeper::{Judgement, What, settings_in};
+use super::made::{self, Identity};
 use super::metadata::int;
-use super::writable::{Grant, New, Twin, new_of};
+use super::writable::{Grant, New, Twin, new_of, unknown_name};
 use super::{Broker, Handler, fifos, shm};
 use crate::sys::notify::Answer;
 
@@ -119,6 +120,16 @@ struct Place {
 impl Place {
     fn stat(&self) -> Result<Stat, rustix::io::Errno> {
         rustix::fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// To be acted on.
+    fn at(&self) -> (BorrowedFd<'_>, &CStr) {
+        (self.parent.as_fd(), &self.name)
+    }
+
+    /// What is there, if it is a temporary file: to be forgotten when it is there no longer.
+    fn temporary(&self, judgement: &Judgement) -> Option<Identity> {
+        judgement.is_temporary().then(|| made::identity(&self.parent, &self.name)).flatten()
     }
 
     /// Where it leads, if it is a link.
@@ -279,7 +290,7 @@ impl Broker {
         let Some(judgement) = self.keeper.judge(path) else { return Ok(()) };
         let stat = rustix::fs::fstat(&target.fd).map_err(errno)?;
         let is_dir = kind(&stat) == FileType::Directory;
-        let closed = self.keeper.closes(path, &judgement, is_dir);
+        let closed = self.keeper.closes((target.fd.as_fd(), c""), &judgement, is_dir);
         self.refuse(caller, path, closed)?;
         let closed = if is_dir || stat.st_nlink <= 1 { None } else { self.keeper.closes_linked(&target.fd) };
         self.refuse(caller, path, closed)
@@ -510,7 +521,7 @@ fn make(
         Looked::Special => return Ok(None),
     };
     // Of what is there already, something else is to be said.
-    let refused = broker.keeper.closes_to_new(&judgement, What::File).is_some();
+    let refused = broker.keeper.closes_to_new(&judgement, What::Opened).is_some();
     match broker.may_make(caller, &place.path, New::File) {
         Ok(grant) if !refused => make_at(broker, caller, (&place, &judgement, grant), asked, mode),
         Ok(_) | Err(_) => Ok(None),
@@ -530,6 +541,7 @@ fn make_at(
     let mode = Mode::from_raw_mode(mode & 0o7777);
     match broker.masked(caller, || rustix::fs::openat(&place.parent, &place.name, with, mode)) {
         Ok(fd) => {
+            broker.keeper.was_opened(&fd, judgement);
             match grant {
                 Grant::Tree | Grant::Name => broker.made(caller, &place.path, judgement)?,
                 Grant::Twin => broker.made_twin(caller, place, &fd)?,
@@ -573,7 +585,7 @@ fn create(
             Err(rustix::io::Errno::NOENT) => {
                 let Some(judgement) = judgement else { return Ok(Some(Answer::Continue)) };
                 let grant = broker.may_make(caller, &place.path, New::File)?;
-                let closed = broker.keeper.closes_to_new(&judgement, What::File);
+                let closed = broker.keeper.closes_to_new(&judgement, What::Opened);
                 broker.refuse(caller, &place.path, closed)?;
                 return make_at(broker, caller, (&place, &judgement, grant), asked, mode);
             }
@@ -740,10 +752,12 @@ fn unlink(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32) -> Resul
     if is_dir && grant != Grant::Tree {
         return Err(libc::EACCES);
     }
-    let closed = broker.keeper.closes(&place.path, &judgement, is_dir);
+    let closed = broker.keeper.closes(place.at(), &judgement, is_dir);
     broker.refuse(caller, &place.path, closed)?;
+    let temporary = place.temporary(&judgement);
     let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     rustix::fs::unlinkat(&place.parent, &place.name, flags).map_err(errno)?;
+    broker.keeper.forget(temporary);
     let call = broker.call(caller)?;
     match grant {
         Grant::Tree | Grant::Name => call.changes.removed(&place.path),
@@ -794,13 +808,13 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     }
     let grant = broker.may_change(caller, &source.path, &moved)?;
     may_take(broker, caller, (grant, &moved), &target, replaced.as_ref().filter(|_| exchanged))?;
-    let closed = broker.keeper.closes(&source.path, &was, is_dir(&moved));
+    let closed = broker.keeper.closes(source.at(), &was, is_dir(&moved));
     broker.refuse(caller, &source.path, closed)?;
     if will.is_settings() && !exchanged && kind(&moved) == FileType::RegularFile {
-        return replace_settings(broker, caller, &source, &target, &moved);
+        return replace_settings(broker, caller, (&source, &was), &target, &moved);
     }
     let closed = match &replaced {
-        Some(stat) => broker.keeper.closes(&target.path, &will, is_dir(stat)),
+        Some(stat) => broker.keeper.closes(target.at(), &will, is_dir(stat)),
         None => None,
     };
     let closed = closed.or_else(|| broker.keeper.closes_to_new(&will, what_is(&moved)));
@@ -820,7 +834,9 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     if !was.may_become(&will) || (exchanged && !will.may_become(&was)) {
         return Err(libc::EXDEV);
     }
+    let temporary = source.temporary(&was);
     rustix::fs::renameat_with(&source.parent, &source.name, &target.parent, &target.name, flags).map_err(errno)?;
+    broker.keeper.forget(temporary);
     if will.is_pointer() && !is_dir(&moved) {
         broker.made(caller, &target.path, &will)?;
     }
@@ -872,41 +888,67 @@ fn may_take(
     if regular(moved) && exchanged.is_none_or(regular) && !stays { Ok(()) } else { Err(libc::EACCES) }
 }
 
+/// Settings that may take the place of others.
+struct Settings {
+    old: Vec<u8>,
+    new: Vec<u8>,
+    /// The place's own, if there is something.
+    mode: Mode,
+}
+
 /// git writes `config.lock`, and renames it. What is judged is what will be there: a copy, in a file that the broker makes,
-/// of which the caller has neither a descriptor, a mapping nor another name (A6, A18).
+/// of which no caller has a descriptor, a mapping or another name, nor can get one: a session's calls are served one after
+/// another, and no other session lets its calls open a temporary file (A6, A18).
+///
+/// While the lock is there, nobody else changes the settings: if it is not what is renamed, the copy itself has its name.
 fn replace_settings(
     broker: &mut Broker,
     caller: &Caller<'_>,
-    source: &Place,
+    (source, was): (&Place, &Judgement),
     target: &Place,
     moved: &Stat,
 ) -> Result<Answer, i32> {
-    let new = settings(&source.path).ok_or(libc::EACCES)?;
-    let old = match target.stat() {
-        Ok(stat) if kind(&stat) == FileType::RegularFile => settings(&target.path).ok_or(libc::EACCES)?,
-        Ok(_) => return broker.refuse(caller, &target.path, Some("it is not a file")).map(|()| DONE),
-        Err(_absent) => Vec::new(),
-    };
-    if let Err(reason) = gitconfig::may_replace(&old, &new) {
-        return broker.refuse(caller, &target.path, Some(reason.to_string())).map(|()| DONE);
-    }
-    let temporary = CString::new(format!(".callgate-{}-{}", caller.id(), moved.st_ino)).map_err(|_nul| libc::EIO)?;
+    let lock = CString::new([target.name.as_bytes(), b".lock"].concat()).map_err(|_nul| libc::EIO)?;
+    let is_lock = was.is_temporary() && source.path.parent() == target.path.parent() && source.name == lock;
+    let copy = if is_lock { unknown_name().ok_or(libc::EIO)? } else { lock };
     let with = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(moved.st_mode & 0o777);
-    broker.set_mask(0);
-    let file = rustix::fs::openat(&target.parent, &temporary, with, mode).map_err(errno)?;
-    let written = fs::File::from(file).write_all(&new).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO));
-    let placed = written
-        .and_then(|()| rustix::fs::renameat(&target.parent, &temporary, &target.parent, &target.name).map_err(errno));
-    if let Err(e) = placed {
+    let file = rustix::fs::openat(&target.parent, &copy, with, Mode::RUSR | Mode::WUSR);
+    let file = file.map_err(|e| if e == rustix::io::Errno::EXIST { libc::EBUSY } else { errno(e) })?;
+    let judged = judged_settings(source, target, moved);
+    let placed = judged.as_ref().map_or(Ok(()), |settings| {
+        rustix::fs::fchmod(&file, settings.mode).map_err(errno)?;
+        fs::File::from(file).write_all(&settings.new).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+        rustix::fs::renameat(&target.parent, &copy, &target.parent, &target.name).map_err(errno)
+    });
+    if judged.is_err() || placed.is_err() {
         // What cannot be removed either is left; the error is what matters.
-        let _left = rustix::fs::unlinkat(&target.parent, &temporary, AtFlags::empty());
-        return Err(e);
+        let _left = rustix::fs::unlinkat(&target.parent, &copy, AtFlags::empty());
     }
+    let Settings { old, new, .. } = match judged {
+        Ok(settings) => settings,
+        Err(reason) => return broker.refuse(caller, &target.path, Some(reason)).map(|()| DONE),
+    };
+    placed?;
+    let temporary = source.temporary(was);
     rustix::fs::unlinkat(&source.parent, &source.name, AtFlags::empty()).map_err(errno)?;
+    broker.keeper.forget(temporary);
     let changes = &mut broker.call(caller)?.changes;
     changes.removed(&source.path);
     changes.changed(&target.path);
     changes.settings_replaced(&target.path, &old, &new);
     Ok(DONE)
+}
+
+/// What is to be there, if that is known to run no program that did not run before; otherwise, why not.
+fn judged_settings(source: &Place, target: &Place, moved: &Stat) -> Result<Settings, Cow<'static, str>> {
+    let new = settings_in(&source.parent, &source.name).ok_or("it cannot be read, or is too long")?;
+    let (old, mode) = match target.stat() {
+        Ok(stat) if kind(&stat) == FileType::RegularFile => {
+            (settings_in(&target.parent, &target.name).ok_or("it cannot be read, or is too long")?, stat.st_mode)
+        }
+        Ok(_) => return Err("it is not a file".into()),
+        Err(_absent) => (Vec::new(), moved.st_mode),
+    };
+    gitconfig::may_replace(&old, &new).map_err(|reason| reason.to_string())?;
+    Ok(Settings { old, new, mode: Mode::from_raw_mode(mode & 0o777) })
 }

@@ -9,22 +9,22 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use callgate_policy::plan::protect::gitconfig::{self, Redirect};
-use callgate_policy::plan::protect::{self, Found, Guard, State, Step, names};
+use callgate_policy::plan::protect::{self, Found, Group, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::calls::{lies_in, real};
 use super::ends::{Ends, Kept, Unseen};
-use super::made::Made;
+use super::made::{Identity, Made};
 use super::mounts::{Alias, Granted, Mounts};
 use super::planted;
 use super::survey::{self, BOUNDS, survey};
@@ -101,6 +101,8 @@ pub(super) struct Judgement {
     kept: Option<&'static str>,
     /// A repository's settings, which may be replaced by some that run nothing else.
     settings: bool,
+    /// Why only the session that made it may change it, if so. Such a file is made by an opening.
+    temporary: Option<&'static str>,
     /// It is called `.git`.
     pointer: bool,
     /// It is the name of a file that was granted alone.
@@ -113,7 +115,7 @@ pub(super) struct Judgement {
 pub(super) struct Keeper {
     /// The longest first.
     roots: Vec<Root>,
-    /// Repositories' directories and pointers that calls of this session have made.
+    /// Repositories' directories and pointers, and temporary files, that calls of this session have made.
     made: Made,
     /// Files that have a kept name and another. Found when the first file with several names is to be changed: until then no
     /// call can have made one.
@@ -430,11 +432,11 @@ impl Keeper {
         };
         Some(match found {
             Found::Open(state) => Judgement { state, ..Judgement::default() },
-            Found::Kept { group, depth, .. } => {
+            Found::Kept { group, depth, beneath } => {
                 let repository = alias.local().join(rest.iter().take(depth.saturating_sub(1)).collect::<PathBuf>());
                 let is_outside = matches!(alias.outside(), Found::Kept { .. });
-                let own = !is_outside && group.guard != Guard::Closed && self.has_made(&repository);
-                Judgement { kept: (!own).then_some(group.reason), ..Judgement::default() }
+                let own = !is_outside && self.has_made(&repository);
+                Judgement { settings: false, ..Judgement::of(group, own, beneath || is_outside) }
             }
         })
     }
@@ -488,9 +490,7 @@ impl Keeper {
                     let below = path.strip_prefix(&top).unwrap_or(path).components().take(depth - 1);
                     top.join(below.collect::<PathBuf>())
                 };
-                let own = group.guard != Guard::Closed && self.has_made(&repository);
-                judgement.kept = (!own).then_some(group.reason);
-                judgement.settings = !own && group.guard == Guard::GitConfig && !beneath;
+                judgement = Judgement { state: start, ..Judgement::of(group, self.has_made(&repository), beneath) };
             }
         }
         if !self.ends.is_empty() && !start.is_free() {
@@ -570,6 +570,20 @@ impl Keeper {
         self.made.has(CWD, path)
     }
 
+    /// A call has made this file just now, by opening it.
+    pub(super) fn was_opened(&mut self, file: &OwnedFd, judgement: &Judgement) {
+        if judgement.temporary.is_some() {
+            self.made.add(file);
+        }
+    }
+
+    /// A temporary file has another name now, or none.
+    pub(super) fn forget(&mut self, temporary: Option<Identity>) {
+        if let Some(identity) = temporary {
+            self.made.forget(identity);
+        }
+    }
+
     /// A call has made this just now. True if it is called as a repository, or says where one is.
     pub(super) fn was_made(&mut self, path: &Path, judgement: &Judgement) -> bool {
         let counts = judgement.pointer || (judgement.state.is_begun() && is_directory(path));
@@ -583,19 +597,24 @@ impl Keeper {
     pub(super) fn closes_to_new(&self, judgement: &Judgement, what: What) -> Option<&'static str> {
         match what {
             _ if judgement.kept.is_some() => judgement.kept,
+            What::Link | What::File | What::Directory if judgement.temporary.is_some() => judgement.temporary,
             // What lies beneath would be looked for where the link leads.
             What::Link if judgement.state.is_begun() || judgement.above => Some("kept names are looked for below it"),
-            What::Link | What::File if judgement.above => Some("kept names are looked for below it"),
-            What::Link | What::File | What::Directory => None,
+            What::Link | What::File | What::Opened if judgement.above => Some("kept names are looked for below it"),
+            What::Link | What::File | What::Opened | What::Directory => None,
         }
     }
 
-    /// Why what has this name may not be changed, moved, replaced or removed, if so. `is_dir` of what is there.
-    pub(super) fn closes(&self, path: &Path, judgement: &Judgement, is_dir: bool) -> Option<&'static str> {
-        if judgement.kept.is_some() {
-            return judgement.kept;
-        }
-        (judgement.pointer && !is_dir && !self.has_made(path)).then_some("it says where git finds the repository")
+    /// Why what has this name may not be changed, moved, replaced or removed, if so. `is_dir` of what is there. With an empty
+    /// name, of the descriptor itself.
+    pub(super) fn closes(
+        &self,
+        (from, name): (BorrowedFd<'_>, &CStr),
+        judgement: &Judgement,
+        is_dir: bool,
+    ) -> Option<&'static str> {
+        let pointer = (judgement.pointer && !is_dir).then_some("it says where git finds the repository");
+        judgement.kept.or_else(|| pointer.or(judgement.temporary).filter(|_| !self.made.has(from, name)))
     }
 
     /// Why a file with several names may not be changed, if so: one of them is kept (A3).
@@ -695,6 +714,8 @@ impl Keeper {
             take_one(left)?;
             let name = entry.file_name();
             match names().step(state, name.as_bytes()) {
+                // It goes with its directory, and is its maker's there.
+                Step::Kept(Group { guard: Guard::Temporary, .. }) => {}
                 Step::Kept(group) => {
                     let own = group.guard != Guard::Closed && self.has_made(directory);
                     if !own && stop(&entry.path()) {
@@ -921,6 +942,9 @@ impl survey::Finds for Keeper {
 /// What is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
+    /// A regular file that an opening makes: nobody has it open, and it has no other name.
+    Opened,
+    /// Any other, but for these.
     File,
     Directory,
     /// A symbolic one.
@@ -928,6 +952,17 @@ pub(super) enum What {
 }
 
 impl Judgement {
+    /// Of a name of a group, or of what lies beneath one. `own` if calls of this session have made what it lies in.
+    fn of(group: &'static Group, own: bool, beneath: bool) -> Self {
+        let reason = (!own || group.guard == Guard::Closed).then_some(group.reason);
+        let (kept, temporary) = match group.guard {
+            Guard::Temporary if !beneath => (None, reason),
+            Guard::Closed | Guard::Repository | Guard::GitConfig | Guard::Temporary => (reason, None),
+        };
+        let settings = reason.is_some() && group.guard == Guard::GitConfig && !beneath;
+        Self { kept, temporary, settings, ..Self::default() }
+    }
+
     /// Of what has two names: kept under either is kept.
     fn and(self, other: Self) -> Self {
         let settings = match (self.kept, other.kept) {
@@ -939,6 +974,7 @@ impl Judgement {
             state: self.state.and(other.state),
             kept: self.kept.or(other.kept),
             settings,
+            temporary: self.temporary.or(other.temporary),
             single: self.single,
             pointer: self.pointer || other.pointer,
             above: self.above || other.above,
@@ -955,12 +991,17 @@ impl Judgement {
         self.above
     }
 
+    /// Whether it is a file that only the session that made it may change.
+    pub(super) fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+
     /// Whether what has this name may be given that one: below both the same names are kept, or none below that one. What lies
-    /// in it need not be known then, which another session could change, as it could put a directory in a file's place.
-    /// What is granted as a single file, whatever it is called, is believed for its name.
+    /// in it need not be known then, which another session could change, as it could put a directory in a file's place. A
+    /// temporary file is its maker's alone; what is granted as a single file, whatever it is called, is believed for its name.
     pub(super) fn may_become(&self, other: &Self) -> bool {
         let keeps_no_more = self.state == other.state || other.state.is_free();
-        keeps_no_more || self.single || other.single
+        keeps_no_more || self.is_temporary() || self.single || other.single
     }
 
     /// Whether it is called `.git`.
@@ -999,8 +1040,17 @@ fn pointed_to(directory: &Path, pointer: &Path) -> PathBuf {
 
 /// A small file that is one. Nothing else is opened, which would be felt at the other end of a FIFO, or by a device.
 pub(super) fn settings(path: &Path) -> Option<Vec<u8>> {
-    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let stat = rustix::fs::fstat(&found).ok()?;
+    text_of(&rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?)
+}
+
+/// The same of a name in a directory, which is not followed.
+pub(super) fn settings_in(directory: impl AsFd, name: &CStr) -> Option<Vec<u8>> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    text_of(&rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?)
+}
+
+fn text_of(found: &OwnedFd) -> Option<Vec<u8>> {
+    let stat = rustix::fs::fstat(found).ok()?;
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
         return None;
     }

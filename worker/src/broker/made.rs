@@ -12,7 +12,7 @@ const HELD: usize = 256;
 
 /// Device and inode, and when it was made, where the file system says so (`STATX_BTIME`, Linux 4.11): numbers are given out
 /// again once a file is gone, but not within one instant.
-type Identity = (u64, u64, Option<(i64, u32)>);
+pub(super) type Identity = (u64, u64, Option<(i64, u32)>);
 
 /// Files or directories.
 ///
@@ -50,13 +50,21 @@ impl Made {
         }
     }
 
+    /// It is no longer of account.
+    pub(super) fn forget(&mut self, identity: Identity) {
+        if let Some(held) = self.known.remove(&identity) {
+            self.held -= usize::from(held.is_some());
+        }
+    }
+
     /// Whether what has a name, or with an empty one the descriptor itself, is of these.
     pub(super) fn has(&self, from: impl AsFd, name: impl rustix::path::Arg) -> bool {
         !self.known.is_empty() && identity(from, name).is_some_and(|identity| self.known.contains_key(&identity))
     }
 }
 
-fn identity(from: impl AsFd, name: impl rustix::path::Arg) -> Option<Identity> {
+/// What has a name, which is not followed, or with an empty one the descriptor itself.
+pub(super) fn identity(from: impl AsFd, name: impl rustix::path::Arg) -> Option<Identity> {
     let flags = StatxFlags::INO | StatxFlags::BTIME;
     let stat = rustix::fs::statx(from, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH, flags).ok()?;
     let device = u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor);

@@ -318,7 +318,8 @@ impl Twin {
     }
 }
 
-fn unknown_name() -> Option<CString> {
+/// A name that nobody can guess, and that no session lets its calls change.
+pub(super) fn unknown_name() -> Option<CString> {
     let mut random = [0; 16];
     getrandom(&mut random, GetRandomFlags::empty()).ok()?; // up to 256 bytes are never short, getrandom(2)
     CString::new(format!(".callgate-{:032x}", u128::from_ne_bytes(random))).ok()

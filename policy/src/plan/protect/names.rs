@@ -17,6 +17,9 @@ pub enum Guard {
     /// A repository's configuration: it is replaced as a whole, and only by one whose keys that run programs are the same
     /// ([`super::gitconfig`]).
     GitConfig,
+    /// A file on its way to another name: it is made by opening it, and from then on only the session that made it may change,
+    /// move or remove it. Whoever else could write it would choose what comes to that name.
+    Temporary,
 }
 
 /// Names that have one reason in common.
@@ -230,6 +233,22 @@ pub const NAMES: &[Group] = &[
         reason: "callgate's own manifests and state (E4)",
         guard: Guard::Closed,
         patterns: &["callgate.toml", "callgate.json", ".callgate"],
+    },
+    Group {
+        reason: "callgate's own files on their way to another name",
+        guard: Guard::Temporary,
+        patterns: &[".callgate-*"],
+    },
+    Group {
+        reason: "a repository's configuration, while git writes it",
+        guard: Guard::Temporary,
+        patterns: &[
+            "*.git/config.lock",
+            "*.git/config.worktree.lock",
+            "*.git/modules/**/config.lock",
+            "*.git/modules/**/config.worktree.lock",
+            "*.git/worktrees/*/config.worktree.lock",
+        ],
     },
     Group {
         reason: "programs that version control runs by itself, and pointers to where it finds them",
