@@ -56,8 +56,9 @@ impl Part {
         let hole = HOLE.to_string();
         // Whatever it is, it is one variable's value.
         let text = format!("{}={value}", name.unwrap_or(&hole));
-        // Of what bash evaluates by itself.
-        let evaluates = name.is_none_or(is_evaluated);
+        // Of what bash evaluates by itself, now or later.
+        let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+        let evaluates = name.is_none_or(|name| is_evaluated(name) || (is_counted(name) && !is_number));
         Self { words: vec![Text::known(text.clone())], text, evaluates, within, set: Some(name.map(str::to_owned)) }
     }
 
@@ -154,8 +155,12 @@ fn of_command(command: &Simple, deep: bool) -> Vec<Part> {
         Part::assignment(Some(&assignment.name), &values.join(" "), Vec::new())
     });
     let written = command.redirects.iter().filter_map(|redirect| {
-        let target = Text::from(written(redirect)?);
-        Some(Part::of_words(vec![Text::known(">"), target]))
+        let target = written(redirect)?;
+        let part = Part::of_words(vec![Text::known(">"), Text::from(target)]);
+        // bash expands the word of `>&word` a second time if it is no descriptor's number.
+        let is_plain = |text: &str| !text.contains(['$', '`']);
+        let evaluates = redirect.operator.ends_with('&') && !target.text().is_some_and(is_plain);
+        Some(Part { evaluates, ..part })
     });
     run.into_iter().chain(set).chain(written).chain(below).collect()
 }
@@ -204,6 +209,26 @@ fn is_evaluated(name: &str) -> bool {
         name,
         "PS0" | "PS1" | "PS2" | "PS3" | "PS4" | "PROMPT_COMMAND" | "BASH_ENV" | "ENV" | "SHELLOPTS" | "BASHOPTS"
     ) || name.starts_with("BASH_FUNC_")
+}
+
+/// Variables that are numbers to bash, which evaluates what they are given (`OPTIND='a[$(x)]'`).
+fn is_counted(name: &str) -> bool {
+    matches!(
+        name,
+        "OPTIND"
+            | "RANDOM"
+            | "SRANDOM"
+            | "SECONDS"
+            | "LINENO"
+            | "HISTCMD"
+            | "BASHPID"
+            | "PPID"
+            | "UID"
+            | "EUID"
+            | "EPOCHSECONDS"
+            | "EPOCHREALTIME"
+            | "OPTERR"
+    )
 }
 
 /// A line within a line: only the quick cut knows it, which finds more commands than there are rather than fewer.

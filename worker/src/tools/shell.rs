@@ -7,6 +7,8 @@
 //! must be of a kind that is known here, there must be nothing but blanks between one and the next, and each word is read
 //! again by bash's rules (`lex.rs`). What does not fit is unknown, and whoever decides by the line says no to that.
 
+#[cfg(test)]
+mod evaluated;
 mod lex;
 #[cfg(test)]
 mod restricted;
@@ -95,6 +97,18 @@ fn first_error(root: Node<'_>) -> Option<usize> {
                 return None;
             }
         }
+    }
+}
+
+/// Whether a word is a number, whatever the line does.
+fn is_number(word: &Word) -> bool {
+    match word {
+        Word::Static(text) => !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()),
+        Word::Dynamic(pieces) => match pieces.as_slice() {
+            [Piece::Number] => true,
+            [Piece::Variable { name, changed: false, .. }] => matches!(name.as_str(), "?" | "#" | "$"),
+            _ => false,
+        },
     }
 }
 
@@ -425,11 +439,13 @@ impl<'a> Walk<'a> {
                 return Err(unknown("a test that is not plain", at));
             }
             // `[[ x -eq y ]]` evaluates both, and whatever commands they hold as an array's index; so does -v.
-            let arithmetic = word.text().is_some_and(|word| {
-                matches!(word, "-v" | "-R")
-                    || (open == "[[" && matches!(word, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge"))
-            });
-            if arithmetic {
+            let compares = |word: &Word| {
+                let compares = |text| matches!(text, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
+                open == "[[" && word.text().is_some_and(compares)
+            };
+            let evaluates = (compares(&word) && !words.last().is_some_and(is_number))
+                || (words.last().is_some_and(compares) && !is_number(&word));
+            if evaluates || word.text().is_some_and(|text| matches!(text, "-v" | "-R")) {
                 return Err(unknown("a test that evaluates what is in its variables", at));
             }
             words.push(word);
