@@ -23,12 +23,14 @@ use super::planted::PARTS;
 pub(super) struct Bounds {
     /// Most names.
     pub(super) names: usize,
+    /// Most bytes of paths that wait to be looked at: calls of earlier sessions chose how long each is.
+    pub(super) bytes: usize,
     /// The longest time.
     pub(super) time: Duration,
 }
 
 /// A million names, or what the disk gives in that time: whoever waits is the first program that writes.
-pub(super) const BOUNDS: Bounds = Bounds { names: 1_000_000, time: Duration::from_secs(2) };
+pub(super) const BOUNDS: Bounds = Bounds { names: 1_000_000, bytes: 64 << 20, time: Duration::from_secs(2) };
 
 /// How often the time is looked at, in names.
 const OFTEN: usize = 1024;
@@ -74,6 +76,8 @@ struct Listed {
     names: Vec<(OsString, Leads)>,
     parts: HashSet<&'static [u8]>,
     has_git: bool,
+    /// There was no room for some of the names.
+    is_cut: bool,
 }
 
 impl Listed {
@@ -91,7 +95,8 @@ enum Stopped {
 
 /// Looks at trees, the nearest directories first. `apart` are those that are judged by themselves.
 pub(super) fn survey(trees: &[(PathBuf, State)], apart: &HashSet<PathBuf>, bounds: Bounds, finds: &mut impl Finds) {
-    let mut walk = Walk { pending: VecDeque::new(), apart, left: bounds.names, end: Instant::now() + bounds.time };
+    let end = Instant::now() + bounds.time;
+    let mut walk = Walk { pending: VecDeque::new(), apart, left: bounds.names, room: bounds.bytes, end };
     walk.pending.extend(trees.iter().enumerate().map(|(tree, (path, state))| Pending {
         tree,
         path: path.clone(),
@@ -100,8 +105,15 @@ pub(super) fn survey(trees: &[(PathBuf, State)], apart: &HashSet<PathBuf>, bound
     }));
     let mut buffer = [MaybeUninit::uninit(); BUFFER];
     while let Some(at) = walk.pending.pop_front() {
+        walk.room += at.bytes();
         match walk.list(&at.path, &mut buffer) {
-            Ok(listed) => walk.look(&at, &listed, finds),
+            Ok(listed) => {
+                if !walk.look(&at, &listed, finds)
+                    && let Some((tree, _)) = trees.get(at.tree)
+                {
+                    finds.unseen(tree, TOO_LARGE);
+                }
+            }
             Err(Stopped::Bound) => {
                 let of_all = [at.tree].into_iter().chain(walk.pending.iter().map(|pending| pending.tree));
                 let unseen: BTreeSet<usize> = of_all.collect();
@@ -130,16 +142,28 @@ struct Walk<'a> {
     pending: VecDeque<Pending>,
     apart: &'a HashSet<PathBuf>,
     left: usize,
+    /// Bytes for what waits.
+    room: usize,
     end: Instant,
+}
+
+impl Pending {
+    fn bytes(&self) -> usize {
+        self.path.as_os_str().len() + size_of::<Self>()
+    }
 }
 
 impl Walk<'_> {
     /// Reads a directory, to which no link leads.
     fn list(&mut self, path: &Path, buffer: &mut [MaybeUninit<u8>]) -> Result<Listed, Stopped> {
+        // What the last one led to may have taken long.
+        if Instant::now() > self.end {
+            return Err(Stopped::Bound);
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
         let directory = opened.map_err(Stopped::Failed)?;
-        let mut listed = Listed::default();
+        let (mut listed, mut room) = (Listed::default(), self.room);
         let mut entries = RawDir::new(&directory, buffer);
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(Stopped::Failed)?;
@@ -155,12 +179,21 @@ impl Walk<'_> {
             let part = PARTS.iter().find(|part| part.eq_ignore_ascii_case(name));
             listed.parts.extend(part);
             listed.has_git |= protect::is_git(name);
-            listed.names.extend(leads(&directory, name, entry.file_type()).map(|leads| (owned(name), leads)));
+            let Some(leads) = leads(&directory, name, entry.file_type()) else { continue };
+            match room.checked_sub(name.len() + size_of::<(OsString, Leads)>()) {
+                Some(rest) => {
+                    room = rest;
+                    listed.names.push((owned(name), leads));
+                }
+                None => listed.is_cut = true,
+            }
         }
         Ok(listed)
     }
 
-    fn look(&mut self, at: &Pending, listed: &Listed, finds: &mut impl Finds) {
+    /// False if there was no room for all that it leads to.
+    fn look(&mut self, at: &Pending, listed: &Listed, finds: &mut impl Finds) -> bool {
+        let mut is_whole = !listed.is_cut;
         let is_repository = listed.is_repository();
         if is_repository || listed.has_git {
             finds.repository(&at.path);
@@ -180,15 +213,23 @@ impl Walk<'_> {
                 Step::Kept(_) => (State::default(), Below::Kept),
             };
             let tree = at.tree;
-            match leads {
-                Leads::Directory => self.pending.push_back(Pending { tree, path, state, below }),
+            let next = match leads {
+                Leads::Directory => Some(Pending { tree, path, state, below }),
                 Leads::Link if below == Below::Kept => {
-                    let led = finds.link(&path);
-                    self.pending.extend(led.map(|path| Pending { tree, path, state: State::default(), below }));
+                    finds.link(&path).map(|path| Pending { tree, path, state: State::default(), below })
                 }
-                Leads::Link => {}
+                Leads::Link => None,
+            };
+            let Some(next) = next else { continue };
+            match self.room.checked_sub(next.bytes()) {
+                Some(rest) => {
+                    self.room = rest;
+                    self.pending.push_back(next);
+                }
+                None => is_whole = false,
             }
         }
+        is_whole
     }
 }
 
@@ -291,12 +332,16 @@ mod tests {
         for number in 0..100 {
             fs::create_dir_all(top.join(format!("{number}/x/.git")))?;
         }
-        let time = Duration::from_secs(60);
-        let all = look(&top, Bounds { names: 300, time });
+        let (bytes, time) = (BOUNDS.bytes, Duration::from_secs(600));
+        let all = look(&top, Bounds { names: 300, bytes, time });
         assert_eq!((all.repositories.len(), all.unseen), (100, vec![]));
-        let some = look(&top, Bounds { names: 299, time });
+        let some = look(&top, Bounds { names: 299, bytes, time });
         assert_eq!((some.repositories.len(), some.unseen), (99, vec![(top.clone(), TOO_LARGE)]));
-        let none = look(&top, Bounds { names: OFTEN, time: Duration::ZERO });
+        // Room for some of the names of the first directory, and for some of what they lead to.
+        let few = look(&top, Bounds { names: 300, bytes: 4096, time });
+        assert!((1..100).contains(&few.repositories.len()), "{:?}", few.repositories);
+        assert_eq!(few.unseen.first(), Some(&(top.clone(), TOO_LARGE)));
+        let none = look(&top, Bounds { names: OFTEN, bytes, time: Duration::ZERO });
         assert_eq!((none.repositories.len(), none.unseen), (0, vec![(top, TOO_LARGE)]));
         Ok(())
     }
