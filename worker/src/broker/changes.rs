@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
 use std::ops::Bound;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +14,8 @@ use callgate_policy::envelope::{Blocked, Changes, NotReached, Note};
 use callgate_policy::plan::protect::gitconfig;
 use callgate_policy::plan::protect::later::{self, Before, Later};
 use callgate_policy::plan::{FsRule, SessionPlan};
+
+use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags};
 
 use super::calls::{lies_in, real};
 use super::ends::Unseen;
@@ -30,6 +35,10 @@ const ADDRESS_BYTES: usize = 3 * 1024;
 const VANISHED: usize = 16;
 /// Most bytes of those.
 const VANISHED_BYTES: usize = 2 * 1024;
+/// Most names that are looked at below a directory that has come to another name.
+const BELOW: usize = 4096;
+/// What is said where there are more.
+const TOO_MANY: &str = "it holds too many names to be looked at: some of them may run later";
 /// Most bytes of names, and of notes, that a result's frame has room for.
 const BYTES: usize = 10 * 1024;
 
@@ -141,12 +150,16 @@ impl<T: Long> Bounded<T> {
         if self.all.contains(&one) {
             return true;
         }
-        let bytes = self.bytes + one.bytes();
-        if self.all.len() >= NAMES || bytes > KEPT {
+        if self.all.len() >= NAMES || self.bytes + one.bytes() > KEPT {
             return false;
         }
-        self.bytes = bytes;
-        self.all.insert(one)
+        self.put(one);
+        true
+    }
+
+    fn put(&mut self, one: T) {
+        self.bytes += one.bytes();
+        self.all.insert(one);
     }
 
     fn forget(&mut self, mut which: impl FnMut(&T) -> bool) {
@@ -158,6 +171,23 @@ impl<T: Long> Bounded<T> {
             }
             !goes
         });
+    }
+}
+
+impl Bounded<Noted> {
+    /// There is always room for the first of a kind, so that no number of others hides it: there are few kinds.
+    fn insert_later(&mut self, one: Noted) -> bool {
+        if self.all.iter().any(|(_, why)| *why == one.1) {
+            return self.insert(one);
+        }
+        self.put(one);
+        true
+    }
+
+    /// The first of each kind, and the others.
+    fn by_kind(&self) -> (Vec<&Noted>, Vec<&Noted>) {
+        let mut kinds = BTreeSet::new();
+        self.all.iter().partition(|(_, why)| kinds.insert(why))
     }
 }
 
@@ -179,6 +209,19 @@ impl Bounded<PathBuf> {
         }
         below
     }
+}
+
+/// What goes with a directory to its new name.
+struct Below {
+    changed: Vec<PathBuf>,
+    /// What runs later.
+    noted: Vec<PathBuf>,
+}
+
+/// The names in a directory, to which no link leads.
+fn listed(directory: &Path) -> Option<Dir> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Dir::new(rustix::fs::openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()?).ok()
 }
 
 /// Collected while the call runs.
@@ -250,29 +293,51 @@ impl Collected {
         let below = self.take_below(from, to);
         self.removed(from);
         self.came(to, replaced);
-        below.iter().for_each(|path| self.created(path));
+        self.put_below(below);
         // With nothing behind it, the path would have a slash.
         with_it.iter().for_each(|path| self.repository(&path.components().collect::<PathBuf>()));
     }
 
     /// Two names were exchanged, with all that lies below them.
     pub(super) fn exchanged(&mut self, one: &Path, other: &Path) {
-        let below = [self.take_below(one, other), self.take_below(other, one)].concat();
+        let below = [self.take_below(one, other), self.take_below(other, one)];
         self.changed(one);
         self.changed(other);
-        below.iter().for_each(|path| self.created(path));
+        below.into_iter().for_each(|below| self.put_below(below));
     }
 
-    /// What the call has made and changed below a directory, under the names that it has in another place.
-    fn take_below(&mut self, from: &Path, to: &Path) -> Vec<PathBuf> {
+    /// What the call has made and changed below a directory, and what of that runs later, under the names that it has in another
+    /// place.
+    fn take_below(&mut self, from: &Path, to: &Path) -> Below {
         let mut taken = Vec::new();
         for set in [&mut self.created, &mut self.changed] {
             taken.extend(set.take_below(from));
         }
-        if !taken.is_empty() {
-            self.later.forget(|(noted, _)| noted != from && noted.starts_with(from));
+        let mut noted = Vec::new();
+        self.later.forget(|(path, _)| {
+            let is_below = path != from && path.starts_with(from);
+            if is_below {
+                noted.push(path.clone());
+            }
+            is_below
+        });
+        let there = |path: &PathBuf| Some(to.join(path.strip_prefix(from).ok()?));
+        Below { changed: taken.iter().filter_map(there).collect(), noted: noted.iter().filter_map(there).collect() }
+    }
+
+    fn put_below(&mut self, Below { changed, noted }: Below) {
+        changed.iter().for_each(|path| self.created(path));
+        // There may have been no room for their changes.
+        for path in noted {
+            // The one that is said of a directory is said for what lies in it.
+            for named in [path.clone(), path.join("x")] {
+                if let Some(Later { why, of_directory }) = later::why(named.as_os_str().as_bytes(), Before::Nothing)
+                    && (of_directory || named == path)
+                {
+                    self.note_later(path.clone(), why);
+                }
+            }
         }
-        taken.iter().filter_map(|path| Some(to.join(path.strip_prefix(from).ok()?))).collect()
     }
 
     /// Something that was of no account before has a name now.
@@ -350,10 +415,66 @@ impl Collected {
     }
 
     fn runs_later(&mut self, path: &Path, before: Before) {
-        use std::os::unix::ffi::OsStrExt as _;
-        let Some(Later { why, of_directory }) = later::why(path.as_os_str().as_bytes(), before) else { return };
-        let directory = path.parent().filter(|_| of_directory);
-        self.later.insert((directory.unwrap_or(path).to_owned(), why.into()));
+        let bytes = path.as_os_str().as_bytes();
+        if let Some(Later { why, of_directory }) = later::why(bytes, before) {
+            let directory = path.parent().filter(|_| of_directory);
+            self.note_later(directory.unwrap_or(path).to_owned(), why);
+        }
+        // What was there before the call means something because of a new name above it.
+        if later::why_below(bytes).is_some() {
+            self.look_below(path);
+        }
+    }
+
+    /// Looks at what lies below a directory that has a new name. Of a link it is enough that it has it: what it leads to can be
+    /// changed at any time, by another name.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it only looks, in the session's domain; what it finds is reported and nothing else"
+    )]
+    fn look_below(&mut self, top: &Path) {
+        let (mut pending, mut left) = (vec![top.to_owned()], BELOW);
+        while let Some(path) = pending.pop() {
+            let Some(why) = later::why_below(path.as_os_str().as_bytes()) else { continue };
+            let Ok(about) = fs::symlink_metadata(&path) else { continue };
+            if about.is_symlink() {
+                self.note_later(path, why);
+                continue;
+            }
+            if !about.is_dir() {
+                continue;
+            }
+            let Some(entries) = listed(&path) else { continue };
+            for entry in entries.flatten() {
+                let name = entry.file_name().to_bytes();
+                if matches!(name, b"." | b"..") {
+                    continue;
+                }
+                if left == 0 {
+                    return self.note_later(top.to_owned(), TOO_MANY);
+                }
+                left -= 1;
+                let path = path.join(OsStr::from_bytes(name));
+                if let Some(Later { why, of_directory }) = later::why(path.as_os_str().as_bytes(), Before::Nothing) {
+                    let directory = path.parent().filter(|_| of_directory);
+                    self.note_later(directory.unwrap_or(&path).to_owned(), why);
+                }
+                pending.push(path);
+            }
+        }
+    }
+
+    fn note_later(&mut self, path: PathBuf, why: &'static str) {
+        self.more += u64::from(!self.later.insert_later((path, why.into())));
+    }
+
+    /// A file has a second name now, by which it can be changed.
+    pub(super) fn linked(&mut self, path: &Path) {
+        if !self.own.has(path)
+            && let Some(Later { why, .. }) = later::why(path.as_os_str().as_bytes(), Before::Another)
+        {
+            self.note_later(path.to_owned(), why);
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -388,16 +509,17 @@ impl Collected {
         // First what a call could hide among many others.
         let repositories = list(&self.repositories);
         let (created, changed, removed) = (list(&self.created), list(&self.changed), list(&self.removed));
-        let mut noted = |kept: &Bounded<Noted>| -> Vec<Note> {
+        let mut noted = |kept: &mut dyn Iterator<Item = &Noted>| -> Vec<Note> {
             let note = |(path, why): &Noted| {
                 take(path, why.len(), &mut notes, &mut more).map(|path| Note::new(path, why.clone().into_owned()))
             };
-            kept.all.iter().filter_map(note).collect()
+            kept.filter_map(note).collect()
         };
-        let mut runs_later = noted(&planted);
-        runs_later.extend(noted(&places));
-        runs_later.extend(noted(&self.later));
-        let (refused, not_started) = (noted(&self.refused), noted(&self.not_started));
+        let (first, rest) = self.later.by_kind();
+        let mut runs_later = noted(&mut first.into_iter());
+        runs_later.extend(noted(&mut planted.all.iter().chain(&places.all)));
+        runs_later.extend(noted(&mut rest.into_iter()));
+        let (refused, not_started) = (noted(&mut self.refused.all.iter()), noted(&mut self.not_started.all.iter()));
         let (mut addresses, mut vanished) = (ADDRESS_BYTES, VANISHED_BYTES);
         let not_reached = self.not_reached.iter().filter_map(|(address, count)| {
             take(Path::new(address), 24, &mut addresses, &mut more).map(|address| NotReached::new(address, *count))
@@ -433,6 +555,7 @@ fn take(path: &Path, besides: usize, left: &mut usize, more: &mut u64) -> Option
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "a directory of the test's own")]
     use super::*;
 
     #[test]
@@ -498,6 +621,66 @@ mod tests {
         assert_eq!(report.runs_later, []);
     }
 
+    /// F2: what an earlier call has made, or somebody else, is looked at when a name above it comes to mean something.
+    #[test]
+    fn f2_what_was_there_is_looked_at_under_its_new_name() -> std::io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let top = real(directory.path());
+        let told = |all: &Collected| -> Vec<PathBuf> {
+            all.report(&Unseen::default()).runs_later.into_iter().map(|note| note.path.into()).collect()
+        };
+        fs::create_dir_all(top.join("t/workflows"))?;
+        fs::create_dir_all(top.join("u/plain"))?;
+        fs::write(top.join("t/workflows/ci.yml"), "")?;
+        for (name, act) in [
+            (".github", Collected::moved as fn(&mut Collected, &Path, &Path, bool)),
+            (".gitea", |all, from, to, _| all.exchanged(from, to)),
+            (".forgejo", |all, from, to, _| all.exchanged(to, from)),
+        ] {
+            let mut all = Collected::default();
+            fs::rename(top.join("t"), top.join(name))?;
+            act(&mut all, &top.join("t"), &top.join(name), false);
+            assert_eq!(told(&all), [top.join(name).join("workflows/ci.yml")]);
+            fs::rename(top.join(name), top.join("t"))?;
+        }
+        let mut all = Collected::default();
+        all.moved(&top.join("u"), &top.join("v"), false);
+        assert_eq!(told(&all), [PathBuf::new(); 0], "the control");
+        std::os::unix::fs::symlink("t", top.join(".circleci"))?;
+        all.created(&top.join(".circleci"));
+        assert_eq!(told(&all), [top.join(".circleci")]);
+        let mut all = Collected::default();
+        all.linked(&top.join("Makefile"));
+        all.linked(&top.join("main.c"));
+        assert_eq!(told(&all), [top.join("Makefile")]);
+        let mut all = Collected::default();
+        fs::create_dir_all(top.join("w/plugins"))?;
+        (0..=BELOW).try_for_each(|n| fs::write(top.join(format!("w/plugins/{n}")), ""))?;
+        fs::rename(top.join("w"), top.join(".yarn"))?;
+        all.moved(&top.join("w"), &top.join(".yarn"), false);
+        let report = all.report(&Unseen::default());
+        assert!(report.runs_later.iter().any(|note| note.why == TOO_MANY), "{:?}", report.runs_later);
+        Ok(())
+    }
+
+    /// F2: no number of changes hides one that runs later, nor any kind of those the others.
+    #[test]
+    fn f2_many_changes_hide_none_that_runs_later() {
+        let mut all = Collected::default();
+        let noise = |n: usize| PathBuf::from(format!("/w/{n:04}/{}", "x".repeat(200)));
+        for n in 0..3000 {
+            all.created(&noise(n));
+            all.created(&noise(n).join("Makefile"));
+        }
+        all.created(Path::new("/w/zz/.github/workflows/ci.yml"));
+        all.moved(Path::new("/w/zz"), Path::new("/w/zy"), false);
+        let report = all.report(&Unseen::default());
+        let told: Vec<&str> = report.runs_later.iter().map(|note| note.path.as_str()).collect();
+        assert!(told[..2].contains(&"/w/zy/.github/workflows/ci.yml"), "{:?}", &told[..3]);
+        let all_told = (report.created.len() + told.len()) as u64 + report.more;
+        assert!(all_told >= 3000 * 3 + 2, "what is not named is counted: {all_told}");
+    }
+
     /// F2: a program that was there is named when another takes its place, in whatever way; new ones are named together.
     #[test]
     fn f2_a_program_of_an_environment_is_named() {
@@ -509,7 +692,8 @@ mod tests {
         all.created(Path::new("/w/.venv/bin/python"));
         all.changed(Path::new("/w/.venv/bin/pip"));
         all.changed(Path::new("/w/node_modules/.bin/a"));
-        let told: Vec<_> = all.report(&Unseen::default()).runs_later.into_iter().map(|note| note.path).collect();
+        let mut told: Vec<_> = all.report(&Unseen::default()).runs_later.into_iter().map(|note| note.path).collect();
+        told.sort();
         assert_eq!(told, ["/w/.venv/bin/pip", "/w/.venv/bin/python", "/w/node_modules/.bin"]);
     }
 

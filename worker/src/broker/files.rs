@@ -719,6 +719,9 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
     if stat.st_nlink == 1 {
         broker.keeper.was_linked(&source.fd);
     }
+    if stat.st_nlink > 0 {
+        broker.call(caller)?.changes.linked(source.path()?);
+    }
     broker.made(caller, &place.path, &judgement)?;
     Ok(DONE)
 }

@@ -558,7 +558,13 @@ struct Table {
     /// The others.
     starred: Vec<(Pieces, &'static str)>,
     programs: Vec<Pieces>,
+    /// The directories of patterns, each as it begins, in the same two parts.
+    above: HashMap<&'static [u8], Vec<(Pieces, &'static str)>>,
+    above_starred: Vec<(Pieces, &'static str)>,
 }
+
+/// What is said of new programs of an environment.
+const NEW_PROGRAMS: &str = "programs of an environment: its users and editors run them";
 
 fn pieces(pattern: &'static str) -> Pieces {
     pattern.rsplit('/').map(str::as_bytes).collect()
@@ -568,7 +574,25 @@ fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {
         let programs = PROGRAMS.iter().map(|pattern| pieces(pattern)).collect();
-        let mut table = Table { named: HashMap::new(), starred: Vec::new(), programs };
+        let mut table = Table {
+            named: HashMap::new(),
+            starred: Vec::new(),
+            programs,
+            above: HashMap::new(),
+            above_starred: Vec::new(),
+        };
+        let of_kinds = KINDS.iter().flat_map(|kind| kind.patterns.iter().map(|pattern| (*pattern, kind.reason)));
+        for (pattern, reason) in of_kinds.chain(PROGRAMS.iter().map(|pattern| (*pattern, NEW_PROGRAMS))) {
+            let pieces = pieces(pattern);
+            for begun in (1..pieces.len()).map(|at| &pieces[at..]) {
+                match begun.first() {
+                    Some(last) if !last.contains(&b'*') => {
+                        table.above.entry(last).or_default().push((begun.to_vec(), reason));
+                    }
+                    _ => table.above_starred.push((begun.to_vec(), reason)),
+                }
+            }
+        }
         for (pattern, kind) in KINDS.iter().flat_map(|kind| kind.patterns.iter().map(move |pattern| (*pattern, kind))) {
             let pieces = pieces(pattern);
             match pieces.first() {
@@ -613,10 +637,18 @@ pub fn why(path: &[u8], before: Before) -> Option<Later> {
     }
     Some(match before {
         Before::Another => Later { why: "it takes the place of a program of this environment", of_directory: false },
-        Before::Nothing => {
-            Later { why: "programs of an environment: its users and editors run them", of_directory: true }
-        }
+        Before::Nothing => Later { why: NEW_PROGRAMS, of_directory: true },
     })
+}
+
+/// Why names below a directory of this path may mean something later, if they do because of the directory's own name.
+#[must_use]
+pub fn why_below(path: &[u8]) -> Option<&'static str> {
+    let lower = path.to_ascii_lowercase();
+    let table = table();
+    let name = lower.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    let mut lines = table.above.get(name).into_iter().flatten().chain(&table.above_starred);
+    lines.find(|(pattern, _)| ends_with(&lower, pattern)).map(|(_, why)| *why)
 }
 
 #[cfg(test)]
@@ -638,6 +670,20 @@ mod tests {
             assert!(any_case || !pattern.contains(['*', '/']), "{pattern}: compared as a whole name");
         }
         assert!(KINDS.iter().all(|kind| !kind.reason.is_empty() && !kind.evidence.is_empty()));
+    }
+
+    /// Each directory of a pattern leads to what the pattern describes, and no other name does.
+    #[test]
+    fn every_directory_of_the_table_leads_on() {
+        for pattern in KINDS.iter().flat_map(|kind| kind.patterns).chain(PROGRAMS) {
+            let path = format!("/w/{}", pattern.replace('*', "x"));
+            for at in path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 2) {
+                assert!(why_below(path[..at].as_bytes()).is_some(), "{path}: {}", &path[..at]);
+            }
+        }
+        for path in ["/w", "/w/src", "/w/workflows", "/w/x.github", "/w/bin", "/"] {
+            assert_eq!(why_below(path.as_bytes()), None, "{path}");
+        }
     }
 
     #[test]
