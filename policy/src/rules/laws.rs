@@ -668,3 +668,21 @@ fn s0_15_a_line_is_within_each_grant() {
     assert_eq!(left("curl a ; cargo test"), of("rule m:0, m:2", &["/w/out/**", "/w/target/**"], &[]));
     assert_eq!(left("mkdir x ; true"), None);
 }
+
+/// A decision has no name twice, which strict readers of JSON refuse, and is read back as it was.
+#[test]
+fn a_decision_names_nothing_twice() {
+    let grant = RuleGrant::default().write(vec![]);
+    let rule = Rule::new("bash", Action::Allow).pattern("git *").grant(grant);
+    let rules = set(&[(rule, RuleScope::Manifest)]).unwrap();
+    let part = Part::of_text("git log");
+    let named = vec![(Capability::ShellRun, Value::Command(&part))];
+    let call = RuledCall { tool: "bash", subject: Subject::Execute, named, ..RuledCall::default() };
+    let decision = rules.judge(&call);
+    let text = serde_json::to_string(&decision).unwrap();
+    let names = ["action", "rule_action", "by", "about", "permission", "pattern", "grant", "scope", "place"];
+    for name in names {
+        assert_eq!(text.matches(&format!("\"{name}\":")).count(), 1, "{name}: {text}");
+    }
+    assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision);
+}

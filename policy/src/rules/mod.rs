@@ -88,16 +88,56 @@ struct Key {
     pairs: Pairs,
 }
 
-/// A rule in a decision.
+/// A rule in a decision. Its action is `rule_action` there, beside the decision's own `action`: a person may have decided otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Told {
     /// As it is written.
-    #[serde(flatten)]
+    #[serde(flatten, with = "in_a_decision")]
     pub rule: Rule,
     /// Whose it is.
     #[serde(flatten)]
     pub source: RuleSource,
+}
+
+/// A rule, beside something else's `action`.
+mod in_a_decision {
+    use std::borrow::Cow;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Action, Rule, RuleGrant};
+
+    #[derive(Serialize, Deserialize)]
+    struct Shown<'a> {
+        permission: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        pattern: Option<Cow<'a, str>>,
+        rule_action: Action,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        grant: Option<Cow<'a, RuleGrant>>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(rule: &Rule, serializer: S) -> Result<S::Ok, S::Error> {
+        let Rule { permission, pattern, action, grant } = rule;
+        let shown = Shown {
+            permission: permission.into(),
+            pattern: pattern.as_deref().map(Cow::Borrowed),
+            rule_action: *action,
+            grant: grant.as_ref().map(Cow::Borrowed),
+        };
+        shown.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Rule, D::Error> {
+        let Shown { permission, pattern, rule_action, grant } = Shown::deserialize(deserializer)?;
+        Ok(Rule {
+            permission: permission.into_owned(),
+            pattern: pattern.map(Cow::into_owned),
+            action: rule_action,
+            grant: grant.map(Cow::into_owned),
+        })
+    }
 }
 
 /// Who decided.
