@@ -124,14 +124,20 @@ impl<T: Trade> Zygote<T> {
         match process::fork(self.one_thread, 0) {
             Ok(Fork::Child) => {
                 drop(ours);
+                // By the worker itself, and before all that it asks for: the zygote's word could come later.
+                if let Some(asked) = &asked
+                    && self
+                        .links
+                        .broker
+                        .send(&Register::Worker { pid: process::id(), worker }, &[asked.as_fd()])
+                        .is_err()
+                {
+                    process::exit_now(70);
+                }
                 process::exit_now(self.trade.work(&theirs, &self.links.broker, threads, asked))
             }
             Ok(Fork::Parent(pid)) => {
                 self.workers.insert(pid, Forked { worker, killed: false });
-                if let Some(asked) = asked {
-                    // Before the supervisor can give it anything to do.
-                    self.links.broker.send(&Register::Worker { pid, worker }, &[asked.as_fd()])?;
-                }
                 self.tell(&FromZygote::Prepared { worker }, Some(&ours))
             }
             Err(e) => {

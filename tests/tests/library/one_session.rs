@@ -10,7 +10,7 @@ use std::process::Command;
 use callgate::policy::effective::Source;
 use callgate::policy::pattern::PathTemplate;
 use callgate::policy::requirement::{FsRequirement, RequirementSet};
-use callgate::{ConfineError, Launcher, ProgramEnd, Session, SessionSpec, Stdio, StrengthChoice, Supervisor};
+use callgate::{ConfineError, Launcher, Outcome, ProgramEnd, Session, SessionSpec, Stdio, StrengthChoice, Supervisor};
 use callgate_tests::{Binaries, Host, Target, TestEnv, condition_of, matrix};
 use serde_json::{Value, json};
 
@@ -488,4 +488,34 @@ async fn lines(session: &Session, command: &str) -> Vec<String> {
 fn running(word: &str) -> usize {
     let lines = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cmdline"));
     lines.filter(|path| fs::read_to_string(path).is_ok_and(|line| line.split('\0').any(|arg| arg == word))).count()
+}
+
+/// A4, A8: the first act of each tool's call is judged by that call's rights: its worker is known, and so are they, before the worker
+/// asks for anything. Where a single file may be written, workers ask to open what they read of themselves, before there is a call.
+#[test]
+fn a8_the_first_act_of_a_call_is_judged_by_its_own_rights() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let single = env.file("single", "old");
+        let write = vec![PathTemplate::parse(single.text()).unwrap()];
+        let requires = RequirementSet { fs: FsRequirement { write, ..FsRequirement::default() }, ..Default::default() };
+        runtime.block_on(async {
+            let mut spec = spec(&env);
+            spec.requires.push((Source::CommandLine, requires));
+            let session = supervisor().open(spec).await.unwrap();
+            for number in 0..40 {
+                let content = number.to_string();
+                for path in [single.text(), "file"] {
+                    let result = session.call("write", json!({ "path": path, "content": content })).await;
+                    assert_eq!(result.kind, Outcome::Output, "{number}: {path}: {result:?}");
+                }
+                single.assert_contents(&content);
+                let arguments = json!({ "path": single.text(), "old_string": content, "new_string": "new" });
+                let result = session.call("edit", arguments).await;
+                assert_eq!(result.kind, Outcome::Output, "{number}: {result:?}");
+                single.assert_contents("new");
+            }
+        });
+    });
 }

@@ -41,6 +41,11 @@ impl Thread {
         Ok(Self { tid, proc, worker: Cell::new(None), umask: Cell::new(None) })
     }
 
+    /// Whether it may be a worker, and not of what one has started.
+    pub(super) fn may_be_worker(&self) -> bool {
+        self.worker.get().is_none_or(|worker| worker == self.tid)
+    }
+
     /// The file that its process runs.
     pub(super) fn image(&self) -> Result<Image, i32> {
         let stat = rustix::fs::statat(&self.proc, c"exe", AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;

@@ -582,11 +582,15 @@ impl Broker {
         // A program that starts is another process each time, and its starter waits for it.
         let traces = self.gate.as_ref().is_some_and(Gate::traces);
         let together = traces || self.hand_over.heard(listener.as_fd(), notification.tid);
-        let caller = match self.calls.known(notification.tid) {
+        let known = self.calls.known(notification.tid);
+        // What a worker says of itself and of its call it says before it asks for anything of that call, and before it starts
+        // anything. A worker may have asked before: its registration is behind that. A program that asks again is behind both.
+        if known.as_ref().is_none_or(Thread::may_be_worker) {
+            self.register_all()?;
+        }
+        let caller = match known {
             Some(thread) => Caller::again(&listener, notification, thread),
             None => {
-                // Whoever asks was registered before it ran.
-                self.register_all()?;
                 let thread = match Thread::open(notification.tid) {
                     Ok(thread) => thread,
                     Err(_gone) => return notify::answer(listener.as_fd(), notification.id, Answer::Fail(libc::EPERM)),
