@@ -53,7 +53,7 @@ pub fn session(
 ) -> Result<SessionPlan, PlanError> {
     let exec = exec(effective);
     let offline = is_offline(effective);
-    let environment = env::compile(env::Sources { facts, env: manifest_env, exec: &exec, offline })?;
+    let environment = env::compile(env::Sources { facts, env: manifest_env, offline })?;
     let execute = match &exec {
         Exec::Any if effective.rights().shell().is_empty() => Execute::Nothing,
         // The worker adds the programs themselves, once it has found them.
@@ -177,8 +177,9 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     Ok(CallPlan { version: PROTOCOL_VERSION, rules, within, as_spelt: false, work: spec.work, limits, bounds, timeout })
 }
 
-/// The call of a shell with no more to write than its sub-policy leaves it (S0-15). The base system and the session's own
-/// directory stay: a program finds its `TMPDIR`. A call that has less than its session already stays as it is.
+/// The call of a shell with no more to write than its sub-policy leaves it (S0-15). The base system and the session's `TMPDIR`
+/// stay, and `HOME` does not: what is written there (`.gitconfig`, `.npmrc`) decides what programs of later calls do, which may
+/// have more. A call that has less than its session already stays as it is.
 ///
 /// Law (tested): a rule of the result that changes something lies within a rule of the session that does.
 ///
@@ -207,7 +208,9 @@ pub fn narrowed(
         rules.push(rule);
     }
     let changes = |rule: &&FsRule| rule.access.changes() || rule.access == FsAccess::Device;
-    let mut all: Vec<FsRule> = session.surroundings.iter().filter(changes).cloned().collect();
+    let home = facts.private.inside.as_path().join(HOME);
+    let stays = |rule: &&FsRule| changes(rule) && rule.path.as_path() != home;
+    let mut all: Vec<FsRule> = session.surroundings.iter().filter(stays).cloned().collect();
     // Landlock would find what was granted in a private `/tmp` to lie in that. (Where names are kept the broker tells them apart.)
     let freely = |rule: &FsRule| rule.access == FsAccess::Write;
     let holds_a_grant = |outer: &FsRule| {
@@ -248,6 +251,9 @@ fn within(read: &Scope<PathRegion>) -> Vec<PathRegion> {
     if widened { read.iter().map(|(region, _)| region.clone()).collect() } else { Vec::new() }
 }
 
+/// The session's `HOME`, in its own directory.
+const HOME: &str = "home";
+
 /// Who may write in `HOME`. Programs find start-up files there (`.local/lib/python3.11/site-packages/usercustomize.py`,
 /// `.npmrc`, `.gitconfig`) that have them do anything, whatever their arguments and variables say. So where single programs are
 /// granted nobody writes there. Whether one of them is a script whose interpreter is not granted is not known here, so this does
@@ -266,7 +272,7 @@ fn surroundings(facts: &HostFacts, execute: Execute, home: FsAccess) -> Result<V
     for readable in &facts.etc {
         rules.push(part_of_etc(readable)?);
     }
-    for (name, access) in [("tmp", FsAccess::Write), ("home", home), ("shm", FsAccess::Write)] {
+    for (name, access) in [("tmp", FsAccess::Write), (HOME, home), ("shm", FsAccess::Write)] {
         let path = HostPath::from(facts.private.inside.as_path().join(name));
         rules.push(tree(path, access, Presence::Required, "session: its own directory")?);
     }

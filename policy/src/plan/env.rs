@@ -126,7 +126,7 @@ fn is_loader(name: &str) -> bool {
     LOADERS.contains(&name) || LOADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Where programs put what they can make again, for sessions whose `HOME` nobody writes: below `TMPDIR`.
+/// Where programs put what they can make again: below `TMPDIR`, since there are sessions and calls that cannot write in `HOME`.
 const CACHES: &[(&str, &str)] =
     &[("XDG_CACHE_HOME", "tmp/cache"), ("GOCACHE", "tmp/cache/go-build"), ("npm_config_cache", "tmp/cache/npm")];
 
@@ -177,8 +177,6 @@ pub struct Sources<'a> {
     pub facts: &'a HostFacts,
     /// What the manifest and the command line name.
     pub env: &'a Env,
-    /// Which programs may start.
-    pub exec: &'a Exec,
     /// Whether no host is granted.
     pub offline: bool,
 }
@@ -192,13 +190,12 @@ pub fn compile(sources: Sources<'_>) -> Result<BTreeMap<String, HostPath>, PlanE
     Ok(explain(sources)?.into_iter().filter_map(|variable| Some((variable.name, variable.value?))).collect())
 }
 
-/// Every variable of the caller's environment and of the session's, by name. Where single programs are granted, calls cannot
-/// write in `HOME`: caches are elsewhere then, unless `env` says where.
+/// Every variable of the caller's environment and of the session's, by name.
 ///
 /// # Errors
 ///
 /// [`PlanError::FixedVariable`] for a name that callgate decides.
-pub fn explain(Sources { facts, env, exec, offline }: Sources<'_>) -> Result<Vec<Variable>, PlanError> {
+pub fn explain(Sources { facts, env, offline }: Sources<'_>) -> Result<Vec<Variable>, PlanError> {
     if let Some(name) = env.pass.iter().chain(env.set.keys()).find(|name| FIXED.contains(&name.as_str())) {
         return Err(PlanError::FixedVariable(name.clone()));
     }
@@ -211,19 +208,15 @@ pub fn explain(Sources { facts, env, exec, offline }: Sources<'_>) -> Result<Vec
     for (name, value, why) in OFFLINE.iter().filter(|(name, ..)| offline && !named(name)) {
         add(name, Fate::Set, Some((*value).into()), &format!("no network is granted; {why}"));
     }
-    for (name, place) in TEMPORARY {
+    for (name, place) in TEMPORARY.iter().chain(CACHES) {
         add(name, Fate::Set, private(place), "the session's own");
-    }
-    for (name, place) in CACHES.iter().filter(|_| exec.is_judged()) {
-        add(name, Fate::Set, private(place), "single programs are granted, so that HOME cannot be written");
     }
     for (name, value) in &facts.env {
         match why_passed(name, env) {
             Some(why) => add(name, Fate::Passed, Some(value.clone()), why),
             // One that callgate sets has that value already.
             None if offline && OFFLINE.iter().any(|(set, ..)| set == name) && !named(name) => {}
-            None if TEMPORARY.iter().any(|(set, _)| set == name) => {}
-            None if exec.is_judged() && CACHES.iter().any(|(set, _)| set == name) => {}
+            None if TEMPORARY.iter().chain(CACHES).any(|(set, _)| set == name) => {}
             None => add(name, Fate::Dropped, None, why_dropped(name)),
         }
     }

@@ -103,9 +103,9 @@ impl Session {
     /// The variables of the caller's environment and of the session's, by name: what programs get, what they do not, and why.
     #[must_use]
     pub fn environment(&self) -> Vec<Variable> {
-        let (exec, offline) = (&self.plan.exec, compile::is_offline(&self.effective));
+        let offline = compile::is_offline(&self.effective);
         // It was made from the same when the session was opened.
-        env::explain(env::Sources { facts: &self.facts, env: &self.env, exec, offline }).unwrap_or_default()
+        env::explain(env::Sources { facts: &self.facts, env: &self.env, offline }).unwrap_or_default()
     }
 
     /// The limits of each call.

@@ -90,8 +90,45 @@ fn s0_15_a_rules_grant_bounds_its_command() {
             }
         }
         workspace(&env);
-        let own = "echo x > $TMPDIR/x && echo x > $HOME/x && cat $TMPDIR/x $HOME/x src/kept";
-        assert_eq!(output(&env, &narrow, own).0, "x\nx\nold", "its own directories, and what may be read");
+        let own = "echo x > $TMPDIR/x && cat $TMPDIR/x src/kept";
+        assert_eq!(output(&env, &narrow, own).0, "x\nold", "its own directory, and what may be read");
+    });
+}
+
+/// What a program finds in `HOME` decides what it does in later calls, which may have more: a call that a rule narrows writes nothing
+/// there. Caches are elsewhere.
+#[test]
+fn s0_15_a_narrowed_call_leaves_home_as_it_is() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        workspace(&env);
+        env.workspace_file("target/theirs", "[core]\n\tpager = ./planted\n");
+        let narrow = rule(None, "grant = { write = [\"target/**\"] }");
+        for change in [
+            "echo x > $HOME/x",
+            "mkdir -p $HOME/.config/git",
+            "cp target/theirs $HOME/y",
+            "mv target/theirs $HOME/z",
+            "git config --global user.name x",
+            "touch $HOME",
+        ] {
+            let look = format!(
+                "ls -la --time-style=+%s.%N $HOME > $TMPDIR/before; {change}; a=$?; \
+                                ls -la --time-style=+%s.%N $HOME | cmp - $TMPDIR/before && echo same $a"
+            );
+            let (said, _) = output(&env, &narrow, &look);
+            assert!(said.contains("\nsame ") && !said.contains("same 0"), "{change}: {said}");
+            assert!(
+                output(&env, "", &format!("{change} && echo changed")).0.contains("changed"),
+                "the control: {change}"
+            );
+            env.workspace_file("target/theirs", "[core]\n\tpager = ./planted\n");
+        }
+        let caches = "for d in $XDG_CACHE_HOME $GOCACHE $npm_config_cache; do mkdir -p $d && echo x > $d/x; done; \
+                      cat $XDG_CACHE_HOME/x $GOCACHE/x $npm_config_cache/x";
+        for rules in [narrow.as_str(), ""] {
+            assert_eq!(output(&env, rules, caches).0, "x\nx\nx\n", "caches");
+        }
     });
 }
 
@@ -302,6 +339,7 @@ fn c_18_an_error_says_what_is_known() {
         let denied = with(&rule(Some("touch *"), "").replace("allow", "deny"), "bash", json!({ "command": "touch x" }));
         assert_eq!(denied["metadata"]["decision"]["by"], "rule", "{denied}");
         assert_eq!(denied["metadata"]["decision"]["action"], "deny");
+        assert_eq!(denied["metadata"]["decision"]["rule_action"], "deny", "strict readers refuse a name twice");
         assert_eq!(denied["metadata"]["decision"]["place"], "m.toml:5", "{denied}");
         assert_eq!(kinds(&denied), 0, "nothing ran");
         let wall = |arguments| {

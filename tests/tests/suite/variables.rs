@@ -116,7 +116,8 @@ fn the_environment_is_explained() {
 
 /// Directories that another session names differently.
 fn is_the_sessions(variable: &str) -> bool {
-    ["HOME=", "TMPDIR=", "SCREENDIR=", "TMUX_TMPDIR="].iter().any(|name| variable.starts_with(name))
+    let names = ["HOME", "TMPDIR", "SCREENDIR", "TMUX_TMPDIR", "GOCACHE", "XDG_CACHE_HOME", "npm_config_cache"];
+    variable.split_once('=').is_some_and(|(name, _)| names.contains(&name))
 }
 
 /// An environment of Python's in the workspace, active outside.

@@ -202,7 +202,7 @@ fn single_programs_are_judged() {
     assert!(program.exec.is_judged() && !program.exec.judges_arguments());
 }
 
-/// Where single programs are granted, no call writes the start-up files that they find in `HOME`. Caches are elsewhere then.
+/// Where single programs are granted, no call writes the start-up files that they find in `HOME`. Caches are always elsewhere.
 #[test]
 fn home_is_kept_where_single_programs_are_granted() {
     let plan = |text: &str| {
@@ -216,7 +216,7 @@ fn home_is_kept_where_single_programs_are_granted() {
     };
     let cache = Some(HostPath::from("/run/s1/tmp/cache"));
     for (shell, wanted) in [
-        ("cmd = \"*\"", (vec![FsAccess::Write], None)),
+        ("cmd = \"*\"", (vec![FsAccess::Write], cache.clone())),
         ("cmd = \"make\"\nargs = [\"all\"]", (vec![FsAccess::Read], cache.clone())),
         ("cmd = \"/w/tool.py\"", (vec![FsAccess::Read], cache)),
         ("cmd = \"go\"\n[env]\nset = { XDG_CACHE_HOME = \"/w/c\" }", (vec![FsAccess::Read], Some("/w/c".into()))),
@@ -238,11 +238,23 @@ fn what_the_plan_does_not_hold_is_told() {
 #[test]
 fn the_environment_is_named() {
     let facts = facts();
-    let compile = |env: &Env, offline| env::compile(Sources { facts: &facts, env, exec: &Exec::Any, offline });
+    let compile = |env: &Env, offline| env::compile(Sources { facts: &facts, env, offline });
     let names = |env: &Env| compile(env, false).map(|all| all.into_keys().collect::<Vec<_>>());
     assert_eq!(
         names(&Env::default()).unwrap(),
-        ["HOME", "LANG", "LC_TIME", "PATH", "SCREENDIR", "SHELL", "TMPDIR", "TMUX_TMPDIR"]
+        [
+            "GOCACHE",
+            "HOME",
+            "LANG",
+            "LC_TIME",
+            "PATH",
+            "SCREENDIR",
+            "SHELL",
+            "TMPDIR",
+            "TMUX_TMPDIR",
+            "XDG_CACHE_HOME",
+            "npm_config_cache"
+        ]
     );
     let pass = |name: &str| Env { pass: vec![name.to_owned()], ..Env::default() };
     assert_eq!(names(&pass("PATH")), Err(PlanError::FixedVariable("PATH".into())));
@@ -257,7 +269,7 @@ fn offline_switches_give_way_to_what_was_named() {
     let mut facts = facts();
     facts.env.insert("PIP_RETRIES".into(), "7".into());
     let value = |env: &Env, offline: bool, name: &str| {
-        let all = env::compile(Sources { facts: &facts, env, exec: &Exec::Any, offline }).unwrap();
+        let all = env::compile(Sources { facts: &facts, env, offline }).unwrap();
         all.get(name).map(ToString::to_string)
     };
     let nothing = Env::default();
@@ -292,7 +304,7 @@ fn typed_loaders_are_refused_where_programs_are_judged() {
 fn every_variable_is_explained() {
     let facts = facts();
     let env = Env { set: [("X".into(), "1".into())].into(), ..Env::default() };
-    let all = env::explain(Sources { facts: &facts, env: &env, exec: &Exec::Any, offline: true }).unwrap();
+    let all = env::explain(Sources { facts: &facts, env: &env, offline: true }).unwrap();
     let find = |name: &str| all.iter().find(|variable| variable.name == name).unwrap();
     for (name, fate) in [
         ("LANG", Fate::Passed),
