@@ -4,6 +4,7 @@
 //! So a workspace is its descriptor here: whose it is, which it is and what it is called is asked of that. Those who confine
 //! the session compare what they open with it ([`callgate_policy::plan::Seen`]).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -86,6 +87,18 @@ impl Place {
         changeable.planted(&self.links)
     }
 
+    /// The repositories that it is a part of, and those that hold a link on the way to it: calls of another session may have
+    /// worked in the whole of each. Every one counts, since a call can put a `.git` in between. A home directory does not,
+    /// which may be under version control as well.
+    fn repositories(&self) -> Vec<HostPath> {
+        let homes = Homes::find();
+        let parts = std::iter::once(self.path.as_path()).chain(self.links.iter().map(|link| link.path.as_path()));
+        let above: BTreeSet<&Path> = parts.flat_map(|part| part.ancestors().skip(1)).collect();
+        let is_repository =
+            |above: &&Path| above.join(".git").symlink_metadata().is_ok() && homes.found_in(above).is_none();
+        above.into_iter().filter(is_repository).map(|above| HostPath::from(above.to_owned())).collect()
+    }
+
     /// What it was called when it was found, without links.
     pub(crate) fn path(&self) -> &HostPath {
         &self.path
@@ -140,12 +153,7 @@ impl Changeable {
         for place in held {
             ids.push(place.id());
             paths.extend([place.path.clone(), place.spelt.clone()]);
-            // Calls of another session may have worked in the whole of what this is a part of. (Not in a home directory, which
-            // may be under version control as well.)
-            let mut above = place.path.as_path().ancestors().skip(1);
-            let repository = above.find(|above| above.join(".git").symlink_metadata().is_ok());
-            let repository = repository.filter(|above| Homes::find().found_in(above).is_none());
-            paths.extend(repository.map(|above| HostPath::from(above.to_owned())));
+            paths.extend(place.repositories());
         }
         ids.extend(paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())));
         Self { ids, paths }

@@ -87,6 +87,34 @@ fn a2_no_directory_is_found_by_a_link_that_a_call_may_have_made() {
     });
 }
 
+/// A2: a call of a session in any repository above may have put it there, and a `.git` in between as well.
+#[test]
+fn a2_every_repository_above_a_workspace_counts() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (tree, secret) = planted(&env);
+        let outer = env.outside().join("outer");
+        for name in ["", "inner", "inner/.git", "inner/ws", "inner/other"] {
+            fs::create_dir_all(outer.join(name)).unwrap();
+            env.give(&outer.join(name));
+        }
+        symlink(&tree, outer.join("out")).unwrap();
+        symlink("inner/ws", outer.join("to-ws")).unwrap();
+        symlink("../ws", outer.join("inner/other/to-ws")).unwrap();
+        let at = |name: &str| outer.join(name).display().to_string();
+        let reads = |workspace: &str| env.sandbox().flag(&["-C", &at(workspace)]).read(outer.join("out"));
+        let goes = |workspace: &str| env.sandbox().flag(&["-C", &at(workspace)]).run(&["pwd"]);
+        reads("inner/ws").probe(&["read", secret.text()]).assert_ok();
+        assert_eq!(goes("to-ws").stdout.trim(), at("inner/ws"), "the control: a person's own link, in no repository");
+        refused(&goes("inner/other/to-ws"));
+        fs::create_dir(outer.join(".git")).unwrap();
+        refused(&reads("inner/ws").run(&["cat", secret.text()]));
+        refused(&goes("to-ws"));
+        assert_eq!(goes("inner/ws").stdout.trim(), at("inner/ws"), "the control: no link is on the way");
+        secret.assert_contents("old");
+    });
+}
+
 fn refused_call(ended: &Ended) {
     assert_eq!(ended.status.code(), Some(64), "{ended:?}");
     assert!(ended.stderr.contains(PLANTED), "{ended:?}");
