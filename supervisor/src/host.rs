@@ -305,13 +305,14 @@ fn search_path(
 ) -> SearchPath {
     let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
     let (mut path, mut left_out) = (Vec::new(), Vec::new());
+    let written = Written::by(effective);
     for dir in std::env::split_paths(&given).filter(|dir| dir.is_absolute()) {
         let Some(real) = real_path(&dir, changeable, |_| true) else { continue };
         let real = HostPath::from(real);
         let system = ["/usr", "/opt", "/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
         let toolchain = toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));
         let readable = system || toolchain || effective.allows_read(&real);
-        let fixed = !effective.allows_write(&real) || although == Some(dir.as_path());
+        let fixed = !written.touches(real.as_path()) || although == Some(dir.as_path());
         let dir = HostPath::from(dir);
         match (readable, fixed) {
             (true, true) if !path.contains(&dir) => path.push(dir),
@@ -321,4 +322,48 @@ fn search_path(
         }
     }
     (path, left_out)
+}
+
+/// What a session may change, with all that lies below, as the kernel is told it: a pattern such as `**/bin/**` lets programs write
+/// anywhere below the directory that it begins in.
+struct Written(Vec<Standing>);
+
+impl Written {
+    fn by(effective: &EffectiveSet) -> Self {
+        let write = effective.rights().write().iter();
+        Self(write.map(|(region, _)| Standing::of(without_links(region.literal_prefix().as_path()))).collect())
+    }
+
+    /// Whether one of them is this directory, holds it or lies in it. What lies in it counts because a program of the directory
+    /// may be a link to there.
+    fn touches(&self, directory: &Path) -> bool {
+        let directory = Standing::of(directory.to_owned());
+        self.0.iter().any(|place| directory.lies_in(place) || place.lies_in(&directory))
+    }
+}
+
+/// The path of what need not be there yet, without the links on the way to it.
+fn without_links(path: &Path) -> PathBuf {
+    match (std::fs::canonicalize(path), path.parent(), path.file_name()) {
+        (Ok(real), ..) => real,
+        (Err(_absent), Some(parent), Some(name)) => without_links(parent).join(name),
+        (Err(_absent), ..) => path.to_owned(),
+    }
+}
+
+/// A path without links, and which directories it and those above it are: a mounted directory has several paths.
+struct Standing {
+    path: PathBuf,
+    own: Option<Id>,
+    all: Vec<Id>,
+}
+
+impl Standing {
+    fn of(path: PathBuf) -> Self {
+        Self { own: identity_of(&path), all: path.ancestors().filter_map(identity_of).collect(), path }
+    }
+
+    fn lies_in(&self, outer: &Self) -> bool {
+        self.path.starts_with(&outer.path) || outer.own.is_some_and(|own| self.all.contains(&own))
+    }
 }

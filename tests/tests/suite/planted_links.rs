@@ -115,6 +115,35 @@ fn a2_every_repository_above_a_workspace_counts() {
     });
 }
 
+/// C12: a directory of `PATH` in which a pattern lets programs write is left out, however the pattern is spelt.
+#[test]
+fn c12_no_directory_of_path_that_a_pattern_lets_write_is_searched() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let bin = env.workspace().join("tools/bin");
+        for directory in [env.workspace().join("tools"), bin.clone(), bin.join("deep"), env.workspace().join("src")] {
+            fs::create_dir(&directory).unwrap();
+            env.give(&directory);
+        }
+        let bin = bin.canonicalize().unwrap().display().to_string();
+        let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+        let shown = |write: &str| {
+            let text = format!("[requires.fs]\nread = [\"{{workspace}}/**\"]\nwrite = [\"{write}\"]\n");
+            let manifest = env.file("manifest.toml", &format!("{text}[[requires.shell]]\ncmd = \"*\"\n"));
+            let run = env.sandbox().flag(&["--manifest", manifest.text()]).variable("PATH", &path);
+            let ended = run.run(&["sh", "-c", "echo \"$PATH\""]);
+            assert!(ended.status.success(), "{write}: {ended:?}");
+            ended.stdout
+        };
+        for write in ["**/bin/**", "tools/*/x", "tools/**", "tools/bin/deep/**", "tools/bin/ls", "**"] {
+            assert!(!shown(write).contains(&bin), "{write}");
+        }
+        for write in ["src/**", "src/*.rs", "tools/notes"] {
+            assert!(shown(write).starts_with(&bin), "the control: {write}");
+        }
+    });
+}
+
 fn refused_call(ended: &Ended) {
     assert_eq!(ended.status.code(), Some(64), "{ended:?}");
     assert!(ended.stderr.contains(PLANTED), "{ended:?}");
