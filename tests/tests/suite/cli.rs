@@ -290,6 +290,36 @@ fn every_command_has_examples_a_page_and_completions() {
     });
 }
 
+/// A21: manual pages are written through no link that a call may have put in their place, or in that of their directory.
+#[test]
+fn a21_manual_pages_follow_no_link() {
+    matrix(&[Host::Namespaces], |target| {
+        let env = TestEnv::new(target);
+        let elsewhere = env.outside().join("elsewhere");
+        std::fs::create_dir(&elsewhere).unwrap();
+        env.give(&elsewhere);
+        let precious = env.file("precious", "old");
+        let link = |to: &std::path::Path, name: &str| {
+            let made = env.sandbox().run(&["ln", "-s", to.to_str().unwrap(), name]);
+            assert!(made.status.success(), "{made:?}");
+        };
+        link(&elsewhere, "pages");
+        for directory in ["pages", "pages/man1", "./pages/"] {
+            assert_told(&callgate(&env, &["man", directory]), 64, &["symbolic link"]);
+        }
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+        assert_told(&callgate(&env, &["man", "share/man/../man1"]), 0, &[]);
+        std::fs::remove_file(env.workspace().join("share/man1/callgate.1")).unwrap();
+        link(&precious, "share/man1/callgate.1");
+        assert_told(&callgate(&env, &["man", "share/man1"]), 64, &["symbolic link"]);
+        precious.assert_contents("old");
+        std::fs::remove_file(env.workspace().join("share/man1/callgate.1")).unwrap();
+        assert_told(&callgate(&env, &["man", "share/man1"]), 0, &[]);
+        let page = std::fs::read_to_string(env.workspace().join("share/man1/callgate.1")).unwrap();
+        assert!(page.contains(".TH"), "{page}");
+    });
+}
+
 /// `doctor` says what the host is, whichever it is: 0 where a session runs, 69 with the reason where none can.
 #[test]
 fn doctor_finds_what_the_host_lacks_and_says_what_to_do() {
