@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::arguments::Call;
 use super::exit::{self, Failure};
-use super::prompt::AtTerminal;
+use super::prompt::{AtTerminal, escaped_json};
 use super::{show, supervise};
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.
@@ -53,7 +53,8 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
         if session.is_halted() {
             let why = envelope.error_text.as_deref().unwrap_or_default();
             // The exit status tells it too.
-            drop(writeln!(std::io::stderr(), "{}", interaction_required(session.id(), &call.tool, why)));
+            let told = interaction_required(session.id(), &call.tool, why).to_string();
+            drop(writeln!(std::io::stderr(), "{}", escaped_json(&told)));
         }
         let status = match &envelope {
             _ if session.is_halted() => exit::TOOL,
@@ -64,7 +65,7 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     })?;
     name_flags(&mut envelope);
     let text = serde_json::to_string_pretty(&envelope).map_err(|e| Failure::runtime(e.into()))?;
-    writeln!(std::io::stdout(), "{text}").map_err(Failure::print("print the envelope"))?;
+    writeln!(std::io::stdout(), "{}", escaped_json(&text)).map_err(Failure::print("print the envelope"))?;
     Ok(ExitCode::from(status))
 }
 

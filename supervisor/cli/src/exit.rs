@@ -14,6 +14,7 @@ use callgate_policy::step::Step;
 use clap::CommandFactory as _;
 
 use super::arguments::Arguments;
+use super::prompt::{escaped_json, escaped_lines};
 
 /// sysexits.h's numbers, and the shell's.
 pub(super) const TOOL: u8 = 1;
@@ -176,10 +177,10 @@ impl Failure {
             _ if matches!(self, Self::ReaderGone) => String::new(),
             remedy if json => {
                 let record = serde_json::json!({ "error": text, "remedy": remedy, "exit_status": self.status() });
-                format!("{record}\n")
+                escaped_json(&format!("{record}\n"))
             }
-            Some(remedy) => format!("callgate: {text}\n  try: {remedy}\n"),
-            None => format!("callgate: {text}\n"),
+            Some(remedy) => format!("callgate: {}\n  try: {}\n", escaped_lines(&text), escaped_lines(&remedy)),
+            None => format!("callgate: {}\n", escaped_lines(&text)),
         };
         // With standard error gone as well, the exit status is all that is left to tell.
         drop(io::stderr().write_all(told.as_bytes()));

@@ -3,14 +3,13 @@
 //! Names and messages in such a line come from what is confined, too. Nothing of them reaches the terminal as a command, or
 //! stands at the beginning of a line: the one line break of an event is the one that ends it.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 use super::exit::Failure;
-use super::prompt::{escaped, stands_for_itself};
+use super::prompt::{escaped, escaped_json};
 
 /// Without `--log`: what somebody should know, and nobody asked for.
 const DEFAULT: &str = "warn";
@@ -53,7 +52,11 @@ impl Write for Lines {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let text = text.strip_suffix('\n').unwrap_or(&text);
-        let line = if self.json { json_line(text) } else { format!("callgate: {}\n", escaped(text.trim_start())) };
+        let line = if self.json {
+            format!("{}\n", escaped_json(text))
+        } else {
+            format!("callgate: {}\n", escaped(text.trim_start()))
+        };
         io::stderr().write_all(line.as_bytes())?;
         Ok(event.len())
     }
@@ -63,26 +66,10 @@ impl Write for Lines {
     }
 }
 
-/// JSON in which everything that does not stand for itself is a number. Only strings hold such characters.
-fn json_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len() + 1);
-    for c in text.chars() {
-        if stands_for_itself(c) {
-            line.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing to a string does not fail.
-            write!(line, "\\u{unit:04x}").unwrap_or(());
-        }
-    }
-    line.push('\n');
-    line
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+    use super::super::prompt::stands_for_itself;
     use super::*;
 
     #[test]
@@ -102,8 +89,8 @@ mod tests {
     fn json_stays_json() {
         let odd = "a\u{1b}[2J\u{9b}\u{202e}ü\u{1f600}\u{e0001}\n\t";
         let text = serde_json::json!({ "field": odd }).to_string();
-        let line = json_line(&text);
-        assert!(line.strip_suffix('\n').unwrap().chars().all(stands_for_itself), "{line:?}");
+        let line = escaped_json(&text);
+        assert!(line.chars().all(stands_for_itself), "{line:?}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap()["field"], odd);
     }
 }

@@ -97,7 +97,7 @@ fn end_sessions(launcher: &Launcher) {
 
 /// Says what could not be removed, or does not end.
 fn tell_left(leftover: &Leftover) {
-    let said = writeln!(std::io::stderr(), "callgate: {leftover}");
+    let said = writeln!(std::io::stderr(), "callgate: {}", prompt::escaped(&leftover.to_string()));
     // With nobody to read it there is nothing more to do.
     said.unwrap_or(());
 }

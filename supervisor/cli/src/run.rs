@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::Run;
 use super::exit::Failure;
+use super::prompt::{escaped_json, escaped_lines};
 use super::terminal::{Outer, Relay};
 use super::{show, supervise, variables};
 
@@ -53,6 +54,7 @@ pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, 
         let program = session.spawn(&run.argv, stdio).await?;
         let end = wait(&program, &mut signals, relay).await?;
         tell_limit(&session, &end);
+        tell_left(&end);
         tell_not_started(&program);
         let names_git = run.argv.iter().any(|word| show::names_git(&word.to_string_lossy()));
         show::tell_repository(&session, names_git, end.code.map(i64::from));
@@ -154,9 +156,19 @@ fn status_target(run: &Run) -> Result<Option<std::fs::File>, Failure> {
 fn tell_limit(session: &Session, end: &ProgramEnd) {
     let Some(denial) = session.ended_for(end) else { return };
     let remedy = denial.remedy_to_type().unwrap_or_default();
-    let text = format!("callgate: the command met its `{}` limit: {}\n  {remedy}\n", denial.asked, denial.reason);
-    // With standard error gone as well, the exit status is all that is left to tell.
-    drop(std::io::stderr().write_all(text.as_bytes()));
+    tell(&format!("callgate: the command met its `{}` limit: {}\n  {remedy}\n", denial.asked, denial.reason));
+}
+
+/// The command's own exit status says nothing of what it has left behind.
+fn tell_left(end: &ProgramEnd) {
+    if end.left > 0 {
+        tell(&format!("callgate: processes that the command has left, and that could not be ended: {}\n", end.left));
+    }
+}
+
+/// A notice. With standard error gone as well, the exit status is all that is left to tell.
+fn tell(text: &str) {
+    drop(std::io::stderr().write_all(escaped_lines(text).as_bytes()));
 }
 
 /// Most refused starts that are told.
@@ -167,23 +179,22 @@ fn tell_not_started(program: &Program) {
     let refused = program.changes().map_or(&[][..], |changes| &changes.not_started);
     let mut text = String::new();
     for start in refused.iter().take(TOLD) {
-        text.push_str(&format!("callgate: not started: {} ({})\n", start.path.escape_debug(), start.why));
+        let (path, why) = (start.path.escape_debug(), start.why.escape_debug());
+        text.push_str(&format!("callgate: not started: {path} ({why})\n"));
     }
     if !refused.is_empty() {
         let more = refused.len().saturating_sub(TOLD);
         let more = if more > 0 { format!("{more} more; ") } else { String::new() };
         text.push_str(&format!("  {more}grant a program by --exec, or by [[requires.shell]] in a manifest\n"));
     }
-    // As above.
-    drop(std::io::stderr().write_all(text.as_bytes()));
+    tell(&text);
 }
 
 /// What else was refused: protected names, the network, sockets of other programs.
 fn tell_refused(program: &Program, end: &ProgramEnd) {
     let Some(changes) = program.changes() else { return };
     let lines = remarks(changes, end.code != Some(0)).into_iter().map(|remark| format!("callgate: {remark}\n"));
-    // As above.
-    drop(std::io::stderr().write_all(lines.collect::<String>().as_bytes()));
+    tell(&lines.collect::<String>());
 }
 
 fn report(
@@ -194,9 +205,8 @@ fn report(
     mut file: std::fs::File,
 ) -> Result<(), Failure> {
     let envelope = session.report(program, &end, started.elapsed());
-    let mut text = serde_json::to_vec(&envelope).map_err(|e| Failure::runtime(e.into()))?;
-    text.push(b'\n');
-    file.write_all(&text).map_err(Failure::io("write the status"))
+    let text = serde_json::to_string(&envelope).map_err(|e| Failure::runtime(e.into()))?;
+    file.write_all(escaped_json(&format!("{text}\n")).as_bytes()).map_err(Failure::io("write the status"))
 }
 
 /// The command's own, or 128 and the signal's number, as a shell has it.

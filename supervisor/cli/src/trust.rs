@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::arguments::Trust;
 use super::exit::Failure;
+use super::prompt::{escaped, escaped_json};
 
 pub(super) fn trust(arguments: &Trust, json: bool) -> Result<ExitCode, Failure> {
     let list = TrustList::of_user()?;
@@ -29,7 +30,7 @@ pub(super) fn trust(arguments: &Trust, json: bool) -> Result<ExitCode, Failure> 
 
 fn all(out: &mut Vec<u8>, all: &[Trusted], json: bool) -> std::io::Result<()> {
     if json {
-        return writeln!(out, "{}", json!(all));
+        return writeln!(out, "{}", escaped_json(&json!(all).to_string()));
     }
     for trusted in all {
         let lasts = match trusted.decision {
@@ -39,7 +40,7 @@ fn all(out: &mut Vec<u8>, all: &[Trusted], json: bool) -> std::io::Result<()> {
         let path = trusted.canonical_path.to_string();
         writeln!(out, "{}  since {}, {lasts}", path.escape_debug(), trusted.granted_at)?;
         for approval in trusted.approvals.iter() {
-            writeln!(out, "  always: {} {}", approval.tool, approval.key.to_string().escape_debug())?;
+            writeln!(out, "  always: {} {}", escaped(&approval.tool), approval.key.to_string().escape_debug())?;
         }
     }
     Ok(())
@@ -57,7 +58,7 @@ fn revoked(out: &mut Vec<u8>, dir: &Path, was_there: bool, json: bool) -> std::i
 /// What was trusted, all of it: whoever reads it need not have read the file.
 fn given(out: &mut Vec<u8>, trusted: &Trusted, manifest: &Manifest, json: bool) -> std::io::Result<()> {
     if json {
-        return writeln!(out, "{}", json!(trusted));
+        return writeln!(out, "{}", escaped_json(&json!(trusted).to_string()));
     }
     let lasts = match trusted.decision {
         Decision::Trusted => "until it changes",

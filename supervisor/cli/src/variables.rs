@@ -8,6 +8,7 @@ use callgate::{Launcher, SessionSpec};
 use serde_json::json;
 
 use super::exit::Failure;
+use super::prompt::{escaped, escaped_json};
 use super::supervise;
 
 /// Opens the session and lists its variables. Some of them are known only then, such as `TMPDIR`.
@@ -27,11 +28,10 @@ fn as_json(variables: &[Variable]) -> String {
             "why": variable.why,
         })
     });
-    format!("{}\n", all.collect::<serde_json::Value>())
+    escaped_json(&format!("{}\n", all.collect::<serde_json::Value>()))
 }
 
 fn line(Variable { name, fate, value, why, .. }: &Variable) -> String {
     let value = value.as_ref().map(|value| format!("={}", value.to_string().escape_debug())).unwrap_or_default();
-    let why = why.replace(char::is_control, "\u{fffd}");
-    format!("{fate:<8} {}{value}  # {why}\n", name.escape_debug())
+    format!("{fate:<8} {}{value}  # {}\n", name.escape_debug(), escaped(why))
 }

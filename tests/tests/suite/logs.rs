@@ -71,3 +71,49 @@ fn e8_no_line_is_forged() {
         }
     }
 }
+
+/// E8: whatever a program or a model calls itself, its files and its errors, nothing that callgate prints of it has a control
+/// character, or one that turns or hides text.
+#[test]
+fn e8_what_is_told_holds_no_control_characters() {
+    let env = TestEnv::new(HERE);
+    let odd = |c: &char| (c.is_control() && *c != '\n') || "\u{200b}\u{202e}\u{2066}\u{2028}\u{feff}".contains(*c);
+    let evil = "x\u{1b}[2J\u{9b}1A\u{202e}\u{2066}\u{200b}\u{2028}\u{feff}\u{7f}y";
+    assert_eq!(evil.chars().filter(odd).count(), 8, "the control");
+    let (absent, text) = (format!("no{evil}"), |arguments: serde_json::Value| arguments.to_string());
+    let bash =
+        text(serde_json::json!({ "command": format!("echo '{evil}'; mkdir '{evil}'; echo x > '{evil}/.envrc'") }));
+    let (read, write) =
+        (text(serde_json::json!({ "path": evil })), text(serde_json::json!({ "path": evil, "content": evil })));
+    let manifest =
+        env.workspace_file("odd.toml", &format!("[requires.fs]\nread = [\"{{workspace}}/**\"]\n{evil} = 1\n"));
+    let status = env.workspace().join("status.json").display().to_string();
+    for words in [
+        &["call", "read", &read][..],
+        &["call", "write", &write],
+        &["call", "bash", &bash],
+        &["call", evil, "{}"],
+        &["--json", "call", evil, "{}"],
+        &["run", "--", evil],
+        &["--json", "run", "--", evil],
+        &["run", "--status", &status, "--exec", "sh", "--", "sh", "-c", &format!("exec '/usr/bin/{evil}'")],
+        &["run", "--read", &absent, "--", "true"],
+        &["run", "-C", &absent, "--", "true"],
+        &["run", "--manifest", manifest.text(), "--", "true"],
+        &["run", "--env", &format!("ODD={evil}"), "--explain-env", "--", "true"],
+        &["--json", "run", "--env", &format!("ODD={evil}"), "--explain-env", "--", "true"],
+        &["man", &format!("{}/{evil}", manifest.text())],
+        &["trust", evil],
+    ] {
+        let ended = callgate(&env, words);
+        // What a program prints itself is its own.
+        let told = if words.contains(&"sh") { String::new() } else { format!("{}{}", ended.stdout, ended.stderr) };
+        let told = told + &std::fs::read_to_string(&status).unwrap_or_default();
+        let found: Vec<char> = told.chars().filter(odd).collect();
+        assert!(found.is_empty(), "{words:?}: {found:?} in {told}");
+        assert!(words.contains(&"sh") || told.contains("2028"), "the control: it is told of, {words:?}: {told}");
+        if words[0] == "call" && !ended.stdout.is_empty() {
+            assert!(serde_json::from_str::<Value>(&ended.stdout).is_ok(), "{ended:?}");
+        }
+    }
+}

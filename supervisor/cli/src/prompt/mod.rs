@@ -2,7 +2,9 @@
 
 mod shown;
 
-pub(super) use shown::{escaped, stands_for_itself};
+#[cfg(test)]
+pub(super) use shown::stands_for_itself;
+pub(super) use shown::{escaped, escaped_json, escaped_lines};
 
 use std::fs::File;
 use std::io::Write as _;

@@ -4,6 +4,8 @@
 //! text, hides, or comes to stand at the beginning of a line, where only callgate writes. What is too long is cut, and said
 //! to be.
 
+use std::fmt::Write as _;
+
 use callgate::Question;
 use callgate_policy::path::HostPath;
 use unicode_width::UnicodeWidthChar as _;
@@ -127,6 +129,28 @@ pub(crate) fn escaped(text: &str) -> String {
             '\r' => escaped.push_str("\\r"),
             _ if stands_for_itself(c) => escaped.push(c),
             _ => escaped.extend(c.escape_unicode()),
+        }
+    }
+    escaped
+}
+
+/// The same, with its line ends: for messages of several lines.
+pub(crate) fn escaped_lines(text: &str) -> String {
+    text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
+}
+
+/// JSON in which what a terminal would take for more than a letter is a number. Outside strings there are only line ends and
+/// blanks.
+pub(crate) fn escaped_json(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' || c == ' ' || stands_for_itself(c) || (turns_the_line(c) && c.is_alphanumeric()) {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a string does not fail.
+            write!(escaped, "\\u{unit:04x}").unwrap_or(());
         }
     }
     escaped
