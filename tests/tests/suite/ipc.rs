@@ -1,7 +1,7 @@
 //! What is shared without being a file of the workspace: System V and POSIX IPC, `/dev/shm` (D4).
 
 use callgate_tests::{Host, Target, TestEnv, matrix};
-use libc::{EACCES, ENOENT};
+use libc::{EACCES, ENOENT, EPERM};
 
 /// Keys and names are the call's own, so that those of others do not exist. Numbers are the kernel's: they mean nothing in
 /// an IPC namespace of one's own, and elsewhere the broker knows whose they are.
@@ -70,6 +70,46 @@ fn d4_system_v_ipc_of_a_call_does_not_outlive_it() {
             }
             left.assert_errno(ENOENT);
         }
+    });
+}
+
+/// D11: a segment's mode may not keep its own maker from looking at it: callgate, who made it for the call, would not know it
+/// again when the call has ended, and it would stay on the host, which has room for 4,096. The mode was taken as it came.
+#[test]
+fn d11_a_segment_that_nobody_may_read_is_removed_with_its_call() {
+    let script = "
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def errno(result): return ctypes.get_errno() if result == -1 else 0
+ids = [libc.shmget(0, 4096, 0o1000) for _ in range(3)]
+about = ctypes.create_string_buffer(256)
+def set_mode(mode):
+    struct.pack_into('=III', about, 4, os.getuid(), os.getgid(), 0); struct.pack_into('=I', about, 20, mode)
+    return errno(libc.shmctl(ids[0], 1, about))
+print(errno(libc.shmctl(ids[0], 2, about)), set_mode(0o640), set_mode(0o200), set_mode(0), errno(libc.shmctl(ids[0], 1, None)))
+print(*ids)
+if sys.argv[1] == 'remove': print(*[libc.shmctl(id, 0, None) for id in ids])";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let run = |run: callgate_tests::Run, then| run.run(&["/usr/bin/python3", "-c", script, then]);
+        let control = run(env.bare(), "remove");
+        // Root may look at any.
+        let looked = if target.user.uid() == 0 { 0 } else { EACCES };
+        assert!(control.stdout.starts_with(&format!("{looked} 0 0 0 {}\n", libc::EFAULT)), "{control:?}");
+        assert!(control.stdout.ends_with("0 0 0\n"), "{control:?}");
+        let inside = run(env.sandbox(), "leave");
+        let mut left = Vec::new();
+        // With an IPC namespace the numbers are its own, and it is gone.
+        if !target.has_namespaces() {
+            let ids = inside.stdout.lines().nth(1).unwrap_or_default().to_owned();
+            left.extend(ids.split(' ').map(str::to_owned));
+            // Before any assertion, so that nothing outlives a failure.
+            left.retain(|id| env.bare().probe(&["shm-sysv-remove", id]).is_ok());
+        }
+        assert_eq!(left, Vec::<String>::new(), "they outlived their call");
+        let wanted = format!("0 0 {EPERM} {EPERM} {}", libc::EFAULT);
+        assert_eq!(inside.stdout.lines().next(), Some(wanted.as_str()), "{inside:?}");
+        assert_eq!(inside.stdout.lines().nth(1).map(|ids| ids.contains('-')), Some(false), "{inside:?}");
     });
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::caller::Caller;
 use super::metadata::int;
 use super::{Broker, Handler};
-use crate::sys::ipc;
+use crate::sys::ipc::{self, Access};
 use crate::sys::notify::{Answer, Notification};
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
@@ -73,7 +73,11 @@ impl Objects {
     }
 }
 
-/// Of another's segment, or one that may not be looked at, it is not.
+/// What a segment's owner may always do with it. The broker is that owner, and has to look at it before it removes it; without
+/// this right not even the owner may look.
+const OWNERS: i32 = 0o400;
+
+/// Of another's segment it is not. The call's own may be looked at: [`OWNERS`].
 fn is_of_the_broker(id: i32) -> bool {
     ipc::shm_creator(id).is_ok_and(|creator| creator == rustix::process::getpid().as_raw_nonzero().get())
 }
@@ -129,7 +133,10 @@ fn get(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, kind: Kind) -
         return Err(libc::ENOSPC);
     }
     let id = match kind {
-        Kind::Memory => ipc::shm_create(usize::try_from(n.args[1]).map_err(|_too_large| libc::EINVAL)?, flags),
+        Kind::Memory => {
+            let size = usize::try_from(n.args[1]).map_err(|_too_large| libc::EINVAL)?;
+            ipc::shm_create(size, flags | OWNERS)
+        }
         Kind::Semaphores => ipc::sem_create(int(n.args[1]), flags),
         Kind::Messages => ipc::msg_create(flags),
     }
@@ -165,6 +172,18 @@ fn control(
             }
             objects.forget(kind, id);
             kind.remove(id).map_err(errno)?;
+            Ok(Answer::Return(0))
+        }
+        // Performed here, for the mode lies behind a pointer. Sets and queues are removed without being looked at.
+        libc::IPC_SET if kind == Kind::Memory => {
+            let access = Access::of(&caller.bytes(n.args[2], ipc::SHM_SET)?).ok_or(libc::EFAULT)?;
+            if !broker.call(caller)?.objects.is_own(kind, id) {
+                return Err(libc::EACCES);
+            }
+            if access.mode & OWNERS as u32 == 0 {
+                return Err(libc::EPERM);
+            }
+            ipc::shm_set(id, access).map_err(errno)?;
             Ok(Answer::Return(0))
         }
         // The rest either takes an id, or an index into the whole system's table: SHM_STAT and its like.

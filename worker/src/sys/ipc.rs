@@ -32,6 +32,38 @@ pub(crate) fn shm_creator(id: i32) -> io::Result<Pid> {
     Ok(about.shm_cpid)
 }
 
+/// What `IPC_SET` changes of a segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Access {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) mode: u32,
+}
+
+/// How long the kernel's structure is.
+pub(crate) const SHM_SET: usize = size_of::<libc::shmid_ds>();
+
+impl Access {
+    /// Out of a caller's structure: `struct ipc64_perm` is at its beginning, with six ints (asm-generic/ipcbuf.h): key, user,
+    /// group, and those of the maker, then the mode.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        let (words, _) = bytes.as_chunks::<4>();
+        let word = |at: usize| words.get(at).map(|word| u32::from_ne_bytes(*word));
+        Some(Self { uid: word(1)?, gid: word(2)?, mode: word(5)? & 0o777 })
+    }
+}
+
+/// Changes who may use a segment.
+pub(crate) fn shm_set(id: i32, access: Access) -> io::Result<()> {
+    // SAFETY: plain integers, for which all zero is a value.
+    let mut about: libc::shmid_ds = unsafe { std::mem::zeroed() };
+    about.shm_perm.uid = access.uid;
+    about.shm_perm.gid = access.gid;
+    about.shm_perm.mode = (access.mode & 0o777) as _;
+    // SAFETY: a live structure of the kind that IPC_SET reads.
+    errno_if_negative(unsafe { libc::shmctl(id, libc::IPC_SET, &raw mut about) }).map(drop)
+}
+
 /// Removes a segment.
 pub(crate) fn shm_remove(id: i32) -> io::Result<()> {
     // SAFETY: IPC_RMID reads no buffer.
