@@ -148,6 +148,7 @@ fn get_ready() -> io::Result<()> {
         rules: CallRules::Own(vec![rule]),
         within: Vec::new(),
         as_spelt: false,
+        serves_session: false,
         work: Work::Program { argv: vec!["true".into()], working_dir: "/".into() },
         limits: vec![Limit { resource: Resource::OpenFiles, max: 1024 }],
         bounds: Bounds::of(&Limits::default(), 0),
@@ -220,6 +221,9 @@ impl Programs {
                 }
                 CallRules::Reading => broker.send(&Register::Reading { pid: process::id() }, &[])?,
             }
+            if plan.serves_session {
+                broker.send(&Register::Serves { pid: process::id() }, &[])?;
+            }
             let (argv, working_dir) = match &plan.work {
                 Work::Tool { .. } if self.attempts.is_some() => {
                     return channel.send(&FromWorker::Failed(no_tools()), &[]);
@@ -256,8 +260,8 @@ impl Programs {
             // Whoever waits for that was woken on this processor, most of the time, and goes first.
             std::thread::yield_now();
             // Before it takes another. A broker that knows nothing of this call is not woken.
-            let is_narrow = plan.rules != CallRules::OfSession;
-            if is_narrow || asked.as_ref().is_none_or(was_asked) {
+            let is_usual = plan.rules == CallRules::OfSession && !plan.serves_session;
+            if !is_usual || asked.as_ref().is_none_or(was_asked) {
                 broker.send(&Register::Again { pid: process::id() }, &[])?;
             }
             base = Base::now(&counters, &self.writable);

@@ -174,7 +174,17 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     let timeout = bounds.wall.map_or(spec.timeout, |wall| wall.min(spec.timeout));
     let limits = limits(&bounds, &spec.work, facts.strength);
     let within = if grant.shell().is_some() { Vec::new() } else { within(grant.read()) };
-    Ok(CallPlan { version: PROTOCOL_VERSION, rules, within, as_spelt: false, work: spec.work, limits, bounds, timeout })
+    Ok(CallPlan {
+        version: PROTOCOL_VERSION,
+        rules,
+        within,
+        as_spelt: false,
+        serves_session: false,
+        work: spec.work,
+        limits,
+        bounds,
+        timeout,
+    })
 }
 
 /// The call of a shell with no more to write than its sub-policy leaves it (S0-15). The base system and the session's `TMPDIR`

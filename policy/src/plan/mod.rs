@@ -376,6 +376,9 @@ pub struct CallPlan {
     /// A tool's file is where its path says, by no symbolic link: what let the call pass looked at that path.
     #[serde(default)]
     pub as_spelt: bool,
+    /// It is a program of the host's beside the calls, whose servers on loopback the session's calls may reach.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub serves_session: bool,
     /// What to run.
     pub work: Work,
     /// Resource limits, applied before anything else runs.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
+use callgate_policy::plan::{CallPlan, Work};
 
 use super::CallError;
 use crate::confine::{Program, Stdio};
@@ -23,6 +23,9 @@ impl Session {
     /// It is the host's own program, such as a server that runs as long as the session, and waits for no call; nor does a
     /// call wait for it. What it changes meanwhile is for the host to know.
     ///
+    /// The session's calls reach what it listens on, on loopback (TCP), and no other session's do: a development server for
+    /// the agent's `curl`. Calls that only read (the restricted shell) do not reach it, for it may do more than they.
+    ///
     /// # Errors
     /// [`CallError`] if it is denied or could not be started; nothing has run then.
     pub async fn spawn<S: AsRef<std::ffi::OsStr>>(
@@ -37,7 +40,8 @@ impl Session {
         let grant = self.check(&needs)?;
         let work = Work::Program { argv, working_dir };
         let spec = CallSpec { work, bounds: self.bounds, timeout: FOREVER };
-        let plan = self.pass_of_host(&needs, compile::call(&grant, &self.facts, spec)?)?;
+        let plan = CallPlan { serves_session: true, ..compile::call(&grant, &self.facts, spec)? };
+        let plan = self.pass_of_host(&needs, plan)?;
         self.still_there()?;
         Ok(self.opened.program(plan, stdio, None).await?)
     }

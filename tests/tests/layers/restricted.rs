@@ -264,3 +264,44 @@ fn s4_9_the_kernel_holds_the_restricted_shell() {
         });
     });
 }
+
+/// Waits for a file with something in it; gives that.
+async fn said(path: &std::path::Path) -> String {
+    let start = std::time::Instant::now();
+    loop {
+        match fs::read_to_string(path) {
+            Ok(text) if !text.is_empty() => return text,
+            _ => assert!(start.elapsed() < std::time::Duration::from_secs(120), "{} does not come", path.display()),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+/// B5, S4-9: a call that only reads does not reach a server that the host runs in its session: what it may not do, a server that
+/// may could do for it. The look at the line is left out; the control is another program of the host's, at the same server.
+#[test]
+fn b5_s4_9_a_call_that_only_reads_reaches_no_server() {
+    let server = "import os, socket\ns = socket.create_server(('127.0.0.1', 0))\n\
+                  open('port.new', 'w').write(str(s.getsockname()[1])); os.rename('port.new', 'port')\n\
+                  while True:\n  peer, _ = s.accept(); peer.sendall(b'served'); peer.close()";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        runtime.block_on(async {
+            let session = open(&env, PROFILE, &Arc::new(Remembers::default())).await.without(Layer::Rule);
+            let null = || callgate::Stdio::null().unwrap();
+            let server = session.spawn(["/usr/bin/python3", "-c", server], null()).await.unwrap();
+            let port = said(&env.workspace().join("port")).await;
+            // Written so that the watchdog does not know it.
+            let ask = format!("d=/dev; cat < \"$d/tcp/127.0.0.1/{port}\"");
+            let line = format!("{{ {ask}; }} > control.new; mv control.new control");
+            let control = session.spawn(["/bin/bash", "-c", &line], null()).await.unwrap();
+            assert_eq!(said(&env.workspace().join("control")).await, "served");
+            control.wait().await.unwrap();
+            let refused = output(&session, &ask).await;
+            assert!(refused.contains("Connection refused") && !refused.contains("served"), "{refused}");
+            server.abort().await.unwrap();
+            server.wait().await.unwrap();
+        });
+    });
+}

@@ -73,7 +73,17 @@ fn call(zygote: &Channel, work: Work) -> (FromWorker, String) {
     };
     let bounds = Bounds::of(&Limits::default(), 1 << 30);
     let (limits, within) = (Vec::new(), Vec::new());
-    let plan = CallPlan { version: PROTOCOL_VERSION, rules, within, as_spelt: false, work, limits, bounds, timeout };
+    let plan = CallPlan {
+        version: PROTOCOL_VERSION,
+        rules,
+        within,
+        as_spelt: false,
+        serves_session: false,
+        work,
+        limits,
+        bounds,
+        timeout,
+    };
     let stdio = [null.as_fd(), writer.as_fd(), writer.as_fd()];
     let (fds, streams) = ProgramFds { stdio, terminal: None, cgroup: None }.send();
     let streams = if matches!(plan.work, Work::Program { .. }) { &streams[..] } else { &[] };

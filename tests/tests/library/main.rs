@@ -10,6 +10,7 @@ mod model;
 mod one_session;
 mod programs;
 mod scopes;
+mod servers;
 mod shell;
 mod soak;
 mod terminals;

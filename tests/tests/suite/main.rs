@@ -52,6 +52,7 @@ mod limits;
 mod metadata;
 mod nested;
 mod net_none;
+mod own_network;
 mod own_proc;
 mod planted;
 mod planted_links;

@@ -78,7 +78,13 @@ fn b18_the_second_message_of_a_vector_reaches_nobody() {
         let words = ["sendmmsg-second", "127.0.0.1", &host.port];
         assert_eq!(env.bare().probe(&words).assert_ok().fact("sent"), 2);
         assert_eq!(host.visits(), 1, "the control arrived");
-        env.sandbox().probe(&words).assert_errno(EACCES);
+        let answer = env.sandbox().probe(&words);
+        if target.has_namespaces() {
+            // Both are sent, to addresses of the session's own network.
+            assert_eq!(answer.assert_ok().fact("sent"), 2);
+        } else {
+            answer.assert_errno(EACCES);
+        }
         assert_eq!(host.visits(), 0, "somebody came");
 
         let path = env.workspace().join("log");

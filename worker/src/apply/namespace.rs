@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use callgate_policy::plan::Identity;
 use callgate_policy::step::Step;
 use rustix::net::{AddressFamily, SocketType};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
 use super::failure;
 use crate::protocol::StepFailure;
@@ -54,6 +55,23 @@ fn map_identity(identity: Identity) -> Result<(), StepFailure> {
     let line = |id: u32| format!("{id} {id} 1");
     fs::write("/proc/self/uid_map", line(identity.uid)).map_err(fail("write uid_map"))?;
     fs::write("/proc/self/gid_map", line(identity.gid)).map_err(fail("write gid_map"))
+}
+
+/// The number of this process's network namespace, if that is owned by its own user namespace, as one is that was made with
+/// it: nothing of the host is there. Needs the privileges that come with them. `None` also where sockets cannot be fetched from
+/// other processes, or cannot be told apart.
+#[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
+pub(crate) fn own_network() -> Option<u64> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    let owner = rustix::fs::fstat(sys::socket::owner_of_network(socket.as_fd()).ok()?).ok()?;
+    let own = rustix::fs::stat("/proc/self/ns/user").ok()?;
+    if (owner.st_dev, owner.st_ino) != (own.st_dev, own.st_ino) {
+        return None;
+    }
+    // Some containers' filters refuse it.
+    let itself = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok()?;
+    drop(rustix::process::pidfd_getfd(itself, socket.as_raw_fd(), PidfdGetfdFlags::empty()).ok()?);
+    sys::socket::network_cookie(socket.as_fd()).ok()
 }
 
 /// Brings up the loopback interface of the network namespace, the only one in it.

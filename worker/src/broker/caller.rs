@@ -11,13 +11,17 @@ use std::sync::OnceLock;
 
 use callgate_policy::plan::exec::FileId;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::process::{Pid as KernelPid, PidfdFlags, PidfdGetfdFlags};
 
+use super::tracer::process_of;
 use crate::sys::memory;
 use crate::sys::notify::{self, Notification};
 use crate::sys::process::Pid;
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 const PAGE: usize = 4096;
+/// `PIDFD_THREAD` (linux/pidfd.h, Linux 6.9).
+const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
 /// PATH_MAX, the NUL included (limits.h).
 const PATH_MAX: usize = 4096;
 
@@ -378,6 +382,27 @@ impl<'a> Caller<'a> {
     /// Opens what a descriptor of the caller stands for.
     pub(super) fn open_fd(&self, number: i32) -> Result<Target, i32> {
         given(self.pin_fd(number)?)
+    }
+
+    /// The open file that a descriptor of the caller stands for, as a descriptor of this process (pidfd_getfd(2)).
+    pub(super) fn fetch_fd(&self, number: i32) -> Result<OwnedFd, i32> {
+        let open = |pid: Pid, flags| {
+            let pid = KernelPid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
+            rustix::process::pidfd_open(pid, flags)
+        };
+        // Of the thread, for its process's first may have ended. Before Linux 6.9 only processes have such descriptors.
+        let process = match open(self.tid(), THREAD) {
+            Err(rustix::io::Errno::INVAL) => open(process_of(self.tid()).ok_or(libc::ESRCH)?, PidfdFlags::empty()),
+            opened => opened,
+        };
+        let process = process.map_err(raw)?;
+        // What was opened by number is the caller: it has had that number all the while.
+        self.confirm()?;
+        rustix::process::pidfd_getfd(process, number, PidfdGetfdFlags::empty()).map_err(|e| match e {
+            rustix::io::Errno::BADF => libc::EBADF,
+            // Yama, or a target that may not be looked at.
+            _ => libc::EPERM,
+        })
     }
 
     fn pin_fd(&self, number: i32) -> Result<OwnedFd, i32> {

@@ -41,6 +41,8 @@ pub(super) struct Call {
     read: Readable,
     pub(super) watches: Watches,
     pub(super) sockets: Sockets,
+    /// Its servers on loopback are there for the session's other calls as well.
+    serves_session: bool,
     pub(super) fifos: Waiting,
     pub(super) objects: Objects,
     pub(super) changes: Collected,
@@ -158,6 +160,7 @@ impl Calls {
             read: Readable::default(),
             watches: Watches::default(),
             sockets: Sockets::default(),
+            serves_session: false,
             fifos: Waiting::default(),
             objects: Objects::default(),
             changes: Collected::new(&self.own),
@@ -196,6 +199,28 @@ impl Calls {
             call.written.narrow(&[], &[]);
             call.only_reads = true;
         }
+    }
+
+    /// Its call is a program of the host's, whose servers the session's calls may reach.
+    pub(super) fn serve_session(&mut self, worker: Pid) {
+        if let Some(call) = self.calls.get_mut(&worker) {
+            call.serves_session = true;
+        }
+    }
+
+    /// The workers of calls that have servers for this one, which is among them if it has some.
+    pub(super) fn serving(&mut self, caller: &Caller<'_>) -> Vec<Pid> {
+        let own = self.worker_of_caller(caller);
+        // One that only reads would change things by way of a server that may.
+        let reads = own.and_then(|own| self.calls.get(&own)).is_none_or(|call| call.only_reads);
+        let serves =
+            |(worker, call): (&Pid, &Call)| (call.serves_session && !reads && Some(*worker) != own).then_some(*worker);
+        own.into_iter().chain(self.calls.iter().filter_map(serves)).collect()
+    }
+
+    /// The call of a worker.
+    pub(super) fn by_worker(&mut self, worker: Pid) -> Option<&mut Call> {
+        self.calls.get_mut(&worker)
     }
 
     /// Its call is over, and it stands ready again.
@@ -273,6 +298,11 @@ impl Calls {
         self.calls.values_mut().for_each(Call::end);
         self.calls.clear();
         self.threads.clear();
+    }
+
+    /// How many servers all calls have together.
+    pub(super) fn servers(&self) -> usize {
+        self.calls.values().map(|call| call.sockets.servers()).sum()
     }
 
     /// The call of a caller.
@@ -368,7 +398,11 @@ impl Calls {
 
     /// All processes of the caller's call, without its worker, whose process group is not the call's.
     pub(super) fn family_of(&mut self, caller: &Caller<'_>) -> Vec<Pid> {
-        let Some(worker) = self.worker_of_caller(caller) else { return Vec::new() };
+        self.worker_of_caller(caller).map(Self::family).unwrap_or_default()
+    }
+
+    /// All processes below a worker.
+    pub(super) fn family(worker: Pid) -> Vec<Pid> {
         let mut all = Procfs::USUAL.children(worker);
         let mut next = 0;
         while let Some(pid) = all.get(next).copied() {

@@ -121,6 +121,11 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     // While the host's mounts are there to be seen.
     let mounts = Mounts::read()?;
     let above = Keeper::look_above(plan);
+    // While this process has the privileges that tell.
+    let network = match plan.strength {
+        Strength::Namespaces => namespace::own_network(),
+        Strength::Landlock => None,
+    };
     let (common, procfs) = session::enter(plan)?;
     fill_home(plan, directories)?;
     // Before the broker is confined: it stands beside the broker, and needs less.
@@ -199,6 +204,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
         private: plan.private.inside.as_path().to_owned(),
         private_kind: plan.private.kind,
         shared_memory: plan.shared_memory,
+        network,
         keeper,
         reads_too: plan.writer() == Writer::BrokerReadsToo,
         gate,
@@ -396,6 +402,8 @@ struct Broker {
     private_kind: PrivateKind,
     /// Most bytes of System V segments that a call may have.
     shared_memory: u64,
+    /// The number of the session's own network namespace, if it has one.
+    network: Option<u64>,
     keeper: Keeper,
     /// Whether it is asked about openings to read.
     reads_too: bool,
@@ -565,6 +573,7 @@ impl Broker {
                     self.calls.narrow_changes(pid, &trees, &names);
                 }
                 Received::Message(Register::Reading { pid }, _) => self.calls.only_read(pid),
+                Received::Message(Register::Serves { pid }, _) => self.calls.serve_session(pid),
                 Received::Message(Register::Again { pid }, _) => self.calls.renew(pid),
                 Received::Message(Register::Gone { pid }, _) => drop(self.calls.remove(pid)),
                 Received::Data(_) => {}

@@ -1,4 +1,5 @@
-//! Sockets: a call reaches what it listens on itself, and nothing else.
+//! Sockets: a call reaches what it listens on itself, and what its session's host serves it on loopback. In a network
+//! namespace of the session's own, datagrams reach what is in that.
 //!
 //! The broker makes each socket, hands the caller a copy and keeps one: so it can connect, bind and listen on exactly
 //! that socket without pidfd_getfd(2), which containers refuse. It lets its copy go as soon as the socket has become
@@ -6,6 +7,7 @@
 //! listened on again with another backlog.
 
 mod inet;
+mod own_network;
 mod unix;
 
 use std::collections::HashMap;
@@ -89,7 +91,7 @@ impl Sockets {
     }
 
     /// How many of them listen, or did.
-    fn servers(&self) -> usize {
+    pub(super) fn servers(&self) -> usize {
         self.kept.values().filter(|kept| kept.server.is_some()).count()
     }
 }
@@ -170,10 +172,15 @@ fn refused_kind(kind: i32, protocol: i32) -> Blocked {
     }
 }
 
-/// Makes stream and seqpacket sockets of three families. The filter answers for every other family, and for other kinds of
+/// Makes stream and seqpacket sockets of three families, and in a network of the session's own what is harmless there. The
+/// filter answers for every other family, and for other kinds of
 /// unix sockets; checked again, because the two are written apart. Other kinds for the network are refused here, and counted.
 fn socket(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
     let (domain, kind, protocol) = (int(n.args[0]), int(n.args[1]), int(n.args[2]));
+    if let (Some(network), Some(asked)) = (broker.network, own_network::Kind::asked(domain, kind, protocol)) {
+        broker.call(caller)?;
+        return own_network::make(network, asked, kind);
+    }
     let (family, address_family) = match domain {
         libc::AF_UNIX => (Family::Unix, AddressFamily::UNIX),
         libc::AF_INET => (Family::V4, AddressFamily::INET),
@@ -241,20 +248,23 @@ fn family_in(address: &[u8]) -> i32 {
 }
 
 fn bind(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
-    let inode = inode_of(caller, int(n.args[0]))?;
+    let number = int(n.args[0]);
+    let inode = inode_of(caller, number)?;
     let address = address(caller, n.args[1], n.args[2])?;
-    match broker.call(caller)?.sockets.get(inode).ok_or(libc::EINVAL)?.family {
-        Family::Unix => unix::bind(broker, caller, inode, &address)?,
-        Family::V4 | Family::V6 => inet::bind(broker, caller, inode, &address)?,
+    match broker.call(caller)?.sockets.get(inode).map(|kept| kept.family) {
+        Some(Family::Unix) => unix::bind(broker, caller, inode, &address)?,
+        Some(Family::V4 | Family::V6) => inet::bind(broker, caller, inode, &address)?,
+        None => own_network::bind(broker, caller, number, &address)?,
     }
     Ok(Answer::Return(0))
 }
 
 fn listen(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
-    let inode = inode_of(caller, int(n.args[0]))?;
+    let number = int(n.args[0]);
+    let inode = inode_of(caller, number)?;
     let backlog = int(n.args[1]).max(0);
     let sockets = &mut broker.call(caller)?.sockets;
-    let kept = sockets.get(inode).ok_or(libc::EINVAL)?;
+    let Some(kept) = sockets.get(inode) else { return Err(own_network::listen(broker, caller, number)) };
     if kept.family == Family::Unix {
         rustix::net::listen(&kept.fd, backlog).map_err(errno)?;
         // Held on, a server that is closed would still seem to be there.
@@ -266,10 +276,12 @@ fn listen(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<
 }
 
 fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result<Answer, i32> {
-    let inode = inode_of(caller, int(n.args[0]))?;
+    let number = int(n.args[0]);
+    let inode = inode_of(caller, number)?;
     let address = address(caller, n.args[1], n.args[2])?;
-    // One that was made and is no longer kept is connected, or on its way: EISCONN is what the kernel would say.
-    let family = broker.call(caller)?.sockets.get(inode).ok_or(libc::EISCONN)?.family;
+    let Some(family) = broker.call(caller)?.sockets.get(inode).map(|kept| kept.family) else {
+        return own_network::connect(broker, caller, number, &address).map(|()| Answer::Return(0));
+    };
     // What is connected to, as bytes, and what keeps it in place until it is.
     let found = match family {
         Family::Unix => unix::target(broker, caller, &address),

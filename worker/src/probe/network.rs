@@ -23,7 +23,7 @@ pub(crate) const ACTS: &[Act] = &[
     act("ping-socket", "B4", "", "make an ICMP datagram socket", ping_socket),
     act("raw", "B8", "", "make a raw ICMP socket", raw),
     act("packet", "B8", "", "make an AF_PACKET socket", packet),
-    act("netlink", "B8", "", "make a route netlink socket and ask for links", netlink),
+    act("netlink", "B8", "", "make a route netlink socket and ask for links; their names", netlink),
     act("vsock", "B8", "", "make an AF_VSOCK socket and connect to the host", vsock),
     act("alg", "B8", "", "make an AF_ALG socket", alg),
     act("key", "B8", "", "make an AF_KEY socket", key),
@@ -159,7 +159,43 @@ fn netlink(_args: &Args<'_>) -> Outcome {
     request[6..8].copy_from_slice(&0x301_u16.to_ne_bytes());
     request[8] = 1;
     call("sendto", libc::SYS_sendto, &[fd(&socket), from(&request), len(&request), int(0), null(), int(0)])?;
-    Ok(json!({}))
+    let mut links = Vec::new();
+    loop {
+        let mut answer = vec![0_u8; 32 * 1024];
+        let size = len(&answer);
+        let into = into(answer.as_mut_slice());
+        let got = call("recvfrom", libc::SYS_recvfrom, &[fd(&socket), into, size, int(0), null(), null()])?;
+        let got = usize::try_from(got).unwrap_or(0);
+        if !names_of_links(answer.get(..got).unwrap_or_default(), &mut links) {
+            return Ok(json!({ "links": links }));
+        }
+    }
+}
+
+/// The names in one answer (rtnetlink(7)). False if it says that it was the last.
+fn names_of_links(mut messages: &[u8], links: &mut Vec<String>) -> bool {
+    const RTM_NEWLINK: u16 = 16;
+    const IFLA_IFNAME: u16 = 3;
+    let half = |bytes: &[u8], at: usize| bytes.get(at..at + 2).map_or(0, |half| u16::from_ne_bytes([half[0], half[1]]));
+    let step = |length: usize| length.next_multiple_of(4);
+    while messages.len() >= 16 {
+        // nlmsghdr: its length in 4 bytes, of which the lower half is enough for one link; its type; then an ifinfomsg.
+        let (length, kind) = (usize::from(half(messages, 0)), half(messages, 4));
+        if kind != RTM_NEWLINK || length < 32 {
+            return false;
+        }
+        let mut attributes = messages.get(32..length).unwrap_or_default();
+        while attributes.len() >= 4 {
+            let (length, kind) = (usize::from(half(attributes, 0)).max(4), half(attributes, 2));
+            if kind == IFLA_IFNAME {
+                let name = attributes.get(4..length).unwrap_or_default();
+                links.push(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned());
+            }
+            attributes = attributes.get(step(length)..).unwrap_or_default();
+        }
+        messages = messages.get(step(length)..).unwrap_or_default();
+    }
+    true
 }
 
 fn vsock(_args: &Args<'_>) -> Outcome {

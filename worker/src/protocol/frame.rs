@@ -409,8 +409,14 @@ pub enum Register {
         /// As above.
         pid: i32,
     },
+    /// They are a program of the host's beside the calls, whose servers on loopback these may reach: as above, from the worker,
+    /// before anything of it runs.
+    Serves {
+        /// As above.
+        pid: i32,
+    },
     /// The worker's program is gone with all that it started: from the worker, which may be given another. Only of a call
-    /// that had asked, or might do less than the session.
+    /// that had asked, might do less than the session, or served it.
     Again {
         /// As above.
         pid: i32,

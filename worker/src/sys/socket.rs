@@ -1,7 +1,7 @@
 //! Sockets by their raw addresses, as a caller gave them.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use super::errno_if_negative;
 
@@ -17,6 +17,34 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     let len = libc::socklen_t::try_from(address.len()).map_err(io::Error::other)?;
     // SAFETY: `len` readable bytes; the kernel copies them and checks their form.
     errno_if_negative(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), len) }).map(drop)
+}
+
+/// The number of the network namespace that a socket belongs to, which no other has until the next boot (`SO_NETNS_COOKIE`,
+/// Linux 5.14).
+pub(crate) fn network_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut cookie = 0_u64;
+    let mut len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: a live u64 and its length, which the kernel fills.
+    errno_if_negative(unsafe {
+        let to = (&raw mut cookie).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, to, &raw mut len)
+    })?;
+    Ok(cookie)
+}
+
+/// The user namespace that owns the network namespace of a socket: `SIOCGSKNS` (linux/sockios.h), which takes CAP_NET_ADMIN
+/// there, and `NS_GET_USERNS` (ioctl_nsfs(2)).
+pub(crate) fn owner_of_network(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    const SIOCGSKNS: libc::c_ulong = 0x894c;
+    const NS_GET_USERNS: libc::c_ulong = 0xb701;
+    let opened = |of: BorrowedFd<'_>, request: libc::c_ulong| -> io::Result<OwnedFd> {
+        // SAFETY: neither request reads or writes memory of this process.
+        let number = errno_if_negative(unsafe { libc::ioctl(of.as_raw_fd(), request as _) })?;
+        // SAFETY: just opened by the kernel for this process, which has it nowhere else.
+        Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    };
+    let network = opened(socket, SIOCGSKNS)?;
+    opened(network.as_fd(), NS_GET_USERNS)
 }
 
 /// Brings the loopback interface of this network namespace up (netdevice(7), `SIOCSIFFLAGS`).

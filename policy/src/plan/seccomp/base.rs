@@ -28,11 +28,11 @@ pub fn base(variant: Variant) -> Filter {
     groups.push(starting(starter));
     groups.extend([
         metadata(),
-        sockets(),
+        sockets(strength),
         addresses(),
-        messages(),
-        socket_options(),
-        ioctls(landlock_abi),
+        messages(strength),
+        socket_options(strength),
+        ioctls(strength, landlock_abi),
         ipc(),
         names(variant),
         watching(strength),

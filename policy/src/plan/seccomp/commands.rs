@@ -67,6 +67,13 @@ pub(super) const IOCTLS: &[Operand] = &[
     Operand::new("FS_IOC_FSGETXATTR", 0x801c_581f),
 ];
 
+/// More of the same, which tell of the interfaces that there are: those of the session's own network namespace.
+pub(super) const IOCTLS_OF_OWN_NETWORK: &[Operand] = &[
+    Operand::new("SIOCGIFDSTADDR", 0x8917),
+    Operand::new("SIOCGIFHWADDR", 0x8927),
+    Operand::new("SIOCGIFTXQLEN", 0x8942),
+];
+
 /// F_SETOWN by another name: with O_ASYNC the kernel sends a signal to whoever is named.
 pub(super) const OWNER_IOCTLS: &[Operand] = &[Operand::new("FIOSETOWN", 0x8901), Operand::new("SIOCSPGRP", 0x8902)];
 

@@ -22,19 +22,24 @@ pub(super) const RLIMIT_CORE: Operand = Operand::new("RLIMIT_CORE", 4);
 
 pub(super) const AF_UNIX: Operand = Operand::new("AF_UNIX", 1);
 pub(super) const AF_INET: Operand = Operand::new("AF_INET", 2);
+pub(super) const AF_NETLINK: Operand = Operand::new("AF_NETLINK", 16);
 pub(super) const AF_INET6: Operand = Operand::new("AF_INET6", 10);
 /// The rest of the `type` argument is SOCK_CLOEXEC and SOCK_NONBLOCK.
 pub(super) const SOCK_TYPE_MASK: Operand = Operand::new("SOCK_TYPE_MASK", 0xf);
 pub(super) const SOCK_STREAM: Operand = Operand::new("SOCK_STREAM", 1);
+pub(super) const SOCK_DGRAM: Operand = Operand::new("SOCK_DGRAM", 2);
+pub(super) const SOCK_RAW: Operand = Operand::new("SOCK_RAW", 3);
 pub(super) const SOCK_SEQPACKET: Operand = Operand::new("SOCK_SEQPACKET", 5);
 pub(super) const NOT_PF_UNIX: Operand = Operand::new("~PF_UNIX", 0xffff_fffe);
 pub(super) const IPPROTO_IP: Operand = Operand::new("0", 0);
 pub(super) const IPPROTO_TCP: Operand = Operand::new("IPPROTO_TCP", 6);
+pub(super) const NETLINK_ROUTE: Operand = Operand::new("NETLINK_ROUTE", 0);
 pub(super) const MSG_FASTOPEN: Operand = Operand::new("MSG_FASTOPEN", 0x2000_0000);
 pub(super) const SOL_TCP: Operand = Operand::new("SOL_TCP", 6);
 pub(super) const TCP_FASTOPEN_CONNECT: Operand = Operand::new("TCP_FASTOPEN_CONNECT", 30);
 pub(super) const SOL_SOCKET: Operand = Operand::new("SOL_SOCKET", 1);
 pub(super) const SOL_IP: Operand = Operand::new("SOL_IP", 0);
+pub(super) const SOL_NETLINK: Operand = Operand::new("SOL_NETLINK", 270);
 pub(super) const SOL_IPV6: Operand = Operand::new("SOL_IPV6", 41);
 pub(super) const SO_REUSEPORT: Operand = Operand::new("SO_REUSEPORT", 15);
 pub(super) const SO_BINDTODEVICE: Operand = Operand::new("SO_BINDTODEVICE", 25);
@@ -80,6 +85,41 @@ pub(super) const OPTIONS: &[(Operand, &[Operand])] = &[
             Operand::new("IPV6_RECVTCLASS", 66),
             Operand::new("IPV6_TCLASS", 67),
             Operand::new("IPV6_ADDR_PREFERENCES", 72),
+        ],
+    ),
+];
+/// In a network namespace of the session's own: where multicast goes there, what UDP sockets are told, and how route netlink
+/// answers.
+pub(super) const OPTIONS_OF_OWN_NETWORK: &[(Operand, &[Operand])] = &[
+    (
+        SOL_IP,
+        &[
+            Operand::new("IP_MULTICAST_IF", 32),
+            Operand::new("IP_MULTICAST_TTL", 33),
+            Operand::new("IP_MULTICAST_LOOP", 34),
+            Operand::new("IP_ADD_MEMBERSHIP", 35),
+            Operand::new("IP_DROP_MEMBERSHIP", 36),
+            Operand::new("IP_MULTICAST_ALL", 49),
+        ],
+    ),
+    (
+        SOL_IPV6,
+        &[
+            Operand::new("IPV6_MULTICAST_IF", 17),
+            Operand::new("IPV6_MULTICAST_HOPS", 18),
+            Operand::new("IPV6_MULTICAST_LOOP", 19),
+            Operand::new("IPV6_JOIN_GROUP", 20),
+            Operand::new("IPV6_LEAVE_GROUP", 21),
+            Operand::new("IPV6_MULTICAST_ALL", 29),
+        ],
+    ),
+    (
+        SOL_NETLINK,
+        &[
+            Operand::new("NETLINK_ADD_MEMBERSHIP", 1),
+            Operand::new("NETLINK_DROP_MEMBERSHIP", 2),
+            Operand::new("NETLINK_EXT_ACK", 11),
+            Operand::new("NETLINK_GET_STRICT_CHK", 12),
         ],
     ),
 ];

@@ -1,16 +1,18 @@
 //! The groups of the base filter: which calls each of them holds, what happens to them, and why.
 
 use super::commands::{
-    FCNTLS, IOCTLS, OWNER_FCNTLS, OWNER_IOCTLS, PR_SET_MM, PRCTLS, REFUSED_FCNTLS, REFUSED_IOCTLS, TIOCGPTPEER,
+    FCNTLS, IOCTLS, IOCTLS_OF_OWN_NETWORK, OWNER_FCNTLS, OWNER_IOCTLS, PR_SET_MM, PRCTLS, REFUSED_FCNTLS,
+    REFUSED_IOCTLS, TIOCGPTPEER,
 };
 use super::constants::{
-    ADDR_NO_RANDOMIZE, AF_INET, AF_INET6, AF_UNIX, CLONE_FILES_CLONE_THREAD, CLONE_FS, CLONE_FS_CLONE_THREAD,
-    CLONE_REFUSED, CLONE_THREAD, CLOSE_RANGE_UNSHARE, FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_PUNCH_HOLE,
-    IOPRIO_WHO_PROCESS, IPPROTO_IP, IPPROTO_TCP, KCMP_VM, MSG_FASTOPEN, NONE, NOT_PF_UNIX, NULL, O_ACCMODE,
-    O_ACCMODE_O_TRUNC, O_CREAT, O_CREAT_O_EXCL, O_NOFOLLOW_O_CLOEXEC, O_NOFOLLOW_O_RDWR, O_RDWR, O_TMPFILE, O_TRUNC,
-    O_WRONLY, OPTION_ROWS, OPTIONS, PER_LINUX, PER_LINUX32, PER_QUERY, PR_SET_DUMPABLE, PRIO_PROCESS, RLIMIT_CORE,
-    S_ISGID, S_ISUID, SELF, SEM_OPEN_MASK, SHM_OPEN_MASK, SO_BINDTODEVICE, SO_REUSEPORT, SOCK_SEQPACKET, SOCK_STREAM,
-    SOCK_TYPE_MASK, SOL_SOCKET, SOL_TCP, SUID_DUMP_DISABLE, TCP_FASTOPEN_CONNECT, TCP_ULP, UNAME26, UNAME26_LINUX32,
+    ADDR_NO_RANDOMIZE, AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, CLONE_FILES_CLONE_THREAD, CLONE_FS,
+    CLONE_FS_CLONE_THREAD, CLONE_REFUSED, CLONE_THREAD, CLOSE_RANGE_UNSHARE, FALLOC_FL_COLLAPSE_RANGE,
+    FALLOC_FL_PUNCH_HOLE, IOPRIO_WHO_PROCESS, IPPROTO_IP, IPPROTO_TCP, KCMP_VM, MSG_FASTOPEN, NETLINK_ROUTE, NONE,
+    NOT_PF_UNIX, NULL, O_ACCMODE, O_ACCMODE_O_TRUNC, O_CREAT, O_CREAT_O_EXCL, O_NOFOLLOW_O_CLOEXEC, O_NOFOLLOW_O_RDWR,
+    O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY, OPTION_ROWS, OPTIONS, OPTIONS_OF_OWN_NETWORK, PER_LINUX, PER_LINUX32,
+    PER_QUERY, PR_SET_DUMPABLE, PRIO_PROCESS, RLIMIT_CORE, S_ISGID, S_ISUID, SELF, SEM_OPEN_MASK, SHM_OPEN_MASK,
+    SO_BINDTODEVICE, SO_REUSEPORT, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK, SOL_SOCKET,
+    SOL_TCP, SUID_DUMP_DISABLE, TCP_FASTOPEN_CONNECT, TCP_ULP, UNAME26, UNAME26_LINUX32,
 };
 use super::types::{
     ABSENT, ALLOW, Action, ArgRule, Condition, DENY, EACCES, EPERM, Errno, Group, NOTIFY, Variant, Verdict, by_command,
@@ -132,7 +134,7 @@ pub(super) fn metadata() -> Group {
     }
 }
 
-pub(super) fn sockets() -> Group {
+pub(super) fn sockets(strength: Strength) -> Group {
     let kind = |domain, kind, protocol| ArgRule {
         when: vec![equal(0, domain), masked(1, SOCK_TYPE_MASK, kind), protocol],
         then: Verdict::Notify,
@@ -148,16 +150,34 @@ pub(super) fn sockets() -> Group {
             rules.push(kind(domain, SOCK_STREAM, equal(2, protocol)));
         }
     }
+    let why = match strength {
+        Strength::Landlock => {
+            "stream sockets are made by the broker, which keeps a duplicate, so that it can connect them later. \
+             Landlock knows TCP alone: MPTCP, SCTP, UDP, raw and every other family would pass it by. A datagram \
+             socket names its peer in each message, behind a pointer, so that even one of a pair reaches any \
+             pathname socket. The broker refuses other kinds for the network and counts them, for the result"
+        }
+        Strength::Namespaces => {
+            for kind in [SOCK_RAW, SOCK_DGRAM] {
+                rules.push(ArgRule {
+                    when: vec![equal(0, AF_NETLINK), masked(1, SOCK_TYPE_MASK, kind), equal(2, NETLINK_ROUTE)],
+                    then: Verdict::Notify,
+                });
+            }
+            "stream sockets are made by the broker, which keeps a duplicate, so that it can connect them later. A datagram \
+             socket names its peer in each message, behind a pointer: for the network that reaches what is in the session's \
+             network namespace, where there is loopback alone, so the broker makes UDP sockets there, and those of route \
+             netlink, which tell of that namespace; even one of a unix pair reaches any pathname socket. The broker refuses \
+             other kinds for the network and counts them, for the result"
+        }
+    };
     rules.push(family(AF_UNIX, EACCES));
     // Refused as well, and counted: a resolver's socket is how a look-up of a name shows.
     rules.extend([AF_INET, AF_INET6].map(|domain| family(domain, Verdict::Notify)));
     let pair = |kind| ArgRule { when: vec![equal(0, AF_UNIX), masked(1, SOCK_TYPE_MASK, kind)], then: Verdict::Allow };
     Group {
         title: "making sockets",
-        why: "stream sockets are made by the broker, which keeps a duplicate, so that it can connect them later. \
-              Landlock knows TCP alone: MPTCP, SCTP, UDP, raw and every other family would pass it by. A datagram \
-              socket names its peer in each message, behind a pointer, so that even one of a pair reaches any \
-              pathname socket. The broker refuses other kinds for the network and counts them, for the result",
+        why,
         attacks: &["B1", "B3", "B4", "B7", "B8"],
         calls: vec![
             ("socket", Action::Args { rules, otherwise: Verdict::Errno(Errno::Eafnosupport) }),
@@ -189,21 +209,30 @@ pub(super) fn addresses() -> Group {
     }
 }
 
-pub(super) fn messages() -> Group {
+pub(super) fn messages(strength: Strength) -> Group {
     let unless_fast_open = |arg| Action::Args {
         rules: vec![ArgRule { when: vec![has_all(arg, MSG_FASTOPEN)], then: Verdict::Errno(Errno::Eopnotsupp) }],
         otherwise: Verdict::Allow,
     };
+    let why = match strength {
+        Strength::Landlock => {
+            "MSG_FASTOPEN connects without connect(2), and Landlock does not see it. Otherwise an address is \
+             ignored or refused, since no datagram socket can exist"
+        }
+        Strength::Namespaces => {
+            "MSG_FASTOPEN connects without connect(2), and Landlock does not see it. Otherwise an address is ignored or \
+             refused, or leads to somewhere in the session's own network namespace"
+        }
+    };
     Group {
         title: "sending",
-        why: "MSG_FASTOPEN connects without connect(2), and Landlock does not see it. Otherwise an address is \
-              ignored or refused, since no datagram socket can exist",
+        why,
         attacks: &["B2", "B18"],
         calls: vec![("sendto sendmmsg", unless_fast_open(3)), ("sendmsg", unless_fast_open(2))],
     }
 }
 
-pub(super) fn socket_options() -> Group {
+pub(super) fn socket_options(strength: Strength) -> Group {
     let option = |level, option, then| ArgRule { when: vec![equal(1, level), equal(2, option)], then };
     let pretend_reuse = option(SOL_SOCKET, SO_REUSEPORT, Verdict::Errno(Errno::Success));
     let refused = [(SOL_TCP, TCP_FASTOPEN_CONNECT), (SOL_TCP, TCP_ULP), (SOL_SOCKET, SO_BINDTODEVICE)];
@@ -214,14 +243,20 @@ pub(super) fn socket_options() -> Group {
         then: Verdict::Allow,
     };
     let each = OPTIONS.iter().flat_map(|(level, options)| options.iter().map(|value| (*level, *value)));
-    let each = each.map(|(level, value)| option(level, value, Verdict::Allow));
+    let of_own_network: &[_] = match strength {
+        Strength::Landlock => &[],
+        Strength::Namespaces => OPTIONS_OF_OWN_NETWORK,
+    };
+    let own = of_own_network.iter().flat_map(|(level, options)| options.iter().map(|value| (*level, *value)));
+    let each = each.chain(own).map(|(level, value)| option(level, value, Verdict::Allow));
     let rules = [pretend_reuse].into_iter().chain(refused).chain(OPTION_ROWS.map(row)).chain(each);
     Group {
         title: "options of sockets",
         why: "those that are named tune a connection. Others send it elsewhere than its address says: SO_BINDTODEVICE and \
               IPV6_RTHDR lead a connection to loopback out of the host, TCP_FASTOPEN_CONNECT turns a later write into a \
               connect, TCP_ULP replaces the protocol underneath; SO_ZEROCOPY pins memory that nobody counts. SO_REUSEPORT would let a call share the port of a \
-              stranger's server of the same user, and take its connections: it is said to be set, and is not",
+              stranger's server of the same user, and take its connections: it is said to be set, and is not. Where the network \
+              is the session's own, the options of multicast and of netlink are there as well",
         attacks: &["B2", "B5"],
         calls: vec![(
             "setsockopt",
@@ -230,7 +265,11 @@ pub(super) fn socket_options() -> Group {
     }
 }
 
-pub(super) fn ioctls(landlock_abi: u8) -> Group {
+pub(super) fn ioctls(strength: Strength, landlock_abi: u8) -> Group {
+    let of_own_network: &[_] = match strength {
+        Strength::Landlock => &[],
+        Strength::Namespaces => IOCTLS_OF_OWN_NETWORK,
+    };
     let owners = if landlock_abi < 6 { EPERM } else { Verdict::Allow };
     Group {
         title: "device and file controls",
@@ -247,6 +286,7 @@ pub(super) fn ioctls(landlock_abi: u8) -> Group {
                     1,
                     &[
                         (IOCTLS, Verdict::Allow),
+                        (of_own_network, Verdict::Allow),
                         (OWNER_IOCTLS, owners),
                         (REFUSED_IOCTLS, EPERM),
                         (&[TIOCGPTPEER], Verdict::Notify),

@@ -368,7 +368,14 @@ const TABLE: &[Attack] = &[
         Kernel,
         "B8",
         "vsock, netlink, packet, ALG, key",
-        &[act(&["socket", "40", "1", "0"]), act(&["netlink"]), act(&["packet"]), act(&["alg"]), act(&["key"])],
+        &[
+            act(&["socket", "40", "1", "0"]),
+            // Generic netlink. Route netlink tells a session with namespaces of its own network.
+            act(&["socket", "16", "3", "16"]),
+            act(&["packet"]),
+            act(&["alg"]),
+            act(&["key"]),
+        ],
     ),
     line(Kernel, "B3", "SCTP, SMC", &[act(&["sctp"]), act(&["smc"])]),
     line(Kernel, "B4", "ICMP: ping, raw", &[act(&["ping-socket"]), act(&["raw"])]),

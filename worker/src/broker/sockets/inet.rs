@@ -1,4 +1,5 @@
-//! TCP: a call's servers are on loopback, and its connections reach these alone (B5).
+//! TCP: servers are on loopback, and a call's connections reach its own, and those of the programs that the session's host has
+//! started beside the calls (`Session::spawn`), alone (B5).
 //!
 //! That a socket listens is the call's to end at any moment, by shutdown(2) or by closing it, and its port is then free for a
 //! stranger's server. So beside each there is a guard: a socket of the broker's own that is bound to the same address, does
@@ -19,12 +20,15 @@ use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt
 
 use super::super::Broker;
 use super::super::caller::Caller;
-use super::{Family, Kept, errno, family_in};
+use super::super::calls::Calls;
+use super::{Family, Kept, Sockets, errno, family_in};
 use crate::procfs::Procfs;
 use crate::sys::process::Pid;
 
 /// Most servers of one call.
 const SERVERS: usize = 1024;
+/// Most servers of all calls of a session together: each takes two descriptors of the broker's, which serves them all.
+const SERVERS_OF_ALL: usize = 4096;
 
 /// Where a socket of a call listens, or has listened.
 pub(super) struct Server {
@@ -91,8 +95,9 @@ pub(super) fn listen(broker: &mut Broker, caller: &Caller<'_>, inode: u64, backl
     if broker.call(caller)?.sockets.servers() >= SERVERS {
         release_stale(broker, caller)?;
     }
+    let all = broker.calls.servers();
     let sockets = &mut broker.call(caller)?.sockets;
-    let room = sockets.servers() < SERVERS;
+    let room = sockets.servers() < SERVERS && all < SERVERS_OF_ALL;
     let kept = sockets.get(inode).ok_or(libc::EINVAL)?;
     if kept.server.is_some() && is_listening(&kept.fd)? {
         // Another backlog. If it stops listening right now, the guard stands in its way: EADDRINUSE.
@@ -182,13 +187,29 @@ pub(super) fn target(
     if !is_loopback(wanted.ip()) {
         return Err(libc::EACCES);
     }
+    // The call's own first, then those of the host's programs in the session, which may have let go of theirs as well.
+    for worker in broker.calls.serving(caller) {
+        let Some(call) = broker.calls.by_worker(worker) else { continue };
+        if call.sockets.server_at(wanted).is_some() {
+            release_stale_of(broker, worker);
+            let server = broker.calls.by_worker(worker).and_then(|call| call.sockets.server_at(wanted));
+            if let Some(server) = server {
+                return Ok((inet_bytes(wanted, family), Arc::clone(&server.guard)));
+            }
+        }
+    }
     release_stale(broker, caller)?;
+    // Nobody whom this call may reach listens there: what a stranger has there is as if it were not (B5).
     let sockets = &broker.call(caller)?.sockets;
-    let here = |kept: &&Kept| kept.server.as_ref().is_some_and(|server| server.at == wanted);
-    match sockets.kept.values().filter(here).find(|kept| is_listening(&kept.fd) == Ok(true)) {
-        Some(Kept { server: Some(server), .. }) => Ok((inet_bytes(wanted, family), Arc::clone(&server.guard))),
-        // Nobody of this call listens there: what a stranger has there is as if it were not (B5).
-        Some(_) | None => Err(if sockets.kept.is_empty() { libc::EACCES } else { libc::ECONNREFUSED }),
+    Err(if sockets.kept.is_empty() { libc::EACCES } else { libc::ECONNREFUSED })
+}
+
+impl Sockets {
+    /// The server that listens at an address at this moment.
+    fn server_at(&self, wanted: SocketAddr) -> Option<&Server> {
+        let here = |kept: &&Kept| kept.server.as_ref().is_some_and(|server| server.at == wanted);
+        let mut listening = self.kept.values().filter(here).filter(|kept| is_listening(&kept.fd) == Ok(true));
+        listening.find_map(|kept| kept.server.as_ref())
     }
 }
 
@@ -215,15 +236,24 @@ fn inet_bytes(address: SocketAddr, family: Family) -> Vec<u8> {
 /// Lets go of sockets that no process of the call holds any more, if they listened or were to be connected: their ports are
 /// free again, and whoever listens there next is a stranger.
 pub(super) fn release_stale(broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
-    if !broker.call(caller)?.sockets.kept.values().any(lasts) {
-        return Ok(());
+    broker.call(caller)?;
+    if let Some(worker) = broker.calls.worker_of_caller(caller) {
+        release_stale_of(broker, worker);
     }
-    let Some(held) = held_sockets(&broker.calls.family_of(caller)) else { return Ok(()) };
-    let sockets = &mut broker.call(caller)?.sockets;
+    Ok(())
+}
+
+fn release_stale_of(broker: &mut Broker, worker: Pid) {
+    let Some(call) = broker.calls.by_worker(worker) else { return };
+    if !call.sockets.kept.values().any(lasts) {
+        return;
+    }
+    let Some(held) = held_sockets(&Calls::family(worker)) else { return };
+    let Some(call) = broker.calls.by_worker(worker) else { return };
+    let sockets = &mut call.sockets;
     let stale: Vec<u64> =
         sockets.kept.iter().filter(|(inode, kept)| lasts(kept) && !held.contains(inode)).map(|(i, _)| *i).collect();
     stale.into_iter().for_each(|inode| drop(sockets.forget(inode)));
-    Ok(())
 }
 
 /// The inodes of all sockets that these processes hold. `None` if that cannot be told: then it may be any.
