@@ -89,6 +89,9 @@ pub struct Metadata {
     /// Who said yes, where somebody was asked: `session` for an answer that was kept.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approved_by: Option<String>,
+    /// Why the end of the call is not in the record of its session. The next call waits until it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub not_recorded: Option<String>,
     /// What the call has changed in trees with kept names, where the broker is the writer and knows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub changes: Option<Changes>,

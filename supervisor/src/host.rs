@@ -146,6 +146,19 @@ pub(crate) fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|home| home.is_absolute())
 }
 
+/// Where programs of whoever runs this keep their state: `XDG_STATE_HOME`, or `.local/state` in the home directory.
+#[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
+pub(crate) fn state() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|named| named.is_absolute());
+    named.or_else(|| home().map(|home| home.join(".local/state")))
+}
+
+/// The variables of this process that are text.
+#[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
+pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 /// The directory for temporary files, or what was named as one that is not there.
 pub(crate) fn temporary() -> Result<PathBuf, (PathBuf, std::io::Error)> {
     let path = std::env::temp_dir();

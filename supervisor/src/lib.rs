@@ -30,6 +30,7 @@ mod host;
 mod place;
 mod registry;
 mod session;
+mod store;
 mod supervisor;
 pub mod trust;
 mod turn;
@@ -62,6 +63,9 @@ pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryEr
 pub use session::{
     AskedBy, Coercion, OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
     refuse_strangers,
+};
+pub use store::{
+    CallRecord, Event, EventKind, Events, MissedEvents, Retention, SessionRecord, SessionState, Store, StoreError,
 };
 pub use supervisor::{Builder, Supervisor};
 pub use turn::Concurrency;

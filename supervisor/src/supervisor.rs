@@ -9,6 +9,7 @@ use crate::confine::cgroup::Delegated;
 use crate::gate::WatchdogProgram;
 use crate::host::{HostSupport, Missing};
 use crate::session::{OpenError, Session, SessionSpec};
+use crate::store::Store;
 
 /// The host's side of callgate: makes sessions.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct Supervisor {
     pub(crate) groups: Option<Arc<Delegated>>,
     /// Asked of every call of every session.
     pub(crate) watchdogs: Vec<WatchdogProgram>,
+    /// Where sessions are recorded.
+    pub(crate) store: Option<Store>,
 }
 
 /// Makes a [`Supervisor`].
@@ -28,6 +31,7 @@ pub struct Supervisor {
 pub struct Builder {
     launcher: Option<Launcher>,
     watchdogs: Vec<WatchdogProgram>,
+    store: Option<Store>,
 }
 
 impl Builder {
@@ -42,6 +46,14 @@ impl Builder {
     #[must_use]
     pub fn watchdog_program(mut self, program: WatchdogProgram) -> Self {
         self.watchdogs.push(program);
+        self
+    }
+
+    /// Has every session recorded in this store, where it can be continued later ([`SessionSpec::resume`]). A call that cannot
+    /// be recorded is not made.
+    #[must_use]
+    pub fn store(mut self, store: Store) -> Self {
+        self.store = Some(store);
         self
     }
 
@@ -64,7 +76,14 @@ impl Builder {
                 None
             }
         };
-        Ok(Supervisor { launcher, support, without_namespaces: Arc::default(), groups, watchdogs: self.watchdogs })
+        Ok(Supervisor {
+            launcher,
+            support,
+            without_namespaces: Arc::default(),
+            groups,
+            watchdogs: self.watchdogs,
+            store: self.store,
+        })
     }
 }
 

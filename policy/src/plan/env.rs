@@ -113,11 +113,13 @@ impl fmt::Display for EnvWarning {
 #[must_use]
 pub fn warnings(env: &Env) -> Vec<EnvWarning> {
     let names = || env.pass.iter().chain(env.set.keys());
-    let secrets = names().filter(|name| is_secret(name)).map(|name| EnvWarning::Secret(name.clone()));
+    let secrets = names().filter(|name| is_secret_name(name)).map(|name| EnvWarning::Secret(name.clone()));
     secrets.chain(names().filter(|name| is_loader(name)).map(|name| EnvWarning::Loader(name.clone()))).collect()
 }
 
-fn is_secret(name: &str) -> bool {
+/// Whether a variable of this name holds a secret, as far as names tell.
+#[must_use]
+pub fn is_secret_name(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     SECRETS.iter().any(|part| upper.contains(part))
 }
@@ -243,7 +245,7 @@ fn why_passed(name: &str, env: &Env) -> Option<&'static str> {
 fn why_dropped(name: &str) -> &'static str {
     match name {
         "PWD" | "OLDPWD" | "_" | "SHLVL" => "shells set it themselves",
-        _ if is_secret(name) => "the name looks like a secret's; --env NAME passes it to every program",
+        _ if is_secret_name(name) => "the name looks like a secret's; --env NAME passes it to every program",
         _ if is_loader(name) => "it decides what programs load or run; --env NAME passes it",
         _ => "not among those that are passed; --env NAME passes it",
     }

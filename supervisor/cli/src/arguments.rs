@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use callgate::StrengthChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use serde::{Deserialize, Serialize};
 
 /// Runs tool calls of AI agents, and any other command, in a sandbox that the kernel enforces.
 #[derive(Debug, Parser)]
@@ -49,6 +50,7 @@ pub(super) enum Command {
     Call(Call),
     Tools(Tools),
     Trust(Trust),
+    Session(Sessions),
     Doctor(Doctor),
     Bench(Bench),
     Completions(Completions),
@@ -62,7 +64,8 @@ pub(super) enum Command {
 }
 
 /// What a session may do.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Grants {
     /// Also grant reading this file or directory. Can be given more than once.
     #[arg(long, value_name = "PATH")]
@@ -128,10 +131,14 @@ pub(super) struct Grants {
   callgate run --limit memory=2GiB --limit wall=5m -- npm test
   callgate run --env DATABASE_URL --env RUST_LOG=debug -- cargo test
   callgate run --explain-env                     which variables the command would get
+  callgate run --session ses_0195 -- make         in a recorded session (see `callgate session`)
   callgate run --write ../out --status result.json -- ./build.sh")]
 pub(super) struct Run {
     #[command(flatten)]
     pub(super) grants: Grants,
+    /// Run the command in this recorded session, with the grants that the session was made with.
+    #[arg(long, value_name = "ID", conflicts_with = "explain_env")]
+    pub(super) session: Option<String>,
     /// Write the result envelope to this file. It says how the command ended, and what enforced its limits and grants.
     #[arg(long, value_name = "FILE", conflicts_with = "status_fd")]
     pub(super) status: Option<PathBuf>,
@@ -159,6 +166,7 @@ pub(super) struct Run {
   callgate call --limit processes=64 bash '{\"command\": \"./configure\"}'
   callgate call --manifest callgate.toml bash '{\"command\": \"git push\"}'
   callgate call --asked-by agent --mode ask bash '{\"command\": \"ls\"}'
+  callgate call --session ses_0195 bash '{\"command\": \"make\"}'
   jq -n '{path: \"notes.txt\", content: \"…\"}' | callgate call write -
 
 Exit status:
@@ -176,6 +184,10 @@ If the session could be opened, the envelope is printed whatever the status.")]
 pub(super) struct Call {
     #[command(flatten)]
     pub(super) grants: Grants,
+    /// Make the call in this recorded session, with the grants, the profile and the mode that the session was made with, and
+    /// with the approvals that were given in it. Output that does not fit the result is kept until the session is closed.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["profile", "mode", "output_dir"])]
+    pub(super) session: Option<String>,
     /// Also print a program's output to standard error while it runs.
     #[arg(long)]
     pub(super) stream: bool,
@@ -280,8 +292,125 @@ pub(super) struct Doctor {
     pub(super) under: Option<String>,
 }
 
+/// Record sessions: many commands with the same grants, approvals and outputs, and a record of what they did.
+///
+/// Each call is recorded before it runs and again when it has ended. A call that cannot be recorded does not run. If callgate
+/// is killed, the next `session` command ends the call's record with an error; the call is not made again.
+///
+/// Sessions are kept in `$XDG_STATE_HOME/callgate`, or `~/.local/state/callgate`, for you alone. No session may reach that
+/// directory. Secrets are taken out before anything is written: values of variables such as API_TOKEN, and tokens that are known
+/// by how they begin (`sk-`, `ghp_`, …). Texts of more than 64 KiB are cut.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  id=$(callgate session new --title 'fix the build')
+  callgate call --session $id bash '{\"command\": \"make\"}'
+  callgate run --session $id -- make test
+  callgate session show $id
+  callgate session replay $id | jq -r .event
+  callgate session close $id
+  callgate session prune --older-than 30d")]
+pub(super) struct Sessions {
+    #[command(subcommand)]
+    pub(super) act: SessionAct,
+}
+
+/// What can be done with recorded sessions. ID is a session's id, or a beginning of it that no other has.
+#[derive(Debug, Subcommand)]
+pub(super) enum SessionAct {
+    /// Make a session, and print its id.
+    ///
+    /// The grants hold for every `call` and `run` with `--session ID`. The workspace is fixed. If a manifest changes later, the
+    /// session cannot be continued. It is opened once, so that what is wrong with the grants is reported now.
+    #[command(after_help = "Examples:
+  callgate session new
+  callgate session new --title review --profile readonly -C ~/project
+  callgate session new --write ../out --limit memory=2GiB --env DATABASE_URL")]
+    New(NewSession),
+    /// List the sessions.
+    #[command(after_help = "Examples:
+  callgate session list
+  callgate session list --json | jq -r '.[] | select(.state == \"idle\") | .id'")]
+    List,
+    /// Show a session and its calls.
+    #[command(after_help = "Examples:
+  callgate session show ses_0195
+  callgate session show ses_0195 --json | jq '.calls[-1].result'")]
+    Show(SessionId),
+    /// Print the events of a session again, one JSON object a line, as they were when they happened.
+    ///
+    /// Nothing is executed. The workspace and the manifest need not be there.
+    #[command(after_help = "Examples:
+  callgate session replay ses_0195
+  callgate session replay --results ses_0195     each result, as `callgate call` prints it")]
+    Replay(Replay),
+    /// Make a session that goes on where another one is, and print its id.
+    ///
+    /// It has the same grants, and what has happened so far. It has neither the approvals nor the rules that were added, and no
+    /// output files.
+    #[command(after_help = "Example:
+  callgate session fork ses_0195")]
+    Fork(SessionId),
+    /// Close a session: remove its output files. What was recorded stays until `prune`.
+    #[command(after_help = "Example:
+  callgate session close ses_0195")]
+    Close(SessionId),
+    /// Print all that is recorded of a session, as one JSON object.
+    #[command(after_help = "Example:
+  callgate session export ses_0195 > session.json")]
+    Export(SessionId),
+    /// Remove old sessions, with their records and output files. Sessions that are open stay.
+    #[command(after_help = "Examples:
+  callgate session prune --older-than 30d
+  callgate session prune --keep-size 500MiB      the oldest go until the rest fits")]
+    Prune(Prune),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct NewSession {
+    #[command(flatten)]
+    pub(super) grants: Grants,
+    /// What the session is called in lists.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) title: Option<String>,
+    /// Which tools there are and what they may do (see `callgate call --help`).
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(super) profile: Option<String>,
+    /// What happens to a call that no rule decides. Overrides the manifest.
+    #[arg(long, value_name = "MODE")]
+    pub(super) mode: Option<Mode>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SessionId {
+    /// The session.
+    #[arg(value_name = "ID")]
+    pub(super) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Replay {
+    /// The session.
+    #[arg(value_name = "ID")]
+    pub(super) id: String,
+    /// Print the result of each call instead.
+    #[arg(long)]
+    pub(super) results: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct Prune {
+    /// Remove sessions in which nothing has happened for this long: `12h`, `30d`.
+    #[arg(long, value_name = "TIME")]
+    pub(super) older_than: Option<String>,
+    /// Remove the oldest sessions until the rest takes no more than this: `500MiB`.
+    #[arg(long, value_name = "SIZE")]
+    pub(super) keep_size: Option<String>,
+}
+
 /// What happens to a call that no rule decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Mode {
     /// Ask; with nobody to ask, deny.
     #[value(alias = "default")]

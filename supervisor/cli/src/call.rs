@@ -13,7 +13,8 @@ use serde_json::Value;
 use super::arguments::Call;
 use super::exit::{self, Failure};
 use super::prompt::{AtTerminal, escaped_json};
-use super::{show, supervise};
+use super::session::Recorded;
+use super::{show, supervise_with};
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.
 const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;
@@ -21,22 +22,29 @@ const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;
 const PARSED_MAX: usize = 256 * 1024 * 1024;
 
 pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> {
-    let mut spec = show::spec(&call.grants)?;
+    let recorded = call.session.as_deref().map(|id| Recorded::find(id, &call.grants)).transpose()?;
+    let mut spec = show::spec(recorded.as_ref().map_or(&call.grants, Recorded::grants))?;
     spec.ceilings.extend(show::only_programs(&spec));
     let arguments = arguments(&call.arguments)?;
-    spec.profile = show::profile(call.profile.as_deref(), &spec)?;
+    let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
+    spec.profile = show::profile(profile, &spec)?;
     spec.calls = if spec.looks_at_commands() { Calls::Many } else { Calls::One };
     spec.asked_by = call.asked_by.into();
     spec.approvers = vec![Arc::new(AtTerminal)];
-    spec.mode = call.mode.map(Into::into);
-    // The session is over before anybody can read a file of its own.
-    spec.overflow = call.output_dir.clone().map_or(Overflow::Nowhere, Overflow::Directory);
+    spec.mode = recorded.as_ref().map_or(call.mode, Recorded::mode).map(Into::into);
+    spec.overflow = match (&recorded, call.output_dir.clone()) {
+        (_, Some(directory)) => Overflow::Directory(directory),
+        (Some(_), None) => Overflow::Session,
+        // The session is over before anybody can read a file of its own.
+        (None, None) => Overflow::Nowhere,
+    };
+    spec.resume = recorded.as_ref().map(Recorded::id);
     spec.coercion = if call.coerce { Coercion::Lossless } else { Coercion::Off };
     if let Some(patience) = &call.approval_timeout {
         spec.patience =
             parse_duration(patience).map_err(|e| Failure::Usage(format!("--approval-timeout {patience}: {e}")))?;
     }
-    let (mut envelope, status) = supervise(launcher, async |supervisor| {
+    let (mut envelope, status) = supervise_with(recorded.map(Recorded::into_store), launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
         show::tell_warnings(&session);
         let stream = call.stream;

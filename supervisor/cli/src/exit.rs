@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use callgate::doctor::DoctorError;
 use callgate::trust::TrustError;
-use callgate::{CallError, ConfineError, OpenError, RegistryError, with_causes};
+use callgate::{CallError, ConfineError, OpenError, RegistryError, StoreError, with_causes};
 use callgate_policy::envelope::Denial;
 use callgate_policy::step::Step;
 use clap::CommandFactory as _;
@@ -40,6 +40,8 @@ pub(super) enum Failure {
     Call(#[from] CallError),
     #[error(transparent)]
     Trust(#[from] TrustError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// Reading or writing for the person failed.
     #[error("{what}")]
     Io { what: String, source: io::Error },
@@ -117,6 +119,7 @@ impl Failure {
             Self::Call(call) => call_status(call),
             Self::Trust(TrustError::Project { .. } | TrustError::NoManifest(_)) => USAGE,
             Self::Trust(_) => DATA,
+            Self::Store(store) => store_status(store),
             Self::Io { .. } | Self::Subject { .. } | Self::Runtime(_) => SOFTWARE,
         }
     }
@@ -130,6 +133,9 @@ impl Failure {
             }
             Self::Call(CallError::Denied(denial)) => remedy_of(denial),
             Self::Trust(trust) => trust.remedy(),
+            Self::Store(store) | Self::Open(OpenError::Store(store)) | Self::Call(CallError::NotRecorded(store)) => {
+                store.remedy()
+            }
             Self::Open(OpenError::Home { .. }) => Some(
                 "the directory that the work is in (cd, -C, --read, --write); or, with the keys: --allow-home"
                     .to_owned(),
@@ -236,6 +242,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::Profile(_)
         | OpenError::Registry(RegistryError::Unknown { .. }) => DATA,
         OpenError::Confine(confine) => confine_status(confine),
+        OpenError::Store(store) => store_status(store),
         OpenError::Launcher(_) | OpenError::Random(_) | OpenError::Private(_) | OpenError::Registry(_) => SOFTWARE,
         _ => SOFTWARE,
     }
@@ -247,9 +254,31 @@ fn call_status(error: &CallError) -> u8 {
         CallError::UnknownTool { .. } => USAGE,
         CallError::Arguments(_) | CallError::Plan(_) => DATA,
         CallError::Confine(confine) => confine_status(confine),
+        CallError::NotRecorded(store) => store_status(store),
         CallError::TimedOut(_) => TIMEOUT,
         CallError::Tool(_) | CallError::Halted { .. } => TOOL,
         CallError::Output { .. } => SOFTWARE,
+        _ => SOFTWARE,
+    }
+}
+
+fn store_status(error: &StoreError) -> u8 {
+    match error {
+        StoreError::NoSession { .. }
+        | StoreError::Ambiguous { .. }
+        | StoreError::Closed { .. }
+        | StoreError::OtherWorkspace { .. }
+        | StoreError::Reached { .. }
+        | StoreError::NoStore { .. } => USAGE,
+        StoreError::OtherManifest { .. } => DATA,
+        StoreError::NoHome
+        | StoreError::Place { .. }
+        | StoreError::NotYours { .. }
+        | StoreError::Linked { .. }
+        | StoreError::Database { .. }
+        | StoreError::Newer { .. }
+        | StoreError::InUse { .. } => UNAVAILABLE,
+        StoreError::Random(_) => SOFTWARE,
         _ => SOFTWARE,
     }
 }

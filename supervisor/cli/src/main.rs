@@ -11,6 +11,7 @@ mod paint;
 mod processes;
 mod prompt;
 mod run;
+mod session;
 mod show;
 mod temporary;
 mod terminal;
@@ -22,7 +23,7 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use callgate::{ConfineError, LAUNCHER_NAME, Launcher, OpenError, Supervisor, close_process};
+use callgate::{ConfineError, LAUNCHER_NAME, Launcher, OpenError, Store, Supervisor, close_process};
 use callgate_worker::launcher::Ahead;
 use callgate_worker::protocol::Leftover;
 use clap::Parser as _;
@@ -60,6 +61,7 @@ fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Fail
         Command::Call(call) => call::call(call, Launcher::here(ahead)),
         Command::Tools(tools) => tools::tools(&tools, json),
         Command::Trust(arguments) => trust::trust(&arguments, json),
+        Command::Session(sessions) => session::session(sessions.act, json),
         Command::Doctor(Doctor { attack: false, .. }) => doctor::doctor(json),
         Command::Doctor(Doctor { under, .. }) => doctor::attack(under.as_deref(), json),
         Command::Bench(bench) => bench::bench(&bench, json),
@@ -78,8 +80,21 @@ fn forked() -> Result<Launcher, Failure> {
 /// Becomes a supervisor: the process is closed to others of the same user, then the runtime starts, in this one thread,
 /// from which brokers are forked.
 fn supervise<T>(launcher: Launcher, work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>) -> Result<T, Failure> {
+    supervise_with(None, launcher, work)
+}
+
+/// The same with a store in which sessions are recorded.
+fn supervise_with<T>(
+    store: Option<Store>,
+    launcher: Launcher,
+    work: impl AsyncFnOnce(Supervisor) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     close_process().map_err(|failed| OpenError::Confine(ConfineError::Refused(failed)))?;
-    let supervisor = Supervisor::builder().launcher(launcher.clone()).build()?;
+    let mut builder = Supervisor::builder().launcher(launcher.clone());
+    if let Some(store) = store {
+        builder = builder.store(store);
+    }
+    let supervisor = builder.build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let done = runtime.block_on(work(supervisor));
     // With it all that was left of sessions: they end.

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use callgate::{Launcher, Program, Session, Stdio};
+use callgate::{AskedBy, Launcher, Program, ResultEnvelope, Session, Stdio};
 use callgate_policy::plan::Calls;
 use callgate_policy::remarks::remarks;
 use callgate_worker::protocol::ProgramEnd;
@@ -16,8 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::Run;
 use super::exit::Failure;
 use super::prompt::{escaped_json, escaped_lines};
+use super::session::Recorded;
 use super::terminal::{Outer, Relay};
-use super::{show, supervise, variables};
+use super::{show, supervise_with, variables};
 
 /// What a terminal or a process manager sends that is meant for the command.
 const PASSED_ON: [SignalKind; 6] = [
@@ -30,7 +31,10 @@ const PASSED_ON: [SignalKind; 6] = [
 ];
 
 pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, Failure> {
-    let mut spec = show::spec(&run.grants)?;
+    let recorded = run.session.as_deref().map(|id| Recorded::find(id, &run.grants)).transpose()?;
+    let mut spec = show::spec(recorded.as_ref().map_or(&run.grants, Recorded::grants))?;
+    spec.resume = recorded.as_ref().map(Recorded::id);
+    spec.asked_by = AskedBy::Person;
     // No tool is called, so nothing that one requires is granted.
     spec.tools = false;
     if run.explain_env {
@@ -41,7 +45,7 @@ pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, 
     refuse_directories()?;
     let outer = Outer::find(run.tty)?;
     spec.calls = Calls::One;
-    supervise(launcher, async |supervisor| {
+    supervise_with(recorded.map(Recorded::into_store), launcher, async |supervisor| {
         let started = Instant::now();
         let session = supervisor.open(spec).await?;
         show::tell_warnings(&session);
@@ -59,8 +63,13 @@ pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, 
         let names_git = run.argv.iter().any(|word| show::names_git(&word.to_string_lossy()));
         show::tell_repository(&session, names_git, end.code.map(i64::from));
         tell_refused(&program, &end);
+        // In a recorded session this is the end of the command's record.
+        let envelope = session.report(&program, &end, started.elapsed());
+        if let Some(reason) = &envelope.metadata.not_recorded {
+            tell(&format!("callgate: the end of the command is not recorded: {reason}\n"));
+        }
         if let Some(file) = status {
-            report(&session, &program, end, started, file)?;
+            report(&envelope, file)?;
         }
         Ok(exit_code(end))
     })
@@ -197,15 +206,8 @@ fn tell_refused(program: &Program, end: &ProgramEnd) {
     tell(&lines.collect::<String>());
 }
 
-fn report(
-    session: &Session,
-    program: &Program,
-    end: ProgramEnd,
-    started: Instant,
-    mut file: std::fs::File,
-) -> Result<(), Failure> {
-    let envelope = session.report(program, &end, started.elapsed());
-    let text = serde_json::to_string(&envelope).map_err(|e| Failure::runtime(e.into()))?;
+fn report(envelope: &ResultEnvelope, mut file: std::fs::File) -> Result<(), Failure> {
+    let text = serde_json::to_string(envelope).map_err(|e| Failure::runtime(e.into()))?;
     file.write_all(escaped_json(&format!("{text}\n")).as_bytes()).map_err(Failure::io("write the status"))
 }
 

@@ -6,6 +6,7 @@ use callgate_policy::step::Step;
 
 use crate::causes::with_causes;
 use crate::confine::ConfineError;
+use crate::store::StoreError;
 
 /// Why a call gave no result. For a model it becomes an envelope of type `error`.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,9 @@ pub enum CallError {
         /// Why.
         why: String,
     },
+    /// The call cannot be recorded, so it was not made.
+    #[error("the call was not made, because it cannot be recorded")]
+    NotRecorded(#[from] StoreError),
     /// The plan could not be compiled.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -94,6 +98,13 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
         }
         CallError::Halted { tool, why } => {
             Some(Denial::new(Layer::Person, tool, why).remedy("have a person look at it, and open a new session"))
+        }
+        CallError::NotRecorded(error) => {
+            let denial = Denial::new(Layer::Host, "the record of the session", with_causes(&error));
+            Some(match error.remedy() {
+                Some(remedy) => denial.remedy(remedy),
+                None => denial,
+            })
         }
         CallError::UnknownTool { .. }
         | CallError::Plan(_)

@@ -26,6 +26,7 @@ use self::error::denied;
 use crate::gate::{Approved, Passed, Task};
 use crate::registry::{Context, Tool};
 use crate::session::{Coercion, Session};
+use crate::store::Recording;
 use crate::turn::{Concurrency, Turn};
 
 pub(crate) use self::enforced::enforced;
@@ -77,7 +78,9 @@ impl Session {
             None => (args, Vec::new()),
         };
         let mut known = Known::default();
-        let outcome = self.carry_out(tool, args, on_output, &mut known).await;
+        let origin = self.registry.find(tool).map(|tool| tool.origin.to_string()).unwrap_or_default();
+        let mut recording = self.recorder.propose(tool, &origin, &args);
+        let outcome = self.carry_out(tool, args, on_output, (&mut known, &mut recording)).await;
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &outcome {
             Ok(_) => tracing::info!(session = self.id, tool, duration_ms, "call"),
@@ -86,26 +89,29 @@ impl Session {
         }
         let mut envelope = self.envelope(outcome, known, duration_ms);
         envelope.metadata.coerced = coerced;
+        recording.end(&mut envelope).await;
         envelope
     }
 
-    /// offered? → validate → check → rules and mode → watchdog → plan → person → run → shape (C-7).
+    /// offered? → validate → check → rules and mode → watchdog → plan → person → record → run → shape (C-7).
     async fn carry_out(
         &self,
         name: &str,
         args: Value,
         on_output: OnOutput<'_>,
-        known: &mut Known,
+        (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Done, CallError> {
         self.goes_on(name)?;
         let checked = self.checked(name, args)?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
-        let approved = self.pass(checked, asking, known).await?;
+        let approved = self.pass(checked, asking, (known, recording)).await?;
         let turn = place.turn().await;
         // A call before it may have been one that nobody answered.
         self.goes_on(name)?;
+        // Nothing runs that is not recorded.
+        recording.start().await?;
         self.execute(approved, turn, on_output, known).await
     }
 

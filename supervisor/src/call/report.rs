@@ -13,8 +13,8 @@ use crate::session::Session;
 
 impl Session {
     /// The envelope of a program of this session that has ended after so long: how it ended, what enforced its grants, its
-    /// limits, and what it changed in trees with kept names. Its output is the host's own to keep.
-    #[must_use]
+    /// limits, and what it changed in trees with kept names. Its output is the host's own to keep. In a recorded session this
+    /// is also the end of the program's record; without it the record says that nobody waited.
     pub fn report(&self, program: &Program, end: &ProgramEnd, duration: Duration) -> ResultEnvelope {
         let mut data = json!({
             "exit_code": end.code,
@@ -29,7 +29,11 @@ impl Session {
         metadata.enforced = super::enforced(self, program.steps());
         metadata.limits = limits::of_program(&self.bounds, end, wall, None);
         metadata.changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
-        ResultEnvelope::output(data, metadata)
+        let mut envelope = ResultEnvelope::output(data, metadata);
+        if let Some(recording) = program.take_recording() {
+            recording.end_now(&mut envelope);
+        }
+        envelope
     }
 
     /// Which limit a program of this session was ended for, and what to do about it. `None` if it ended otherwise.

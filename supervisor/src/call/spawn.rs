@@ -2,15 +2,23 @@
 
 use std::time::Duration;
 
+use callgate_policy::envelope::{Metadata, ResultEnvelope};
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::plan::{CallPlan, Work};
+use serde_json::json;
 
 use super::CallError;
+use super::error::error_text;
 use crate::confine::{Program, Stdio};
 use crate::registry::started;
 use crate::session::Session;
+use crate::store::Recording;
+
+/// What a program of the host's is called in the record of its session, and where it comes from.
+const RUN: &str = "run";
+const HOST: &str = "host";
 
 /// What a `spawn` may take: its host ends it when it wants to.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -35,6 +43,22 @@ impl Session {
     ) -> Result<Program, CallError> {
         let argv: Vec<HostPath> =
             argv.into_iter().map(|arg| HostPath::from(std::path::PathBuf::from(arg.as_ref()))).collect();
+        let mut recording = self.recorder.propose(RUN, HOST, &json!({ "argv": argv }));
+        match self.start(argv, stdio, &mut recording).await {
+            Ok(program) => Ok(program.record(recording)),
+            Err(error) => {
+                let mut metadata = Metadata::new(0);
+                if let CallError::Denied(denial) = &error {
+                    metadata.denial = Some(*denial.clone());
+                }
+                let mut envelope = ResultEnvelope::error(error_text(&error), metadata);
+                recording.end(&mut envelope).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn start(&self, argv: Vec<HostPath>, stdio: Stdio, recording: &mut Recording) -> Result<Program, CallError> {
         let working_dir = self.root();
         let needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
@@ -43,6 +67,8 @@ impl Session {
         let plan = CallPlan { serves_session: true, ..compile::call(&grant, &self.facts, spec)? };
         let plan = self.pass_of_host(&needs, plan)?;
         self.still_there()?;
+        // Nothing runs that is not recorded.
+        recording.start().await?;
         Ok(self.opened.program(plan, stdio, None).await?)
     }
 }

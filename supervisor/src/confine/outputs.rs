@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,6 +18,7 @@ use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use super::private::{is_out_of_reach, places};
 use crate::host;
 use crate::place::{Changeable, Place, Stranger, Unusable};
+use crate::store::KnownOutputs;
 
 /// The most bytes that a session's files may take, together.
 const QUOTA: u64 = 64 * 1024 * 1024;
@@ -39,6 +40,8 @@ pub(crate) struct Outputs {
 enum Held {
     /// The session's, which goes with it. Its processes run as this user, who reads what is in it.
     Sessions(Directory, Identity),
+    /// A recorded session's, which stays until that is closed. Held by descriptor; with what removes it if no session comes of it.
+    Kept(OwnedFd, Identity, Option<Directory>),
     /// The host's. The files of this session have names that begin with its id.
     Hosts(Place, String),
 }
@@ -78,15 +81,69 @@ impl Outputs {
     }
 
     fn below(place: &Path, owner: Identity) -> io::Result<Self> {
-        let path = place.join(format!("callgate-out-{}", host::random()?));
-        let directory = Directory::make(&path, &[], owner)?;
+        let (path, directory) = new_directory(place, owner)?;
         Ok(Self {
-            path: path.to_string_lossy().into_owned(),
+            path,
             directory: Held::Sessions(directory, owner),
             left: AtomicU64::new(QUOTA),
             made: AtomicU64::new(0),
             handed_over: false,
         })
+    }
+
+    /// For a session that lasts: where its files were before, if that is still there and out of its reach, or else in a new
+    /// directory, `beside` the store if its owner is this user.
+    pub(crate) fn keep(
+        known: Option<&KnownOutputs>,
+        beside: &Path,
+        owner: Identity,
+        written: &[HostPath],
+    ) -> Option<Self> {
+        if let Some(kept) = known.and_then(|known| Self::known(known, owner, written).ok()) {
+            return Some(kept);
+        }
+        let own = Some(beside.to_owned()).filter(|_| owner.uid == rustix::process::geteuid().as_raw());
+        let mut places = own.into_iter().chain(places(owner, written)).filter(|place| place.to_str().is_some());
+        places.find_map(|place| {
+            let (path, directory) = new_directory(&place, owner).ok()?;
+            let held = rustix::io::dup(&directory).ok()?;
+            Some(Self {
+                path,
+                directory: Held::Kept(held, owner, Some(directory)),
+                left: AtomicU64::new(QUOTA),
+                made: AtomicU64::new(0),
+                handed_over: false,
+            })
+        })
+    }
+
+    fn known(known: &KnownOutputs, owner: Identity, written: &[HostPath]) -> io::Result<Self> {
+        let held = known.open()?;
+        let stat = rustix::fs::fstat(&held)?;
+        if stat.st_uid != owner.uid || stat.st_mode & 0o077 != 0 || !is_out_of_reach(Path::new(&known.path), written) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let (mut used, mut made) = (0u64, 0u64);
+        for name in names(&held)? {
+            let stat = rustix::fs::statat(&held, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW)?;
+            used = used.saturating_add(u64::try_from(stat.st_size).unwrap_or(0));
+            let number = name.to_str().ok().and_then(|name| name.split('-').next()?.parse().ok());
+            made = made.max(number.unwrap_or(0));
+        }
+        Ok(Self {
+            path: known.path.clone(),
+            directory: Held::Kept(held, owner, None),
+            left: AtomicU64::new(QUOTA.saturating_sub(used)),
+            made: AtomicU64::new(made),
+            handed_over: true,
+        })
+    }
+
+    /// What the store keeps of it.
+    pub(crate) fn to_know(&self) -> Option<KnownOutputs> {
+        let Held::Kept(held, ..) = &self.directory else { return None };
+        let stat = rustix::fs::fstat(held).ok()?;
+        Some(KnownOutputs { path: self.path.clone(), device: stat.st_dev, inode: stat.st_ino })
     }
 
     /// In a directory of the host's, for a session with this id that may change what lies at or below `written`.
@@ -127,14 +184,14 @@ impl Outputs {
     pub(crate) fn descriptors(&self) -> Option<[BorrowedFd<'_>; 2]> {
         match &self.directory {
             Held::Sessions(directory, _) => Some(directory.descriptors()),
-            Held::Hosts(..) => None,
+            Held::Kept(..) | Held::Hosts(..) => None,
         }
     }
 
     /// The directory, if the session is to read it.
     pub(crate) fn of_session(&self) -> Option<HostPath> {
         match &self.directory {
-            Held::Sessions(..) => Some(self.path.as_str().into()),
+            Held::Sessions(..) | Held::Kept(..) => Some(self.path.as_str().into()),
             Held::Hosts(..) => None,
         }
     }
@@ -150,10 +207,11 @@ impl Outputs {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (name, file) = match &self.directory {
             Held::Sessions(directory, owner) => {
-                let file = rustix::fs::openat(directory.as_fd(), &name, flags, Mode::from_raw_mode(0o400))?;
-                if rustix::process::geteuid().as_raw() != owner.uid {
-                    std::os::unix::fs::fchown(&file, Some(owner.uid), Some(owner.gid))?;
-                }
+                let file = for_session(directory.as_fd(), &name, flags, *owner)?;
+                (name, file)
+            }
+            Held::Kept(directory, owner, _) => {
+                let file = for_session(directory.as_fd(), &name, flags, *owner)?;
                 (name, file)
             }
             Held::Hosts(place, session) => {
@@ -173,13 +231,57 @@ impl Outputs {
 
 impl Drop for Outputs {
     fn drop(&mut self) {
-        if let Held::Sessions(directory, _) = &self.directory
+        if let Held::Sessions(directory, _) | Held::Kept(_, _, Some(directory)) = &self.directory
             && !self.handed_over
         {
             // Empty: no session has run. Its launcher may have removed it.
             drop(directory.remove_if_empty(&[]));
         }
     }
+}
+
+/// A directory of callgate's own, and its path as text.
+fn new_directory(place: &Path, owner: Identity) -> io::Result<(String, Directory)> {
+    let path = place.join(format!("callgate-out-{}", host::random()?));
+    let directory = Directory::make(&path, &[], owner)?;
+    Ok((path.to_string_lossy().into_owned(), directory))
+}
+
+fn for_session(directory: BorrowedFd<'_>, name: &str, flags: OFlags, owner: Identity) -> rustix::io::Result<OwnedFd> {
+    let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o400))?;
+    if rustix::process::geteuid().as_raw() != owner.uid {
+        let (uid, gid) = (rustix::fs::Uid::from_raw(owner.uid), rustix::fs::Gid::from_raw(owner.gid));
+        rustix::fs::fchown(&file, Some(uid), Some(gid))?;
+    }
+    Ok(file)
+}
+
+/// Removes the directory of a session that was closed, with its files. Only names that lie directly in it are removed, each by
+/// the descriptor of the directory: what else its owner has put there stays, and so does the directory then.
+pub(crate) fn remove_kept(known: &KnownOutputs) -> io::Result<()> {
+    let held = known.open()?;
+    for name in names(&held)? {
+        rustix::fs::unlinkat(&held, name.as_c_str(), AtFlags::empty())?;
+    }
+    let path = Path::new(&known.path);
+    let (Some(place), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = rustix::fs::openat(rustix::fs::CWD, place, flags, Mode::empty())?;
+    let there = rustix::fs::statat(&place, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if (there.st_dev, there.st_ino) != (known.device, known.inode) {
+        return Err(rustix::io::Errno::STALE.into());
+    }
+    // It is empty, and has the name that was made up for it.
+    Ok(rustix::fs::unlinkat(&place, name, AtFlags::REMOVEDIR)?)
+}
+
+/// What lies in a directory.
+fn names(directory: &OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
+    let entries = rustix::fs::Dir::read_from(directory)?.collect::<Result<Vec<_>, _>>()?;
+    let names = entries.into_iter().map(|entry| entry.file_name().to_owned());
+    Ok(names.filter(|name| !matches!(name.as_bytes(), b"." | b"..")).collect())
 }
 
 /// A file that is written to.

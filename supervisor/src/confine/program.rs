@@ -1,6 +1,6 @@
 //! A program that runs in a session.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use callgate_policy::envelope::{Changes, StepReport};
 use callgate_worker::protocol::{FromWorker, ProgramEnd, Received, ToWorker};
@@ -10,6 +10,7 @@ use super::cgroup::Group;
 use super::channel::AsyncChannel;
 use super::error::{ConfineError, heard};
 use super::worker::Worker;
+use crate::store::Recording;
 
 /// A started program. Dropping it ends the program and everything that it started.
 pub struct Program {
@@ -24,6 +25,8 @@ pub struct Program {
     /// Where the broker writes: whom to ask what was changed, and as whom.
     broker: Option<(Arc<Broker>, u64)>,
     changes: OnceLock<Changes>,
+    /// Of one that the host started.
+    recording: Mutex<Option<Recording>>,
 }
 
 impl Drop for Program {
@@ -50,7 +53,19 @@ impl Program {
             _group: group,
             broker,
             changes: OnceLock::new(),
+            recording: Mutex::new(None),
         }
+    }
+
+    /// The record of it ends with its report, or with this value.
+    pub(crate) fn record(mut self, recording: Recording) -> Self {
+        self.recording = Mutex::new(Some(recording));
+        self
+    }
+
+    /// Its record, if that has not ended.
+    pub(crate) fn take_recording(&self) -> Option<Recording> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// What it has changed in trees with kept names, once [`Program::wait`] has returned. `None` if there are none, or if

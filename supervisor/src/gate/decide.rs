@@ -28,6 +28,7 @@ use crate::call::{CallError, Checked, Known};
 use crate::gate::people::{self, NoAnswer, Question, Yes};
 use crate::registry::{Executor, Tool};
 use crate::session::{AskedBy, OpenError, Session};
+use crate::store::Recording;
 use crate::turn::Place;
 
 /// A call that layers 1 and 2 let pass, perhaps on the condition that a person says yes.
@@ -89,11 +90,16 @@ impl Session {
     /// Adds a rule for the rest of this session: what a host does with a person's "always" (X0-11).
     ///
     /// # Errors
-    /// [`OpenError::Rule`] if it makes no sense.
+    /// [`OpenError::Rule`] if it makes no sense; [`OpenError::Store`] if it cannot be recorded with the session.
     pub fn add_rule(&self, rule: &Rule) -> Result<(), OpenError> {
         let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
         let mut rules = self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        rules.add(rule, &source, &self.variables).map_err(OpenError::Rule)
+        // What makes no sense is not kept, and what cannot be kept is not in force.
+        let mut with = rules.clone();
+        with.add(rule, &source, &self.variables).map_err(OpenError::Rule)?;
+        self.recorder.keep_rule(rule)?;
+        *rules = with;
+        Ok(())
     }
 
     /// Layer 2, whole: rules and mode, watchdogs, and the person. What it returns may be carried out, and nothing else may.
@@ -103,7 +109,7 @@ impl Session {
         &self,
         checked: Checked<'a>,
         asking: Place,
-        known: &mut Known,
+        (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Approved<'a>, CallError> {
         let line = self.line_of(&checked).await?;
         let Checked { tool, args, needs, grant, work, timeout, root } = checked;
@@ -126,7 +132,7 @@ impl Session {
         known.passed.sub_policy =
             plan.as_ref().and_then(|plan| self.sub_policy_report(plan, decided.sub_policy.as_ref()));
         known.asked_for = plan.as_ref().filter(|plan| plan.timeout < timeout).map(|_| timeout);
-        known.passed.approved_by = self.approve(&presented, plan.as_ref(), decided, why, asking).await?;
+        known.passed.approved_by = self.approve(&presented, plan.as_ref(), decided, why, (asking, recording)).await?;
         let plan = plan.map(ApprovedPlan::of_gate);
         let task = match (&tool.executor, plan) {
             (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args },
@@ -325,7 +331,7 @@ impl Session {
         plan: Option<&CallPlan>,
         Decided { decision, key, sub_policy }: Decided,
         why: Vec<String>,
-        asking: Place,
+        (asking, recording): (Place, &mut Recording),
     ) -> Result<Option<String>, CallError> {
         if why.is_empty() {
             return Ok(None);
@@ -344,12 +350,15 @@ impl Session {
         let question = self.question(&shown, plan, (key, reach), why.clone(), digest.clone());
         // Whichever line was understood first: people are asked in the order of the calls (C-17).
         let _asking = asking.turn().await;
+        // A question that nobody has answered is there after a crash.
+        recording.wait_for_approval().await?;
         let holds = || people::digest(&call.tool.rule_name(), call.args, plan) == digest;
         match self.people.ask(question, holds).await {
             Ok(Yes::Kept(scope)) => Ok(Some(scope.name().to_owned())),
             Ok(Yes::Now { by, .. }) => Ok(Some(by)),
             Err(NoAnswer::Nobody) if self.headless == Headless::Halt => {
                 self.halted.store(true, Ordering::Relaxed);
+                self.recorder.keep_halt();
                 Err(CallError::Halted { tool: call.tool.name.clone(), why: why.join("; ") })
             }
             Err(none) => {

@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 
 use crate::host;
+use crate::store::Recorder;
 use crate::trust::{Project, now};
 
 /// How long a question waits, unless the session says otherwise.
@@ -149,6 +150,8 @@ pub(crate) struct People {
     kept: Mutex<Approvals>,
     /// Where approvals are kept beyond the session.
     project: Option<Project>,
+    /// Where those of the session are kept.
+    recorder: Option<Arc<Recorder>>,
     /// One question at a time; of calls, in their order (C-17, `Session::questions`).
     turn: tokio::sync::Mutex<()>,
 }
@@ -156,7 +159,22 @@ pub(crate) struct People {
 impl People {
     pub(crate) fn new(approvers: Vec<Arc<dyn Approver>>, patience: Duration, project: Option<Project>) -> Self {
         let kept = project.as_ref().map(|project| project.approvals().clone()).unwrap_or_default();
-        Self { approvers, patience, kept: Mutex::new(kept), project, turn: tokio::sync::Mutex::default() }
+        Self {
+            approvers,
+            patience,
+            kept: Mutex::new(kept),
+            project,
+            recorder: None,
+            turn: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// With what the session's earlier openings have kept, and where this one's are kept.
+    pub(crate) fn remember(mut self, kept: Approvals, recorder: &Arc<Recorder>) -> Self {
+        let all = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().for_each(|approval| all.keep(approval.clone()));
+        self.recorder = Some(Arc::clone(recorder));
+        self
     }
 
     /// For how long "always" is kept.
@@ -208,7 +226,14 @@ impl People {
             // The person will be asked again in the next session, which loses nothing but their time.
             tracing::warn!(error = &error as &dyn std::error::Error, "an approval could not be kept for the project");
         }
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(approval);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.keep(approval);
+        if let Some(recorder) = &self.recorder
+            && let Err(error) = recorder.keep_approvals(kept.iter().filter(|kept| kept.scope == ApprovalScope::Session))
+        {
+            // As above.
+            tracing::warn!(error = &error as &dyn std::error::Error, "an approval could not be kept for the session");
+        }
     }
 
     /// The first answer of anybody. Whoever falls over has not answered.

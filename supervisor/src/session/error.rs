@@ -13,6 +13,7 @@ use crate::host::HostError;
 use crate::place::{self, Misled, Stranger};
 use crate::profile::ProfileError;
 use crate::registry::RegistryError;
+use crate::store::StoreError;
 
 /// Why a session was not opened. Nothing has run then.
 #[derive(Debug, thiserror::Error)]
@@ -152,6 +153,9 @@ pub enum OpenError {
         /// Why not.
         source: OutputsError,
     },
+    /// The session cannot be recorded or continued, or would reach where sessions are recorded.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A contract of ours is broken.
     #[error(transparent)]
     Registry(#[from] RegistryError),

@@ -1,4 +1,4 @@
-//! Session ids that sort by the time at which they were made (X0-58).
+//! Ids that sort by the time at which they were made (X0-58).
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,17 +13,17 @@ const DIGITS: usize = 14;
 /// The stamp's 48 bits last for 8,900 years of milliseconds.
 const STAMP: u64 = (1 << 48) - 1;
 
-/// A new session's id: `ses_`, 12 hexadecimal digits of Unix time in milliseconds, 14 random characters.
+/// A new id: what it is of (`ses_`), 12 hexadecimal digits of Unix time in milliseconds, 14 random characters.
 ///
 /// Ids that this process makes one after another sort in that order, also within a millisecond and when the clock is set
 /// back. Ids of several processes sort by their clock. The random part cannot be guessed from other ids.
 ///
 /// # Errors
 /// If the kernel gives no random bytes.
-pub(super) fn session_id() -> io::Result<String> {
+pub(crate) fn new_id(of: &str) -> io::Result<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let stamp = next(u64::try_from(now).unwrap_or(STAMP));
-    Ok(format!("ses_{:012x}{}", stamp & STAMP, random_digits()?))
+    Ok(format!("{of}{:012x}{}", stamp & STAMP, random_digits()?))
 }
 
 /// This time, or the first after the last stamp of this process.
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn x0_58_ids_sort_in_the_order_in_which_they_are_made() {
         let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
-        let ids: Vec<String> = (0..1000).map(|_| session_id().unwrap()).collect();
+        let ids: Vec<String> = (0..1000).map(|_| new_id("ses_").unwrap()).collect();
         assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
         for id in &ids {
             assert_eq!((id.len(), &id[..4]), (30, "ses_"));

@@ -8,6 +8,7 @@ mod spec;
 mod warning;
 
 pub use error::{OpenError, refuse_strangers};
+pub(crate) use id::new_id;
 pub use spec::{AskedBy, Coercion, Overflow, SessionSpec, StrengthChoice, WatchdogObject};
 pub use warning::Warning;
 
@@ -33,6 +34,7 @@ use crate::gate::execs::Watching;
 use crate::gate::people::People;
 use crate::place::Place;
 use crate::registry::Registry;
+use crate::store::{Events, Recorder};
 use crate::turn::Turns;
 
 /// A confined place for one agent's calls. Dropping it ends everything that runs in it.
@@ -62,6 +64,8 @@ pub struct Session {
     pub(crate) opened: Opened,
     /// `None` if nothing is kept of what results have no room for.
     pub(crate) outputs: Option<Outputs>,
+    /// Before what could still be recorded.
+    pub(crate) recorder: Arc<Recorder>,
     pub(crate) turns: Turns,
     /// The order in which people are asked.
     pub(crate) questions: Turns,
@@ -86,6 +90,12 @@ impl Session {
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// What happens to the session's calls from now on. Several may listen.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.recorder.events()
     }
 
     /// What is in force.

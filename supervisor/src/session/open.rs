@@ -14,12 +14,13 @@ use callgate_policy::plan::env;
 use callgate_policy::plan::{Ablation, Calls, FsRule, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
+use callgate_policy::rules::{RuleScope, RuleSource};
 use callgate_policy::shell::restricted;
 use callgate_policy::step::Step;
 use callgate_policy::variable::Variables;
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
-use super::id::session_id;
+use super::id::new_id;
 use super::rules::rules;
 use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject};
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
@@ -31,6 +32,7 @@ use crate::host::{self, Missing};
 use crate::place::{self, Changeable, Place, Unusable};
 use crate::profile::ProfileError;
 use crate::registry::Registry;
+use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, StoreError, Stored};
 use crate::supervisor::Supervisor;
 use crate::trust::Project;
 use crate::turn::Turns;
@@ -68,6 +70,8 @@ impl Supervisor {
             refuse_homes(&roots, &effective)?;
         }
         warnings.extend(roots.first().and_then(|root| Warning::part_of_repository(root.path(), &effective)));
+        store::refuse_reach_of_user(&effective)?;
+        self.store.iter().try_for_each(|store| store.refuse_reach(&effective))?;
         refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
@@ -87,11 +91,19 @@ impl Supervisor {
             gate.add_program(program.clone());
         }
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
-        let rules = rules(&spec, &profile, &registry, &variables)?;
-        let id = session_id().map_err(OpenError::Random)?;
+        let mut rules = rules(&spec, &profile, &registry, &variables)?;
+        let (stored, kept) = self.recorded(&spec, &workspace)?;
+        for rule in &kept.rules {
+            let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
+            rules.add(rule, &source, &variables).map_err(OpenError::Rule)?;
+        }
+        let id = kept.id.clone();
+        let lasting =
+            self.store.as_ref().filter(|_| ablation.is_none()).map(|store| (store.outputs(), kept.outputs.as_ref()));
         let asked = Asked {
             id: &id,
             overflow: &spec.overflow,
+            lasting,
             roots: &roots,
             changeable: &changeable,
             effective: &effective,
@@ -122,7 +134,9 @@ impl Supervisor {
         };
         warnings.extend(not_active(&facts));
         let gate = Arc::new(gate);
-        let people = Arc::new(People::new(spec.approvers, spec.patience, project));
+        let recorder = Recorder::new(id.clone(), Redaction::of(&env), stored, kept.last);
+        let people = People::new(spec.approvers, spec.patience, project).remember(kept.approvals, &recorder);
+        let people = Arc::new(people);
         let headless = spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default();
         let manifest = spec.manifest.map(Arc::new);
         let watching = opened.tracer().map(|tracer| {
@@ -133,6 +147,7 @@ impl Supervisor {
         if let Some(project) = found_in.filter(|project| !roots.first().is_some_and(|root| project.is_at(root))) {
             return Err(OpenError::OtherProject { path: project.root().clone() });
         }
+        recorder.stands(outputs.as_ref().and_then(Outputs::to_know))?;
         Ok(Session {
             id,
             headless,
@@ -149,7 +164,7 @@ impl Supervisor {
             coercion: spec.coercion,
             profile,
             shell_dir,
-            halted: AtomicBool::new(false),
+            halted: AtomicBool::new(kept.is_halted),
             #[cfg(feature = "ablation")]
             ablated: None,
             roots,
@@ -159,17 +174,40 @@ impl Supervisor {
             bounds,
             opened,
             outputs,
+            recorder,
             turns: Turns::default(),
             questions: Turns::default(),
             _launcher: self.launcher.clone(),
         })
     }
 
+    /// Makes the session in the store, or takes up the one that it continues; without a store, its id alone.
+    fn recorded(&self, spec: &SessionSpec, workspace: &[HostPath]) -> Result<(Option<Stored>, Kept), OpenError> {
+        let (manifest, role) = (spec.manifest.as_ref(), spec.asked_by.role());
+        let new = || -> Result<Kept, OpenError> {
+            Ok(Kept { id: new_id("ses_").map_err(OpenError::Random)?, ..Kept::default() })
+        };
+        match (&self.store, &spec.resume) {
+            (None, None) => Ok((None, new()?)),
+            (None, Some(id)) => Err(StoreError::NoStore { id: id.clone() }.into()),
+            (Some(store), Some(id)) => {
+                let (stored, kept) = store.resume(id, workspace, manifest, role)?;
+                Ok((Some(stored), kept))
+            }
+            (Some(store), None) => {
+                let kept = new()?;
+                let (title, settings) = (spec.title.as_deref(), &spec.settings);
+                let stored = store.begin(&NewSession { id: &kept.id, title, workspace, manifest, settings, role })?;
+                Ok((Some(stored), kept))
+            }
+        }
+    }
+
     async fn attempt(
         &self,
         strength: Strength,
         calls: Calls,
-        Asked { id, roots, changeable, effective, env, bounds, ablation, watched, reads, overflow }: Asked<'_>,
+        Asked { id, roots, changeable, effective, env, bounds, ablation, watched, reads, overflow, lasting }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(roots.first());
         let written = compile::written(effective);
@@ -181,6 +219,9 @@ impl Supervisor {
             Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
         };
         let mut outputs = match (overflow, calls) {
+            (Overflow::Session, _) if lasting.is_some() => {
+                lasting.and_then(|(beside, known)| Outputs::keep(known, beside, identity, &written))
+            }
             (Overflow::Session, Calls::Many) => Outputs::make(identity, &written),
             (Overflow::Directory(path), _) => {
                 let outputs = Outputs::in_directory(path, id, &written, changeable);
@@ -203,6 +244,9 @@ impl Supervisor {
             changeable,
         );
         let plan = SessionPlan { ablation: ablation.cloned(), ..compile::session(&effective, &facts, env, bounds)? };
+        // A directory that stays is a grant like others. Nobody removes it when the session ends.
+        let is_removed = outputs.as_ref().is_some_and(|outputs| outputs.descriptors().is_some());
+        let plan = SessionPlan { outputs: plan.outputs.filter(|_| is_removed), ..plan };
         let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
         let seen = place::look(roots, changeable, plan.grants.iter().chain(toolchains), identity)
             .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
@@ -234,6 +278,8 @@ impl Supervisor {
 struct Asked<'a> {
     id: &'a str,
     overflow: &'a Overflow,
+    /// Where outputs go that stay after the session: beside the store, or where they were before.
+    lasting: Option<(&'a Path, Option<&'a KnownOutputs>)>,
     roots: &'a [Place],
     changeable: &'a Changeable,
     effective: &'a EffectiveSet,

@@ -89,6 +89,12 @@ pub struct SessionSpec {
     pub overflow: Overflow,
     /// What happens to arguments of another type than a tool's schema asks for.
     pub coercion: Coercion,
+    /// What the session is called in the supervisor's store, if that has one.
+    pub title: Option<String>,
+    /// What the host keeps with the session in the store, such as how to make this value again.
+    pub settings: serde_json::Value,
+    /// The recorded session that this one continues: its id, or a beginning of it that no other has.
+    pub resume: Option<String>,
     /// Whether a workspace, or a tree that is granted, may be or hold a home directory, with the keys in it. Without this
     /// such a session is refused.
     pub allow_home: bool,
@@ -126,6 +132,16 @@ pub enum AskedBy {
     /// A person's, who has typed them, and by that approved of what no rule decides. What a rule or a watchdog wants
     /// asked is asked all the same, and what is denied stays denied.
     Person,
+}
+
+impl AskedBy {
+    /// Whose message a call is a part of, as conversations name it.
+    pub(super) fn role(self) -> &'static str {
+        match self {
+            Self::Agent => "assistant",
+            Self::Person => "user",
+        }
+    }
 }
 
 /// Where what results have no room for is kept (S0-44), up to 64 MiB for each session. Where it is nowhere, the result says so
@@ -191,6 +207,9 @@ impl SessionSpec {
             asked_by: AskedBy::default(),
             overflow: Overflow::default(),
             coercion: Coercion::default(),
+            title: None,
+            settings: serde_json::Value::Null,
+            resume: None,
             allow_home: false,
         }
     }
@@ -361,6 +380,26 @@ impl SessionSpec {
     #[must_use]
     pub fn coercion(self, coercion: Coercion) -> Self {
         Self { coercion, ..self }
+    }
+
+    /// Sets what the session is called in the store.
+    #[must_use]
+    pub fn title(self, title: impl Into<String>) -> Self {
+        Self { title: Some(title.into()), ..self }
+    }
+
+    /// Sets what the host keeps with the session in the store.
+    #[must_use]
+    pub fn settings(self, settings: serde_json::Value) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// Continues a recorded session: with the approvals that were given in it, the rules that were added to it and the files of
+    /// its outputs. Its workspace and what its manifest asks for must be what they were (X0-55); all else is what this
+    /// specification says.
+    #[must_use]
+    pub fn resume(self, id: impl Into<String>) -> Self {
+        Self { resume: Some(id.into()), ..self }
     }
 
     /// Allows a workspace, or a granted tree, to be or hold a home directory, with the keys in it.

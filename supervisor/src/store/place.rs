@@ -1,0 +1,237 @@
+//! Where sessions are kept: a directory of the user's alone, which is held by descriptor from when it was found.
+//!
+//! SQLite opens files by their path and not by a descriptor. So no part of that path may be a link, it is compared with the
+//! held directory after SQLite has opened its files, and no session may write any of the directories on it
+//! ([`Place::refuse_reach`]).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use callgate_policy::effective::EffectiveSet;
+use callgate_policy::path::HostPath;
+use callgate_worker::way::Way;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::StoreError;
+use crate::host;
+use crate::place::{self, Unusable};
+
+/// The database.
+pub(super) const DATABASE: &str = "sessions.db";
+/// The file whose bytes are locked, one for each session that is open.
+const LOCKS: &str = "sessions.lock";
+/// What SQLite makes beside the database.
+const BESIDE: [&str; 3] = ["sessions.db-wal", "sessions.db-shm", "sessions.db-journal"];
+
+/// The store's directory, held.
+#[derive(Debug)]
+pub(super) struct Place(place::Place);
+
+/// A session's lock: while it lives, nobody else has the session open. The kernel ends it with this process.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    number: i64,
+}
+
+impl Place {
+    /// Finds the directory, or makes it.
+    pub(super) fn make(path: &Path) -> Result<Self, StoreError> {
+        let failed = |source: io::Error| StoreError::Place { path: path.to_owned(), source };
+        let (way, missing) = nearest(path).map_err(failed)?;
+        refuse_links(&way, path)?;
+        let mut at = way.into_fd();
+        for name in missing {
+            match rustix::fs::mkdirat(&at, &name, Mode::RWXU) {
+                // Somebody else may just have made it; below it is looked at as if it had been there.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(failed(errno.into())),
+            }
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            at = rustix::fs::openat(&at, &name, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        }
+        refuse_links(&Way::follow(path).map_err(|errno| failed(errno.into()))?, path)?;
+        let found = place::Place::find(path).map_err(|unusable| match unusable {
+            Unusable::Io(source) => failed(source),
+            Unusable::NotADirectory => failed(io::ErrorKind::NotADirectory.into()),
+            Unusable::Replaced => failed(io::ErrorKind::NotFound.into()),
+            Unusable::Strangers(_) => {
+                StoreError::NotYours { path: path.to_owned(), what: "others decide where its path leads" }
+            }
+        })?;
+        is_ours(path, &rustix::fs::fstat(&found).map_err(|errno| failed(errno.into()))?)?;
+        Ok(Self(found))
+    }
+
+    /// Its path, without links.
+    pub(super) fn path(&self) -> &Path {
+        self.0.path().as_path()
+    }
+
+    /// Looks at the database and what lies beside it, and makes the database if there is none: an empty file is an empty
+    /// database.
+    pub(super) fn prepare(&self) -> Result<PathBuf, StoreError> {
+        drop(self.open(DATABASE)?);
+        for name in BESIDE {
+            match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => is_own_file(&self.path().join(name), &stat)?,
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(StoreError::place(&self.path().join(name))(errno.into())),
+            }
+        }
+        Ok(self.path().join(DATABASE))
+    }
+
+    /// Whether its path still leads to what is held.
+    pub(super) fn confirm(&self) -> Result<(), StoreError> {
+        if self.0.is_there() {
+            return Ok(());
+        }
+        Err(StoreError::place(self.path())(io::Error::other("it was moved or replaced meanwhile")))
+    }
+
+    /// Locks a session, if nobody else has it.
+    pub(super) fn lock(&self, number: i64) -> Result<Option<Lock>, StoreError> {
+        // Each lock has an open file of its own: locks belong to those.
+        let file = self.open(LOCKS)?;
+        match fcntl(&file, FcntlArg::F_OFD_SETLK(&byte(libc::F_WRLCK, number))) {
+            Ok(_) => Ok(Some(Lock { file, number })),
+            Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(None),
+            Err(errno) => Err(StoreError::place(&self.path().join(LOCKS))(errno.into())),
+        }
+    }
+
+    /// Whether somebody has this session open, asked of the kernel.
+    pub(super) fn is_locked(&self, number: i64) -> Result<bool, StoreError> {
+        let mut asked = byte(libc::F_WRLCK, number);
+        fcntl(self.open(LOCKS)?, FcntlArg::F_OFD_GETLK(&mut asked))
+            .map_err(|errno| StoreError::place(&self.path().join(LOCKS))(errno.into()))?;
+        Ok(i32::from(asked.l_type) != libc::F_UNLCK)
+    }
+
+    /// Refuses a session that may read or write what is kept here, or decide what stands at this path.
+    pub(super) fn refuse_reach(&self, effective: &EffectiveSet) -> Result<(), StoreError> {
+        refuse_reach(self.path(), effective)
+    }
+
+    fn open(&self, name: &str) -> Result<File, StoreError> {
+        let path = self.path().join(name);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let failed = |errno: Errno| match errno {
+            Errno::LOOP => StoreError::Linked { path: path.clone(), link: path.clone() },
+            errno => StoreError::Place { path: path.clone(), source: errno.into() },
+        };
+        let file = rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        is_own_file(&path, &rustix::fs::fstat(&file).map_err(failed)?)?;
+        Ok(file.into())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // By name: a process that was forked from this one may hold the file for a moment longer.
+        let unlocked = fcntl(&self.file, FcntlArg::F_OFD_SETLK(&byte(libc::F_UNLCK, self.number)));
+        if let Err(errno) = unlocked {
+            tracing::warn!(%errno, "the lock of a session ends with this process");
+        }
+    }
+}
+
+/// Refuses a session whose grants reach this directory, if it is there.
+pub(super) fn refuse_reach(path: &Path, effective: &EffectiveSet) -> Result<(), StoreError> {
+    if host::identity_of(path).is_none() {
+        return Ok(());
+    }
+    let above: Vec<_> = path.ancestors().filter_map(host::identity_of).collect();
+    let rights = effective.rights();
+    for (region, _) in rights.read().iter().chain(rights.write().iter()) {
+        let granted = region.literal_prefix();
+        // By any name that leads to one of the directories on the way: a link, a bind mount.
+        let holds = host::identity_of(granted.as_path()).is_some_and(|granted| above.contains(&granted));
+        let lies_inside =
+            granted.as_path().ancestors().filter_map(host::identity_of).any(|id| above.first() == Some(&id));
+        if holds || lies_inside {
+            return Err(StoreError::Reached { granted: granted.as_path().to_owned(), path: path.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// One byte of the file of locks, which need not be there.
+fn byte(kind: i32, number: i64) -> libc::flock {
+    libc::flock {
+        l_type: i16::try_from(kind).unwrap_or(0),
+        l_whence: i16::try_from(libc::SEEK_SET).unwrap_or(0),
+        l_start: number,
+        l_len: 1,
+        l_pid: 0,
+    }
+}
+
+/// The nearest directory on the way that is there, and the names that are to be made below it.
+fn nearest(path: &Path) -> io::Result<(Way, Vec<std::ffi::OsString>)> {
+    let mut missing = Vec::new();
+    for above in path.ancestors() {
+        match Way::follow(above) {
+            Ok(way) => {
+                missing.reverse();
+                return Ok((way, missing));
+            }
+            Err(Errno::NOENT) => missing.extend(above.file_name().map(ToOwned::to_owned)),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// A link that another user's process, or a call of an earlier session, may have made: any that is not root's. Root's own calls
+/// make links that are root's; nobody grants them `/` itself.
+fn refuse_links(way: &Way, path: &Path) -> Result<(), StoreError> {
+    let am_root = rustix::process::geteuid().is_root();
+    let is_the_systems = |link: &Path| {
+        let owner = way.owners.iter().find(|(path, _)| path == link).map(|(_, uid)| *uid);
+        owner == Some(0) && (!am_root || link.parent() == Some(Path::new("/")))
+    };
+    match way.links.iter().find(|link| !is_the_systems(&link.path)) {
+        None => Ok(()),
+        Some(link) => Err(StoreError::Linked { path: path.to_owned(), link: link.path.clone() }),
+    }
+}
+
+fn is_own_file(path: &Path, stat: &Stat) -> Result<(), StoreError> {
+    let not_ours = |what| Err(StoreError::NotYours { path: path.to_owned(), what });
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return not_ours("it is not a regular file");
+    }
+    if stat.st_nlink != 1 {
+        return not_ours("it has another name elsewhere");
+    }
+    is_ours(path, stat)
+}
+
+fn is_ours(path: &Path, stat: &Stat) -> Result<(), StoreError> {
+    let not_ours = |what| Err(StoreError::NotYours { path: path.to_owned(), what });
+    match stat {
+        stat if stat.st_uid != rustix::process::geteuid().as_raw() => not_ours("it belongs to another user"),
+        stat if stat.st_mode & 0o077 != 0 => not_ours("its mode lets others in"),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a directory that was made for a session's outputs, if it is still what it was.
+pub(super) fn open_known(path: &Path, id: (u64, u64)) -> rustix::io::Result<std::os::fd::OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(opened.as_fd())?;
+    if (stat.st_dev, stat.st_ino) == id { Ok(opened) } else { Err(Errno::STALE) }
+}
+
+/// A path as text, for the database.
+pub(super) fn text(path: &HostPath) -> String {
+    path.to_string()
+}
