@@ -243,6 +243,8 @@ impl Store {
         if found > schema::VERSION {
             return Err(StoreError::Newer { path, found, known: schema::VERSION });
         }
+        // One process makes the tables. Changing the journal of a database is not waited for by others.
+        let _alone = if found == 0 { Some(place.set_up()?) } else { None };
         schema::configure(&connection).map_err(failed("set the database up"))?;
         schema::migrate(&mut connection).map_err(failed("bring the database up to date"))?;
         connection.busy_timeout(Duration::ZERO).map_err(failed("open the database"))?;

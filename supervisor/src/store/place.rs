@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
@@ -18,6 +19,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::StoreError;
+use super::recorder::{AGAIN, PATIENCE};
 use crate::host;
 use crate::place::{self, Unusable};
 
@@ -103,6 +105,18 @@ impl Place {
             Ok(_) => Ok(Some(Lock { file, number })),
             Err(nix::Error::EAGAIN | nix::Error::EACCES) => Ok(None),
             Err(errno) => Err(StoreError::place(&self.path().join(LOCKS))(errno.into())),
+        }
+    }
+
+    /// Waits for the lock under which the database is made: that of no session.
+    pub(super) fn set_up(&self) -> Result<Lock, StoreError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.lock(0)? {
+                Some(lock) => return Ok(lock),
+                None if Instant::now() < deadline => std::thread::sleep(AGAIN),
+                None => return Err(StoreError::place(self.path())(io::ErrorKind::TimedOut.into())),
+            }
         }
     }
 

@@ -62,11 +62,13 @@ CREATE INDEX parts_of_message ON parts (message);
 /// The version that this build reads and writes.
 pub(super) const VERSION: u32 = 1;
 
-/// Has the connection write ahead, and erase what is deleted.
+/// Has the connection write ahead, and erase what is deleted. An existing database is not written.
 pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
-    // Only a database without tables takes this over.
-    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    if version(connection)? == 0 {
+        // Only a database without tables takes it over.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+    }
     // A commit survives the end of this process; after a power cut the last ones may be gone, and the database is whole.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "foreign_keys", true)?;

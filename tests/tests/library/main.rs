@@ -9,6 +9,7 @@ mod host;
 mod model;
 mod one_session;
 mod programs;
+mod recorded;
 mod scopes;
 mod servers;
 mod shell;

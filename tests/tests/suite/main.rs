@@ -60,6 +60,7 @@ mod processes;
 mod protect;
 mod refusals;
 mod remembered;
+mod sessions;
 mod siblings;
 mod single_files;
 mod steps;

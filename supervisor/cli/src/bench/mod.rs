@@ -6,22 +6,25 @@
 mod decisions;
 mod files;
 mod opens;
+mod record;
 mod report;
 mod scratch;
 mod search;
 mod sessions;
 mod subject;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use callgate::Supervisor;
+use callgate::Launcher;
 use rustix::process::{Resource, Rlimit};
 
 use self::report::{Figures, Report, Row};
 use self::subject::{Benchmarked, Subject};
 use super::arguments::Bench;
 use super::exit::Failure;
+use super::temporary::Temporary;
 use super::{forked, supervise};
 
 pub(super) use opens::opens;
@@ -54,32 +57,44 @@ pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
         });
         return done.map(|()| ExitCode::SUCCESS);
     }
-    let report = supervise(forked()?, async |supervisor| measure(bench, &supervisor, &scratch).await)?;
+    // What is recorded lies where no session works.
+    let records = Temporary::make("callgate-records")?;
+    let launcher = forked()?;
+    let second = launcher.clone();
+    let report = supervise(launcher, async |supervisor| {
+        let opener = sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
+        measure(bench, &opener, (second, records.path())).await
+    })?;
     report.print(json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure(bench: &Bench, supervisor: &Supervisor, scratch: &Scratch) -> Result<Report, Failure> {
+async fn measure(
+    bench: &Bench,
+    opener: &sessions::Opener<'_>,
+    (launcher, records): (Launcher, &Path),
+) -> Result<Report, Failure> {
     open_many_files()?;
     // What `callgate run` leaves to end by itself comes back here, and is waited for between samples.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(|e| Failure::runtime(e.into()))?;
-    let opener = sessions::Opener { supervisor, scratch, strength: bench.strength.into() };
-    let memory = sessions::idle_memory(&opener).await?;
-    let benchmarked = Benchmarked::all(&opener).await?;
+    let memory = sessions::idle_memory(opener).await?;
+    let benchmarked = Benchmarked::all(opener).await?;
     let rows = interleave(bench.runs, &benchmarked).await?;
-    let opens = opens::measure(&opener).await?;
-    let decisions = decisions::measure(&opener, bench.runs).await?;
-    let rates = sessions::rates(&opener, bench.runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
+    let opens = opens::measure(opener).await?;
+    let decisions = decisions::measure(opener, bench.runs).await?;
+    let recording = record::measure(opener, launcher, records, bench.runs).await?;
+    let rates = sessions::rates(opener, bench.runs.saturating_mul(RATE_CALLS_PER_RUN)).await?;
     let spawned = benchmarked.spawned_per_second(bench.runs.saturating_mul(RATE_CALLS_PER_RUN))?;
-    let many = sessions::many(&opener, bench.sessions).await?;
+    let many = sessions::many(opener, bench.sessions).await?;
     Ok(Report {
         runs: bench.runs,
         strength: benchmarked.strength(),
-        landlock_abi: supervisor.support().landlock_abi,
+        landlock_abi: opener.supervisor.support().landlock_abi,
         rows,
         absent: benchmarked.absent,
         opens,
         decisions,
+        recording,
         rates,
         spawned,
         memory,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::decisions::Decisions;
 use super::opens::Opens;
+use super::record::Recording;
 use super::sessions::{Many, Rates};
 use crate::exit::Failure;
 use crate::paint::{self, Word};
@@ -46,6 +47,7 @@ pub(super) struct Report {
     pub(super) absent: Vec<String>,
     pub(super) opens: Opens,
     pub(super) decisions: Decisions,
+    pub(super) recording: Recording,
     pub(super) rates: Rates,
     /// Programs per second, by two callers of posix_spawn(3).
     pub(super) spawned: f64,
@@ -104,6 +106,12 @@ impl Report {
             target("decision at 1,000 rules, a file", AtMost(20.0), Some(exact(self.decisions.file.median)), "µs"),
             target("decision at 1,000 rules, a line", AtMost(20.0), Some(exact(self.decisions.line.median)), "µs"),
             target("exec gate, each exec", AtMost(150.0), Some(exact(self.decisions.gate())), "µs"),
+            target(
+                "recording a read / two writes of 1 kB",
+                AtMost(3.0),
+                Some(exact(self.recording.added()) / exact(self.recording.floor.median)),
+                "×",
+            ),
             target("reads per second, two callers", AtLeast(5000.0), Some(self.rates.two_callers), "/s"),
             target("private memory, idle session", AtMost(3.0), Some(kib_as_mib(self.memory)), "MiB"),
             target(
@@ -164,6 +172,14 @@ impl Report {
             micros(decisions.program),
             micros(decisions.gate()),
             micros(decisions.watchdogs())
+        )?;
+        let recording = &self.recording;
+        writeln!(
+            out,
+            "a read that is recorded: {}, one that is not: {}; inserting 1 kB into a database and updating it: {}",
+            micros(recording.recorded.median),
+            micros(recording.plain.median),
+            micros(recording.floor.median)
         )?;
         writeln!(
             out,
@@ -272,6 +288,11 @@ impl Report {
                 "any_program": us(self.decisions.program),
                 "arguments_judged": us(self.decisions.judged),
                 "watched": us(self.decisions.watched),
+            },
+            "recording_us": {
+                "read": us(self.recording.plain.median),
+                "recorded_read": us(self.recording.recorded.median),
+                "floor": us(self.recording.floor.median),
             },
             "reads_per_second": {
                 "one_caller": self.rates.one_caller,

@@ -116,7 +116,7 @@ pub(super) async fn rates(opener: &Opener<'_>, calls: u32) -> Result<Rates, Fail
     Ok(Rates { one_caller, two_callers, two_sessions: per_second(started) })
 }
 
-async fn reads(session: &Session, calls: u32) -> Result<(), Failure> {
+pub(super) async fn reads(session: &Session, calls: u32) -> Result<(), Failure> {
     for _ in 0..calls {
         let envelope = session.call("read", json!({ "path": FILE })).await;
         if envelope.kind == Outcome::Error {
