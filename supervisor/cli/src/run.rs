@@ -33,6 +33,10 @@ const PASSED_ON: [SignalKind; 6] = [
 pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, Failure> {
     let recorded = run.session.as_deref().map(|id| Recorded::find(id, &run.grants)).transpose()?;
     let mut spec = show::spec(recorded.as_ref().map_or(&run.grants, Recorded::grants))?;
+    if let Some(profile) = recorded.as_ref().and_then(Recorded::profile) {
+        // What it takes away is taken away from every program of the session.
+        spec.profile = show::profile(Some(profile), &spec)?;
+    }
     spec.resume = recorded.as_ref().map(Recorded::id);
     spec.asked_by = AskedBy::Person;
     // No tool is called, so nothing that one requires is granted.

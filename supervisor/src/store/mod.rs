@@ -376,7 +376,7 @@ impl Store {
                         "INSERT INTO messages (session, id, role, created) SELECT ?2, ?3, role, created FROM messages \
                          WHERE number = ?1",
                     )?
-                    .execute(params![message, fork, new_id("msg_").unwrap_or_default()])?;
+                    .execute(params![message, fork, row_id("msg_")?])?;
                 let copy = transaction.last_insert_rowid();
                 // What has not ended is the other session's.
                 let parts = "SELECT number FROM parts WHERE message = ?1 AND ended IS NOT NULL ORDER BY proposed";
@@ -388,7 +388,7 @@ impl Store {
                              outcome, proposed, proposed_at, started, started_at, ended, ended_at, input, envelope \
                              FROM parts WHERE number = ?1",
                         )?
-                        .execute(params![part, fork, copy, new_id("prt_").unwrap_or_default()])?;
+                        .execute(params![part, fork, copy, row_id("prt_")?])?;
                 }
             }
             transaction.commit()
@@ -407,6 +407,7 @@ impl Store {
         };
         self.write("close the session", |connection| {
             let transaction = connection.transaction()?;
+            end_all(&transaction, session.number, ORPHANED, false)?;
             end_all(&transaction, session.number, CLOSED, true)?;
             let sql = "UPDATE sessions SET closed = ?2, opened = 0 WHERE number = ?1 AND closed IS NULL";
             transaction.execute(sql, params![session.number, now()])?;
@@ -608,6 +609,11 @@ impl Store {
 /// Refuses a session whose grants reach the store of the user who runs this, if there is one.
 pub(crate) fn refuse_reach_of_user(effective: &EffectiveSet) -> Result<(), StoreError> {
     Store::place_of_user().map_or(Ok(()), |place| place::refuse_reach(&place, effective))
+}
+
+/// An id for a row.
+fn row_id(of: &str) -> rusqlite::Result<String> {
+    new_id(of).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {

@@ -17,7 +17,7 @@ use tokio::sync::broadcast;
 use super::event::{Event, EventKind, Events};
 use super::place::Lock;
 use super::redact::Redaction;
-use super::{KnownOutputs, Store, StoreError, is_busy};
+use super::{KnownOutputs, Store, StoreError, is_busy, row_id};
 use crate::causes::with_causes;
 use crate::session::new_id;
 
@@ -212,7 +212,7 @@ impl Stored {
         let transaction = connection.transaction()?;
         transaction
             .prepare_cached("INSERT INTO messages (session, id, role, created) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![self.number, new_id("msg_").unwrap_or_default(), self.role, call.proposed.1])?;
+            .execute(params![self.number, row_id("msg_")?, self.role, call.proposed.1])?;
         let message = transaction.last_insert_rowid();
         let number = call.insert(&transaction, (self.number, message), what)?;
         transaction.commit()?;
