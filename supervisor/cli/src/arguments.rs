@@ -325,7 +325,7 @@ pub(super) enum SessionAct {
   callgate session new
   callgate session new --title review --profile readonly -C ~/project
   callgate session new --write ../out --limit memory=2GiB --env DATABASE_URL")]
-    New(NewSession),
+    New(Box<NewSession>),
     /// List the sessions.
     #[command(after_help = "Examples:
   callgate session list

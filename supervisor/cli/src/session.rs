@@ -73,7 +73,7 @@ impl Recorded {
 pub(super) fn session(act: SessionAct, json: bool) -> Result<ExitCode, Failure> {
     let text = match act {
         SessionAct::New(new) => {
-            let record = make(new)?;
+            let record = make(*new)?;
             if json { format!("{}\n", json!(record)) } else { format!("{}\n", record.id) }
         }
         SessionAct::List => {
@@ -150,7 +150,7 @@ fn lasting(mut grants: Grants) -> Result<Grants, Failure> {
         *program = path
             .into_os_string()
             .into_string()
-            .map_err(|_| Failure::Usage(format!("--exec {program}: it is not text")))?;
+            .map_err(|_bytes| Failure::Usage(format!("--exec {program}: it is not text")))?;
     }
     let secret =
         grants.env.iter().filter_map(|variable| variable.split_once('=')).find(|(name, _)| is_secret_name(name));
@@ -168,7 +168,7 @@ fn absolute_profile(profile: String) -> Result<String, Failure> {
         return Ok(profile);
     }
     let path = std::path::absolute(&profile).map_err(Failure::named(format!("find {profile}")))?;
-    path.into_os_string().into_string().map_err(|_| Failure::Usage(format!("--profile {profile}: it is not text")))
+    path.into_os_string().into_string().map_err(|_bytes| Failure::Usage(format!("--profile {profile}: it is not text")))
 }
 
 fn retention(prune: &Prune) -> Result<Retention, Failure> {

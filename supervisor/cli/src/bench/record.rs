@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use callgate::{Launcher, OpenError, Store, Supervisor};
+use callgate::{Launcher, Store, Supervisor};
 use rusqlite::{Connection, params};
 
 use super::report::Figures;
@@ -37,7 +37,7 @@ pub(super) async fn measure(
     runs: u32,
 ) -> Result<Recording, Failure> {
     let store = Store::at(&place.join("store"))?;
-    let supervisor = Supervisor::builder().launcher(launcher).store(store).build().map_err(OpenError::from)?;
+    let supervisor = Supervisor::builder().launcher(launcher).store(store).build()?;
     let plain = opener.open().await?.session;
     let recorded = supervisor.open(opener.spec()).await?;
     let mut floor = Floor::make(&place.join("floor.db")).map_err(unmeasured)?;
