@@ -34,21 +34,27 @@ fn main() {
         let (length, body) = program(&filter, arch);
         writeln!(source, "static {name}: [BpfInsn; {length}] = {body};").unwrap();
     }
-    for (name, strength, writer, starter) in [
-        ("BASE_LANDLOCK", Strength::Landlock, Writer::Kernel, Starter::Kernel),
-        ("BASE_NAMESPACES", Strength::Namespaces, Writer::Kernel, Starter::Kernel),
-        ("KEPT_LANDLOCK", Strength::Landlock, Writer::Broker, Starter::Kernel),
-        ("KEPT_NAMESPACES", Strength::Namespaces, Writer::Broker, Starter::Kernel),
-        ("SINGLE_LANDLOCK", Strength::Landlock, Writer::BrokerReadsToo, Starter::Kernel),
-        ("SINGLE_NAMESPACES", Strength::Namespaces, Writer::BrokerReadsToo, Starter::Kernel),
-        ("JUDGED_LANDLOCK", Strength::Landlock, Writer::Kernel, Starter::Broker),
-        ("JUDGED_NAMESPACES", Strength::Namespaces, Writer::Kernel, Starter::Broker),
-        ("KEPT_JUDGED_LANDLOCK", Strength::Landlock, Writer::Broker, Starter::Broker),
-        ("KEPT_JUDGED_NAMESPACES", Strength::Namespaces, Writer::Broker, Starter::Broker),
-        ("SINGLE_JUDGED_LANDLOCK", Strength::Landlock, Writer::BrokerReadsToo, Starter::Broker),
-        ("SINGLE_JUDGED_NAMESPACES", Strength::Namespaces, Writer::BrokerReadsToo, Starter::Broker),
+    for (name, strength, writer, starter, debug) in [
+        ("BASE_LANDLOCK", Strength::Landlock, Writer::Kernel, Starter::Kernel, false),
+        ("BASE_NAMESPACES", Strength::Namespaces, Writer::Kernel, Starter::Kernel, false),
+        ("KEPT_LANDLOCK", Strength::Landlock, Writer::Broker, Starter::Kernel, false),
+        ("KEPT_NAMESPACES", Strength::Namespaces, Writer::Broker, Starter::Kernel, false),
+        ("SINGLE_LANDLOCK", Strength::Landlock, Writer::BrokerReadsToo, Starter::Kernel, false),
+        ("SINGLE_NAMESPACES", Strength::Namespaces, Writer::BrokerReadsToo, Starter::Kernel, false),
+        ("DEBUG_LANDLOCK", Strength::Landlock, Writer::Kernel, Starter::Kernel, true),
+        ("DEBUG_NAMESPACES", Strength::Namespaces, Writer::Kernel, Starter::Kernel, true),
+        ("KEPT_DEBUG_LANDLOCK", Strength::Landlock, Writer::Broker, Starter::Kernel, true),
+        ("KEPT_DEBUG_NAMESPACES", Strength::Namespaces, Writer::Broker, Starter::Kernel, true),
+        ("SINGLE_DEBUG_LANDLOCK", Strength::Landlock, Writer::BrokerReadsToo, Starter::Kernel, true),
+        ("SINGLE_DEBUG_NAMESPACES", Strength::Namespaces, Writer::BrokerReadsToo, Starter::Kernel, true),
+        ("JUDGED_LANDLOCK", Strength::Landlock, Writer::Kernel, Starter::Broker, false),
+        ("JUDGED_NAMESPACES", Strength::Namespaces, Writer::Kernel, Starter::Broker, false),
+        ("KEPT_JUDGED_LANDLOCK", Strength::Landlock, Writer::Broker, Starter::Broker, false),
+        ("KEPT_JUDGED_NAMESPACES", Strength::Namespaces, Writer::Broker, Starter::Broker, false),
+        ("SINGLE_JUDGED_LANDLOCK", Strength::Landlock, Writer::BrokerReadsToo, Starter::Broker, false),
+        ("SINGLE_JUDGED_NAMESPACES", Strength::Namespaces, Writer::BrokerReadsToo, Starter::Broker, false),
     ] {
-        let variants = (1..=7).map(|landlock_abi| base(Variant { strength, landlock_abi, writer, starter }));
+        let variants = (1..=7).map(|landlock_abi| base(Variant { strength, landlock_abi, writer, starter, debug }));
         let bodies: Vec<_> = variants.map(|filter| format!("&{}", program(&filter, arch).1)).collect();
         writeln!(source, "/// By Landlock ABI, from 1.\nstatic {name}: [&[BpfInsn]; 7] = [{}];", bodies.join(", "))
             .unwrap();

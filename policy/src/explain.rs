@@ -109,6 +109,9 @@ impl fmt::Display for SessionPlan {
             }
             writeln!(f, "  ← {source}")?;
         }
+        if self.debug {
+            writeln!(f, "the processes of a call may trace one another")?;
+        }
         if let Some(programs) = &self.reading {
             let names: Vec<String> = programs.iter().map(ToString::to_string).collect();
             writeln!(

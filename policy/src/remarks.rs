@@ -114,7 +114,8 @@ fn sockets(not_reached: &[NotReached]) -> Option<String> {
 fn blocked(kind: Blocked) -> Option<&'static str> {
     Some(match kind {
         Blocked::Ptrace => {
-            "ptrace is refused inside: debuggers and tracers (gdb, strace, LeakSanitizer) do not work there"
+            "ptrace was refused: debuggers and tracers (gdb, strace, LeakSanitizer) need --debug, or `capabilities = \
+             [\"debug\"]` in [requires]"
         }
         Blocked::Mount => "mounting and changing the root are refused inside",
         Blocked::Namespace => {

@@ -23,6 +23,8 @@ pub enum Step {
     CloseFds,
     /// Switch core dumps off (core(5)).
     CoreDumps,
+    /// Let a call's processes trace one another (ptrace(2)).
+    Debug,
     /// Start the program (execve(2)).
     Exec,
     /// Know the processes that a call starts.
@@ -91,6 +93,7 @@ impl Step {
             Self::Clean => "clean",
             Self::CloseFds => "close_fds",
             Self::CoreDumps => "core_dumps",
+            Self::Debug => "debug",
             Self::Exec => "exec",
             Self::Family => "family",
             Self::Fork => "fork",

@@ -53,19 +53,27 @@ pub(crate) fn install_reader(threads: Threads) -> io::Result<()> {
 }
 
 fn base_program(variant: Variant) -> Option<&'static [BpfInsn]> {
-    let programs = match (variant.strength, variant.writer, variant.starter) {
-        (Strength::Landlock, Writer::Kernel, Starter::Kernel) => &BASE_LANDLOCK,
-        (Strength::Namespaces, Writer::Kernel, Starter::Kernel) => &BASE_NAMESPACES,
-        (Strength::Landlock, Writer::Broker, Starter::Kernel) => &KEPT_LANDLOCK,
-        (Strength::Namespaces, Writer::Broker, Starter::Kernel) => &KEPT_NAMESPACES,
-        (Strength::Landlock, Writer::BrokerReadsToo, Starter::Kernel) => &SINGLE_LANDLOCK,
-        (Strength::Namespaces, Writer::BrokerReadsToo, Starter::Kernel) => &SINGLE_NAMESPACES,
-        (Strength::Landlock, Writer::Kernel, Starter::Broker) => &JUDGED_LANDLOCK,
-        (Strength::Namespaces, Writer::Kernel, Starter::Broker) => &JUDGED_NAMESPACES,
-        (Strength::Landlock, Writer::Broker, Starter::Broker) => &KEPT_JUDGED_LANDLOCK,
-        (Strength::Namespaces, Writer::Broker, Starter::Broker) => &KEPT_JUDGED_NAMESPACES,
-        (Strength::Landlock, Writer::BrokerReadsToo, Starter::Broker) => &SINGLE_JUDGED_LANDLOCK,
-        (Strength::Namespaces, Writer::BrokerReadsToo, Starter::Broker) => &SINGLE_JUDGED_NAMESPACES,
+    let programs = match (variant.strength, variant.writer, variant.starter, variant.debug) {
+        (Strength::Landlock, Writer::Kernel, Starter::Kernel, false) => &BASE_LANDLOCK,
+        (Strength::Namespaces, Writer::Kernel, Starter::Kernel, false) => &BASE_NAMESPACES,
+        (Strength::Landlock, Writer::Broker, Starter::Kernel, false) => &KEPT_LANDLOCK,
+        (Strength::Namespaces, Writer::Broker, Starter::Kernel, false) => &KEPT_NAMESPACES,
+        (Strength::Landlock, Writer::BrokerReadsToo, Starter::Kernel, false) => &SINGLE_LANDLOCK,
+        (Strength::Namespaces, Writer::BrokerReadsToo, Starter::Kernel, false) => &SINGLE_NAMESPACES,
+        (Strength::Landlock, Writer::Kernel, Starter::Kernel, true) => &DEBUG_LANDLOCK,
+        (Strength::Namespaces, Writer::Kernel, Starter::Kernel, true) => &DEBUG_NAMESPACES,
+        (Strength::Landlock, Writer::Broker, Starter::Kernel, true) => &KEPT_DEBUG_LANDLOCK,
+        (Strength::Namespaces, Writer::Broker, Starter::Kernel, true) => &KEPT_DEBUG_NAMESPACES,
+        (Strength::Landlock, Writer::BrokerReadsToo, Starter::Kernel, true) => &SINGLE_DEBUG_LANDLOCK,
+        (Strength::Namespaces, Writer::BrokerReadsToo, Starter::Kernel, true) => &SINGLE_DEBUG_NAMESPACES,
+        // Who judges each start traces it, and so nobody else does.
+        (_, _, Starter::Broker, true) => return None,
+        (Strength::Landlock, Writer::Kernel, Starter::Broker, false) => &JUDGED_LANDLOCK,
+        (Strength::Namespaces, Writer::Kernel, Starter::Broker, false) => &JUDGED_NAMESPACES,
+        (Strength::Landlock, Writer::Broker, Starter::Broker, false) => &KEPT_JUDGED_LANDLOCK,
+        (Strength::Namespaces, Writer::Broker, Starter::Broker, false) => &KEPT_JUDGED_NAMESPACES,
+        (Strength::Landlock, Writer::BrokerReadsToo, Starter::Broker, false) => &SINGLE_JUDGED_LANDLOCK,
+        (Strength::Namespaces, Writer::BrokerReadsToo, Starter::Broker, false) => &SINGLE_JUDGED_NAMESPACES,
     };
     programs.get(usize::from(variant.landlock_abi).checked_sub(1)?).copied()
 }
@@ -103,14 +111,21 @@ mod tests {
         let here = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
         for strength in [Strength::Landlock, Strength::Namespaces] {
             for writer in [Writer::Kernel, Writer::Broker, Writer::BrokerReadsToo] {
-                for starter in [Starter::Kernel, Starter::Broker] {
+                for (starter, debug) in [
+                    (Starter::Kernel, false),
+                    (Starter::Broker, false),
+                    (Starter::Kernel, true),
+                    (Starter::Broker, true),
+                ] {
+                    let variant = |landlock_abi| Variant { strength, landlock_abi, writer, starter, debug };
                     for landlock_abi in 1..=7 {
-                        let variant = Variant { strength, landlock_abi, writer, starter };
+                        let variant = variant(landlock_abi);
                         let wanted = assemble(&base(variant), here).ok();
+                        let wanted = wanted.filter(|_| (starter, debug) != (Starter::Broker, true));
                         assert_eq!(base_program(variant), wanted.as_deref(), "{variant:?}");
                     }
-                    assert_eq!(base_program(Variant { strength, landlock_abi: 0, writer, starter }), None);
-                    assert_eq!(base_program(Variant { strength, landlock_abi: 8, writer, starter }), None);
+                    assert_eq!(base_program(variant(0)), None);
+                    assert_eq!(base_program(variant(8)), None);
                 }
             }
         }

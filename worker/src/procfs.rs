@@ -42,6 +42,28 @@ pub(crate) const OWN: &[OwnFile] = &[
     OwnFile { path: c"/proc/self/fdinfo", rights: READ_DIR | READ_FILE },
 ];
 
+/// What the broker opens of a process for the others of its call, where they may trace one another: what debuggers, `ps` and
+/// `top` read. Not its memory and its environment: a program may have confined its own child further, which the kernel knows
+/// and the broker does not.
+pub(crate) const TOLD_OF_SIBLINGS: &[&str] = &[
+    "auxv",
+    "children",
+    "cmdline",
+    "comm",
+    "io",
+    "limits",
+    "maps",
+    "oom_score",
+    "oom_score_adj",
+    "schedstat",
+    "smaps",
+    "smaps_rollup",
+    "stat",
+    "statm",
+    "status",
+    "wchan",
+];
+
 /// Keeps what a program was shown of itself in the kernel's memory, for as long as these are open: procfs makes a file anew
 /// when the old one was dropped for want of memory, and a rule is for the old one.
 pub(crate) fn keep_own(own: &[OwnFile], pid: Pid) -> Vec<OwnedFd> {

@@ -12,7 +12,10 @@ use super::rights::Rights;
 
 /// The names that `capabilities` may hold before a host registers its own. A closed set: each has one point that
 /// enforces it, so an unknown one would be granted and mean nothing.
-pub const CAPABILITIES: [&str; 2] = ["secrets.has", "stream.send"];
+pub const CAPABILITIES: [&str; 3] = [DEBUG, "secrets.has", "stream.send"];
+
+/// To trace the call's own processes: ptrace(2) and its kin. The base filter enforces it.
+pub const DEBUG: &str = "debug";
 
 /// Requirements and whose they are.
 #[derive(Debug, Clone, Copy)]

@@ -18,7 +18,7 @@ use crate::pattern::PathPattern;
 use crate::rules::{Capability, SubPolicy};
 
 pub use beyond::{Beyond, beyond};
-pub use declared::{CAPABILITIES, Contribution, DeclareError, Declared};
+pub use declared::{CAPABILITIES, Contribution, DEBUG, DeclareError, Declared};
 pub use everything::everything;
 pub use origin::{Kind, Origin, Source};
 pub(crate) use region::Region;

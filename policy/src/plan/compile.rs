@@ -12,7 +12,7 @@ use super::{
     ProgramRule, Resource, SessionPlan, Strength, Work, env,
 };
 use crate::call_grant::CallGrant;
-use crate::effective::{EffectiveSet, Origin, PathRegion, Region as _, Scope, ShellRegion};
+use crate::effective::{DEBUG, EffectiveSet, Origin, PathRegion, Region as _, Scope, ShellRegion};
 use crate::limit::Bounds;
 use crate::manifest::Env;
 use crate::path::HostPath;
@@ -83,6 +83,7 @@ pub fn session(
         outputs: effective.session_dir().cloned(),
         env: environment,
         gitconfig: facts.gitconfig.clone(),
+        debug: effective.rights().allows_capability(DEBUG),
         ablation: None,
     })
 }

@@ -243,6 +243,9 @@ pub struct SessionPlan {
     /// What the session's `HOME` begins with in `.gitconfig`; empty for no such file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub gitconfig: String,
+    /// Whether a call's processes may trace one another (`debug`). Never where every start is judged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub debug: bool,
     /// `None`, but for sessions that nothing runs in but callgate's own attempts to break out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ablation: Option<Ablation>,

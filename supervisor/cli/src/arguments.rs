@@ -92,6 +92,10 @@ pub(super) struct Grants {
     /// output (256MiB, for `call bash`). Times take ms, s, m or h; sizes take B, KiB, MiB, GiB or TiB.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(super) limit: Vec<String>,
+    /// Allow the command's processes to trace one another: gdb, strace, delve, LeakSanitizer. They reach no process outside
+    /// the call. Not together with --exec.
+    #[arg(long)]
+    pub(super) debug: bool,
     /// Pass this variable of your environment on to programs, or set it. Can be given more than once, and overrides the
     /// manifest. Without it programs get only what `run --explain-env` lists.
     #[arg(long, value_name = "NAME[=VALUE]")]
@@ -130,6 +134,7 @@ pub(super) struct Grants {
   git diff | callgate run -- ./review.py > review.txt
   callgate run --limit memory=2GiB --limit wall=5m -- npm test
   callgate run --env DATABASE_URL --env RUST_LOG=debug -- cargo test
+  callgate run --debug -- gdb ./a.out
   callgate run --explain-env                     which variables the command would get
   callgate run --session ses_0195 -- make         in a recorded session (see `callgate session`)
   callgate run --write ../out --status result.json -- ./build.sh")]

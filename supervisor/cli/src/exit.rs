@@ -235,6 +235,7 @@ fn open_status(error: &OpenError) -> u8 {
         OpenError::Variable(_)
         | OpenError::Declare(_)
         | OpenError::Plan(_)
+        | OpenError::DebugJudged
         | OpenError::Rule(_)
         | OpenError::UnknownTool { .. }
         | OpenError::NotTrusted { .. }

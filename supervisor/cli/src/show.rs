@@ -8,7 +8,7 @@ use callgate::profile::{self, ProfileError};
 use callgate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
 use callgate::{OpenError, Session, SessionSpec, TypedPath, Warning, refuse_strangers, with_causes};
 use callgate_policy::ceiling::Ceiling;
-use callgate_policy::effective::Source;
+use callgate_policy::effective::{DEBUG, Source};
 use callgate_policy::manifest::Manifest;
 use callgate_policy::path::normalize;
 use callgate_policy::pattern::{HostPattern, PathTemplate};
@@ -56,7 +56,7 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         },
         net: NetRequirement { hosts: hosts(&grants.net)? },
         shell: programs(&grants.exec)?,
-        capabilities: Vec::new(),
+        capabilities: grants.debug.then(|| DEBUG.to_owned()).into_iter().collect(),
     };
     if !flags.shell.is_empty() {
         // Naming programs takes the default's "any" back.

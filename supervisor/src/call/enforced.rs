@@ -12,7 +12,7 @@ const HOLDS: &[(&str, &[Step])] = &[
     ("fs", &[Step::Landlock, Step::Mounts, Step::Seccomp, Step::KeptNames]),
     ("net", &[Step::Seccomp, Step::Namespaces, Step::Landlock]),
     ("ipc", &[Step::Seccomp, Step::Namespaces, Step::Landlock]),
-    ("processes", &[Step::Landlock, Step::Seccomp, Step::Namespaces]),
+    ("processes", &[Step::Landlock, Step::Seccomp, Step::Namespaces, Step::Debug]),
     ("privilege", &[Step::Capabilities, Step::NoNewPrivs, Step::Seccomp]),
     ("descriptors", &[Step::CloseFds]),
     ("limits", &[Step::Limits, Step::Cgroup, Step::CoreDumps]),

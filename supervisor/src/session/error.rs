@@ -131,6 +131,13 @@ pub enum OpenError {
         /// What to do about it.
         remedy: &'static str,
     },
+    /// `debug` where every start of a program is judged.
+    #[error(
+        "`debug` cannot be had in a session that judges each program before it starts (--exec, [[requires.shell]] with names, \
+         `watch_execs`, a watchdog that sees programs, a profile that restricts the shell): callgate traces them for that, and a \
+         process has one tracer; grant any program, or leave `debug` out"
+    )]
+    DebugJudged,
     /// The kernel gave no random bytes.
     #[error("get random bytes")]
     Random(#[source] std::io::Error),

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
 use callgate_policy::approval::ApprovalScope;
-use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, Kind, Source, beyond, narrow};
+use callgate_policy::effective::{Bound, Contribution, DEBUG, Declared, EffectiveSet, Kind, Source, beyond, narrow};
 use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::{HostPath, normalize};
@@ -261,6 +261,9 @@ impl Supervisor {
             None => plan,
         };
         let plan = if reads { plan.with_reading_calls(restricted::programs()) } else { plan };
+        if plan.debug && plan.exec.is_judged() {
+            return Err(OpenError::DebugJudged);
+        }
         let opened = Opened::open(&self.launcher, plan.clone(), outputs.as_ref(), self.groups.clone()).await;
         if let Err(ConfineError::Refused(failed)) = &opened
             && failed.step == Step::Replaced
@@ -504,10 +507,10 @@ fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError
 /// A manifest may say what later versions act on. Acting as if it had not been said would be a silent downgrade.
 fn refuse_what_is_not_yet_in_force(manifest: &Manifest) -> Result<(), OpenError> {
     let refuse = |what: &str, remedy| Err(OpenError::NotYet { what: format!("{what} of {}", manifest.file), remedy });
-    if !manifest.requires.capabilities.is_empty() {
-        return refuse("`capabilities`", "no capability has a point that enforces it yet; leave them out");
+    match manifest.requires.capabilities.iter().find(|name| *name != DEBUG) {
+        Some(name) => refuse(&format!("the capability `{name}`"), "it has no point that enforces it yet; leave it out"),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Where approvals are kept beyond the session, if the manifest wants that: its own project, and no other, since whoever may

@@ -31,6 +31,7 @@ mod chaos;
 mod claims;
 mod clean_up;
 mod contract;
+mod debug;
 mod envelope;
 mod etc;
 mod every_abi;

@@ -104,6 +104,13 @@ impl Thread {
             || ends.chain([start]).all(|directory| open(directory).is_some_and(|target| !is_writable(&target)))
     }
 
+    /// Opens a file or directory below its own, by no link.
+    pub(super) fn open_below(&self, rest: &str, flags: OFlags) -> Result<OwnedFd, i32> {
+        let rest = if rest.is_empty() { "." } else { rest };
+        let without = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(&self.proc, rest, flags, Mode::empty(), without).map_err(rustix::io::Errno::raw_os_error)
+    }
+
     /// Whether it has its number still.
     pub(super) fn is_there(&self) -> bool {
         rustix::fs::statat(&self.proc, c"task", AtFlags::SYMLINK_NOFOLLOW).is_ok()

@@ -15,6 +15,7 @@ use rustix::fs::Stat;
 
 use super::caller::{Caller, Thread};
 use super::changes::{Collected, Notices, Own};
+use super::debug::ExitTracer;
 use super::fifos::Waiting;
 use super::ipc::Objects;
 use super::sockets::Sockets;
@@ -46,6 +47,8 @@ pub(super) struct Call {
     pub(super) fifos: Waiting,
     pub(super) objects: Objects,
     pub(super) changes: Collected,
+    /// Whose tracees may stop at their end.
+    pub(super) exit_tracer: Option<ExitTracer>,
     /// Whether what callgate starts for it has been started. Until then nothing of the call runs.
     pub(super) started: Arc<AtomicBool>,
     /// The supervisor can see that there are some.
@@ -164,6 +167,7 @@ impl Calls {
             fifos: Waiting::default(),
             objects: Objects::default(),
             changes: Collected::new(&self.own),
+            exit_tracer: None,
             started: Arc::default(),
             noticed: false,
             asked,

@@ -251,7 +251,7 @@ const BARRED: &str = "this host lets nobody trace, so that arguments cannot be v
                       programs without `args` and have no watchdog see every exec";
 
 /// Traces a child of this process for a moment: an ancestor is what the broker will be to all that it traces.
-fn can_trace(one_thread: OneThread) -> std::io::Result<()> {
+pub(super) fn can_trace(one_thread: OneThread) -> std::io::Result<()> {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match process::fork(one_thread, 0)? {
         Fork::Child => {

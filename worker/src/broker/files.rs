@@ -327,6 +327,9 @@ fn judge_opening(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32, m
     {
         return shm::open(broker, caller, name, flags, mode);
     }
+    if let Some(shown) = broker.show(caller, at.0, path.as_bytes(), asked)? {
+        return Ok(shown);
+    }
     let changes = OFlags::WRONLY | OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
     let own = caller.own_descriptor(path.as_bytes()).is_some();
     let magic = is_magic(&path) && !own;

@@ -9,6 +9,7 @@
 mod caller;
 mod calls;
 mod changes;
+mod debug;
 mod ends;
 mod exec;
 mod fifos;
@@ -165,6 +166,9 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     let mut calls = Calls::new(plan);
     let mut gate = None;
     let mut watchdogs = None;
+    if plan.debug {
+        judged.push(debug::confirm(plan, one_thread)?);
+    }
     if let Some(found) = confined.found {
         let made = Gate::make(plan, (found, may_read), calls.writable(), one_thread)?;
         judged.push(made.step);
@@ -207,6 +211,8 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
         network,
         keeper,
         reads_too: plan.writer() == Writer::BrokerReadsToo,
+        strength: plan.strength,
+        debug: plan.debug,
         gate,
         masks: Masks { first: umask.bits(), told: plan.writer().is_broker(), changed: None, own: 0 },
         over: false,
@@ -361,6 +367,7 @@ fn start_programs(plan: &SessionPlan, links: Links, trade: Programs) -> io::Resu
         landlock_abi: plan.landlock_abi,
         writer: plan.writer(),
         starter: plan.starter(),
+        debug: plan.debug,
     };
     let installed = fd::close_all_but(&keep).map_err(failure(Step::CloseFds, "close_range")).and_then(|()| {
         let base = plan.keeps(Mechanism::Seccomp);
@@ -407,6 +414,9 @@ struct Broker {
     keeper: Keeper,
     /// Whether it is asked about openings to read.
     reads_too: bool,
+    strength: Strength,
+    /// Whether a call's processes may trace one another.
+    debug: bool,
     /// Where only some programs may be started.
     gate: Option<Gate>,
     masks: Masks,
@@ -432,7 +442,8 @@ const SET: Duration = Duration::from_millis(100);
 
 /// Who handles what. The base filter's `Notify` entries and this table name the same calls; a test compares them.
 fn handlers() -> HashMap<i64, Handler> {
-    let groups: [&[(libc::c_long, Handler)]; 9] = [
+    let groups: [&[(libc::c_long, Handler)]; 10] = [
+        debug::HANDLERS,
         exec::HANDLERS,
         files::HANDLERS,
         metadata::HANDLERS,
@@ -721,9 +732,13 @@ mod tests {
     fn every_notified_call_has_a_handler_and_every_handler_is_asked() {
         let mut asked = BTreeSet::new();
         for strength in [Strength::Landlock, Strength::Namespaces] {
-            let kinds = [(Writer::Kernel, Starter::Kernel), (Writer::Broker, Starter::Broker)];
-            for (landlock_abi, (writer, starter)) in (1..=7).flat_map(|abi| kinds.map(|kind| (abi, kind))) {
-                let filter = base(Variant { strength, landlock_abi, writer, starter });
+            let kinds = [
+                (Writer::Kernel, Starter::Kernel, false),
+                (Writer::Broker, Starter::Broker, false),
+                (Writer::Kernel, Starter::Kernel, true),
+            ];
+            for (landlock_abi, (writer, starter, debug)) in (1..=7).flat_map(|abi| kinds.map(|kind| (abi, kind))) {
+                let filter = base(Variant { strength, landlock_abi, writer, starter, debug });
                 let names = filter.calls().filter(|(_, action)| asks(action)).map(|(name, _)| name);
                 asked.extend(names.filter_map(|name| syscalls::Sysno::from_str(name).ok()).map(|nr| nr.id() as i64));
             }

@@ -8,7 +8,6 @@ use super::{Broker, Handler};
 use crate::sys::notify::{Answer, Notification};
 
 pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
-    (libc::SYS_ptrace, |b, c, _| refuse(b, c, Blocked::Ptrace)),
     (libc::SYS_unshare, |b, c, _| refuse(b, c, Blocked::Namespace)),
     (libc::SYS_setns, |b, c, _| refuse(b, c, Blocked::Namespace)),
     (libc::SYS_clone, clone),
@@ -26,7 +25,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
 ];
 
 /// What the filter would answer.
-fn refuse(broker: &mut Broker, caller: &Caller<'_>, kind: Blocked) -> Result<Answer, i32> {
+pub(super) fn refuse(broker: &mut Broker, caller: &Caller<'_>, kind: Blocked) -> Result<Answer, i32> {
     broker.call(caller)?.changes.blocked(kind);
     Err(libc::EPERM)
 }

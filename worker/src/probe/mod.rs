@@ -22,6 +22,7 @@ pub(crate) mod outcome;
 mod processes;
 mod sequences;
 mod straddling;
+mod tracing;
 mod unix;
 
 use crate::sys::probe as sys;
@@ -55,6 +56,7 @@ const FAMILIES: &[(&str, &[Act])] = &[
     ("unix sockets", unix::ACTS),
     ("what is half mapped", straddling::ACTS),
     ("processes", processes::ACTS),
+    ("tracing", tracing::ACTS),
     ("programs", exec::ACTS),
     ("ipc", ipc::ACTS),
     ("kernel", kernel::ACTS),

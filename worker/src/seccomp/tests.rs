@@ -159,9 +159,15 @@ fn variants() -> impl Iterator<Item = Variant> {
     [Strength::Landlock, Strength::Namespaces]
         .into_iter()
         .flat_map(|strength| [Writer::Kernel, Writer::Broker, Writer::BrokerReadsToo].map(|writer| (strength, writer)))
-        .flat_map(|(strength, writer)| [Starter::Kernel, Starter::Broker].map(|starter| (strength, writer, starter)))
-        .flat_map(|(strength, writer, starter)| {
-            (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer, starter })
+        .flat_map(|(strength, writer)| {
+            // Who judges each start traces, and so nobody else does.
+            let kinds = [(Starter::Kernel, false), (Starter::Broker, false), (Starter::Kernel, true)];
+            kinds.map(|(starter, debug)| (strength, writer, starter, debug))
+        })
+        .flat_map(|(strength, writer, starter, debug)| {
+            // What `debug` changes depends on no ABI.
+            let first = if debug { 7 } else { 1 };
+            (first..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer, starter, debug })
         })
 }
 
@@ -256,7 +262,7 @@ fn the_tools_filters_do_what_their_tables_say() {
 #[test]
 fn every_known_call_is_in_the_table() {
     let (strength, writer, starter) = (Strength::Landlock, Writer::Kernel, Starter::Kernel);
-    let filter = base(Variant { strength, landlock_abi: 7, writer, starter });
+    let filter = base(Variant { strength, landlock_abi: 7, writer, starter, debug: false });
     let named: BTreeSet<_> = filter.calls().map(|(name, _)| name).collect();
     for id in 0..1024 {
         if let Some(name) = syscalls::x86_64::Sysno::new(id).map(|sysno| sysno.name()) {
@@ -302,10 +308,11 @@ fn second_action_for_a_name_is_refused() {
 /// and setsockopt(2) is listed number by number, and only these calls go through their lists.
 #[test]
 fn paths_are_short() {
-    // With a network of its own a session has more options of sockets.
+    // With a network of its own a session has more options of sockets; requests of ptrace(2) are a list too.
     let bound = |variant: &Variant| {
         (if variant.writer.is_broker() { 800 } else { 770 })
             + if variant.strength == Strength::Namespaces { 40 } else { 0 }
+            + if variant.debug { 60 } else { 0 }
     };
     for (filter, bound) in variants().map(|variant| (base(variant), bound(&variant))).chain([
         (tool_delta(), 100),
@@ -330,6 +337,45 @@ fn paths_are_short() {
                 steps as f64 / 470.0
             );
             assert!(program.len() < bound && steps < 470 * 13, "{}, {arch:?}", filter.title);
+        }
+    }
+}
+
+/// D1, D12: with `debug`, requests that debuggers make pass; the broker is asked about those that make a tracer of a parent or
+/// have tracees stop at their end, and about all others, which it refuses. Without, it is asked about each.
+#[test]
+fn d1_d12_requests_of_tracers_are_a_list() {
+    const ALLOW: u32 = 0x7fff_0000;
+    const ASK: u32 = 0x7fc0_0000;
+    const SEIZE: u64 = 0x4206;
+    const OPTIONS: u64 = 0x4200;
+    const EXIT: u64 = 0x40;
+    for (arch, audit_arch, ptrace) in [(Arch::X86_64, AUDIT_ARCH_X86_64, 101), (Arch::Aarch64, AUDIT_ARCH_AARCH64, 117)]
+    {
+        for variant in variants() {
+            let program = assembled(&base(variant), arch);
+            let answer = |request: u64, data: u64| {
+                let call = Call { nr: ptrace, arch: audit_arch, args: [request, 1, 0, data, 0, 0] };
+                run(&program, call, &mut vec![false; program.len()]).expect("the kernel takes the program").0
+            };
+            let pass = if variant.debug { ALLOW } else { ASK };
+            // PEEKDATA, CONT, ATTACH, SYSCALL, GETREGSET.
+            for request in [2, 7, 16, 24, 0x4204] {
+                assert_eq!(answer(request, u64::MAX), pass, "{request:x}");
+            }
+            for request in [SEIZE, OPTIONS] {
+                for options in [0, 1, 0x10_00bf] {
+                    assert_eq!(answer(request, options), pass, "{options:x}");
+                }
+                // TRACEEXIT, SUSPEND_SECCOMP, and bits that mean nothing yet.
+                for options in [EXIT, EXIT | 1, 1 << 21, 1 << 8, 1 << 32, 1 << 63] {
+                    assert_eq!(answer(request, options), ASK, "{options:x}");
+                }
+            }
+            // TRACEME, OLDSETOPTIONS, SECCOMP_GET_FILTER, and the next that there will be.
+            for request in [0, 21, 0x420c, 0x4213, u64::MAX] {
+                assert_eq!(answer(request, 0), ASK, "{request:x}");
+            }
         }
     }
 }

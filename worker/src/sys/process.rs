@@ -83,6 +83,18 @@ pub struct Ended {
 /// # Errors
 /// `ECHILD` if there are no children.
 pub fn reap() -> io::Result<Option<Ended>> {
+    // Whoever has this process trace it (PTRACE_TRACEME, by a child or what has become one) would stop for ever.
+    loop {
+        match wait_for_any()? {
+            Some(stopped) if libc::WIFSTOPPED(stopped.status) => {
+                let _gone_is_fine: io::Result<()> = kill(stopped.pid, libc::SIGKILL);
+            }
+            ended => return Ok(ended),
+        }
+    }
+}
+
+fn wait_for_any() -> io::Result<Option<Ended>> {
     let mut status = 0;
     // SAFETY: `rusage` is plain integers, for which all zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -585,4 +597,50 @@ pub(crate) fn erase_environment(_: OneThread) {
     }
     // SAFETY: libc's own variable, as above; a null environment is an empty one.
     unsafe { environ = std::ptr::null_mut() };
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+
+    use super::*;
+
+    /// D12: who asks to be traced by a process that only reaps would stop for ever. It is killed, and reaped as that.
+    #[test]
+    fn d12_who_stops_before_its_reaper_is_killed() {
+        // SAFETY: the child makes system calls, allocates nothing and ends in _exit.
+        let child = match unsafe { fork() }.expect("fork") {
+            ForkResult::Parent { child } => child,
+            ForkResult::Child => {
+                let _earlier = nix::unistd::alarm::set(60);
+                // SAFETY: as above.
+                match unsafe { fork() } {
+                    Ok(ForkResult::Child) => {
+                        // SAFETY: takes no address.
+                        unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
+                        // SAFETY: takes an integer.
+                        unsafe { libc::raise(libc::SIGSTOP) };
+                        exit_now(1);
+                    }
+                    Ok(ForkResult::Parent { child }) => {
+                        let ended = loop {
+                            match reap() {
+                                Ok(None) => std::thread::yield_now(),
+                                ended => break ended,
+                            }
+                        };
+                        let was_killed = |end: Ended| {
+                            end.pid == child.as_raw()
+                                && libc::WIFSIGNALED(end.status)
+                                && libc::WTERMSIG(end.status) == libc::SIGKILL
+                        };
+                        exit_now(i32::from(!matches!(ended, Ok(Some(end)) if was_killed(end))));
+                    }
+                    Err(_) => exit_now(2),
+                }
+            }
+        };
+        assert_eq!(waitpid(child, None).expect("wait"), WaitStatus::Exited(child, 0));
+    }
 }

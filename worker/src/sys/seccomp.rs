@@ -65,7 +65,8 @@ mod tests {
 
     fn base_program(strength: Strength) -> Vec<BpfInsn> {
         let (writer, starter) = (Writer::Kernel, Starter::Kernel);
-        assemble(&base(Variant { strength, landlock_abi: 7, writer, starter }), HERE).expect("the table is sound")
+        let variant = Variant { strength, landlock_abi: 7, writer, starter, debug: false };
+        assemble(&base(variant), HERE).expect("the table is sound")
     }
 
     /// Makes a system call with integers, or with pointers to nothing, and returns its result or -errno.

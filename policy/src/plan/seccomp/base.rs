@@ -10,7 +10,7 @@ use crate::plan::{Starter, Strength, Writer};
 
 /// The filter that holds for everything in a session.
 pub fn base(variant: Variant) -> Filter {
-    let Variant { strength, landlock_abi, writer, starter } = variant;
+    let Variant { strength, landlock_abi, writer, starter, debug } = variant;
     let strength_name = match strength {
         Strength::Landlock => "without namespaces",
         Strength::Namespaces => "with namespaces",
@@ -24,6 +24,7 @@ pub fn base(variant: Variant) -> Filter {
         Starter::Kernel => "",
         Starter::Broker => ", judged programs",
     };
+    let debug_name = if debug { ", debug" } else { "" };
     let mut groups = ordinary();
     groups.push(starting(starter));
     groups.extend([
@@ -39,7 +40,7 @@ pub fn base(variant: Variant) -> Filter {
     ]);
     groups.extend(other_processes(landlock_abi));
     groups.extend([
-        memory_of_others(),
+        memory_of_others(debug),
         reserved_space(),
         uncounted_memory(),
         namespaces(),
@@ -47,9 +48,19 @@ pub fn base(variant: Variant) -> Filter {
         kernel_surface(),
         host_state(),
     ]);
-    groups.extend([execution_domains(), clones(), process_controls(), unreadable(), native_aio(), newer(), obsolete()]);
+    groups.extend([
+        execution_domains(),
+        clones(debug),
+        process_controls(debug),
+        unreadable(),
+        native_aio(),
+        newer(),
+        obsolete(),
+    ]);
     Filter {
-        title: format!("base filter, {strength_name}, Landlock ABI {landlock_abi}{writer_name}{starter_name}"),
+        title: format!(
+            "base filter, {strength_name}, Landlock ABI {landlock_abi}{writer_name}{starter_name}{debug_name}"
+        ),
         default: Verdict::Errno(Errno::Enosys),
         groups,
     }

@@ -168,3 +168,49 @@ pub(super) const PRCTLS: &[Operand] = &[
 
 /// Rewrites what `/proc` shows of a command line.
 pub(super) const PR_SET_MM: Operand = Operand::new("PR_SET_MM", 35);
+
+/// Names who else may trace the caller, for Yama.
+pub(super) const PR_SET_PTRACER: Operand = Operand::new("PR_SET_PTRACER", 0x5961_6d61);
+
+/// What debuggers ask of a process that they may trace, and need no answer of the broker's for. Not among them: what reads or
+/// suspends filters, and what the kernel's checkpoints use.
+pub(super) const PTRACES: &[Operand] = &[
+    Operand::new("PTRACE_PEEKTEXT", 1),
+    Operand::new("PTRACE_PEEKDATA", 2),
+    Operand::new("PTRACE_PEEKUSER", 3),
+    Operand::new("PTRACE_POKETEXT", 4),
+    Operand::new("PTRACE_POKEDATA", 5),
+    Operand::new("PTRACE_POKEUSER", 6),
+    Operand::new("PTRACE_CONT", 7),
+    Operand::new("PTRACE_KILL", 8),
+    Operand::new("PTRACE_SINGLESTEP", 9),
+    Operand::new("PTRACE_GETREGS", 12),
+    Operand::new("PTRACE_SETREGS", 13),
+    Operand::new("PTRACE_GETFPREGS", 14),
+    Operand::new("PTRACE_SETFPREGS", 15),
+    Operand::new("PTRACE_ATTACH", 16),
+    Operand::new("PTRACE_DETACH", 17),
+    Operand::new("PTRACE_GETFPXREGS", 18),
+    Operand::new("PTRACE_SETFPXREGS", 19),
+    Operand::new("PTRACE_SYSCALL", 24),
+    Operand::new("PTRACE_GET_THREAD_AREA", 25),
+    Operand::new("PTRACE_ARCH_PRCTL", 30),
+    Operand::new("PTRACE_SYSEMU", 31),
+    Operand::new("PTRACE_SYSEMU_SINGLESTEP", 32),
+    Operand::new("PTRACE_SINGLEBLOCK", 33),
+    Operand::new("PTRACE_GETEVENTMSG", 0x4201),
+    Operand::new("PTRACE_GETSIGINFO", 0x4202),
+    Operand::new("PTRACE_SETSIGINFO", 0x4203),
+    Operand::new("PTRACE_GETREGSET", 0x4204),
+    Operand::new("PTRACE_SETREGSET", 0x4205),
+    Operand::new("PTRACE_INTERRUPT", 0x4207),
+    Operand::new("PTRACE_LISTEN", 0x4208),
+    Operand::new("PTRACE_PEEKSIGINFO", 0x4209),
+    Operand::new("PTRACE_GETSIGMASK", 0x420a),
+    Operand::new("PTRACE_SETSIGMASK", 0x420b),
+    Operand::new("PTRACE_GET_SYSCALL_INFO", 0x420e),
+];
+
+/// These two take options (`PTRACE_O_*`).
+pub(super) const PTRACE_SEIZE: Operand = Operand::new("PTRACE_SEIZE", 0x4206);
+pub(super) const PTRACE_SETOPTIONS: Operand = Operand::new("PTRACE_SETOPTIONS", 0x4200);

@@ -194,6 +194,10 @@ pub(super) const CLONE_FS_CLONE_THREAD: Operand = Operand::new("(CLONE_FS|CLONE_
 /// NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; CLONE_UNTRACED; and NEWTIME, whose bit clone(2) reads as
 /// part of a signal number that does not exist.
 pub(super) const CLONE_REFUSED: Operand = Operand::new("(CLONE_NEW*|CLONE_UNTRACED)", 0x7e02_0000 | 0x80_0000 | 0x80);
+/// The same without CLONE_UNTRACED.
+pub(super) const CLONE_NEW: Operand = Operand::new("CLONE_NEW*", 0x7e02_0000 | 0x80);
+/// All but PTRACE_O_TRACESYSGOOD, TRACEFORK, TRACEVFORK, TRACECLONE, TRACEEXEC, TRACEVFORKDONE, TRACESECCOMP and EXITKILL.
+pub(super) const NOT_TRACE_OPTIONS: Operand = Operand::new("~(PTRACE_O_* but TRACEEXIT, SUSPEND_SECCOMP)", !0x10_00bf);
 pub(super) const PR_SET_DUMPABLE: Operand = Operand::new("PR_SET_DUMPABLE", 4);
 pub(super) const SUID_DUMP_DISABLE: Operand = Operand::new("0", 0);
 pub(super) const PROT_EXEC: Operand = Operand::new("PROT_EXEC", 4);

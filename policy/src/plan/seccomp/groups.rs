@@ -1,22 +1,22 @@
 //! The groups of the base filter: which calls each of them holds, what happens to them, and why.
 
 use super::commands::{
-    FCNTLS, IOCTLS, IOCTLS_OF_OWN_NETWORK, OWNER_FCNTLS, OWNER_IOCTLS, PR_SET_MM, PRCTLS, REFUSED_FCNTLS,
-    REFUSED_IOCTLS, TIOCGPTPEER,
+    FCNTLS, IOCTLS, IOCTLS_OF_OWN_NETWORK, OWNER_FCNTLS, OWNER_IOCTLS, PR_SET_MM, PR_SET_PTRACER, PRCTLS, PTRACE_SEIZE,
+    PTRACE_SETOPTIONS, PTRACES, REFUSED_FCNTLS, REFUSED_IOCTLS, TIOCGPTPEER,
 };
 use super::constants::{
     ADDR_NO_RANDOMIZE, AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, CLONE_FILES_CLONE_THREAD, CLONE_FS,
-    CLONE_FS_CLONE_THREAD, CLONE_REFUSED, CLONE_THREAD, CLOSE_RANGE_UNSHARE, FALLOC_FL_COLLAPSE_RANGE,
+    CLONE_FS_CLONE_THREAD, CLONE_NEW, CLONE_REFUSED, CLONE_THREAD, CLOSE_RANGE_UNSHARE, FALLOC_FL_COLLAPSE_RANGE,
     FALLOC_FL_PUNCH_HOLE, IOPRIO_WHO_PROCESS, IPPROTO_IP, IPPROTO_TCP, KCMP_VM, MSG_FASTOPEN, NETLINK_ROUTE, NONE,
-    NOT_PF_UNIX, NULL, O_ACCMODE, O_ACCMODE_O_TRUNC, O_CREAT, O_CREAT_O_EXCL, O_NOFOLLOW_O_CLOEXEC, O_NOFOLLOW_O_RDWR,
-    O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY, OPTION_ROWS, OPTIONS, OPTIONS_OF_OWN_NETWORK, PER_LINUX, PER_LINUX32,
-    PER_QUERY, PR_SET_DUMPABLE, PRIO_PROCESS, RLIMIT_CORE, S_ISGID, S_ISUID, SELF, SEM_OPEN_MASK, SHM_OPEN_MASK,
-    SO_BINDTODEVICE, SO_REUSEPORT, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK, SOL_SOCKET,
-    SOL_TCP, SUID_DUMP_DISABLE, TCP_FASTOPEN_CONNECT, TCP_ULP, UNAME26, UNAME26_LINUX32,
+    NOT_PF_UNIX, NOT_TRACE_OPTIONS, NULL, O_ACCMODE, O_ACCMODE_O_TRUNC, O_CREAT, O_CREAT_O_EXCL, O_NOFOLLOW_O_CLOEXEC,
+    O_NOFOLLOW_O_RDWR, O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY, OPTION_ROWS, OPTIONS, OPTIONS_OF_OWN_NETWORK, PER_LINUX,
+    PER_LINUX32, PER_QUERY, PR_SET_DUMPABLE, PRIO_PROCESS, RLIMIT_CORE, S_ISGID, S_ISUID, SELF, SEM_OPEN_MASK,
+    SHM_OPEN_MASK, SO_BINDTODEVICE, SO_REUSEPORT, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK,
+    SOL_SOCKET, SOL_TCP, SUID_DUMP_DISABLE, TCP_FASTOPEN_CONNECT, TCP_ULP, UNAME26, UNAME26_LINUX32,
 };
 use super::types::{
-    ABSENT, ALLOW, Action, ArgRule, Condition, DENY, EACCES, EPERM, Errno, Group, NOTIFY, Variant, Verdict, by_command,
-    equal, equal_64, has_all, masked,
+    ABSENT, ALLOW, Action, ArgRule, Condition, DENY, EACCES, EPERM, Errno, Group, NOTIFY, Variant, Verdict, Width,
+    by_command, equal, equal_64, has_all, masked,
 };
 use crate::plan::{Starter, Strength, Writer};
 
@@ -323,7 +323,7 @@ pub(super) fn ipc() -> Group {
 /// Where names are kept, the broker is asked about every opening that could change something, told by its flags, and about
 /// every other call that changes names: reading is not asked about, unless single files are granted in directories that may
 /// not be read. It is told of umask(2) because it makes files as the caller would.
-pub(super) fn names(Variant { strength, landlock_abi, writer, .. }: Variant) -> Group {
+pub(super) fn names(Variant { strength, landlock_abi, writer, debug, .. }: Variant) -> Group {
     // A read-only mount stops truncation as well.
     let no_truncate_right = strength == Strength::Landlock && landlock_abi < 3;
     let opening = |flags: u8| {
@@ -345,7 +345,10 @@ pub(super) fn names(Variant { strength, landlock_abi, writer, .. }: Variant) -> 
             }
             rules.push(ArgRule { when: vec![has_all(flags, O_CREAT_O_EXCL)], then: Verdict::Notify });
         }
-        let reading = if writer == Writer::BrokerReadsToo { Verdict::Notify } else { Verdict::Allow };
+        // Debuggers read what procfs tells of the call's processes, for whose directories there can be no rules beforehand.
+        let shows_processes = debug && strength == Strength::Landlock;
+        let asked = writer == Writer::BrokerReadsToo || shows_processes;
+        let reading = if asked { Verdict::Notify } else { Verdict::Allow };
         Action::Args { rules, otherwise: reading }
     };
     let (changing, change) = if writer.is_broker() { (NOTIFY, Verdict::Notify) } else { (ALLOW, Verdict::Allow) };
@@ -477,7 +480,10 @@ pub(super) fn other_processes(landlock_abi: u8) -> [Group; 4] {
     [limits_of_processes(), scheduling, signals, owners]
 }
 
-pub(super) fn memory_of_others() -> Group {
+pub(super) fn memory_of_others(debug: bool) -> Group {
+    if debug {
+        return tracing();
+    }
     Group {
         title: "memory and descriptors of other processes",
         why: "the broker, the zygote and sibling calls run as the same user. Whoever can write another's memory can \
@@ -487,6 +493,31 @@ pub(super) fn memory_of_others() -> Group {
             // Refused by the broker, which counts for the result what programs do not tell.
             ("ptrace", NOTIFY),
             ("process_vm_readv process_vm_writev process_madvise process_mrelease pidfd_getfd", DENY),
+        ],
+    }
+}
+
+/// The same where a call's processes may trace one another: whom they reach, Landlock bounds.
+///
+/// The request is a `long` and compared in its low half: with anything in the upper one it is none that the kernel knows.
+fn tracing() -> Group {
+    let mut rules = by_command(0, &[(PTRACES, Verdict::Allow)]);
+    for request in [PTRACE_SEIZE, PTRACE_SETOPTIONS] {
+        let others = Condition { arg: 3, width: Width::Full64, mask: Some(NOT_TRACE_OPTIONS), value: NONE };
+        rules.push(ArgRule { when: vec![equal(0, request), others], then: Verdict::Allow });
+    }
+    Group {
+        title: "tracing, memory and descriptors of other processes",
+        why: "a Landlock domain may trace itself and what is below it (from ABI 1): the processes of one call, and neither the \
+              broker, a zygote or the call's init, nor another call. What a tracer changes of a system call this filter judges \
+              afterwards. The broker is asked about PTRACE_O_TRACEEXIT: two processes that set it on one another end by no \
+              signal. Of a child that asks to be traced (PTRACE_TRACEME) the tracer would be its parent, who may be its call's init. \
+              PTRACE_O_SUSPEND_SECCOMP and requests that are not listed are refused",
+        attacks: &["D1", "D12"],
+        calls: vec![
+            ("ptrace", Action::Args { rules, otherwise: Verdict::Notify }),
+            ("process_vm_readv process_vm_writev", ALLOW),
+            ("process_madvise process_mrelease pidfd_getfd", DENY),
         ],
     }
 }
@@ -607,7 +638,25 @@ pub(super) fn execution_domains() -> Group {
     }
 }
 
-pub(super) fn clones() -> Group {
+pub(super) fn clones(debug: bool) -> Group {
+    let own_table = ArgRule { when: vec![masked(0, CLONE_FILES_CLONE_THREAD, CLONE_THREAD)], then: EPERM };
+    if debug {
+        return Group {
+            title: "threads and children by clone",
+            why: "no new namespaces; no thread with descriptors of its own, which nobody would count. Nobody of callgate's traces \
+                  here, and no exec is judged, so that a child may share its working directory and stay untraced: \
+                  LeakSanitizer makes such a one, to stop its own process. The kernel takes the low 32 bits",
+            attacks: &["D3", "D11"],
+            calls: vec![(
+                "clone",
+                Action::Args {
+                    rules: vec![own_table, ArgRule { when: vec![masked(0, CLONE_NEW, NONE)], then: Verdict::Allow }],
+                    // Refused there, and counted.
+                    otherwise: Verdict::Notify,
+                },
+            )],
+        };
+    }
     Group {
         title: "threads and children by clone",
         why: "no new namespaces; no child that shares its working directory with its parent, who could move it \
@@ -619,7 +668,7 @@ pub(super) fn clones() -> Group {
             Action::Args {
                 rules: vec![
                     ArgRule { when: vec![masked(0, CLONE_FS_CLONE_THREAD, CLONE_FS)], then: EPERM },
-                    ArgRule { when: vec![masked(0, CLONE_FILES_CLONE_THREAD, CLONE_THREAD)], then: EPERM },
+                    own_table,
                     ArgRule { when: vec![masked(0, CLONE_REFUSED, NONE)], then: Verdict::Allow },
                 ],
                 // Refused there, and counted.
@@ -629,12 +678,16 @@ pub(super) fn clones() -> Group {
     }
 }
 
-pub(super) fn process_controls() -> Group {
+pub(super) fn process_controls(debug: bool) -> Group {
     let mut rules = vec![ArgRule {
         when: vec![equal(0, PR_SET_DUMPABLE), equal_64(1, SUID_DUMP_DISABLE)],
         then: Verdict::Errno(Errno::Success),
     }];
     rules.extend(by_command(0, &[(PRCTLS, Verdict::Allow), (&[PR_SET_MM], EPERM)]));
+    if debug {
+        // Whom Yama lets trace the caller besides its ancestors: Landlock bounds them all the same.
+        rules.extend(by_command(0, &[(&[PR_SET_PTRACER], Verdict::Allow)]));
+    }
     Group {
         title: "process controls",
         why: "the broker cannot look at a process that is not dumpable, so that asking for this is answered with \

@@ -8,9 +8,13 @@ fn variants() -> impl Iterator<Item = Variant> {
     [Strength::Landlock, Strength::Namespaces]
         .into_iter()
         .flat_map(|strength| [Writer::Kernel, Writer::Broker, Writer::BrokerReadsToo].map(|writer| (strength, writer)))
-        .flat_map(|(strength, writer)| [Starter::Kernel, Starter::Broker].map(|starter| (strength, writer, starter)))
-        .flat_map(|(strength, writer, starter)| {
-            (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer, starter })
+        .flat_map(|(strength, writer)| {
+            // Who judges each start traces, and so nobody else does.
+            let kinds = [(Starter::Kernel, false), (Starter::Broker, false), (Starter::Kernel, true)];
+            kinds.map(|(starter, debug)| (strength, writer, starter, debug))
+        })
+        .flat_map(|(strength, writer, starter, debug)| {
+            (1..=7).map(move |landlock_abi| Variant { strength, landlock_abi, writer, starter, debug })
         })
 }
 
@@ -21,8 +25,11 @@ fn every_filter() -> impl Iterator<Item = Filter> {
 #[test]
 fn printed_base_filter_is_pinned() {
     let (writer, starter) = (Writer::Kernel, Starter::Kernel);
-    let printed = |strength, landlock_abi| base(Variant { strength, landlock_abi, writer, starter }).to_string();
-    let kept = Variant { strength: Strength::Landlock, landlock_abi: 7, writer: Writer::Broker, starter };
+    let variant = |strength, landlock_abi| Variant { strength, landlock_abi, writer, starter, debug: false };
+    let printed = |strength, landlock_abi| base(variant(strength, landlock_abi)).to_string();
+    let kept = Variant { writer: Writer::Broker, ..variant(Strength::Landlock, 7) };
+    let debug = Variant { debug: true, ..variant(Strength::Landlock, 7) };
+    insta::assert_snapshot!("base_debug", base(debug).to_string());
     insta::assert_snapshot!("base_kept", base(kept).to_string());
     insta::assert_snapshot!("base_landlock_abi_7", printed(Strength::Landlock, 7));
     insta::assert_snapshot!("base_landlock_abi_5", printed(Strength::Landlock, 5));
@@ -89,12 +96,12 @@ fn weaker_hosts_open_no_more() {
         let filter = base(variant);
         filter.calls().filter(|(_, action)| **action == ALLOW).map(|(name, _)| name).collect::<BTreeSet<_>>()
     };
-    for Variant { landlock_abi, writer, starter, .. } in variants() {
-        let bare = always_allowed(Variant { strength: Strength::Landlock, landlock_abi, writer, starter });
-        let spaces = always_allowed(Variant { strength: Strength::Namespaces, landlock_abi, writer, starter });
+    for variant in variants() {
+        let bare = always_allowed(Variant { strength: Strength::Landlock, ..variant });
+        let spaces = always_allowed(Variant { strength: Strength::Namespaces, ..variant });
         assert!(bare.is_subset(&spaces));
-        let higher = Variant { strength: Strength::Landlock, landlock_abi: landlock_abi + 1, writer, starter };
-        let higher = always_allowed(higher);
+        let landlock_abi = variant.landlock_abi + 1;
+        let higher = always_allowed(Variant { strength: Strength::Landlock, landlock_abi, ..variant });
         assert!(bare.is_subset(&higher));
     }
 }

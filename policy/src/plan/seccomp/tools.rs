@@ -48,7 +48,10 @@ fn tool(threads: Threads) -> Filter {
                 title: "starting anything",
                 why: "a tool runs in the worker itself and needs neither programs nor threads",
                 attacks: &["C7"],
-                calls: vec![("execve execveat clone clone3 fork vfork memfd_create ptrace", DENY)],
+                calls: vec![(
+                    "execve execveat clone clone3 fork vfork memfd_create ptrace process_vm_readv process_vm_writev",
+                    DENY,
+                )],
             },
         ),
         Threads::OfItsOwn => (
@@ -59,7 +62,7 @@ fn tool(threads: Threads) -> Filter {
                       libraries fall back to clone(2)",
                 attacks: &["C7"],
                 calls: vec![
-                    ("execve execveat fork vfork memfd_create ptrace", DENY),
+                    ("execve execveat fork vfork memfd_create ptrace process_vm_readv process_vm_writev", DENY),
                     ("clone3", ABSENT),
                     ("clone", threads_alone()),
                 ],

@@ -27,6 +27,8 @@ pub struct Variant {
     pub writer: Writer,
     /// Whether the broker is asked about every program that is started.
     pub starter: Starter,
+    /// Whether a call's processes may trace one another. Never together with [`Starter::Broker`], who traces them itself.
+    pub debug: bool,
 }
 
 /// The errors that filters return. Their numbers are the same on all architectures of [`Arch`].
