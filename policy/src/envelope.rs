@@ -194,6 +194,8 @@ pub enum Blocked {
     Mount,
     /// Make a namespace, or enter one.
     Namespace,
+    /// Install a seccomp filter with a listener of its own, of which a process has one: the broker's.
+    SeccompListener,
     /// Make a datagram socket as resolvers do, to look up a name. How many sockets that takes is the resolver's choice.
     NameLookup,
     /// Make another datagram socket for the network.

@@ -122,6 +122,10 @@ fn blocked(kind: Blocked) -> Option<&'static str> {
             "new namespaces are refused inside: programs that sandbox themselves (bubblewrap, Chromium, Flatpak, rootless \
              containers) need their own switch for that, such as --no-sandbox, or have to run outside"
         }
+        Blocked::SeccompListener => {
+            "seccomp filters that ask another program are refused inside, for callgate's is there already and Linux allows one: \
+             programs that supervise others in that way (callgate itself, container runtimes) have to run outside"
+        }
         Blocked::DatagramSocket => "datagram sockets (UDP) are refused inside",
         Blocked::OtherSocket => {
             "raw and other sockets of the network are refused inside (ping, traceroute, MPTCP, SCTP)"

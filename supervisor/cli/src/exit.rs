@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use callgate::doctor::DoctorError;
 use callgate::trust::TrustError;
-use callgate::{CallError, ConfineError, OpenError, RegistryError, StoreError, with_causes};
+use callgate::{CallError, ConfineError, OpenError, RegistryError, StepFailure, StoreError, with_causes};
 use callgate_policy::envelope::Denial;
 use callgate_policy::step::Step;
 use clap::CommandFactory as _;
@@ -198,6 +198,15 @@ fn remedy_of(denial: &Denial) -> Option<String> {
     denial.remedy_to_type().map(str::to_owned)
 }
 
+/// What fails in a sandbox in which everything else works: a second listener (seccomp(2)), and a look at the mounts.
+fn is_in_a_sandbox(failed: &StepFailure) -> bool {
+    let errno = failed.errno.map(rustix::io::Errno::from_raw_os_error);
+    matches!(
+        (failed.step, errno),
+        (Step::Seccomp, Some(rustix::io::Errno::BUSY)) | (Step::KeptNames, Some(rustix::io::Errno::ACCESS))
+    )
+}
+
 fn confine_remedy(error: &ConfineError) -> Option<String> {
     match error {
         ConfineError::Refused(failed) if failed.step == Step::Exec => None,
@@ -210,6 +219,11 @@ fn confine_remedy(error: &ConfineError) -> Option<String> {
         ConfineError::Refused(failed) if failed.limit().is_some() => {
             failed.limit().map(|limit| format!("more of: {limit}"))
         }
+        ConfineError::Refused(failed) if is_in_a_sandbox(failed) => Some(
+            "run callgate outside of the sandbox that it is in (another callgate's, perhaps): the kernel has one program answer for \
+             a system call filter, and a sandbox hides what callgate has to see of mounts"
+                .to_owned(),
+        ),
         ConfineError::Refused(_) => {
             Some("`callgate doctor` tells what this host can enforce, and how to get more".to_owned())
         }

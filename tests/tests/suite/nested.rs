@@ -67,6 +67,7 @@ fn e3_callgate_inside_grants_nothing() {
         // Nor where nothing more is asked for than there is.
         let plain = env.sandbox().read(&callgate).run(&[&callgate, "run", "--", "/bin/true"]);
         assert_eq!(plain.status.code(), Some(69), "{plain:?}");
+        assert!(plain.stderr.contains("try: run callgate outside"), "{plain:?}");
     });
 }
 

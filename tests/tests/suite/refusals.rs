@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use callgate_tests::{Binaries, Host, Run, TestEnv, matrix};
-use libc::{EACCES, ECONNREFUSED, ENOENT, EPERM};
+use libc::{EACCES, EBUSY, ECONNREFUSED, ENOENT, EPERM};
 use serde_json::{Value, json};
 
 use super::net_none::Listener;
@@ -163,6 +163,7 @@ fn d1_d3_b4_b8_what_no_call_may_do_is_counted() {
             (&["clone-newuser"], EPERM, target.by_strength("namespace", "")),
             (&["mount-tmpfs", &workspace], EPERM, "mount"),
             (&["umount", "/"], EPERM, "mount"),
+            (&["syscall", "seccomp", "1", "8", "0"], EBUSY, "seccomp-listener"),
             (&["socket", &inet, &dgram, "1"], EACCES, "other-socket"),
             (&["socket", &inet, &raw, "1"], EACCES, "other-socket"),
             (&["socket", &inet, &stream, &mptcp], EACCES, "other-socket"),

@@ -11,6 +11,10 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_unshare, |b, c, _| refuse(b, c, Blocked::Namespace)),
     (libc::SYS_setns, |b, c, _| refuse(b, c, Blocked::Namespace)),
     (libc::SYS_clone, clone),
+    (libc::SYS_seccomp, |b, c, _| {
+        b.call(c)?.changes.blocked(Blocked::SeccompListener);
+        Err(libc::EBUSY)
+    }),
     (libc::SYS_mount, |b, c, _| refuse(b, c, Blocked::Mount)),
     (libc::SYS_umount2, |b, c, _| refuse(b, c, Blocked::Mount)),
     (libc::SYS_pivot_root, |b, c, _| refuse(b, c, Blocked::Mount)),

@@ -1,7 +1,7 @@
 //! The base filter: its groups in their order.
 
 use super::groups::{
-    addresses, clones, execution_domains, host_state, ioctls, ipc, kernel_surface, memory_of_others, messages,
+    addresses, clones, execution_domains, filters, host_state, ioctls, ipc, kernel_surface, memory_of_others, messages,
     metadata, mounts, names, namespaces, native_aio, newer, obsolete, ordinary, other_processes, process_controls,
     reserved_space, socket_options, sockets, starting, uncounted_memory, unreadable, watching,
 };
@@ -26,6 +26,7 @@ pub fn base(variant: Variant) -> Filter {
     };
     let debug_name = if debug { ", debug" } else { "" };
     let mut groups = ordinary();
+    groups.push(filters());
     groups.push(starting(starter));
     groups.extend([
         metadata(),

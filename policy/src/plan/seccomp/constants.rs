@@ -198,6 +198,8 @@ pub(super) const CLONE_REFUSED: Operand = Operand::new("(CLONE_NEW*|CLONE_UNTRAC
 pub(super) const CLONE_NEW: Operand = Operand::new("CLONE_NEW*", 0x7e02_0000 | 0x80);
 /// All but PTRACE_O_TRACESYSGOOD, TRACEFORK, TRACEVFORK, TRACECLONE, TRACEEXEC, TRACEVFORKDONE, TRACESECCOMP and EXITKILL.
 pub(super) const NOT_TRACE_OPTIONS: Operand = Operand::new("~(PTRACE_O_* but TRACEEXIT, SUSPEND_SECCOMP)", !0x10_00bf);
+pub(super) const SECCOMP_SET_MODE_FILTER: Operand = Operand::new("SECCOMP_SET_MODE_FILTER", 1);
+pub(super) const SECCOMP_FILTER_FLAG_NEW_LISTENER: Operand = Operand::new("SECCOMP_FILTER_FLAG_NEW_LISTENER", 8);
 pub(super) const PR_SET_DUMPABLE: Operand = Operand::new("PR_SET_DUMPABLE", 4);
 pub(super) const SUID_DUMP_DISABLE: Operand = Operand::new("0", 0);
 pub(super) const PROT_EXEC: Operand = Operand::new("PROT_EXEC", 4);

@@ -10,9 +10,10 @@ use super::constants::{
     FALLOC_FL_PUNCH_HOLE, IOPRIO_WHO_PROCESS, IPPROTO_IP, IPPROTO_TCP, KCMP_VM, MSG_FASTOPEN, NETLINK_ROUTE, NONE,
     NOT_PF_UNIX, NOT_TRACE_OPTIONS, NULL, O_ACCMODE, O_ACCMODE_O_TRUNC, O_CREAT, O_CREAT_O_EXCL, O_NOFOLLOW_O_CLOEXEC,
     O_NOFOLLOW_O_RDWR, O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY, OPTION_ROWS, OPTIONS, OPTIONS_OF_OWN_NETWORK, PER_LINUX,
-    PER_LINUX32, PER_QUERY, PR_SET_DUMPABLE, PRIO_PROCESS, RLIMIT_CORE, S_ISGID, S_ISUID, SELF, SEM_OPEN_MASK,
-    SHM_OPEN_MASK, SO_BINDTODEVICE, SO_REUSEPORT, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK,
-    SOL_SOCKET, SOL_TCP, SUID_DUMP_DISABLE, TCP_FASTOPEN_CONNECT, TCP_ULP, UNAME26, UNAME26_LINUX32,
+    PER_LINUX32, PER_QUERY, PR_SET_DUMPABLE, PRIO_PROCESS, RLIMIT_CORE, S_ISGID, S_ISUID,
+    SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_SET_MODE_FILTER, SELF, SEM_OPEN_MASK, SHM_OPEN_MASK, SO_BINDTODEVICE,
+    SO_REUSEPORT, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK, SOL_SOCKET, SOL_TCP,
+    SUID_DUMP_DISABLE, TCP_FASTOPEN_CONNECT, TCP_ULP, UNAME26, UNAME26_LINUX32,
 };
 use super::types::{
     ABSENT, ALLOW, Action, ArgRule, Condition, DENY, EACCES, EPERM, Errno, Group, NOTIFY, Variant, Verdict, Width,
@@ -71,7 +72,7 @@ pub(super) fn ordinary() -> Vec<Group> {
         allow(
             "restricting oneself",
             "workers narrow themselves under this filter, and programs may sandbox their own children",
-            "seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self \
+            "landlock_create_ruleset landlock_add_rule landlock_restrict_self \
              lsm_get_self_attr lsm_list_modules",
         ),
         allow(
@@ -100,6 +101,23 @@ pub(super) fn ordinary() -> Vec<Group> {
             "uretprobe uprobe",
         ),
     ]
+}
+
+pub(super) fn filters() -> Group {
+    let listener = [equal(0, SECCOMP_SET_MODE_FILTER), has_all(1, SECCOMP_FILTER_FLAG_NEW_LISTENER)];
+    Group {
+        title: "filters of one's own",
+        why: "they only take away. One with a listener the kernel refuses too (EBUSY), because there is one already; the broker \
+              refuses it and counts it, for the result",
+        attacks: &[],
+        calls: vec![(
+            "seccomp",
+            Action::Args {
+                rules: vec![ArgRule { when: listener.into(), then: Verdict::Notify }],
+                otherwise: Verdict::Allow,
+            },
+        )],
+    }
 }
 
 pub(super) fn starting(starter: Starter) -> Group {
