@@ -395,7 +395,7 @@ fn bench_reports_every_subject_and_leaves_nothing() {
         assert!(subjects.contains(&"bwrap") != bwrap_is_named);
         assert_eq!(report["sessions"]["answered"], 3);
         assert!(report["idle_session_private_kib"].as_u64().unwrap() > 0);
-        assert_eq!(report["targets"].as_array().unwrap().len(), 11);
+        assert_eq!(report["targets"].as_array().unwrap().len(), 12);
         // The launcher removes the directories of sessions after the program has ended.
         callgate_tests::eventually("nothing is left behind", || std::fs::read_dir(&temporary).unwrap().count() == 0);
     });

@@ -145,6 +145,11 @@ const ELSEWHERE: &[&str] = &[
     "mq-unlink",
     "capabilities",
     "landlock-abi",
+    // With the filter of `debug`, which `debug.rs` tries.
+    "trace-call",
+    "trace-child",
+    "trace-exits",
+    "trace-me",
     // Random, and its control.
     "chaos",
     "connect-and-tell",

@@ -645,7 +645,7 @@ mod tests {
         }
         let mut all = Collected::default();
         all.moved(&top.join("u"), &top.join("v"), false);
-        assert_eq!(told(&all), [PathBuf::new(); 0], "the control");
+        assert_eq!(told(&all), Vec::<PathBuf>::new(), "the control");
         std::os::unix::fs::symlink("t", top.join(".circleci"))?;
         all.created(&top.join(".circleci"));
         assert_eq!(told(&all), [top.join(".circleci")]);

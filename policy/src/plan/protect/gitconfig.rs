@@ -585,8 +585,12 @@ mod tests {
         }
     }
 
-    /// What git makes of a file: keys and values, or nothing if it cannot read it.
-    fn as_git_reads(text: &[u8]) -> std::io::Result<Option<Vec<(Vec<u8>, Option<Vec<u8>>)>>> {
+    /// Keys and values.
+    type Read = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+    /// What git makes of a file; nothing if it cannot read it.
+    #[allow(clippy::disallowed_methods, reason = "the reader is compared with git itself")]
+    fn as_git_reads(text: &[u8]) -> std::io::Result<Option<Read>> {
         use std::io::Write as _;
         use std::process::{Command, Stdio};
         let mut git = Command::new("git");
