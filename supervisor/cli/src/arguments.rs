@@ -92,7 +92,7 @@ pub(super) struct Grants {
     /// output (256MiB, for `call bash`). Times take ms, s, m or h; sizes take B, KiB, MiB, GiB or TiB.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(super) limit: Vec<String>,
-    /// Allow the command's processes to trace one another: gdb, strace, delve, LeakSanitizer. They reach no process outside
+    /// Allow the command's processes to trace one another: gdb, strace, LeakSanitizer. They reach no process outside
     /// the call. Not together with --exec.
     #[arg(long)]
     pub(super) debug: bool,
