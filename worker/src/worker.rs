@@ -37,6 +37,8 @@ use crate::zygote::{Trade, drain};
 
 /// How often to look whether a program that was killed has ended, milliseconds, should nobody tell.
 const A_WHILE: u8 = 250;
+/// How long a program that was killed takes to end, at most. Whatever it started ends with it then.
+const AT_ONCE: Duration = Duration::from_millis(500);
 /// How long a worker that has spoken its last frame waits for the supervisor, milliseconds.
 const LINGER: u8 = 50;
 
@@ -594,7 +596,7 @@ impl Init<'_> {
                 fds.push(PollFd::new(self.channel.as_fd(), PollFlags::POLLIN));
             }
             fds.extend(self.group.map(|group| PollFd::new(group.pids_events.as_fd(), PollFlags::POLLPRI)));
-            match poll(&mut fds, if timed_out { A_WHILE.into() } else { self.pause() }) {
+            match poll(&mut fds, if killed.is_some() { A_WHILE.into() } else { self.pause() }) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -619,7 +621,8 @@ impl Init<'_> {
             if let Some(end) = self.reap()? {
                 return self.finish(end, timed_out);
             }
-            if killed.is_some_and(|since| since.elapsed() > family::PATIENCE) {
+            // Who traces it can hold its end back, and has no time of its own.
+            if killed.is_some_and(|since| since.elapsed() > AT_ONCE) {
                 let sweep = self.end_all()?;
                 return Ok(self.report(self.end_of_main(&sweep), timed_out, &sweep));
             }

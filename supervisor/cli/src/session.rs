@@ -287,7 +287,7 @@ fn people(record: &SessionRecord, calls: &[CallRecord]) -> Result<ExitCode, Fail
                 "{}  {word:<9}  {:>9}  {} {arguments}",
                 minute(&call.proposed),
                 took.unwrap_or_default(),
-                call.tool
+                shortened(&call.tool, 40)
             )?;
             if !what.is_empty() {
                 writeln!(out, "    {}", shortened(&what, 100))?;
@@ -330,13 +330,21 @@ fn shortened(text: &str, most: usize) -> String {
         '"' | '\'' | '\\' => c.to_string(),
         c => c.escape_debug().to_string(),
     };
-    let mut line: String = text.chars().map(harmless).collect();
-    if line.width() <= most {
-        return line;
+    // No more of it is looked at than there is room for, and one character.
+    let all: String = text.chars().take(most + 1).map(harmless).collect();
+    if all.width() <= most && text.chars().nth(most).is_none() {
+        return all;
     }
-    while line.width() >= most {
-        line.pop();
+    let (mut line, mut width) = (String::new(), 0);
+    for c in text.chars() {
+        let next = harmless(c);
+        // The last column is for the mark.
+        if width + next.width() >= most {
+            line.push('…');
+            break;
+        }
+        width += next.width();
+        line.push_str(&next);
     }
-    line.push('…');
     line
 }

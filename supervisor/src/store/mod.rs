@@ -247,6 +247,12 @@ impl Store {
         let _alone = if found == 0 { Some(place.set_up()?) } else { None };
         schema::configure(&connection).map_err(failed("set the database up"))?;
         schema::migrate(&mut connection).map_err(failed("bring the database up to date"))?;
+        if !schema::is_callgates(&connection).map_err(failed("read the database"))? {
+            return Err(StoreError::NotYours {
+                path,
+                what: "it has tables, views or triggers that callgate did not make",
+            });
+        }
         connection.busy_timeout(Duration::ZERO).map_err(failed("open the database"))?;
         connection.set_prepared_statement_cache_capacity(32);
         // What SQLite has opened lies in the directory that was looked at.

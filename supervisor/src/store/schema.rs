@@ -1,5 +1,6 @@
 //! The database: its tables, and how an older one becomes what this build reads.
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Each step makes the next version of the one before. One that was released is never changed.
@@ -64,6 +65,10 @@ pub(super) const VERSION: u32 = 1;
 
 /// Has the connection write ahead, and erase what is deleted. An existing database is not written.
 pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    // A database that somebody else has put there does nothing by itself.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     if version(connection)? == 0 {
         // Only a database without tables takes it over.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -96,10 +101,38 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
+/// Whether its tables are those that this build makes, and nothing is there besides: no trigger that changes what is written, no
+/// view in the place of a table.
+pub(super) fn is_callgates(connection: &Connection) -> rusqlite::Result<bool> {
+    let mut own = Connection::open_in_memory()?;
+    migrate(&mut own)?;
+    Ok(objects(connection)? == objects(&own)?)
+}
+
+fn objects(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
+    let mut statement = connection.prepare("SELECT type, name, sql FROM sqlite_schema ORDER BY type, name")?;
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
     use super::*;
+
+    /// A10: what stands there besides the tables would act on what is recorded.
+    #[test]
+    fn a10_only_its_own_tables_are_callgates() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        configure(&connection).unwrap();
+        migrate(&mut connection).unwrap();
+        assert!(is_callgates(&connection).unwrap());
+        connection
+            .execute_batch("CREATE TRIGGER t AFTER INSERT ON sessions BEGIN UPDATE sessions SET title = 'x'; END")
+            .unwrap();
+        assert!(!is_callgates(&connection).unwrap());
+        connection.execute_batch("DROP TRIGGER t; CREATE VIEW v AS SELECT 1").unwrap();
+        assert!(!is_callgates(&connection).unwrap());
+    }
 
     #[test]
     fn a_new_database_has_the_last_version_and_a_second_time_changes_nothing() {

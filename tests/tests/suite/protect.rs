@@ -516,8 +516,15 @@ fn a18_judged_settings_cannot_be_written_afterwards() {
 }
 
 /// A file on its way to a kept name: the lock under which git writes settings, and callgate's own copies.
-const TEMPORARY: &[&str] =
-    &[".git/config.lock", ".git/config.worktree.lock", ".git/CONFIG.LOCK", ".callgate-0", "sub/.callgate-x"];
+const TEMPORARY: &[&str] = &[
+    ".git/config.lock",
+    ".git/config.worktree.lock",
+    ".git/CONFIG.LOCK",
+    ".gitconfig.lock",
+    "shared.inc.lock",
+    ".callgate-0",
+    "sub/.callgate-x",
+];
 
 /// A6, A18: whoever could write git's lock, or put a file there, would choose the settings that the person's own git puts in
 /// place; so with a copy that another session has judged. Only the session that made such a file changes it.
@@ -525,6 +532,7 @@ const TEMPORARY: &[&str] =
 fn a18_what_somebody_else_has_on_its_way_to_a_kept_name_stays() {
     matrix(Host::STRENGTHS, |target| {
         let env = furnished(target);
+        git(&env, "git config include.path ../shared.inc");
         for name in TEMPORARY {
             env.workspace_file(name, "theirs");
         }
@@ -578,6 +586,26 @@ fn a18_what_somebody_else_has_on_its_way_to_a_kept_name_stays() {
                 assert_eq!(picture(&env.workspace()), before, "{act:?}");
             }
         }
+    });
+}
+
+/// A6: what another session is about to put in a kept directory is not changed by one that may write another file there.
+#[test]
+fn a6_a_file_on_its_way_to_a_granted_name_stays() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let theirs = env.file_at(env.workspace().join(".vscode/.callgate-0"), "theirs");
+        let granted = env.file_at(env.workspace().join(".vscode/tasks.json"), "old");
+        let run = env.sandbox().write(&granted);
+        for act in [&["write", theirs.text(), "new"][..], &["open-trunc", theirs.text()], &["unlink", theirs.text()]] {
+            run.probe(act).assert_errno(EACCES);
+            assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs", "{act:?}");
+        }
+        run.probe(&["write", granted.text(), "new"]).assert_ok();
+        let ours = text(&env, ".vscode/.callgate-1");
+        let moved = run.run(&["/bin/sh", "-c", &format!("echo new > {ours} && mv {ours} {}", granted.text())]);
+        assert!(moved.status.success(), "{moved:?}");
+        assert_eq!(fs::read_to_string(&granted).unwrap(), "new\n");
     });
 }
 

@@ -60,6 +60,12 @@ impl Ends {
         slashes.chain([bytes.len()]).find_map(|end| self.why.get(OsStr::from_bytes(&bytes[..end])).copied())
     }
 
+    /// Why what would be the lock of one of these is its maker's alone, if it would.
+    pub(super) fn why_of_lock(&self, path: &Path) -> Option<&'static str> {
+        let of = path.as_os_str().as_bytes().strip_suffix(b".lock")?;
+        self.why.get(OsStr::from_bytes(of)).copied()
+    }
+
     /// Whether a path is one of these, or one of these lies below it.
     pub(super) fn at_or_below(&self, path: &Path) -> bool {
         let path = path.as_os_str();

@@ -127,9 +127,9 @@ impl Place {
         (self.parent.as_fd(), &self.name)
     }
 
-    /// What is there, if it is a temporary file: to be forgotten when it is there no longer.
-    fn temporary(&self, judgement: &Judgement) -> Option<Identity> {
-        judgement.is_temporary().then(|| made::identity(&self.parent, &self.name)).flatten()
+    /// What is there, if it may be remembered: to be forgotten when it is there no longer.
+    fn identity(&self, is_remembered: bool) -> Option<Identity> {
+        is_remembered.then(|| made::identity(&self.parent, &self.name)).flatten()
     }
 
     /// Where it leads, if it is a link.
@@ -760,10 +760,10 @@ fn unlink(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32) -> Resul
     }
     let closed = broker.keeper.closes(place.at(), &judgement, is_dir);
     broker.refuse(caller, &place.path, closed)?;
-    let temporary = place.temporary(&judgement);
+    let gone = place.identity(judgement.is_temporary() || judgement.is_pointer());
     let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     rustix::fs::unlinkat(&place.parent, &place.name, flags).map_err(errno)?;
-    broker.keeper.forget(temporary);
+    broker.keeper.forget(gone);
     let call = broker.call(caller)?;
     match grant {
         Grant::Tree | Grant::Name => call.changes.removed(&place.path),
@@ -840,9 +840,17 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     if !was.may_become(&will) || (exchanged && !will.may_become(&was)) {
         return Err(libc::EXDEV);
     }
-    let temporary = source.temporary(&was);
+    let temporary = source.identity(was.is_temporary());
     rustix::fs::renameat_with(&source.parent, &source.name, &target.parent, &target.name, flags).map_err(errno)?;
     broker.keeper.forget(temporary);
+    if is_dir(&moved) && will.is_free() && !was.is_free() {
+        // What somebody outside made in it meanwhile is kept where it was. Until this is answered no call of the session moves it.
+        if let Some(reason) = broker.keeper.holds(&target.path, &was) {
+            let (from, back) = ((&target.parent, &target.name), (&source.parent, &source.name));
+            rustix::fs::renameat_with(from.0, from.1, back.0, back.1, RenameFlags::NOREPLACE).map_err(errno)?;
+            return broker.refuse(caller, &source.path, Some(reason)).map(|()| DONE);
+        }
+    }
     if will.is_pointer() && !is_dir(&moved) {
         broker.made(caller, &target.path, &will)?;
     }
@@ -935,7 +943,7 @@ fn replace_settings(
         Err(reason) => return broker.refuse(caller, &target.path, Some(reason)).map(|()| DONE),
     };
     placed?;
-    let temporary = source.temporary(was);
+    let temporary = source.identity(was.is_temporary());
     rustix::fs::unlinkat(&source.parent, &source.name, AtFlags::empty()).map_err(errno)?;
     broker.keeper.forget(temporary);
     let changes = &mut broker.call(caller)?.changes;

@@ -20,7 +20,7 @@ use std::path::{Component, Path, PathBuf};
 use callgate_policy::plan::protect::gitconfig::{self, Redirect};
 use callgate_policy::plan::protect::{self, Found, Group, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 
 use super::calls::{lies_in, real};
 use super::ends::{Ends, Kept, Unseen};
@@ -199,8 +199,15 @@ fn below<'p>(path: &'p Path, directory: &Path) -> &'p Path {
     path.strip_prefix(directory).unwrap_or(path)
 }
 
-fn is_directory(path: &Path) -> bool {
-    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+/// A directory, reached through no link: another session can put one in the place of what lay on the way. It can put no
+/// directory there below which something is kept, since that is not moved.
+fn reached(directory: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
+}
+
+fn is_directory(from: impl AsFd, name: impl rustix::path::Arg) -> bool {
+    let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory)
 }
 
@@ -460,6 +467,7 @@ impl Keeper {
         if let Some((directory, beside)) = self.beside_of(path, &top) {
             let allows = parent == directory && path.file_name().is_some_and(|name| beside.allows(name));
             judgement.kept = (!allows).then_some(beside.reason);
+            judgement.temporary = name.starts_with(TEMPORARY_PREFIX.as_bytes()).then_some(beside.reason);
             return Some(judgement);
         }
         let known = self.states.get(parent);
@@ -498,6 +506,8 @@ impl Keeper {
                 judgement.kept = Some(why);
                 judgement.settings = false;
             }
+            // Under that name git writes the settings that a link or an `include.path` leads to.
+            judgement.temporary = judgement.temporary.or_else(|| self.ends.why_of_lock(path));
             judgement.above |= self.ends.at_or_below(path);
         }
         Some(judgement)
@@ -551,7 +561,8 @@ impl Keeper {
 
     /// A call has changed this just now. If that has made, or changed, a repository that is the call's: where it is.
     pub(super) fn own_repository(&mut self, path: &Path) -> Option<PathBuf> {
-        let directory = planted::may_be_repository(path).filter(|directory| planted::is_repository(directory))?;
+        let directory = planted::may_be_repository(path)?;
+        let opened = reached(directory).filter(|opened| planted::is_repository_at(opened))?;
         let root = self.root(directory)?;
         let (top, start) = (root.path.clone(), root.state);
         if self.repositories.contains(directory) {
@@ -562,7 +573,7 @@ impl Keeper {
         if begun && !self.has_made(directory) {
             return None;
         }
-        self.planted.add_at(CWD, directory);
+        self.planted.add(opened);
         Some(directory.to_owned())
     }
 
@@ -586,9 +597,10 @@ impl Keeper {
 
     /// A call has made this just now. True if it is called as a repository, or says where one is.
     pub(super) fn was_made(&mut self, path: &Path, judgement: &Judgement) -> bool {
-        let counts = judgement.pointer || (judgement.state.is_begun() && is_directory(path));
-        if counts {
-            self.made.add_at(CWD, path);
+        if let (Some(name), Some(directory)) = (path.file_name(), path.parent().and_then(reached))
+            && (judgement.pointer || (judgement.state.is_begun() && is_directory(&directory, name)))
+        {
+            self.made.add_at(directory, name);
         }
         judgement.pointer
     }
@@ -931,7 +943,7 @@ impl survey::Finds for Keeper {
             // In a directory in which nothing is kept, or kept by its name.
             Found::Open(_) | Found::Kept { .. } => return None,
         }
-        (self.keep(end.clone(), LED_BY_A_LINK) && is_directory(&end)).then_some(end)
+        (self.keep(end.clone(), LED_BY_A_LINK) && is_directory(CWD, &end)).then_some(end)
     }
 
     fn unseen(&mut self, place: &Path, why: &'static str) {
@@ -989,6 +1001,11 @@ impl Judgement {
     /// Whether something that is kept may be beneath.
     pub(super) fn is_above(&self) -> bool {
         self.above
+    }
+
+    /// Whether nothing below it is kept, whatever it is called.
+    pub(super) fn is_free(&self) -> bool {
+        self.state.is_free()
     }
 
     /// Whether it is a file that only the session that made it may change.
@@ -1111,6 +1128,22 @@ mod tests {
         assert_eq!(trace(&top.join("round")).1, top.join("round"));
         let long = trace(&top.join("x/".repeat(500_000))).1;
         assert!(long.as_os_str().len() <= libc::PATH_MAX as usize + "x/".len(), "{}", long.as_os_str().len());
+        Ok(())
+    }
+
+    /// A18: another session can put a link on the way to what a call has just made; what that leads to is not the call's.
+    #[test]
+    fn a18_what_a_call_has_made_is_not_looked_for_through_a_link() -> std::io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let top = real(directory.path());
+        fs::create_dir_all(top.join("theirs/.git"))?;
+        std::os::unix::fs::symlink("theirs", top.join("link"))?;
+        let mut keeper = Keeper::of(Vec::new(), HashMap::new(), Above::default());
+        let git = Judgement { pointer: true, ..Judgement::default() };
+        keeper.was_made(&top.join("link/.git"), &git);
+        assert!(!keeper.has_made(&top.join("theirs/.git")));
+        keeper.was_made(&top.join("theirs/.git"), &git);
+        assert!(keeper.has_made(&top.join("theirs/.git")), "the control");
         Ok(())
     }
 

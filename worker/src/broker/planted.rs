@@ -6,9 +6,11 @@
 )]
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::protect::gitconfig;
+use rustix::fs::AtFlags;
 
 use super::keeper::settings;
 
@@ -22,7 +24,15 @@ const HOOKS: usize = 256;
 /// Whether git would take a directory for a repository (`is_git_directory` in its `setup.c`): it has a `HEAD`, and objects and
 /// references of its own or elsewhere. What git looks at besides, in `HEAD`, can change later.
 pub(super) fn is_repository(directory: &Path) -> bool {
-    let has = |name: &str| fs::symlink_metadata(directory.join(name)).is_ok();
+    has_parts(|name| fs::symlink_metadata(directory.join(name)).is_ok())
+}
+
+/// The same of one that is open.
+pub(super) fn is_repository_at(directory: &OwnedFd) -> bool {
+    has_parts(|name| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+}
+
+fn has_parts(has: impl Fn(&str) -> bool) -> bool {
     has("HEAD") && ((has("objects") && has("refs")) || has("commondir"))
 }
 

@@ -240,9 +240,10 @@ pub const NAMES: &[Group] = &[
         patterns: &[".callgate-*"],
     },
     Group {
-        reason: "a repository's configuration, while git writes it",
+        reason: "configuration, while git writes it",
         guard: Guard::Temporary,
         patterns: &[
+            ".gitconfig.lock",
             "*.git/config.lock",
             "*.git/config.worktree.lock",
             "*.git/modules/**/config.lock",
