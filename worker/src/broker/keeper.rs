@@ -562,7 +562,7 @@ impl Keeper {
     /// A call has changed this just now. If that has made, or changed, a repository that is the call's: where it is.
     pub(super) fn own_repository(&mut self, path: &Path) -> Option<PathBuf> {
         let directory = planted::may_be_repository(path)?;
-        let opened = reached(directory).filter(|opened| planted::is_repository_at(opened))?;
+        let opened = reached(directory).filter(planted::is_repository_at)?;
         let root = self.root(directory)?;
         let (top, start) = (root.path.clone(), root.state);
         if self.repositories.contains(directory) {
