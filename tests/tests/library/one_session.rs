@@ -173,11 +173,12 @@ fn refusals(target: Target, gone: bool, traces: bool) -> BTreeMap<String, BTreeS
     ];
     // One that ends between two tries is not there for the second.
     let late = |way: &str| match way {
-        "kill" | "tgkill" | "pidfd-signal" if gone => Some(&"ESRCH"),
+        "kill" | "tgkill" | "pidfd-signal" if gone => &["ESRCH"][..],
         // If the kernel is asked at all: the filter answers at once otherwise.
-        "ptrace-attach" | "ptrace-seize" | "process-vm-readv" if gone && traces => Some(&"ESRCH"),
-        "mem" if gone => Some(&"ENOENT"),
-        _ => None,
+        "ptrace-attach" | "ptrace-seize" | "process-vm-readv" if gone && traces => &["ESRCH"],
+        // Its name was found before it ended, or it was not.
+        "mem" if gone => &["ENOENT", "ESRCH"],
+        _ => &[],
     };
     ways.iter()
         .map(|(way, answers)| {
