@@ -121,7 +121,10 @@ impl StoreError {
         match self {
             Self::NoHome => Some("set XDG_STATE_HOME to a directory of yours".to_owned()),
             Self::Place { .. } => Some("make it possible, or set XDG_STATE_HOME to another directory of yours".to_owned()),
-            Self::NotYours { path, .. } => Some(format!("look at it, then: chown $(id -u) {0}; chmod go= {0}", path.display())),
+            Self::NotYours { path, .. } => Some(format!(
+                "look at it, then move it aside (callgate makes a new one), or: chown $(id -u) {0}; chmod go= {0}",
+                path.display()
+            )),
             Self::Linked { .. } => {
                 Some("set XDG_STATE_HOME to the place that it leads to, if that is what you mean".to_owned())
             }
