@@ -38,6 +38,8 @@ const SEARCH_RUNS: u32 = 10;
 const RATE_CALLS_PER_RUN: u32 = 10;
 
 pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
+    // What is recorded lies where no session works.
+    let records = Temporary::make("callgate-records")?;
     let scratch = Scratch::make()?;
     if bench.search {
         supervise(forked()?, async |supervisor| {
@@ -57,8 +59,6 @@ pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
         });
         return done.map(|()| ExitCode::SUCCESS);
     }
-    // What is recorded lies where no session works.
-    let records = Temporary::make("callgate-records")?;
     let launcher = forked()?;
     let second = launcher.clone();
     let report = supervise(launcher, async |supervisor| {
