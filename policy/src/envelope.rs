@@ -194,6 +194,10 @@ pub enum Blocked {
     Mount,
     /// Make a namespace, or enter one.
     Namespace,
+    /// Take another user or group: setuid(2) and its kin.
+    Identity,
+    /// Give a file to another user or group: chown(2).
+    Owner,
     /// Install a seccomp filter with a listener of its own, of which a process has one: the broker's.
     SeccompListener,
     /// Make a datagram socket as resolvers do, to look up a name. How many sockets that takes is the resolver's choice.

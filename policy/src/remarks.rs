@@ -122,6 +122,14 @@ fn blocked(kind: Blocked) -> Option<&'static str> {
             "new namespaces are refused inside: programs that sandbox themselves (bubblewrap, Chromium, Flatpak, rootless \
              containers) need their own switch for that, such as --no-sandbox, or have to run outside"
         }
+        Blocked::Identity => {
+            "no process inside takes another user or group, not even root's: have servers stay the user they are (nginx: \
+             `user root;`, apt: -o APT::Sandbox::User=root), or start callgate as the user they change to"
+        }
+        Blocked::Owner => {
+            "files cannot be given to another user or group inside, not even by root: have the program leave owners alone \
+             (tar --no-same-owner, rsync --no-owner --no-group), or change them outside"
+        }
         Blocked::SeccompListener => {
             "seccomp filters that ask another program are refused inside, for callgate's is there already and Linux allows one: \
              programs that supervise others in that way (callgate itself, container runtimes) have to run outside"

@@ -530,8 +530,7 @@ impl<'a> World<'a> {
         {
             rows.push(Row { control: Control::Privileged, ..deny(words, EPERM) });
         }
-        let setuid = self.target.by_strength(EINVAL, EPERM);
-        rows.push(Row { control: Control::Privileged, ..deny(&["setuid", "1"], setuid) });
+        rows.push(Row { control: Control::Privileged, ..deny(&["setuid", "1"], EPERM) });
         let subsystems = ["bpf", "perf", "userfaultfd", "keyctl", "add-key", "request-key", "syslog", "ldt"];
         for act in subsystems {
             rows.push(Row { control: Control::IfKnown, ..deny(&[act], EPERM) });

@@ -144,6 +144,37 @@ fn b7_a_service_that_is_not_granted_is_said() {
     });
 }
 
+/// D7: no process takes another user or group, no file gets another owner, and who tried hears what to do instead. The ids that a
+/// process has it may ask for.
+#[test]
+fn d7_nobody_becomes_another_user_and_is_told_what_to_do() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let own = env.workspace_file("own", "");
+        let uid = target.user.uid();
+        let probe = Binaries::of_this_build().probe().display().to_string();
+        let ended = |script: &str| told(&env).run(&["sh", "-c", script, &probe, own.text()]);
+        for (script, kind, remedy) in [
+            (r#""$0" setuid 4321; exit 3"#, "identity", "APT::Sandbox::User"),
+            (r#"chown 4321 "$1" || exit 3"#, "owner", "--no-same-owner"),
+            (r#"chgrp 4321 "$1" || exit 3"#, "owner", "--no-same-owner"),
+        ] {
+            let before = own.metadata();
+            let ended = ended(script);
+            assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+            assert!(ended.stderr.contains(remedy), "{ended:?}");
+            assert_eq!(changes(&env)["blocked"], json!({ kind: 1 }), "{ended:?}");
+            assert_eq!(own.metadata(), before, "{script}");
+        }
+        if uid == 0 {
+            // The control: outside root may.
+            env.bare().probe(&["setuid", "4321"]).assert_ok();
+        }
+        let same = ended(&format!(r#""$0" setuid {uid} && chown {uid} "$1""#));
+        assert_eq!((same.status.code(), changes(&env)["blocked"].clone()), (Some(0), Value::Null), "{same:?}");
+    });
+}
+
 /// D1, D3, B4, B8: what no call may do is refused with the errno that it always had, and counted by kind.
 #[test]
 fn d1_d3_b4_b8_what_no_call_may_do_is_counted() {

@@ -4,9 +4,12 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
+use callgate_policy::envelope::Blocked;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
 
 use super::caller::{Caller, Links, Target};
+use super::refused::refuse;
 use super::{Broker, Handler};
 use crate::sys::notify::{Answer, Notification};
 
@@ -25,7 +28,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_fchownat, fchownat),
     (libc::SYS_fchown, |b, c, n| {
         let target = b.own_open_fd(c, int(n.args[0]))?;
-        set_owner(&target, n.args[1], n.args[2])
+        set_owner(b, c, &target, n.args[1], n.args[2])
     }),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_utime, |b, c, n| {
@@ -177,7 +180,7 @@ fn fchownat(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Resul
     let path = caller.path(n.args[1])?;
     if flags & libc::AT_EMPTY_PATH != 0 && path.is_empty() {
         let target = broker.own_start(caller, dirfd)?;
-        return set_owner(&target, n.args[2], n.args[3]);
+        return set_owner(broker, caller, &target, n.args[2], n.args[3]);
     }
     let links = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { Links::Keep } else { Links::Follow };
     chown(broker, caller, (dirfd, n.args[1], links), n.args[2], n.args[3])
@@ -191,21 +194,19 @@ fn chown(
     gid: u64,
 ) -> Result<Answer, i32> {
     let target = broker.own_path(caller, dirfd, path, links)?;
-    set_owner(&target, uid, gid)
+    set_owner(broker, caller, &target, uid, gid)
 }
 
-fn set_owner(target: &Target, uid: u64, gid: u64) -> Result<Answer, i32> {
+fn set_owner(broker: &mut Broker, caller: &Caller<'_>, target: &Target, uid: u64, gid: u64) -> Result<Answer, i32> {
     // -1: leave as it is (chown(2)).
     let id = |raw: u64| Some(raw as u32).filter(|id| *id != u32::MAX);
-    rustix::fs::chownat(
-        target.fd.as_fd(),
-        "",
-        id(uid).map(Uid::from_raw),
-        id(gid).map(Gid::from_raw),
-        AtFlags::EMPTY_PATH,
-    )
-    .map_err(errno)?;
-    Ok(DONE)
+    let (uid, gid) = (id(uid).map(Uid::from_raw), id(gid).map(Gid::from_raw));
+    match rustix::fs::chownat(target.fd.as_fd(), "", uid, gid, AtFlags::EMPTY_PATH) {
+        Ok(()) => Ok(DONE),
+        // With namespaces the kernel does not know the other user (EINVAL); without, it does not let the broker (EPERM).
+        Err(Errno::INVAL | Errno::PERM) => refuse(broker, caller, Blocked::Owner),
+        Err(other) => Err(errno(other)),
+    }
 }
 
 fn utimes(broker: &mut Broker, caller: &Caller<'_>, dirfd: i32, path: u64, times: u64) -> Result<Answer, i32> {

@@ -11,6 +11,14 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     (libc::SYS_unshare, |b, c, _| refuse(b, c, Blocked::Namespace)),
     (libc::SYS_setns, |b, c, _| refuse(b, c, Blocked::Namespace)),
     (libc::SYS_clone, clone),
+    (libc::SYS_setuid, |b, c, n| identity(b, c, &n.args[..1], own_user())),
+    (libc::SYS_setreuid, |b, c, n| identity(b, c, &n.args[..2], own_user())),
+    (libc::SYS_setresuid, |b, c, n| identity(b, c, &n.args[..3], own_user())),
+    (libc::SYS_setgid, |b, c, n| identity(b, c, &n.args[..1], own_group())),
+    (libc::SYS_setregid, |b, c, n| identity(b, c, &n.args[..2], own_group())),
+    (libc::SYS_setresgid, |b, c, n| identity(b, c, &n.args[..3], own_group())),
+    // The kernel refuses any list, the empty one too (setgroups(2)).
+    (libc::SYS_setgroups, |b, c, _| refuse(b, c, Blocked::Identity)),
     (libc::SYS_seccomp, |b, c, _| {
         b.call(c)?.changes.blocked(Blocked::SeccompListener);
         Err(libc::EBUSY)
@@ -32,6 +40,23 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
 pub(super) fn refuse(broker: &mut Broker, caller: &Caller<'_>, kind: Blocked) -> Result<Answer, i32> {
     broker.call(caller)?.changes.blocked(kind);
     Err(libc::EPERM)
+}
+
+/// All processes of a session have the broker's user and group, and no other, since nobody in it ever had a capability.
+fn own_user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+fn own_group() -> u32 {
+    rustix::process::getgid().as_raw()
+}
+
+/// What asks for ids that the process has is the kernel's to judge. `-1` leaves an id as it is (setresuid(2)); setuid(2) refuses it.
+fn identity(broker: &mut Broker, caller: &Caller<'_>, asked: &[u64], own: u32) -> Result<Answer, i32> {
+    match asked.iter().all(|id| matches!(*id as u32, id if id == own || id == u32::MAX)) {
+        true => Ok(Answer::Continue),
+        false => refuse(broker, caller, Blocked::Identity),
+    }
 }
 
 /// The filter has let every thread and child pass that may be.

@@ -1,9 +1,10 @@
 //! The base filter: its groups in their order.
 
 use super::groups::{
-    addresses, clones, execution_domains, filters, host_state, ioctls, ipc, kernel_surface, memory_of_others, messages,
-    metadata, mounts, names, namespaces, native_aio, newer, obsolete, ordinary, other_processes, process_controls,
-    reserved_space, socket_options, sockets, starting, uncounted_memory, unreadable, watching,
+    addresses, clones, execution_domains, filters, host_state, identities, ioctls, ipc, kernel_surface,
+    memory_of_others, messages, metadata, mounts, names, namespaces, native_aio, newer, obsolete, ordinary,
+    other_processes, process_controls, reserved_space, socket_options, sockets, starting, uncounted_memory, unreadable,
+    watching,
 };
 use super::types::{Errno, Filter, Variant, Verdict};
 use crate::plan::{Starter, Strength, Writer};
@@ -44,6 +45,7 @@ pub fn base(variant: Variant) -> Filter {
         memory_of_others(debug),
         reserved_space(),
         uncounted_memory(),
+        identities(),
         namespaces(),
         mounts(),
         kernel_surface(),

@@ -66,8 +66,7 @@ pub(super) fn ordinary() -> Vec<Group> {
         allow(
             "own identity",
             "all capabilities are gone for good, so these only read, or swap ids that the process has",
-            "getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid \
-             setregid setresuid setresgid setfsuid setfsgid setgroups capget capset",
+            "getuid geteuid getgid getegid getgroups getresuid getresgid setfsuid setfsgid capget capset",
         ),
         allow(
             "restricting oneself",
@@ -591,6 +590,16 @@ pub(super) fn namespaces() -> Group {
               them, for the result",
         attacks: &["D3"],
         calls: vec![("unshare setns", NOTIFY)],
+    }
+}
+
+pub(super) fn identities() -> Group {
+    Group {
+        title: "becoming another user",
+        why: "without capabilities the kernel refuses every id that the process does not have. The broker refuses those and counts \
+              them, for the result, and lets the kernel judge the rest",
+        attacks: &["D7"],
+        calls: vec![("setuid setgid setreuid setregid setresuid setresgid setgroups", NOTIFY)],
     }
 }
 
