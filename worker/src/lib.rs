@@ -11,6 +11,7 @@ mod family;
 mod filters;
 pub mod launcher;
 mod meter;
+pub mod mountinfo;
 pub mod probe;
 mod procfs;
 mod programs;

@@ -12,6 +12,8 @@ use std::time::Instant;
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
+use callgate_policy::plan::system;
+use callgate_worker::mountinfo;
 use callgate_worker::way::Way;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -47,6 +49,7 @@ impl Place {
         let failed = |source: io::Error| StoreError::Place { path: path.to_owned(), source };
         let (way, missing) = nearest(path).map_err(failed)?;
         refuse_links(&way, path)?;
+        refuse_system(path)?;
         let mut at = way.into_fd();
         for name in missing {
             match rustix::fs::mkdirat(&at, &name, Mode::RWXU) {
@@ -66,6 +69,7 @@ impl Place {
                 StoreError::NotYours { path: path.to_owned(), what: "others decide where its path leads" }
             }
         })?;
+        refuse_system(found.path().as_path())?;
         is_ours(path, &rustix::fs::fstat(&found).map_err(|errno| failed(errno.into()))?)?;
         Ok(Self(found))
     }
@@ -158,22 +162,33 @@ impl Drop for Lock {
 
 /// Refuses a session whose grants reach this directory, if it is there.
 pub(super) fn refuse_reach(path: &Path, effective: &EffectiveSet) -> Result<(), StoreError> {
-    if host::identity_of(path).is_none() {
-        return Ok(());
-    }
-    let above: Vec<_> = path.ancestors().filter_map(host::identity_of).collect();
+    let Some(itself) = host::identity_of(path) else { return Ok(()) };
+    // Without links: a directory above the real one may have been granted, where root's own link led here.
+    let real = std::fs::canonicalize(path).map_err(StoreError::place(path))?;
+    let above: Vec<_> = path.ancestors().chain(real.ancestors()).filter_map(host::identity_of).collect();
+    let mounts = mountinfo::read().map_err(StoreError::place(path))?;
     let rights = effective.rights();
     for (region, _) in rights.read().iter().chain(rights.write().iter()) {
         let granted = region.literal_prefix();
-        // By any name that leads to one of the directories on the way: a link, a bind mount.
-        let holds = host::identity_of(granted.as_path()).is_some_and(|granted| above.contains(&granted));
-        let lies_inside =
-            granted.as_path().ancestors().filter_map(host::identity_of).any(|id| above.first() == Some(&id));
+        // By any name that leads to one of the directories on the way: a link, a bind mount, one below what is granted.
+        let within = mounts.iter().map(|mount| mount.at.as_path()).filter(|at| at.starts_with(granted.as_path()));
+        let mut seen = std::iter::once(granted.as_path()).chain(within).filter_map(host::identity_of);
+        let holds = seen.any(|seen| above.contains(&seen));
+        let lies_inside = granted.as_path().ancestors().filter_map(host::identity_of).any(|id| id == itself);
         if holds || lies_inside {
             return Err(StoreError::Reached { granted: granted.as_path().to_owned(), path: path.to_owned() });
         }
     }
     Ok(())
+}
+
+/// Nothing is kept where every session may read.
+fn refuse_system(path: &Path) -> Result<(), StoreError> {
+    let read = system::BASE.iter().flat_map(|group| group.paths);
+    match read.map(Path::new).any(|system| path.starts_with(system)) {
+        true => Err(StoreError::NotYours { path: path.to_owned(), what: "every session may read there" }),
+        false => Ok(()),
+    }
 }
 
 /// One byte of the file of locks, which need not be there.

@@ -444,6 +444,49 @@ fn x0_55_a_session_is_what_it_was_made_as() {
     });
 }
 
+/// A10: no session reaches what is recorded: not through a grant, nor a mount below one; nothing is kept where every session may
+/// read; and before there is a store, its place cannot be made ready.
+#[test]
+fn a10_no_session_reaches_the_store() {
+    matrix(HERE, |target| {
+        let env = TestEnv::new(target);
+        let place = state(&env).join("callgate");
+        if target.user.uid() == 0 {
+            for system in ["/usr/local/callgate-test-state", "/opt/callgate-test-state"] {
+                let kept = env.weakened().variable("XDG_STATE_HOME", system).run(&line(&binary(), &["session", "new"]));
+                assert_eq!(kept.status.code(), Some(69), "{kept:?}");
+                assert!(kept.stderr.contains("every session may read there"), "{kept:?}");
+                assert!(!Path::new(system).exists());
+            }
+        }
+        let id = new(&env);
+        let reached = |grant: &Path| {
+            let ended = callgate(&env, &["run", "--read", grant.to_str().unwrap(), "--", "true"]);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains("sessions"), "{ended:?}");
+        };
+        reached(&place);
+        reached(place.parent().unwrap());
+        let (outside, alias) = (env.outside().join("granted"), env.outside().join("granted/alias"));
+        fs::create_dir_all(&alias).unwrap();
+        env.give(&outside);
+        // The control: as long as nothing is mounted there.
+        succeeds(&env, &["run", "--read", outside.to_str().unwrap(), "--", "true"]);
+        if target.user.uid() == 0 {
+            let script = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
+            let binary = binary();
+            let words =
+                ["unshare", "--mount", "sh", "-c", script, "sh", place.to_str().unwrap(), alias.to_str().unwrap()];
+            let words =
+                [&words[..], &[binary.as_str(), "run", "--read", outside.to_str().unwrap(), "--", "true"]].concat();
+            let ended = user(&env).run(&words);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains("sessions"), "{ended:?}");
+        }
+        bash(&env, &id, "true");
+    });
+}
+
 /// Sessions are kept where nobody else decides what they are: no link leads there, and nobody else may read or write.
 #[test]
 fn a10_sessions_are_kept_where_no_link_leads() {

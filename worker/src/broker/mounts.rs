@@ -4,8 +4,6 @@
 //! Only somebody privileged makes such mounts. They are read when the session begins, before it has a mount tree of its own,
 //! and are the same in it; a directory that is one, or leads to one, stays where it is.
 
-use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,17 +12,8 @@ use callgate_policy::step::Step;
 
 use super::calls::lies_in;
 use crate::apply::failure;
+use crate::mountinfo::{self, Mount};
 use crate::protocol::StepFailure;
-
-/// A line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
-#[derive(Debug, PartialEq, Eq)]
-struct Mount {
-    at: PathBuf,
-    /// The file system, as `major:minor`.
-    device: Vec<u8>,
-    /// The directory of that file system which is seen here.
-    root: PathBuf,
-}
 
 /// All mounts that the session's processes can reach.
 #[derive(Debug)]
@@ -59,15 +48,8 @@ struct Window<'a> {
 }
 
 impl Mounts {
-    #[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
     pub(super) fn read() -> Result<Self, StepFailure> {
-        let text = fs::read("/proc/self/mountinfo").map_err(failure(Step::KeptNames, "read /proc/self/mountinfo"))?;
-        Self::parse(&text).ok_or_else(|| StepFailure::new(Step::KeptNames, "/proc/self/mountinfo is in no known form"))
-    }
-
-    fn parse(text: &[u8]) -> Option<Self> {
-        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        lines.map(Mount::parse).collect::<Option<_>>().map(Self)
+        mountinfo::read().map(Self).map_err(failure(Step::KeptNames, "read the mounts"))
     }
 
     /// The other names of what lies in granted trees, as far as they make a difference.
@@ -126,14 +108,6 @@ impl Mounts {
     /// What is mounted over a path: the last of those that are nearest.
     fn over(&self, path: &Path) -> Option<&Mount> {
         self.0.iter().filter(|mount| lies_in(path, &mount.at)).max_by_key(|mount| mount.at.as_os_str().len())
-    }
-}
-
-impl Mount {
-    fn parse(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|byte| *byte == b' ').skip(2);
-        let (device, root, at) = (fields.next()?, fields.next()?, fields.next()?);
-        Some(Self { at: unescaped(at)?, device: device.to_owned(), root: unescaped(root)? })
     }
 }
 
@@ -201,24 +175,6 @@ fn joined(path: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() { path.to_owned() } else { path.join(rest) }
 }
 
-/// Blanks and backslashes stand as `\040` in it.
-fn unescaped(field: &[u8]) -> Option<PathBuf> {
-    let mut plain = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'\\' {
-            plain.push(*first);
-            continue;
-        }
-        let (digits, after) = after.split_at_checked(3)?;
-        let digits = std::str::from_utf8(digits).ok()?;
-        plain.push(u8::from_str_radix(digits, 8).ok()?);
-        rest = after;
-    }
-    Some(PathBuf::from(OsStr::from_bytes(&plain)))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
@@ -227,7 +183,7 @@ mod tests {
     fn aliases(mounts: &[(&str, &str, &str)], granted: &[&str]) -> Vec<(String, Option<String>, bool)> {
         let line =
             |(device, root, at): &(&str, &str, &str)| format!("1 0 {device} {root} {at} rw - ext4 /dev/sda rw\n");
-        let mounts = Mounts::parse(mounts.iter().map(line).collect::<String>().as_bytes()).unwrap();
+        let mounts = Mounts(mountinfo::parse(mounts.iter().map(line).collect::<String>().as_bytes()).unwrap());
         let granted: Vec<_> = granted.iter().map(|path| Granted { path: Path::new(*path), is_tree: true }).collect();
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         let shown = |alias: &Alias| {
@@ -279,7 +235,7 @@ mod tests {
 
     #[test]
     fn a18_what_cannot_be_told_is_refused() {
-        let mounts = |lines: &[u8]| Mounts::parse(lines);
+        let mounts = |lines: &[u8]| mountinfo::parse(lines).map(Mounts);
         assert!(mounts(b"1 0 8:1 / /w\\04 rw - ext4 a rw\n").is_none() && mounts(b"1 0 8:1 /\n").is_none());
         let tree = |path| Granted { path: Path::new(path), is_tree: true };
         let chroot = mounts(b"1 0 8:1 /c/w/x /w/x rw - ext4 a rw\n").unwrap();
