@@ -20,6 +20,8 @@ use crate::host;
 use crate::place::{Changeable, Place, Stranger, Unusable};
 use crate::store::KnownOutputs;
 
+/// How the names of directories begin.
+const DIRECTORY: &str = "callgate-out-";
 /// The most bytes that a session's files may take, together.
 const QUOTA: u64 = 64 * 1024 * 1024;
 
@@ -242,7 +244,7 @@ impl Drop for Outputs {
 
 /// A directory of callgate's own, and its path as text.
 fn new_directory(place: &Path, owner: Identity) -> io::Result<(String, Directory)> {
-    let path = place.join(format!("callgate-out-{}", host::random()?));
+    let path = place.join(format!("{DIRECTORY}{}", host::random()?));
     let directory = Directory::make(&path, &[], owner)?;
     Ok((path.to_string_lossy().into_owned(), directory))
 }
@@ -256,17 +258,21 @@ fn for_session(directory: BorrowedFd<'_>, name: &str, flags: OFlags, owner: Iden
     Ok(file)
 }
 
-/// Removes the directory of a session that was closed, with its files. Only names that lie directly in it are removed, each by
-/// the descriptor of the directory: what else its owner has put there stays, and so does the directory then.
+/// Removes the directory of a session that was closed, with its files. What is removed has a name that only callgate gives: the
+/// record says where, and a record is not believed further than that. Only names that lie directly in the directory are removed,
+/// each by its descriptor: what else its owner has put there stays, and so does the directory then.
 pub(crate) fn remove_kept(known: &KnownOutputs) -> io::Result<()> {
-    let held = known.open()?;
-    for name in names(&held)? {
-        rustix::fs::unlinkat(&held, name.as_c_str(), AtFlags::empty())?;
-    }
     let path = Path::new(&known.path);
     let (Some(place), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::NotFound.into());
     };
+    if !name.as_encoded_bytes().starts_with(DIRECTORY.as_bytes()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not called as a directory of outputs"));
+    }
+    let held = known.open()?;
+    for name in names(&held)?.iter().filter(|name| is_output(name.as_bytes())) {
+        rustix::fs::unlinkat(&held, name.as_c_str(), AtFlags::empty())?;
+    }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = rustix::fs::openat(rustix::fs::CWD, place, flags, Mode::empty())?;
     let there = rustix::fs::statat(&place, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -275,6 +281,12 @@ pub(crate) fn remove_kept(known: &KnownOutputs) -> io::Result<()> {
     }
     // It is empty, and has the name that was made up for it.
     Ok(rustix::fs::unlinkat(&place, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Whether a file has a name that [`Outputs::create`] gives: `0001-bash.txt`.
+fn is_output(name: &[u8]) -> bool {
+    let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    digits >= 4 && name.get(digits) == Some(&b'-') && name.ends_with(b".txt")
 }
 
 /// What lies in a directory.
@@ -338,6 +350,29 @@ mod tests {
         let beside = tempfile::tempdir().unwrap();
         let same = Outputs::make(me(), &[beside.path().into()]).unwrap();
         assert!(Path::new(&same.path).starts_with(&temp), "the control: another directory there is no hindrance");
+    }
+
+    /// A10: a record says where its outputs are, and may have been written by somebody else. Nothing else is removed for it.
+    #[test]
+    fn a10_nothing_is_removed_but_outputs() {
+        let top = tempfile::tempdir().unwrap();
+        let known = |path: &Path| {
+            let stat = fs::metadata(path).unwrap();
+            KnownOutputs { path: path.to_str().unwrap().to_owned(), device: stat.dev(), inode: stat.ino() }
+        };
+        let (theirs, mixed) = (top.path().join("theirs"), top.path().join("callgate-out-1"));
+        for made in [&theirs, &mixed] {
+            fs::create_dir(made).unwrap();
+            fs::write(made.join("0001-bash.txt"), "x").unwrap();
+        }
+        fs::write(mixed.join("letter.txt"), "x").unwrap();
+        assert!(remove_kept(&known(&theirs)).is_err());
+        assert!(theirs.join("0001-bash.txt").exists());
+        assert!(remove_kept(&known(&mixed)).is_err(), "it is not empty");
+        assert!(mixed.join("letter.txt").exists() && !mixed.join("0001-bash.txt").exists());
+        fs::remove_file(mixed.join("letter.txt")).unwrap();
+        remove_kept(&known(&mixed)).unwrap();
+        assert!(!mixed.exists(), "the control");
     }
 
     #[test]

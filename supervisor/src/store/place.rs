@@ -27,6 +27,8 @@ use crate::place::{self, Unusable};
 
 /// The database.
 pub(super) const DATABASE: &str = "sessions.db";
+/// Where it usually is, below a home directory: a protected name.
+const KEPT: &str = ".local/state/callgate";
 /// The file whose bytes are locked, one for each session that is open.
 const LOCKS: &str = "sessions.lock";
 /// What SQLite makes beside the database.
@@ -160,26 +162,48 @@ impl Drop for Lock {
     }
 }
 
-/// Refuses a session whose grants reach this directory, if it is there.
+/// Refuses a session whose grants reach this directory. Before it is there, one that could make it: what is found there later is
+/// believed.
 pub(super) fn refuse_reach(path: &Path, effective: &EffectiveSet) -> Result<(), StoreError> {
-    let Some(itself) = host::identity_of(path) else { return Ok(()) };
-    // Without links: a directory above the real one may have been granted, where root's own link led here.
-    let real = std::fs::canonicalize(path).map_err(StoreError::place(path))?;
-    let above: Vec<_> = path.ancestors().chain(real.ancestors()).filter_map(host::identity_of).collect();
-    let mounts = mountinfo::read().map_err(StoreError::place(path))?;
     let rights = effective.rights();
-    for (region, _) in rights.read().iter().chain(rights.write().iter()) {
-        let granted = region.literal_prefix();
-        // By any name that leads to one of the directories on the way: a link, a bind mount, one below what is granted.
-        let within = mounts.iter().map(|mount| mount.at.as_path()).filter(|at| at.starts_with(granted.as_path()));
-        let mut seen = std::iter::once(granted.as_path()).chain(within).filter_map(host::identity_of);
-        let holds = seen.any(|seen| above.contains(&seen));
-        let lies_inside = granted.as_path().ancestors().filter_map(host::identity_of).any(|id| id == itself);
-        if holds || lies_inside {
-            return Err(StoreError::Reached { granted: granted.as_path().to_owned(), path: path.to_owned() });
+    let regions: Vec<HostPath> = match host::identity_of(path) {
+        Some(_) => {
+            rights.read().iter().chain(rights.write().iter()).map(|(region, _)| region.literal_prefix()).collect()
         }
+        // By this name no call makes anything (`policy/src/plan/protect/names.rs`).
+        None if path.ends_with(KEPT) => Vec::new(),
+        None => rights.write().iter().map(|(region, _)| region.literal_prefix()).collect(),
+    };
+    let named = rights.read().iter().chain(rights.write().iter()).map(|(region, _)| region.literal_prefix());
+    let inside = named.into_iter().find(|granted| granted.as_path().starts_with(path));
+    let reaches = match inside {
+        Some(granted) => Some(granted),
+        None => reaching(path, regions).map_err(StoreError::place(path))?,
+    };
+    match reaches {
+        Some(granted) => Err(StoreError::Reached { granted: granted.as_path().to_owned(), path: path.to_owned() }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The first of these that reaches a place, by any name that leads to it or to a directory on the way: a link, a bind mount, one
+/// below what is granted.
+fn reaching(path: &Path, granted: Vec<HostPath>) -> io::Result<Option<HostPath>> {
+    let itself = host::identity_of(path);
+    // Without links: a directory above the real one may have been granted, where root's own link led here.
+    let there = path.ancestors().find(|above| host::identity_of(above).is_some()).unwrap_or(path);
+    let real = std::fs::canonicalize(there)?;
+    let above: Vec<_> = path.ancestors().chain(real.ancestors()).filter_map(host::identity_of).collect();
+    let mounts = mountinfo::read()?;
+    Ok(granted.into_iter().find(|granted| {
+        let granted = granted.as_path();
+        let within = mounts.iter().map(|mount| mount.at.as_path()).filter(|at| at.starts_with(granted));
+        let holds =
+            std::iter::once(granted).chain(within).filter_map(host::identity_of).any(|seen| above.contains(&seen));
+        let lies_inside =
+            itself.is_some() && granted.ancestors().filter_map(host::identity_of).any(|seen| Some(seen) == itself);
+        holds || lies_inside
+    }))
 }
 
 /// Nothing is kept where every session may read.

@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use callgate_tests::{Host, Target, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Host, Target, TestEnv, eventually, matrix};
 use libc::{EACCES, EBUSY, ENOENT, EXDEV};
+use serde_json::{Value, json};
 
 /// Everything below a directory but access times: names, kinds, contents, modes, link counts.
 pub(crate) fn picture(top: &Path) -> Vec<String> {
@@ -314,8 +315,8 @@ fn a4_neither_the_name_nor_its_directories_are_moved() {
 fn a4_nothing_moves_to_where_other_names_are_kept() {
     matrix(Host::STRENGTHS, |target| {
         let env = furnished(target);
-        for name in ["node_modules", "node_modules/d", "node_modules/e", "target", "plain"] {
-            fs::create_dir(env.workspace().join(name)).unwrap();
+        for name in ["node_modules", "node_modules/d", "node_modules/e", "target", "plain", "deep", "deep/er"] {
+            fs::create_dir_all(env.workspace().join(name)).unwrap();
             env.give(&env.workspace().join(name));
         }
         for name in ["node_modules/f", "node_modules/d/f", "plain/f"] {
@@ -330,6 +331,9 @@ fn a4_nothing_moves_to_where_other_names_are_kept() {
             ("rename", "node_modules", "modules"),
             ("rename", "plain", ".config"),
             ("rename", "plain", ".git/worktrees"),
+            // In what has directories somebody outside may be making anything, while it is looked at.
+            ("rename", "deep", "target/deep"),
+            ("rename", "deep", "node_modules/deep"),
             ("rename", "file", ".github"),
             ("rename", "file", "x.git"),
             ("rename-exchange", "node_modules/f", "file"),
@@ -347,7 +351,7 @@ fn a4_nothing_moves_to_where_other_names_are_kept() {
             ("rename", "plain/f", "f"),
             ("rename", "plain", "sub/plain"),
             ("rename", "f", ".git/f"),
-            // Where nothing is kept, anything comes that holds nothing kept: so cargo makes `target`.
+            // Where nothing is kept, a directory without others in it comes: so cargo makes `target`.
             ("rename", "sub/plain", "target/plain"),
             ("rename", ".git/f", "target/f"),
         ] {
@@ -362,6 +366,72 @@ fn a4_nothing_moves_to_where_other_names_are_kept() {
         let script = "echo new > n && mv n .env && mv .env n && mv n .env && cat .env";
         let ended = env.sandbox().write(env.workspace()).write(text(&env, ".env")).run(&["/bin/sh", "-c", script]);
         assert_eq!(ended.stdout, "new\n", "{ended:?}");
+    });
+}
+
+/// A1: no link leads into a directory in which nothing is protected by name: below such a link anything could be. One that has
+/// such a name itself may lead anywhere.
+#[test]
+fn a1_no_link_leads_to_where_no_names_are_kept() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        let script = |line: &str| env.sandbox().run(&["/bin/sh", "-c", line]);
+        let made = script(
+            "mkdir -p node_modules/app/.vscode target/x sub/d && ln -s app node_modules/l && cd node_modules && ln -s ../target/x y",
+        );
+        assert!(made.status.success(), "{made:?}");
+        let before = picture(&env.workspace());
+        for to in ["node_modules/app", "./sub/../node_modules/app", "target", "Target/x", "sub/../TARGET/x"] {
+            for name in ["app", "sub/app"] {
+                env.sandbox().probe(&["symlink", to, &text(&env, name)]).assert_errno(EACCES);
+            }
+        }
+        let whole = text(&env, "node_modules/app");
+        env.sandbox().probe(&["symlink", &whole, &text(&env, "app")]).assert_errno(EACCES);
+        // One of those that may be there is not moved or linked to here.
+        env.sandbox().probe(&["rename", &text(&env, "node_modules/y"), &text(&env, "y")]).assert_errno(EXDEV);
+        env.sandbox().probe(&["link", &text(&env, "node_modules/y"), &text(&env, "y")]).assert_errno(EACCES);
+        assert_eq!(picture(&env.workspace()), before);
+        let told = script("ln -s target/x app");
+        assert!(told.stderr.contains("it leads to where names are not protected"), "{told:?}");
+        // The controls: outside of what is granted, by such a name, and any other link.
+        let fine =
+            script("ln -s /usr/lib/node_modules/npm a && ln -s ../node_modules sub/node_modules && ln -s d sub/e");
+        assert!(fine.status.success(), "{fine:?}");
+    });
+}
+
+/// A18: a repository that changes places with a directory is named by where it is then.
+#[test]
+fn a18_an_exchanged_repository_is_named() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        fs::create_dir(env.workspace().join("src")).unwrap();
+        env.give(&env.workspace().join("src"));
+        env.workspace_file("src/main.c", "code");
+        let script = r#"git init -q a && "$0" rename-exchange a src && mkdir a/.git && rmdir a/.git && rm -rf a"#;
+        let probe = Binaries::of_this_build().probe().display().to_string();
+        let ended = env.sandbox().flag(&["--status", "status.json"]).run(&["/bin/sh", "-c", script, &probe]);
+        assert!(ended.status.success(), "{ended:?}");
+        assert!(env.workspace().join("src/.git/HEAD").exists(), "the control");
+        let status: Value = serde_json::from_slice(&fs::read(env.workspace().join("status.json")).unwrap()).unwrap();
+        assert_eq!(status["metadata"]["changes"]["repositories"], json!([text(&env, "src/.git")]), "{status}");
+    });
+}
+
+/// A3: a file that is granted alone gets no second name, by which a session that does not know of it could change it.
+#[test]
+fn a3_a_single_file_gets_no_second_name() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        env.workspace_file(".vscode/settings.json", "{}");
+        let (kept, other) = (text(&env, ".vscode/settings.json"), text(&env, "other"));
+        let granted = || env.sandbox().write(env.workspace()).write(&kept);
+        granted().probe(&["link", &kept, &other]).assert_errno(EXDEV);
+        assert!(!env.workspace().join("other").exists());
+        // The controls: it can be changed, and other files get names.
+        assert!(granted().run(&["/bin/sh", "-c", "echo new > .vscode/settings.json"]).status.success());
+        granted().probe(&["link", &text(&env, "file"), &other]).assert_ok();
     });
 }
 

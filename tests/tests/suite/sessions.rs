@@ -487,6 +487,34 @@ fn a10_no_session_reaches_the_store() {
     });
 }
 
+/// A10: before there is a store, no session can make its place ready for what will be believed there.
+#[test]
+fn a10_no_session_makes_the_store() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let state = state(&env);
+        fs::create_dir(&state).unwrap();
+        env.give(&state);
+        let write = |granted: &Path| ["run", "--write", granted.to_str().unwrap(), "--", "true"].map(str::to_owned);
+        for granted in [&state, &state.join("callgate/sessions.db"), &env.outside()] {
+            let words = write(granted);
+            refused(&env, &words.iter().map(String::as_str).collect::<Vec<_>>(), 64, "where sessions are kept");
+        }
+        // Where it usually is, the name is protected.
+        let home = env.outside().join("home");
+        let usual = home.join(".local/state");
+        fs::create_dir_all(&usual).unwrap();
+        for made in [&home, &home.join(".local"), &usual] {
+            env.give(made);
+        }
+        let script = r#"mkdir "$0/other" && ! mkdir "$0/callgate""#;
+        let words = ["run", "--write", usual.to_str().unwrap(), "--", "sh", "-c", script, usual.to_str().unwrap()];
+        let ended = env.weakened().variable("HOME", home.to_str().unwrap()).run(&line(&binary(), &words));
+        assert!(ended.status.success(), "{ended:?}");
+        assert!(usual.join("other").exists() && !usual.join("callgate").exists());
+    });
+}
+
 /// Sessions are kept where nobody else decides what they are: no link leads there, and nobody else may read or write.
 #[test]
 fn a10_sessions_are_kept_where_no_link_leads() {

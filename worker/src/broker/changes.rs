@@ -287,23 +287,31 @@ impl Collected {
     }
 
     pub(super) fn moved(&mut self, from: &Path, to: &Path, replaced: bool) {
-        let with_it: Vec<PathBuf> =
-            self.repositories.all.iter().filter_map(|path| Some(to.join(path.strip_prefix(from).ok()?))).collect();
-        self.repositories.forget(|path| path.starts_with(from));
+        let with_it = self.take_repositories(from, to);
         let below = self.take_below(from, to);
         self.removed(from);
         self.came(to, replaced);
         self.put_below(below);
+        with_it.iter().for_each(|path| self.repository(path));
+    }
+
+    /// The repositories at or below a path, by the names that they have in another place.
+    fn take_repositories(&mut self, from: &Path, to: &Path) -> Vec<PathBuf> {
+        let there = |path: &PathBuf| Some(to.join(path.strip_prefix(from).ok()?));
         // With nothing behind it, the path would have a slash.
-        with_it.iter().for_each(|path| self.repository(&path.components().collect::<PathBuf>()));
+        let taken = self.repositories.all.iter().filter_map(there).map(|path| path.components().collect()).collect();
+        self.repositories.forget(|path| path.starts_with(from));
+        taken
     }
 
     /// Two names were exchanged, with all that lies below them.
     pub(super) fn exchanged(&mut self, one: &Path, other: &Path) {
+        let with_them = [self.take_repositories(one, other), self.take_repositories(other, one)].concat();
         let below = [self.take_below(one, other), self.take_below(other, one)];
         self.changed(one);
         self.changed(other);
         below.into_iter().for_each(|below| self.put_below(below));
+        with_them.iter().for_each(|path| self.repository(path));
     }
 
     /// What the call has made and changed below a directory, and what of that runs later, under the names that it has in another

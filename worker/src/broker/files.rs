@@ -650,6 +650,8 @@ fn symlink(broker: &mut Broker, caller: &Caller<'_>, target: u64, at: At) -> Res
     let Some(target) = named(caller, target)? else { return Ok(Answer::Continue) };
     let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
     check_new(broker, caller, &place, &judgement, (What::Link, New::Other))?;
+    let closed = broker.keeper.closes_to_target(&place.path, &judgement, &target);
+    broker.refuse(caller, &place.path, closed)?;
     rustix::fs::symlinkat(&target, &place.parent, &place.name).map_err(errno)?;
     broker.made(caller, &place.path, &judgement)?;
     Ok(DONE)
@@ -689,6 +691,10 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
         (Looked::Elsewhere(_) | Looked::Special, None) => return Ok(Answer::Continue),
         (Looked::Here(place, judgement), Some(_)) => (place, judgement),
     };
+    // A file that is granted alone is mounted by itself where there are namespaces. By another name no session would know it.
+    if from_here.is_some_and(|judgement| judgement.is_single()) {
+        return Err(libc::EXDEV);
+    }
     let stat = rustix::fs::fstat(&source.fd).map_err(errno)?;
     check_new(broker, caller, &place, &judgement, (What::File, new_of(kind(&stat))))?;
     if kind(&stat) == FileType::Directory {
@@ -698,7 +704,9 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
         // Not by its descriptor, which would be followed.
         let Looked::Here(old, _) = broker.place(caller, from, libc::EPERM)? else { return Err(libc::EXDEV) };
         broker.may_change(caller, &old.path, &stat)?;
+        let target = old.link().map_err(errno)?;
         let closed = broker.keeper.closes_to_new(&judgement, What::Link);
+        let closed = closed.or_else(|| broker.keeper.closes_to_target(&place.path, &judgement, &target));
         broker.refuse(caller, &place.path, closed)?;
         broker.refuse_kept(caller, &source)?;
         rustix::fs::linkat(&old.parent, &old.name, &place.parent, &place.name, AtFlags::empty()).map_err(errno)?;
@@ -760,7 +768,7 @@ fn unlink(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32) -> Resul
     }
     let closed = broker.keeper.closes(place.at(), &judgement, is_dir);
     broker.refuse(caller, &place.path, closed)?;
-    let gone = place.identity(judgement.is_temporary() || judgement.is_pointer());
+    let gone = place.identity(broker.keeper.has_made_any());
     let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     rustix::fs::unlinkat(&place.parent, &place.name, flags).map_err(errno)?;
     broker.keeper.forget(gone);
@@ -840,17 +848,14 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     if !was.may_become(&will) || (exchanged && !will.may_become(&was)) {
         return Err(libc::EXDEV);
     }
+    // Somebody outside may just be making something in it that is kept here and would not be there: what is looked at while it
+    // is filled is not known.
+    if is_dir(&moved) && will.is_free() && !was.is_free() && holds_directories(&source)? {
+        return Err(libc::EXDEV);
+    }
     let temporary = source.identity(was.is_temporary());
     rustix::fs::renameat_with(&source.parent, &source.name, &target.parent, &target.name, flags).map_err(errno)?;
     broker.keeper.forget(temporary);
-    if is_dir(&moved) && will.is_free() && !was.is_free() {
-        // What somebody outside made in it meanwhile is kept where it was. Until this is answered no call of the session moves it.
-        if let Some(reason) = broker.keeper.holds(&target.path, &was) {
-            let (from, back) = ((&target.parent, &target.name), (&source.parent, &source.name));
-            rustix::fs::renameat_with(from.0, from.1, back.0, back.1, RenameFlags::NOREPLACE).map_err(errno)?;
-            return broker.refuse(caller, &source.path, Some(reason)).map(|()| DONE);
-        }
-    }
     if will.is_pointer() && !is_dir(&moved) {
         broker.made(caller, &target.path, &will)?;
     }
@@ -868,6 +873,24 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
         broker.note_repository(caller, &source.path)?;
     }
     Ok(DONE)
+}
+
+/// Most names in a directory that is looked at in one step.
+const FEW: usize = 64;
+
+/// Whether a directory has others in it, or more names than are looked at.
+fn holds_directories(place: &Place) -> Result<bool, i32> {
+    let with = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(&place.parent, &place.name, with, Mode::empty()).map_err(errno)?;
+    // With `.` and `..`.
+    for (count, entry) in rustix::fs::Dir::new(directory).map_err(errno)?.enumerate() {
+        let entry = entry.map_err(errno)?;
+        let is_itself = matches!(entry.file_name().to_bytes(), b"." | b"..");
+        if count >= FEW || (entry.file_type() == FileType::Directory && !is_itself) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What comes with what is there.

@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use callgate_policy::plan::protect::gitconfig::{self, Redirect};
-use callgate_policy::plan::protect::{self, Found, Group, Guard, State, Step, names};
+use callgate_policy::plan::protect::{self, FREE, Found, Group, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 
@@ -588,11 +588,37 @@ impl Keeper {
         }
     }
 
-    /// A temporary file has another name now, or none.
-    pub(super) fn forget(&mut self, temporary: Option<Identity>) {
-        if let Some(identity) = temporary {
+    /// What a call has made is gone, or has a name now under which it is of no account.
+    pub(super) fn forget(&mut self, gone: Option<Identity>) {
+        if let Some(identity) = gone {
             self.made.forget(identity);
         }
+    }
+
+    /// Whether anything is remembered that a call has made.
+    pub(super) fn has_made_any(&self) -> bool {
+        !self.made.is_empty()
+    }
+
+    /// Why a symbolic link may not lead there, if so: into a directory in which nothing is protected by name, so that below
+    /// the link anything can be. What counts is the text: each way into such a directory has its name in a link or is typed by
+    /// a person. Case does not count, since a file system may ignore it.
+    pub(super) fn closes_to_target(&self, link: &Path, judgement: &Judgement, target: &CStr) -> Option<&'static str> {
+        let target = Path::new(OsStr::from_bytes(target.to_bytes()));
+        let is_free = |part: Component<'_>| FREE.iter().any(|free| part.as_os_str().eq_ignore_ascii_case(free));
+        if judgement.is_free() || !target.components().any(is_free) {
+            return None;
+        }
+        // One that leads outside of what is granted is of no account.
+        let (mut whole, mut leads_here) = (link.parent().unwrap_or(link).to_owned(), target.is_relative());
+        for part in target.components() {
+            match part {
+                Component::ParentDir => drop(whole.pop()),
+                part => whole.push(part),
+            }
+            leads_here |= self.root(&whole).is_some();
+        }
+        leads_here.then_some("it leads to where names are not protected (node_modules, target)")
     }
 
     /// A call has made this just now. True if it is called as a repository, or says where one is.
@@ -1019,6 +1045,11 @@ impl Judgement {
     pub(super) fn may_become(&self, other: &Self) -> bool {
         let keeps_no_more = self.state == other.state || other.state.is_free();
         keeps_no_more || self.is_temporary() || self.single || other.single
+    }
+
+    /// Whether it is the name of a file that was granted alone.
+    pub(super) fn is_single(&self) -> bool {
+        self.single
     }
 
     /// Whether it is called `.git`.

@@ -50,6 +50,11 @@ impl Made {
         }
     }
 
+    /// Whether nothing is remembered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     /// It is no longer of account.
     pub(super) fn forget(&mut self, identity: Identity) {
         if let Some(held) = self.known.remove(&identity) {

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-pub use names::{Group, Guard};
+pub use names::{FREE, Group, Guard};
 
 /// Where a name stands in the patterns, from its path alone.
 ///

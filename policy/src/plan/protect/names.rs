@@ -230,7 +230,7 @@ pub const NAMES: &[Group] = &[
         ],
     },
     Group {
-        reason: "callgate's own manifests and state (E4)",
+        reason: "manifests and state of callgate itself (E4)",
         guard: Guard::Closed,
         patterns: &["callgate.toml", "callgate.json", ".callgate", ".local/state/callgate"],
     },
