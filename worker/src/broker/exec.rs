@@ -276,7 +276,7 @@ impl Gate {
             match self.could_start(caller, asked, (file, &located), &head, reads)? {
                 Judged::NotGranted => return Ok(Judged::Interpreter(interpreter)),
                 Judged::Granted => {}
-                steered => return Ok(steered),
+                steered @ (Judged::Interpreter(_) | Judged::Steered(_)) => return Ok(steered),
             }
             (held, name) = (found, interpreter);
         }
