@@ -5,7 +5,7 @@ use std::fmt;
 use crate::effective::{EffectiveSet, Kind, Origin, PathRegion, Rights, Scope, Source};
 use crate::envelope::{Denial, Layer};
 use crate::path::HostPath;
-use crate::pattern::{Host, PathPattern};
+use crate::pattern::{Host, PathPattern, ProgramPattern};
 
 pub use crate::need::{CallNeeds, HostNeed, ShellNeed};
 
@@ -211,7 +211,8 @@ impl EffectiveSet {
         let Some(ShellNeed::Program { argv }) = need else { return None };
         let (cmd, args) = argv.split_first()?;
         let mut granted = self.rights().shell.iter();
-        let is_granted_with_some = granted.any(|(region, _)| region.program() == Some(cmd) && !region.args().is_any());
+        let is_named = |programs: &ProgramPattern| *programs != ProgramPattern::Any && programs.matches(cmd);
+        let is_granted_with_some = granted.any(|(region, _)| is_named(region.programs()) && !region.args().is_any());
         is_granted_with_some.then(|| args.iter().map(ToString::to_string).collect())
     }
 

@@ -99,15 +99,15 @@ impl fmt::Display for SessionPlan {
         if self.exec.is_judged() {
             writeln!(f, "programs, each judged when it is started")?;
         }
-        for ProgramRule { program, args, source } in self.exec.rules() {
-            match program {
-                Some(program) => write!(f, "  {program}")?,
-                None => write!(f, "  any program")?,
-            }
+        for ProgramRule { programs, args, source } in self.exec.rules() {
+            write!(f, "  {programs}")?;
             if !args.is_any() {
                 write!(f, " [{args}]")?;
             }
-            writeln!(f, "  ← {source}")?;
+            let is_written = programs.directory().is_some_and(|directory| self.changes_in(directory));
+            let whatever =
+                if is_written { " (calls may write there, so this is any program that they can read)" } else { "" };
+            writeln!(f, "{whatever}  ← {source}")?;
         }
         if self.debug {
             writeln!(f, "the processes of a call may trace one another")?;

@@ -69,6 +69,8 @@ pub enum Program {
     Name(String),
     /// A literal path: for a program in a directory that the session can write.
     Path(PathTemplate),
+    /// `DIR/**`: every program below a directory, now or later (S0-39).
+    Tree(PathTemplate),
     /// `*`: any program the call can read (our extension).
     Any,
 }
@@ -78,7 +80,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// [`PatternError`] for an empty name, a relative path or a glob.
+    /// [`PatternError`] for an empty name, a relative path, or a glob other than `DIR/**`.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         if let Some(c) = text.chars().find(|c| c.is_control()) {
             return Err(PatternError::Control(c));
@@ -88,10 +90,15 @@ impl Program {
             "*" => Ok(Self::Any),
             _ if text.starts_with(['/', '{']) => {
                 let path = PathTemplate::parse(text)?;
-                if path.is_literal() { Ok(Self::Path(path)) } else { Err(PatternError::Program(text.to_owned())) }
+                match (path.is_literal(), path.is_subtree()) {
+                    (true, _) => Ok(Self::Path(path)),
+                    (_, true) => Ok(Self::Tree(path)),
+                    (false, false) => Err(PatternError::Programs(text.to_owned())),
+                }
             }
+            _ if text.contains(['*', '?', '[', '{']) => Err(PatternError::Programs(text.to_owned())),
             "." | ".." => Err(PatternError::Program(text.to_owned())),
-            _ if text.contains(['/', '*', '?', '[', '{']) => Err(PatternError::Program(text.to_owned())),
+            _ if text.contains('/') => Err(PatternError::Program(text.to_owned())),
             _ => Ok(Self::Name(text.to_owned())),
         }
     }
@@ -109,7 +116,7 @@ impl From<Program> for String {
     fn from(program: Program) -> Self {
         match program {
             Program::Name(name) => name,
-            Program::Path(path) => path.into(),
+            Program::Path(path) | Program::Tree(path) => path.into(),
             Program::Any => "*".to_owned(),
         }
     }
@@ -176,6 +183,8 @@ mod tests {
             r#"{"fs": {"read": ["{nope}/**"]}}"#,
             r#"{"shell": [{"cmd": "bin/x"}]}"#,
             r#"{"shell": [{"cmd": "/bin/*"}]}"#,
+            r#"{"shell": [{"cmd": "/**"}]}"#,
+            r#"{"shell": [{"cmd": "target/**"}]}"#,
             r#"{"shell": [{}]}"#,
             r#"{"net": {"hosts": ["*"]}}"#,
         ] {

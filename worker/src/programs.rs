@@ -4,6 +4,7 @@
 //! session. Nothing is found again later: a file that takes another's place is another file.
 
 mod helpers;
+mod trees;
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -11,18 +12,20 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::path::HostPath;
-use callgate_policy::pattern::ArgPatterns;
+use callgate_policy::pattern::{ArgPatterns, ProgramPattern};
 use callgate_policy::plan::SessionPlan;
 use callgate_policy::plan::exec::{
-    Environment, FileId, HEADER_BYTES, Header, OWN_STARTS, Start, Starts, Word, read_header,
+    Environment, FileId, Files, HEADER_BYTES, Header, OWN_STARTS, ProgramRule, Start, Starts, Word, read_header,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 
 use self::helpers::Helpers;
+pub(crate) use self::trees::{Tree, locate};
+use crate::protocol::StepFailure;
 use crate::sys::fd::path_of;
 
 /// How deep the kernel follows interpreters that are scripts themselves (fs/exec.c).
-const DEPTH: u8 = 5;
+pub(crate) const DEPTH: u8 = 5;
 
 /// Loaders that programs have which no rule names; where any program may be started, these may not (C8).
 const LOADERS: &[&str] = &[
@@ -44,33 +47,46 @@ pub(crate) struct Found {
     pub(crate) starts: Starts,
     /// The files that the kernel must be let execute for it.
     pub(crate) files: Vec<OwnedFd>,
+    /// The directories below which everything may be started.
+    pub(crate) trees: Vec<Tree>,
     known: Vec<FileId>,
     /// Granted, and not there.
-    pub(crate) missing: Vec<HostPath>,
+    pub(crate) missing: Vec<ProgramPattern>,
+    /// Granted, and not to be read, without which nothing is started.
+    pub(crate) unreadable: Vec<ProgramPattern>,
 }
 
 /// Finds what a plan grants.
-pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf], readable: &[PathBuf]) -> Found {
+pub(crate) fn find(plan: &SessionPlan, path: &[PathBuf], readable: &[PathBuf]) -> Result<Found, StepFailure> {
     let mut found = Found::of(plan, readable);
     for rule in plan.exec.rules() {
-        match &rule.program {
-            None => {
-                let (head, args) = (Vec::new(), rule.args.clone());
-                let by_name = false;
-                found.starts.add(Start { file: None, is_image: true, run_by: None, called: None, by_name, head, args });
-            }
-            Some(program) => {
-                let mut grant = |file: &PathBuf| {
-                    found.add(file, Named::ByTheGrant, Vec::new(), (&rule.args, false), path, DEPTH).is_some()
-                };
-                match look_up(program, path).filter(|file| grant(file)) {
-                    Some(file) => found.add_helpers(helpers::of(&file, plan), &rule.args, path),
-                    None => found.missing.push(program.clone()),
+        let ProgramRule { programs, args, source: _ } = rule;
+        match programs {
+            ProgramPattern::Any => found.starts.add(all_of(Files::Any, args)),
+            ProgramPattern::One(program) => found.add_one(program, None, rule, plan, path),
+            ProgramPattern::Below(directory) => match Tree::open(directory, plan)? {
+                None => found.missing.push(programs.clone()),
+                Some(tree) => {
+                    if !found.may_read_some_of(&tree) {
+                        found.unreadable.push(programs.clone());
+                    }
+                    found.starts.add(all_of(Files::Below(tree.id()), args));
+                    found.trees.push(tree);
                 }
-            }
+            },
+            ProgramPattern::OneBelow { path: program, directory } => match Tree::open(directory, plan)? {
+                None => found.missing.push(programs.clone()),
+                Some(tree) => found.add_one(program, Some(&tree), rule, plan, path),
+            },
         }
     }
-    found
+    Ok(found)
+}
+
+/// All that these files do with these arguments.
+fn all_of(files: Files, args: &ArgPatterns) -> Start {
+    let (head, args) = (Vec::new(), args.clone());
+    Start { files, is_image: true, run_by: None, called: None, by_name: false, head, args }
 }
 
 /// Finds what calls may start that only read: each program by its name, whatever else its file can be, with any arguments. What is
@@ -107,10 +123,12 @@ fn look_up(program: &HostPath, path: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// What names a file that is to be opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
+#[derive(Clone, Copy)]
+enum Named<'a> {
     /// Somebody who grants it.
     ByTheGrant,
+    /// The same, if it lies in this tree.
+    ByTheGrantOfATree(&'a Tree),
     /// Another program's file, which a call may have written.
     ByAFile,
 }
@@ -131,9 +149,7 @@ impl File {
         let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
         let stat = rustix::fs::fstat(&fd).ok()?;
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        #[allow(clippy::useless_conversion, reason = "the types differ by architecture")]
-        let id = FileId { device: u64::from(stat.st_dev), inode: u64::from(stat.st_ino) };
-        regular.then_some(Self { fd, id })
+        regular.then(|| Self { fd, id: trees::file_of(&stat) })
     }
 
     /// Whether this is what its path spells, without links.
@@ -170,12 +186,35 @@ impl Found {
         found
     }
 
+    /// Lets the program of a rule be started, if it is there, and in this tree if there is one.
+    fn add_one(
+        &mut self,
+        program: &HostPath,
+        tree: Option<&Tree>,
+        rule: &ProgramRule,
+        plan: &SessionPlan,
+        path: &[PathBuf],
+    ) {
+        let named = tree.map_or(Named::ByTheGrant, Named::ByTheGrantOfATree);
+        let mut grant = |file: &PathBuf| self.add(file, named, Vec::new(), (&rule.args, false), path, DEPTH).is_some();
+        match look_up(program, path).filter(|file| grant(file)) {
+            Some(file) => self.add_helpers(helpers::of(&file, plan), &rule.args, path),
+            None => self.missing.push(rule.programs.clone()),
+        }
+    }
+
+    /// Whether anything in a tree could be read.
+    fn may_read_some_of(&self, tree: &Tree) -> bool {
+        let overlaps = |real: &Path| self.readable.iter().any(|read| real.starts_with(read) || read.starts_with(real));
+        path_of(tree.as_fd()).is_ok_and(|real| overlaps(&real))
+    }
+
     /// Lets a program be started with these arguments, after these words, and by no other name if that is so. `None` if it is not
     /// there.
     fn add(
         &mut self,
         file: &Path,
-        named: Named,
+        named: Named<'_>,
         head: Vec<Word>,
         (args, by_name): (&ArgPatterns, bool),
         path: &[PathBuf],
@@ -184,7 +223,8 @@ impl Found {
         let (id, header) = self.executable(file, named)?;
         let start = |is_image, run_by| {
             let called = file.file_name().map(|name| name.as_bytes().to_vec());
-            Start { file: Some(id), is_image, run_by, called, by_name, head: head.clone(), args: args.clone() }
+            let (head, args) = (head.clone(), args.clone());
+            Start { files: Files::One(id), is_image, run_by, called, by_name, head, args }
         };
         match header {
             Header::Dynamic { .. } | Header::Image => self.starts.add(start(true, None)),
@@ -241,10 +281,17 @@ impl Found {
     /// Lets the kernel open a file to execute it, and its loader: what may be executed may be read. So nothing is let be read
     /// that the grant does not spell, and that the session may not read anyway: where a link leads, and what a file names as its
     /// interpreter or loader, a call may have settled before (A2).
-    fn executable(&mut self, path: &Path, named: Named) -> Option<(FileId, Header)> {
+    fn executable(&mut self, path: &Path, named: Named<'_>) -> Option<(FileId, Header)> {
         let may_be_read = |file: &File| file.lies_in(&self.readable);
-        let file =
-            File::open(path).filter(|file| (named == Named::ByTheGrant && file.is_at(path)) || may_be_read(file))?;
+        let is_meant = |file: &File| match named {
+            Named::ByTheGrant => file.is_at(path) || may_be_read(file),
+            Named::ByTheGrantOfATree(tree) => {
+                let lies_there = path_of(file.fd.as_fd()).is_ok_and(|real| tree.holds(file.id, &real));
+                lies_there && (file.is_at(path) || may_be_read(file))
+            }
+            Named::ByAFile => may_be_read(file),
+        };
+        let file = File::open(path).filter(is_meant)?;
         let (id, header) = (file.id, file.header()?);
         if let Header::Dynamic { loader } = &header
             && let Some(loader) = File::open(Path::new(std::ffi::OsStr::from_bytes(loader))).filter(may_be_read)

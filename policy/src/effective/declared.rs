@@ -1,8 +1,7 @@
 //! What manifest and tools ask for together (S0-7), with variables expanded and each item's origin kept.
 
 use crate::manifest::Manifest;
-use crate::path::HostPath;
-use crate::pattern::ArgPatterns;
+use crate::pattern::{ArgPatterns, PathPattern, PathTemplate, ProgramPattern};
 use crate::requirement::{Program, RequirementSet};
 use crate::variable::Variables;
 
@@ -125,8 +124,8 @@ impl Declared {
         for (place, run) in contribution.set.shell.iter().enumerate() {
             let origin = contribution.origin(Kind::Shell, place, run.cmd.clone().into());
             let args = run.args.clone().unwrap_or_else(ArgPatterns::any);
-            for program in programs(&run.cmd, variables) {
-                self.rights.shell.insert(ShellRegion { program, args: args.clone() }, [origin.clone()]);
+            for programs in programs(&run.cmd, variables) {
+                self.rights.shell.insert(ShellRegion { programs, args: args.clone() }, [origin.clone()]);
             }
         }
     }
@@ -143,11 +142,13 @@ impl Declared {
     }
 }
 
-/// `None` in the list is any program; an empty list comes of a variable that stands for nothing (S0-40).
-fn programs(cmd: &Program, variables: &Variables) -> Vec<Option<HostPath>> {
+/// An empty list comes of a variable that stands for nothing (S0-40).
+fn programs(cmd: &Program, variables: &Variables) -> Vec<ProgramPattern> {
+    let each = |path: &PathTemplate| path.expand(variables).iter().map(PathPattern::literal_prefix).collect::<Vec<_>>();
     match cmd {
-        Program::Any => vec![None],
-        Program::Name(name) => vec![Some(name.as_str().into())],
-        Program::Path(path) => path.expand(variables).iter().map(|path| Some(path.literal_prefix())).collect(),
+        Program::Any => vec![ProgramPattern::Any],
+        Program::Name(name) => vec![ProgramPattern::One(name.as_str().into())],
+        Program::Path(path) => each(path).into_iter().map(ProgramPattern::One).collect(),
+        Program::Tree(path) => each(path).into_iter().map(ProgramPattern::Below).collect(),
     }
 }

@@ -38,14 +38,29 @@ const PATTERNS: [&str; 20] = [
 const HOSTS: [(&str, u16); 5] =
     [("x.com", 443), ("a.x.com", 443), ("a.x.com", 22), ("10.0.0.1", 80), ("b.a.x.com", 80)];
 const HOST_PATTERNS: [&str; 6] = ["x.com", "*.x.com", "a.x.com:22", "10.0.0.0/8", "*.a.x.com:80", "10.0.0.1:80"];
-const ARGVS: [&[&str]; 5] = [&["git"], &["git", "log"], &["git", "push", "x"], &["/w/t"], &["ls", "log"]];
-const PROGRAMS: [&str; 6] = [
+const ARGVS: [&[&str]; 9] = [
+    &["git"],
+    &["git", "log"],
+    &["git", "push", "x"],
+    &["/w/t"],
+    &["ls", "log"],
+    &["/w/t/x"],
+    &["/w/t/d/x", "log"],
+    &["/w/tx", "log"],
+    &["/w/t/../x"],
+];
+const PROGRAMS: [&str; 11] = [
     r#"{"cmd": "git"}"#,
     r#"{"cmd": "*"}"#,
     r#"{"cmd": "git", "args": ["log"]}"#,
     r#"{"cmd": "*", "args": [{"prefix": "l"}, {"rest": true}]}"#,
     r#"{"cmd": "{workspace}/t"}"#,
     r#"{"cmd": "git", "args": [{"wildcard": true}, {"rest": true}]}"#,
+    r#"{"cmd": "{workspace}/t/**"}"#,
+    r#"{"cmd": "/w/t/d/**", "args": ["log"]}"#,
+    r#"{"cmd": "/w/**", "args": [{"rest": true}]}"#,
+    r#"{"cmd": "/w/t/x"}"#,
+    r#"{"cmd": "/w/t/d/x", "args": ["log"]}"#,
 ];
 
 fn variables() -> Variables {

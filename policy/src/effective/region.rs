@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::path::HostPath;
-use crate::pattern::{ArgPatterns, HostPattern, PathPattern};
+use crate::pattern::{ArgPatterns, HostPattern, PathPattern, ProgramPattern};
 use crate::plan::Exactness;
 
 use super::origin::Origin;
@@ -133,21 +133,21 @@ impl Region for HostPattern {
     }
 }
 
-/// A program and its arguments, with variables expanded.
+/// Programs and their arguments, with variables expanded.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ShellRegion {
-    pub(super) program: Option<HostPath>,
+    pub(super) programs: ProgramPattern,
     pub(super) args: ArgPatterns,
 }
 
 impl ShellRegion {
-    /// The program, a bare name or an absolute path; `None` is any program.
+    /// Which programs.
     #[must_use]
-    pub fn program(&self) -> Option<&HostPath> {
-        self.program.as_ref()
+    pub fn programs(&self) -> &ProgramPattern {
+        &self.programs
     }
 
-    /// Its arguments.
+    /// Their arguments.
     #[must_use]
     pub fn args(&self) -> &ArgPatterns {
         &self.args
@@ -158,31 +158,24 @@ impl ShellRegion {
     pub fn matches(&self, argv: &[HostPath]) -> bool {
         let Some((program, args)) = argv.split_first() else { return false };
         let args: Vec<&[u8]> = args.iter().map(HostPath::as_bytes).collect();
-        self.program.as_ref().is_none_or(|mine| mine == program) && self.args.matches(&args)
+        self.programs.matches(program) && self.args.matches(&args)
     }
 }
 
 impl Region for ShellRegion {
     fn within(&self, other: &Self) -> bool {
-        (other.program.is_none() || self.program == other.program) && self.args.within(&other.args)
+        self.programs.within(&other.programs) && self.args.within(&other.args)
     }
 
     fn meet(&self, other: &Self) -> Option<Self> {
-        let program = match (&self.program, &other.program) {
-            (Some(mine), Some(theirs)) if mine != theirs => return None,
-            (Some(program), _) | (None, Some(program)) => Some(program.clone()),
-            (None, None) => None,
-        };
-        self.args.meet(&other.args).map(|args| Self { program, args })
+        let programs = self.programs.meet(&other.programs)?;
+        self.args.meet(&other.args).map(|args| Self { programs, args })
     }
 }
 
 impl fmt::Display for ShellRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.program {
-            Some(program) => write!(f, "{program}")?,
-            None => f.write_str("any program")?,
-        }
+        write!(f, "{}", self.programs)?;
         if self.args.is_any() { Ok(()) } else { write!(f, " [{}]", self.args) }
     }
 }

@@ -3,10 +3,12 @@
 mod arg;
 mod host;
 mod path;
+mod program;
 
 pub use arg::{ArgPattern, ArgPatterns};
 pub use host::{Host, HostPattern, Ports};
 pub use path::{PathPattern, PathTemplate};
+pub use program::ProgramPattern;
 
 /// Why a pattern is not one. Each is found when the manifest is compiled, never when a call is checked (S0-41).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -78,4 +80,10 @@ pub enum PatternError {
     /// A program that is neither a name, nor an absolute path, nor `*`.
     #[error("{0:?} is not a program: write its name, its absolute path, or `*`")]
     Program(String),
+    /// Programs by a pattern of another form than `DIR/**`.
+    #[error(
+        "{0:?} is no pattern for programs: write each by its path (`{{workspace}}/target/x.sh`), all below a directory \
+         (`{{workspace}}/target/**`), or `*` for any"
+    )]
+    Programs(String),
 }

@@ -137,6 +137,12 @@ impl PathTemplate {
         self.rest == Rest::Literal
     }
 
+    /// Whether it is a directory, other than the root, and all beneath it.
+    pub(crate) fn is_subtree(&self) -> bool {
+        let is_root = self.base == Base::Absolute && self.root.as_os_str().is_empty();
+        self.rest == Rest::Subtree && !is_root
+    }
+
     /// Puts the directories in the variable's place: one pattern for each, and none for none, so that a session
     /// without a workspace grants nothing (S0-40).
     #[must_use]

@@ -16,6 +16,7 @@ use crate::effective::{DEBUG, EffectiveSet, Origin, PathRegion, Region as _, Sco
 use crate::limit::Bounds;
 use crate::manifest::Env;
 use crate::path::HostPath;
+use crate::pattern::ProgramPattern;
 use crate::rules::SubPolicy;
 
 pub use super::facts::{HostFacts, LeftOut, PlanError};
@@ -99,11 +100,13 @@ pub fn is_offline(effective: &EffectiveSet) -> bool {
 #[must_use]
 pub fn exec(effective: &EffectiveSet) -> Exec {
     let shell = effective.rights().shell();
-    if shell.is_empty() || shell.iter().any(|(region, _)| region.program().is_none() && region.args().is_any()) {
+    if shell.is_empty()
+        || shell.iter().any(|(region, _)| *region.programs() == ProgramPattern::Any && region.args().is_any())
+    {
         return Exec::Any;
     }
     let rule = |(region, origins): (&ShellRegion, &BTreeSet<Origin>)| ProgramRule {
-        program: region.program().cloned(),
+        programs: region.programs().clone(),
         args: region.args().clone(),
         source: origins.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
     };

@@ -5,6 +5,10 @@
 //! let be opened for that and never started itself (C8). What the worker finds on the host becomes [`Starts`]; the judgement
 //! is here, without a file system.
 //!
+//! Of the programs of a tree nothing is known before they are started: what is held is the directory, and the worker finds out
+//! whether a file lies below it each time ([`Located`]). So they bring nothing with them: what interprets a script of a tree
+//! must be granted itself, and a loader must be another program's too.
+//!
 //! `argv[0]` is the caller's text too, but some programs do what it says: busybox, and git as `git-rm` (C11). Where arguments
 //! are judged it must be the name that was granted, or they would be the arguments of another program in the same file.
 
@@ -15,8 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::environment::Environment;
 pub use self::header::{HEADER_BYTES, Header, read_header};
-use crate::path::HostPath;
-use crate::pattern::ArgPatterns;
+use crate::pattern::{ArgPatterns, ProgramPattern};
 
 /// What callgate starts itself for a call, whatever is granted: the shell of `bash`. It is executable, and a call that starts it
 /// again is refused unless it is granted.
@@ -49,10 +52,10 @@ impl Exec {
         }
     }
 
-    /// Whether every rule names its program, so that the kernel can be told which files may be executed.
+    /// Whether every rule names its program or its tree, so that the kernel can be told what may be executed.
     #[must_use]
     pub fn names_all(&self) -> bool {
-        self.is_judged() && self.rules().iter().all(|rule| rule.program.is_some())
+        self.is_judged() && self.rules().iter().all(|rule| rule.programs != ProgramPattern::Any)
     }
 
     /// Whether a rule says something about arguments, which only the kernel's own copy of them can be held to.
@@ -62,11 +65,11 @@ impl Exec {
     }
 }
 
-/// One program and its arguments.
+/// Programs and their arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramRule {
-    /// A bare name, looked up on the session's `PATH` when it is opened, or an absolute path; `None` is any program.
-    pub program: Option<HostPath>,
+    /// Which.
+    pub programs: ProgramPattern,
     /// What `argv[1..]` must match.
     pub args: ArgPatterns,
     /// Where it came from, for people.
@@ -82,6 +85,26 @@ pub struct FileId {
     pub inode: u64,
 }
 
+/// Where a file lies, as the kernel has it when the file is started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Located {
+    /// The directories that hold it, of those below which programs are granted.
+    pub below: Vec<FileId>,
+    /// Its own name, directories left out; looked at only if it lies in one of them.
+    pub name: Vec<u8>,
+}
+
+/// Which files a start is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// Any.
+    Any,
+    /// This one.
+    One(FileId),
+    /// Those that lie below this directory when they are started.
+    Below(FileId),
+}
+
 /// What stands in an interpreter's arguments before those of its script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {
@@ -94,14 +117,14 @@ pub enum Word {
 /// One way in which something granted is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
-    /// What is started; `None` for any program.
-    pub file: Option<FileId>,
+    /// What is started.
+    pub files: Files,
     /// Whether the kernel runs the file itself, or an interpreter for it, which has a `Start` of its own.
     pub is_image: bool,
     /// That interpreter, of a script.
     pub run_by: Option<FileId>,
     /// The name that it was granted by, directories left out; `None` for any. Where the arguments are judged, it must be
-    /// started by that name.
+    /// started by that name, and a file of a tree by its own.
     pub called: Option<Vec<u8>>,
     /// It must be started by that name whatever its arguments: of a file that is several programs, this one.
     pub by_name: bool,
@@ -113,10 +136,15 @@ pub struct Start {
 
 impl Start {
     /// Whether this argument vector is granted. `names` tells whether a word is a name of a file.
-    fn takes<A: AsRef<[u8]>>(&self, argv: &[A], names: &mut impl FnMut(&[u8], FileId) -> bool) -> bool {
+    fn takes<A: AsRef<[u8]>>(
+        &self,
+        argv: &[A],
+        located: &Located,
+        names: &mut impl FnMut(&[u8], FileId) -> bool,
+    ) -> bool {
         let (name, args) = argv.split_first().map_or((&b""[..], argv), |(name, args)| (name.as_ref(), args));
         let Some((head, rest)) = args.split_at_checked(self.head.len()) else { return false };
-        self.is_called(name)
+        self.is_called(name, located)
             && self.args.matches(rest)
             && self.head.iter().zip(head).all(|(word, arg)| match word {
                 Word::Exact(text) => text == arg.as_ref(),
@@ -130,14 +158,22 @@ impl Start {
     }
 
     /// Whether it may go by this name (C11). A script never learns its own: the kernel puts its interpreter's there.
-    fn is_called(&self, name: &[u8]) -> bool {
+    fn is_called(&self, name: &[u8], located: &Located) -> bool {
         let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
         let any_arguments = self.head.is_empty() && self.args.is_any();
-        (any_arguments && !self.by_name) || !self.is_image || self.called.as_deref().is_none_or(|called| called == base)
+        let called = match self.files {
+            Files::Below(_) => Some(located.name.as_slice()),
+            Files::Any | Files::One(_) => self.called.as_deref(),
+        };
+        (any_arguments && !self.by_name) || !self.is_image || called.is_none_or(|called| called == base)
     }
 
-    fn is_of(&self, file: FileId) -> bool {
-        self.file.is_none_or(|mine| mine == file)
+    fn is_of(&self, file: FileId, located: &Located) -> bool {
+        match self.files {
+            Files::Any => true,
+            Files::One(mine) => mine == file,
+            Files::Below(directory) => located.below.contains(&directory),
+        }
     }
 }
 
@@ -148,6 +184,8 @@ pub enum Judged {
     Granted,
     /// It is not.
     NotGranted,
+    /// What interprets it, which it names itself, is not.
+    Interpreter(Vec<u8>),
     /// It would be, but for this variable of its environment.
     Steered(Vec<u8>),
 }
@@ -159,6 +197,10 @@ impl Judged {
         match self {
             Self::Granted => None,
             Self::NotGranted => Some("it is not granted".to_owned()),
+            Self::Interpreter(path) => Some(format!(
+                "it is granted with all that lies in its directory, and {}, which interprets it, is not granted so",
+                String::from_utf8_lossy(path).escape_debug()
+            )),
             Self::Steered(name) => Some(format!(
                 "its environment has not the session's {}, which could have it do something else than was granted; set it \
                  in [env], or grant the program without `args`",
@@ -173,6 +215,8 @@ impl Judged {
 pub struct Asked<'a, A> {
     /// The file that is named, or that runs.
     pub file: FileId,
+    /// Where it lies.
+    pub located: &'a Located,
     /// The argument vector.
     pub argv: &'a [A],
     /// `NAME=value`, all of them, where [`Starts::looks_at_environment`] says so.
@@ -237,15 +281,16 @@ impl Starts {
 
     fn judge<A: AsRef<[u8]>>(
         &self,
-        Asked { file, argv, environment }: Asked<'_, A>,
+        Asked { file, located, argv, environment }: Asked<'_, A>,
         look: &impl Look,
         counts: impl Fn(&Start) -> bool,
     ) -> Judged {
         if self.loaders.contains(&file) {
             return Judged::NotGranted;
         }
-        let starts = self.starts.iter().filter(|start| counts(start) && start.is_of(file));
-        let mut granted = starts.filter(|start| start.takes(argv, &mut |word, file| look.names(word, file))).peekable();
+        let starts = self.starts.iter().filter(|start| counts(start) && start.is_of(file, located));
+        let mut names = |word: &[u8], file| look.names(word, file);
+        let mut granted = starts.filter(|start| start.takes(argv, located, &mut names)).peekable();
         if granted.peek().is_none() {
             return Judged::NotGranted;
         }
@@ -258,25 +303,27 @@ impl Starts {
 
     /// Whether the environment has a say in whether a file may be started.
     #[must_use]
-    pub fn looks_at_environment(&self, file: FileId) -> bool {
-        self.starts.iter().any(|start| start.is_of(file) && self.binds(start))
+    pub fn looks_at_environment(&self, file: FileId, located: &Located) -> bool {
+        self.starts.iter().any(|start| start.is_of(file, located) && self.binds(start))
     }
 
     /// Whether only some of what a file can do is granted: then its environment must not say something else. A script is whatever
     /// its interpreter makes of it.
     fn binds(&self, start: &Start) -> bool {
-        let whole = |file| self.starts.iter().any(|start| start.is_of(file) && start.is_whole());
+        // One that is granted with its tree alone counts as bound: where it lies is not known here.
+        let nowhere = Located::default();
+        let whole = |file| self.starts.iter().any(|start| start.is_of(file, &nowhere) && start.is_whole());
         let is_script = start.run_by.is_some_and(whole) && start.args.is_any();
         !start.is_whole() && !is_script
     }
 
     /// How many arguments [`Starts::could_start`] looks at for a file, at most; `None` if it is not granted at all.
     #[must_use]
-    pub fn looks_at(&self, file: FileId) -> Option<usize> {
+    pub fn looks_at(&self, file: FileId, located: &Located) -> Option<usize> {
         if self.loaders.contains(&file) {
             return None;
         }
-        let of_it = self.starts.iter().filter(|start| start.is_of(file));
+        let of_it = self.starts.iter().filter(|start| start.is_of(file, located));
         of_it.map(|start| start.head.len() + start.args.looks_at()).max()
     }
 }
@@ -305,7 +352,7 @@ mod tests {
         let log = args(r#"["log", {"rest": true}]"#);
         let called = |name: &str| Some(name.as_bytes().to_vec());
         starts.add(Start {
-            file: Some(id(GIT)),
+            files: Files::One(id(GIT)),
             is_image: true,
             run_by: None,
             called: called("git"),
@@ -315,7 +362,7 @@ mod tests {
         });
         let one = args(r#"[{"wildcard": true}]"#);
         starts.add(Start {
-            file: Some(id(SCRIPT)),
+            files: Files::One(id(SCRIPT)),
             is_image: false,
             run_by: Some(id(PYTHON)),
             called: called("script"),
@@ -325,7 +372,7 @@ mod tests {
         });
         let head = vec![Word::Exact(b"-u".to_vec()), Word::File(id(SCRIPT))];
         starts.add(Start {
-            file: Some(id(PYTHON)),
+            files: Files::One(id(PYTHON)),
             is_image: true,
             run_by: None,
             called: called("python3"),
@@ -338,10 +385,10 @@ mod tests {
     }
 
     /// All that a program does, by any name or, if it is given, by that one alone.
-    fn whole(file: Option<FileId>, by_name: Option<&str>) -> Start {
+    fn whole(files: Files, by_name: Option<&str>) -> Start {
         let called = by_name.map(|name| name.as_bytes().to_vec());
         let by_name = by_name.is_some();
-        Start { file, is_image: true, run_by: None, called, by_name, head: vec![], args: ArgPatterns::any() }
+        Start { files, is_image: true, run_by: None, called, by_name, head: vec![], args: ArgPatterns::any() }
     }
 
     struct Here;
@@ -356,8 +403,10 @@ mod tests {
         }
     }
 
+    const NOWHERE: &Located = &Located { below: Vec::new(), name: Vec::new() };
+
     fn asked<'a>(file: u64, argv: &'a [&'a str]) -> Asked<'a, &'a str> {
-        Asked { file: id(file), argv, environment: &[] }
+        Asked { file: id(file), located: NOWHERE, argv, environment: &[] }
     }
 
     fn admits(file: u64, name: &str, args: &[&str]) -> bool {
@@ -400,11 +449,11 @@ mod tests {
         assert_eq!(starts().admits(asked(GIT, &[]), &Here), Judged::NotGranted, "no vector at all");
         // With any arguments, all that the file does is granted.
         let mut any = Starts::default();
-        any.add(Start { called: Some(b"git".to_vec()), ..whole(Some(id(GIT)), None) });
+        any.add(Start { called: Some(b"git".to_vec()), ..whole(Files::One(id(GIT)), None) });
         assert_eq!(any.admits(asked(GIT, &["git-rm", "x"]), &Here), Judged::Granted);
         // Unless it is granted by its name.
         let mut named = Starts::default();
-        named.add(whole(Some(id(GIT)), Some("git")));
+        named.add(whole(Files::One(id(GIT)), Some("git")));
         assert_eq!(named.admits(asked(GIT, &["git-rm", "x"]), &Here), Judged::NotGranted);
         assert_eq!(named.admits(asked(GIT, &["/usr/bin/git", "x"]), &Here), Judged::Granted);
     }
@@ -413,11 +462,11 @@ mod tests {
     #[test]
     fn a_loader_is_no_program() {
         let mut any = starts();
-        any.add(whole(None, None));
+        any.add(whole(Files::Any, None));
         assert_eq!(any.admits(asked(7, &["x"]), &Here), Judged::Granted);
         assert_eq!(any.admits(asked(LOADER, &["./file"]), &Here), Judged::NotGranted);
         assert_eq!(any.could_start(asked(LOADER, &["./file"]), &Here), Judged::NotGranted);
-        assert_eq!(any.looks_at(id(LOADER)), None);
+        assert_eq!(any.looks_at(id(LOADER), NOWHERE), None);
     }
 
     /// Where only some of what a program does is granted, its environment is the session's: of a grant with `args`, and of an
@@ -425,7 +474,7 @@ mod tests {
     #[test]
     fn the_environment_of_what_is_bound_is_the_sessions() {
         let judged = |file, argv: &[&str], environment: &[&str]| {
-            let asked = Asked { file: id(file), argv, environment };
+            let asked = Asked { file: id(file), located: NOWHERE, argv, environment };
             (starts().could_start(asked, &Here), starts().admits(asked, &Here))
         };
         let steered = || Judged::Steered(b"BASH_ENV".to_vec());
@@ -434,10 +483,10 @@ mod tests {
         assert_eq!(judged(PYTHON, &["python3", "-u", "./script", "x"], &["BASH_ENV=x"]), (steered(), steered()));
         assert_eq!(judged(SCRIPT, &["./script", "x"], &["BASH_ENV=x"]).0, steered());
         assert_eq!(judged(GIT, &["git", "push"], &["BASH_ENV=x"]).0, Judged::NotGranted);
-        assert!(starts().looks_at_environment(id(GIT)) && starts().looks_at_environment(id(SCRIPT)));
+        assert!(starts().looks_at_environment(id(GIT), NOWHERE) && starts().looks_at_environment(id(SCRIPT), NOWHERE));
         let mut all = starts();
-        all.add(whole(Some(id(GIT)), None));
-        let asked = Asked { file: id(GIT), argv: &["git", "log"], environment: &["BASH_ENV=x"] };
+        all.add(whole(Files::One(id(GIT)), None));
+        let asked = Asked { environment: &["BASH_ENV=x"], ..asked(GIT, &["git", "log"]) };
         assert_eq!(all.admits(asked, &Here), Judged::Granted);
         let refusal = steered().refusal().unwrap();
         assert!(refusal.contains("BASH_ENV"), "{refusal}");
@@ -445,9 +494,43 @@ mod tests {
 
     #[test]
     fn no_more_is_read_than_is_judged() {
-        assert_eq!(starts().looks_at(id(GIT)), Some(1));
-        assert_eq!(starts().looks_at(id(SCRIPT)), Some(2), "one, and one too many");
-        assert_eq!(starts().looks_at(id(PYTHON)), Some(4));
-        assert_eq!(starts().looks_at(id(7)), None);
+        assert_eq!(starts().looks_at(id(GIT), NOWHERE), Some(1));
+        assert_eq!(starts().looks_at(id(SCRIPT), NOWHERE), Some(2), "one, and one too many");
+        assert_eq!(starts().looks_at(id(PYTHON), NOWHERE), Some(4));
+        assert_eq!(starts().looks_at(id(7), NOWHERE), None);
+    }
+
+    /// Of a tree: what lies in it when it is started, whatever the file, and nothing by a name that was left behind. With
+    /// arguments each goes by its own name, and its environment is the session's. A loader stays none.
+    #[test]
+    fn s0_39_a_tree_grants_what_lies_in_it() {
+        const TREE: u64 = 20;
+        let tree = |args: ArgPatterns| {
+            let mut starts = starts();
+            starts.add(Start { args, ..whole(Files::Below(id(TREE)), None) });
+            starts
+        };
+        let inside = Located { below: vec![id(TREE)], name: b"x".to_vec() };
+        let elsewhere = Located { below: vec![id(21)], name: b"x".to_vec() };
+        let any = tree(ArgPatterns::any());
+        for (located, wanted) in
+            [(&inside, Judged::Granted), (&elsewhere, Judged::NotGranted), (NOWHERE, Judged::NotGranted)]
+        {
+            for file in [7, 8] {
+                let asked = Asked { located, environment: &["BASH_ENV=x"], ..asked(file, &["y", "z"]) };
+                assert_eq!((any.could_start(asked, &Here), any.admits(asked, &Here)), (wanted.clone(), wanted.clone()));
+            }
+        }
+        assert_eq!((any.looks_at(id(7), &inside), any.looks_at(id(7), NOWHERE)), (Some(0), None));
+        assert_eq!(any.admits(Asked { located: &inside, ..asked(LOADER, &["x"]) }, &Here), Judged::NotGranted);
+        let one = tree(args(r#"["one"]"#));
+        let judged = |argv: &[&str], environment: &[&str]| {
+            one.admits(Asked { file: id(7), located: &inside, argv, environment }, &Here)
+        };
+        assert_eq!(judged(&["./x", "one"], &[]), Judged::Granted);
+        for argv in [&["y", "one"][..], &["x"], &["x", "two"], &["x", "one", "one"]] {
+            assert_eq!(judged(argv, &[]), Judged::NotGranted, "{argv:?}");
+        }
+        assert_eq!(judged(&["x", "one"], &["BASH_ENV=x"]), Judged::Steered(b"BASH_ENV".to_vec()));
     }
 }

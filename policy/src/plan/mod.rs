@@ -14,6 +14,7 @@ pub mod seccomp;
 pub mod system;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::effective::PathRegion;
 use crate::limit::Bounds;
 use crate::path::HostPath;
-use crate::pattern::ArgPatterns;
+use crate::pattern::{ArgPatterns, ProgramPattern};
 
 pub use self::exec::{Exec, ProgramRule};
 pub use self::rule::{Exactness, Extent, FsAccess, FsRule, Presence};
@@ -219,7 +220,7 @@ pub struct SessionPlan {
     pub seen: Vec<Seen>,
     /// What may be started.
     pub exec: Exec,
-    /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramRule::program`]. `None`
+    /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramPattern::One`]. `None`
     /// in a session that has no such calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reading: Option<Vec<HostPath>>,
@@ -276,7 +277,8 @@ impl SessionPlan {
     fn judging_each(mut self, source: &str) -> Self {
         if self.exec == Exec::Any {
             let source = source.to_owned();
-            self.exec = Exec::Only(vec![ProgramRule { program: None, args: ArgPatterns::any(), source }]);
+            self.exec =
+                Exec::Only(vec![ProgramRule { programs: ProgramPattern::Any, args: ArgPatterns::any(), source }]);
         }
         self
     }
@@ -284,6 +286,23 @@ impl SessionPlan {
     /// All its rules: the most that a program of the session may be given.
     pub fn rules(&self) -> impl Iterator<Item = &FsRule> {
         self.surroundings.iter().chain(&self.grants)
+    }
+
+    /// The directories below which programs may be started. They need not be there, and nothing in them may be read for it.
+    #[must_use]
+    pub fn program_trees(&self) -> Vec<FsRule> {
+        let tree = |rule: &ProgramRule| {
+            let (extent, presence, exactness) = (Extent::Subtree, Presence::Optional, Exactness::Exact);
+            let (path, source) = (rule.programs.directory()?.clone(), rule.source.clone());
+            Some(FsRule { path, access: FsAccess::List, extent, presence, exactness, source })
+        };
+        self.exec.rules().iter().filter_map(tree).collect()
+    }
+
+    /// Whether something at or below a directory may be changed.
+    pub(crate) fn changes_in(&self, directory: &HostPath) -> bool {
+        let overlaps = |path: &Path| path.starts_with(directory) || directory.as_path().starts_with(path);
+        self.rules().any(|rule| rule.access.changes() && overlaps(rule.path.as_path()))
     }
 
     /// Who says what is started: the broker too, unless that may be anything.

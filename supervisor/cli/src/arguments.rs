@@ -77,7 +77,7 @@ pub(super) struct Grants {
     #[arg(long, value_name = "HOST")]
     pub(super) net: Vec<String>,
     /// Grant starting only this program and those that the manifest names. Can be given more than once. Without it, any program
-    /// may start, or those that the manifest names.
+    /// may start, or those that the manifest names. `DIR/**` is every program below a directory.
     #[arg(long, value_name = "PROGRAM")]
     pub(super) exec: Vec<String>,
     /// Take grants, limits, rules and environment from this manifest. Default: the workspace's own `callgate.toml` or

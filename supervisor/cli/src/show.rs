@@ -236,14 +236,16 @@ fn programs(given: &[String]) -> Result<Vec<ShellRunRequirement>, Failure> {
         .collect()
 }
 
-/// A name, or a path that means itself.
+/// A name, a path that means itself, or with `/**` behind it all that lies below it.
 fn program(name: &str) -> Result<Program, Failure> {
-    if name.starts_with('{') || !name.contains('/') {
-        return Program::parse(name).map_err(|e| Failure::Usage(format!("--exec {name}: {e}")));
+    let named = |e: &dyn std::fmt::Display| Failure::Usage(format!("--exec {name}: {e}"));
+    if name.starts_with('{') || !name.contains('/') || name == "/**" {
+        return Program::parse(name).map_err(|e| named(&e));
     }
+    let (path, is_tree) = name.strip_suffix("/**").map_or((name, false), |directory| (directory, true));
     let here = std::env::current_dir().map_err(Failure::io("find the current directory"))?;
-    let path = normalize(&here.into(), &name.into()).map_err(|e| Failure::Usage(format!("--exec {name}: {e}")))?;
-    Ok(Program::Path(PathTemplate::of_file(&path)))
+    let path = normalize(&here.into(), &path.into()).map_err(|e| named(&e))?;
+    Ok(if is_tree { Program::Tree(PathTemplate::of_tree(&path)) } else { Program::Path(PathTemplate::of_file(&path)) })
 }
 
 #[cfg(test)]

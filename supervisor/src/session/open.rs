@@ -248,7 +248,8 @@ impl Supervisor {
         let is_removed = outputs.as_ref().is_some_and(|outputs| outputs.descriptors().is_some());
         let plan = SessionPlan { outputs: plan.outputs.filter(|_| is_removed), ..plan };
         let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
-        let seen = place::look(roots, changeable, plan.grants.iter().chain(toolchains), identity)
+        let trees = plan.program_trees();
+        let seen = place::look(roots, changeable, plan.grants.iter().chain(toolchains).chain(&trees), identity)
             .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
         // A toolchain that was not there cannot be told from what has its name later.
         let surroundings = plan.surroundings.into_iter();

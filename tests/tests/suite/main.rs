@@ -37,6 +37,7 @@ mod etc;
 mod every_abi;
 mod everyday_projects;
 mod exec_gate;
+mod exec_trees;
 mod fd_env_leak;
 mod fifos;
 mod fs_outside;

@@ -43,6 +43,8 @@ enum Right {
     Listing,
     /// A program, an interpreter or a loader: to read and to execute.
     Program,
+    /// A directory: to execute what lies below it, as far as that may be read.
+    Programs,
     /// A directory in which single names are granted: the broker's alone, which holds them.
     Names,
 }
@@ -52,7 +54,7 @@ enum Right {
 pub(crate) enum Executing {
     /// What the rules for trees let be executed.
     Trees,
-    /// Files that are named, and nothing that a call has written.
+    /// Files and trees that are named, and nothing else that a call has written.
     Files,
 }
 
@@ -183,7 +185,7 @@ impl Place {
         match self.right {
             Right::Rule(access) if !access.reads_files() => None,
             Right::Everything | Right::Rule(_) => crate::sys::fd::path_of(self.fd.as_fd()).ok(),
-            Right::Program | Right::Names | Right::Listing => None,
+            Right::Program | Right::Programs | Right::Names | Right::Listing => None,
         }
     }
 }
@@ -191,6 +193,12 @@ impl Place {
 /// A file that may be executed.
 pub(crate) fn program(fd: OwnedFd) -> Place {
     Place { fd, is_dir: false, right: Right::Program }
+}
+
+/// A directory below which every file may be executed that may be read.
+pub(crate) fn programs_below(fd: BorrowedFd<'_>) -> Result<Place, Failure> {
+    let fd = fd.try_clone_to_owned().map_err(|e| kernel(Step::Landlock, "copy a directory's descriptor", e))?;
+    Ok(Place { fd, is_dir: true, right: Right::Programs })
 }
 
 /// Builds a ruleset.
@@ -394,6 +402,7 @@ fn rights(abi: ABI, place: &Place, (whose, executing): (Whose, Executing)) -> Bi
     let rights = match (place.right, executing) {
         (Right::Everything, _) => AccessFs::from_all(abi),
         (Right::Program, _) => AccessFs::ReadFile | AccessFs::Execute,
+        (Right::Programs, _) => AccessFs::Execute.into(),
         (Right::Names, _) => of_names(abi, whose),
         (Right::Listing, _) => AccessFs::ReadDir.into(),
         (Right::Rule(access), Executing::Trees) => of_rule(abi, access, whose),

@@ -6,7 +6,7 @@ pub mod limit;
 pub(crate) mod mount;
 pub(crate) mod namespace;
 pub(crate) mod privilege;
-mod seen;
+pub(crate) mod seen;
 pub(crate) mod session;
 
 use std::io;

@@ -34,7 +34,7 @@ pub(super) fn confirm_if_seen(plan: &SessionPlan, path: &Path, opened: &OwnedFd)
 
 /// The same of a path in the session's own mount tree, if there is one: what is the session's own there, the supervisor
 /// has not seen.
-pub(super) fn confirm_inside(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
+pub(crate) fn confirm_inside(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Result<(), StepFailure> {
     let own = plan.strength == Strength::Namespaces && super::mount::is_own(plan, path);
     if own { Ok(()) } else { confirm(plan, path, opened) }
 }

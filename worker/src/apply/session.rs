@@ -72,8 +72,12 @@ pub(crate) fn confine(
     let surroundings = landlock::locate_surroundings(plan, directories)?;
     let granted = landlock::locate_granted(&plan.grants, directories, plan)?;
     let readable: Vec<PathBuf> = surroundings.iter().chain(&granted).filter_map(Place::read_at).collect();
-    let mut found = plan.exec.is_judged().then(|| programs::find(plan, path, &readable));
-    let files: Vec<Place> = found.iter_mut().flat_map(|found| found.files.drain(..)).map(landlock::program).collect();
+    let mut found = plan.exec.is_judged().then(|| programs::find(plan, path, &readable)).transpose()?;
+    let mut files: Vec<Place> =
+        found.iter_mut().flat_map(|found| found.files.drain(..)).map(landlock::program).collect();
+    for tree in found.iter().flat_map(|found| &found.trees) {
+        files.push(landlock::programs_below(tree.as_fd())?);
+    }
     let executing = if plan.exec.names_all() { Executing::Files } else { Executing::Trees };
     let (calls, brokers) = ((Whose::Calls, executing), (Whose::Brokers, executing));
     let places = || surroundings.iter().chain(&granted).chain(&files);

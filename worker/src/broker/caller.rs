@@ -9,11 +9,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use callgate_policy::plan::exec::FileId;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use callgate_policy::plan::exec::{FileId, HEADER_BYTES, Header, Located, read_header};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::process::{Pid as KernelPid, PidfdFlags, PidfdGetfdFlags};
 
 use super::tracer::process_of;
+use crate::programs::{self, Tree};
 use crate::sys::memory;
 use crate::sys::notify::{self, Notification};
 use crate::sys::process::Pid;
@@ -54,6 +55,11 @@ impl Thread {
     pub(super) fn image(&self) -> Result<Image, i32> {
         let stat = rustix::fs::statat(&self.proc, c"exe", AtFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
         Ok(Image { file: file_of(&stat), has_name: stat.st_nlink != 0 })
+    }
+
+    /// The same, held.
+    pub(super) fn pin_image(&self) -> Result<OwnedFd, i32> {
+        rustix::fs::openat(&self.proc, c"exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(raw)
     }
 
     /// By the name that this process has for it.
@@ -347,6 +353,18 @@ impl<'a> Caller<'a> {
         Ok(file_of(&stat))
     }
 
+    /// The same file, held.
+    pub(super) fn pin(&self, dirfd: i32, path: &CString, links: Links) -> Result<OwnedFd, i32> {
+        let number = if path.is_empty() { Some(dirfd) } else { self.own_descriptor(path.as_bytes()) };
+        match number {
+            Some(number) => self.pin_fd(number),
+            None => {
+                let base = self.base(dirfd, path)?;
+                open_path(base.as_ref().map_or(CWD, |fd| fd.as_fd()), path, links.flags())
+            }
+        }
+    }
+
     /// The directory that a path starts from; `None` for one that starts from the root.
     pub(super) fn base(&self, dirfd: i32, path: &CString) -> Result<Option<OwnedFd>, i32> {
         if path.as_bytes().starts_with(b"/") { Ok(None) } else { self.directory(dirfd).map(Some) }
@@ -507,16 +525,41 @@ static OWN: OnceLock<OwnedFd> = OnceLock::new();
 
 /// What the kernel has as the path of an open file. With " (deleted)" behind it, perhaps; of a file in another mount tree, the
 /// path in that one.
-#[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
 fn where_is(fd: BorrowedFd<'_>) -> Result<PathBuf, i32> {
+    let path = rustix::fs::readlinkat(own_descriptors()?, fd.as_raw_fd().to_string(), Vec::new()).map_err(raw)?;
+    Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
+}
+
+#[expect(clippy::disallowed_methods, reason = "procfs is the kernel's: nobody puts a link in its files' place")]
+fn own_descriptors() -> Result<&'static OwnedFd, i32> {
     if OWN.get().is_none() {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // Whoever came first has set the same.
         drop(OWN.set(rustix::fs::open("/proc/self/fd", flags, Mode::empty()).map_err(raw)?));
     }
-    let own = OWN.get().ok_or(libc::EIO)?;
-    let path = rustix::fs::readlinkat(own, fd.as_raw_fd().to_string(), Vec::new()).map_err(raw)?;
-    Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
+    OWN.get().ok_or(libc::EIO)
+}
+
+/// Where a file lies that is held, and what it is: of these trees, those that hold it.
+pub(super) fn locate(trees: &[Tree], fd: BorrowedFd<'_>) -> Result<(FileId, Located), i32> {
+    let file = identity(fd)?;
+    // What has no path that can be told lies in none.
+    let located = where_is(fd).map(|path| programs::locate(trees, file, &path)).unwrap_or_default();
+    Ok((file, located))
+}
+
+/// What a held file is to execve(2), if it can be read.
+pub(super) fn header_of(fd: BorrowedFd<'_>) -> Option<Header> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(HEADER_BYTES);
+    let file = fs::File::from(
+        rustix::fs::openat(own_descriptors().ok()?, fd.as_raw_fd().to_string(), READ, Mode::empty()).ok()?,
+    );
+    file.take(HEADER_BYTES as u64).read_to_end(&mut bytes).ok()?;
+    Some(read_header(&bytes))
 }
 
 /// What a caller has open, which may come from anywhere: from another mount tree, or from a name that was removed.

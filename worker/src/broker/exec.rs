@@ -6,22 +6,24 @@
 //! made ready to run. Where tracing is barred the second is Landlock's alone: it knows files, and no arguments.
 
 use std::ffi::CString;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::plan::exec::{self, FileId, Judged, Look, Starts};
+use callgate_policy::pattern::ProgramPattern;
+use callgate_policy::plan::exec::{self, FileId, Header, Judged, Located, Look, OWN_STARTS, Starts};
 use callgate_policy::plan::{SessionPlan, Watched};
 use callgate_policy::step::Step;
 use rustix::fs::MemfdFlags;
 
-use super::caller::{Caller, Links, Thread};
+use super::caller::{Caller, Links, Thread, header_of, locate};
 use super::metadata::int;
 use super::{Broker, Handler};
 use crate::apply::{done, failure};
 use crate::procfs::Procfs;
-use crate::programs::Found;
+use crate::programs::{DEPTH, Found, Tree};
 use crate::protocol::{Channel, StepFailure};
 use crate::sys::notify::{Answer, Notification};
 use crate::sys::process::{self, Fork, OneThread, Pid};
@@ -76,6 +78,8 @@ pub(super) struct Job {
     pub(super) call: (Pid, u64),
     /// It is what callgate starts itself for the call; to be set once it has started.
     pub(super) own: Option<Arc<AtomicBool>>,
+    /// Layer 1 has judged it, and nothing of that could have changed since.
+    pub(super) is_settled: bool,
     /// Of a call that only reads.
     pub(super) reads: bool,
 }
@@ -85,17 +89,31 @@ pub(super) struct Granted {
     session: Starts,
     /// By calls that only read, and by the session's grants as well. In a session without such calls: nothing.
     reading: Starts,
+    /// The directories of which the session's grants say that all below them may be started.
+    pub(super) trees: Vec<Tree>,
 }
 
 impl Granted {
+    /// Whether what callgate starts itself need not be looked at, by the path that it is started by. Layer 1 knows a name that
+    /// lies in a tree, and not where that leads: a link there may be a call's.
+    fn is_settled(&self, path: &[u8]) -> bool {
+        self.trees.is_empty() || OWN_STARTS.iter().any(|own| own.as_bytes() == path)
+    }
+
     /// By all of which a start of a call is to be granted.
     fn of(&self, reads: bool) -> impl Iterator<Item = &Starts> {
         std::iter::once(&self.session).chain(reads.then_some(&self.reading))
     }
 
     /// Whether the environment of a file has a say.
-    pub(super) fn looks_at_environment(&self, reads: bool, file: FileId) -> bool {
-        self.of(reads).any(|starts| starts.looks_at_environment(file))
+    pub(super) fn looks_at_environment(&self, reads: bool, file: FileId, located: &Located) -> bool {
+        self.of(reads).any(|starts| starts.looks_at_environment(file, located))
+    }
+
+    /// How many arguments the first look reads; `None` if a file is not granted at all.
+    fn looks_at(&self, reads: bool, file: FileId, located: &Located) -> Option<usize> {
+        let counts: Option<Vec<usize>> = self.of(reads).map(|starts| starts.looks_at(file, located)).collect();
+        Some(counts?.into_iter().max().unwrap_or(0))
     }
 
     /// Judged by each; the first that does not grant it says why.
@@ -156,10 +174,14 @@ impl Gate {
         one_thread: OneThread,
     ) -> Result<Made, StepFailure> {
         let reads = reading.as_ref().map_or("", |_| ", fewer to calls that only read");
-        let granted = Arc::new(Granted { session: found.starts, reading: reading.unwrap_or_default() });
+        let listed = |what: &str, programs: &[ProgramPattern]| {
+            let programs: Vec<String> = programs.iter().map(ToString::to_string).collect();
+            if programs.is_empty() { String::new() } else { format!(", {what}: {}", programs.join(" ")) }
+        };
+        let missing = listed("not found", &found.missing) + &listed("not readable", &found.unreadable);
+        let (session, reading) = (found.starts, reading.unwrap_or_default());
+        let granted = Arc::new(Granted { session, reading, trees: found.trees });
         let programs = plan.exec.rules().len();
-        let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
-        let missing = if missing.is_empty() { String::new() } else { format!(", not found: {}", missing.join(" ")) };
         match can_trace(one_thread) {
             Ok(()) => {
                 let (watchdogs, watched) = match plan.watched {
@@ -202,21 +224,84 @@ impl Gate {
 
     /// The first look. `Err` if it cannot be taken.
     fn look(&self, caller: &Caller<'_>, asked: &Asked, reads: bool) -> Result<Judged, i32> {
-        let file = match asked.path.as_bytes() {
-            // What a program runs to start itself again; the link is followed for the caller.
-            b"/proc/self/exe" => caller.thread.image()?.file,
-            _ => caller.identity(asked.directory, &asked.path, asked.links)?,
+        // What a program runs to start itself again; the link is followed for the caller.
+        let is_itself = asked.path.as_bytes() == b"/proc/self/exe";
+        if self.granted.trees.is_empty() {
+            let file = match is_itself {
+                true => caller.thread.image()?.file,
+                false => caller.identity(asked.directory, &asked.path, asked.links)?,
+            };
+            return self.could_start(caller, asked, (file, &Located::default()), &[], reads);
+        }
+        let held = match is_itself {
+            true => caller.thread.pin_image()?,
+            false => caller.pin(asked.directory, &asked.path, asked.links)?,
         };
-        let Some(counts) = self.granted.of(reads).map(|starts| starts.looks_at(file)).collect::<Option<Vec<_>>>()
-        else {
-            return Ok(Judged::NotGranted);
+        let (file, located) = locate(&self.granted.trees, held.as_fd())?;
+        let judged = self.could_start(caller, asked, (file, &located), &[], reads)?;
+        if judged == Judged::Granted && !located.below.is_empty() {
+            return self.look_at_interpreters(caller, asked, held, reads);
+        }
+        Ok(judged)
+    }
+
+    /// Whether what interprets a script of a tree could be started with it. Nothing depends on that: the kernel starts the
+    /// interpreter, and the second look is at that. But an honest program gets an errno here, and the result says why.
+    fn look_at_interpreters(
+        &self,
+        caller: &Caller<'_>,
+        asked: &Asked,
+        mut held: OwnedFd,
+        reads: bool,
+    ) -> Result<Judged, i32> {
+        // What the kernel calls a script that is named from a directory (execveat(2)).
+        let mut name = match (asked.path.as_bytes(), asked.directory) {
+            (path, libc::AT_FDCWD) => path.to_vec(),
+            (path, _) if path.starts_with(b"/") => path.to_vec(),
+            (b"", directory) => format!("/dev/fd/{directory}").into_bytes(),
+            (path, directory) => [format!("/dev/fd/{directory}/").as_bytes(), path].concat(),
         };
-        let argv = arguments(caller, asked.argv, counts.into_iter().max().unwrap_or(0) + 1)?;
-        let environment = match self.granted.looks_at_environment(reads, file) {
+        let mut head: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..DEPTH {
+            let Some(Header::Script { interpreter, argument }) = header_of(held.as_fd()) else { break };
+            head = [Some(interpreter.clone()), argument, Some(name)]
+                .into_iter()
+                .flatten()
+                .chain(head.into_iter().skip(1))
+                .collect();
+            let path = CString::new(interpreter.clone()).map_err(|_nul| libc::ENOENT)?;
+            // One that is not there is the kernel's to tell.
+            let Ok(found) = caller.pin(libc::AT_FDCWD, &path, Links::Follow) else { break };
+            let (file, located) = locate(&self.granted.trees, found.as_fd())?;
+            match self.could_start(caller, asked, (file, &located), &head, reads)? {
+                Judged::NotGranted => return Ok(Judged::Interpreter(interpreter)),
+                Judged::Granted => {}
+                steered @ (Judged::Interpreter(_) | Judged::Steered(_)) => return Ok(steered),
+            }
+            (held, name) = (found, interpreter);
+        }
+        Ok(Judged::Granted)
+    }
+
+    /// Whether a file could be started, with these words in the place of the caller's first if there are any.
+    fn could_start(
+        &self,
+        caller: &Caller<'_>,
+        asked: &Asked,
+        (file, located): (FileId, &Located),
+        head: &[Vec<u8>],
+        reads: bool,
+    ) -> Result<Judged, i32> {
+        let Some(count) = self.granted.looks_at(reads, file, located) else { return Ok(Judged::NotGranted) };
+        let mut argv = arguments(caller, asked.argv, count + 1)?;
+        if !head.is_empty() {
+            argv = head.iter().cloned().chain(argv.into_iter().skip(1)).collect();
+        }
+        let environment = match self.granted.looks_at_environment(reads, file, located) {
             true => arguments(caller, asked.environment, VARIABLES)?,
             false => Vec::new(),
         };
-        let told = exec::Asked { file, argv: &argv, environment: &environment };
+        let told = exec::Asked { file, located, argv: &argv, environment: &environment };
         let eyes = Eyes { thread: &caller.thread, writable: &self.writable };
         Ok(self.granted.judge(reads, |starts| starts.could_start(told, &eyes)))
     }
@@ -279,7 +364,8 @@ fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Aske
     let gate = broker.gate.as_ref().ok_or(libc::EPERM)?;
     let own = gate.is_own(caller, worker, &call.started).then(|| Arc::clone(&call.started));
     let reads = call.only_reads;
-    if own.is_none() {
+    let is_settled = own.is_some() && gate.granted.is_settled(asked.path.as_bytes());
+    if !is_settled {
         let (errno, why) = match gate.look(caller, &asked, reads) {
             Ok(judged) => (libc::EACCES, judged.refusal()),
             Err(errno) => (errno, Some(NOT_GRANTED.to_owned())),
@@ -293,7 +379,7 @@ fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Aske
             return Err(if errno == libc::ELOOP { libc::EACCES } else { errno });
         }
     }
-    let job = Job { id: n.id, tid: caller.tid(), call: (worker, call.number), own, reads };
+    let job = Job { id: n.id, tid: caller.tid(), call: (worker, call.number), own, is_settled, reads };
     broker.gate.as_mut().map(|gate| gate.pass(job)).ok_or(libc::EPERM)
 }
 

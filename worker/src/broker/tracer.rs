@@ -20,18 +20,19 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::exec::{Asked as Told, Judged};
+use callgate_policy::plan::exec::{Asked as Told, Judged, Located};
 use callgate_policy::watchdog::{self, Builtin};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::caller::Thread;
 use super::exec::{Eyes, Gate, Granted, Job, text};
 use super::{Broker, locked};
+use crate::programs;
 use crate::protocol::{AboutToRun, Channel, MayRun, Received};
 use crate::sys::notify::{self, Answer};
 use crate::sys::process::{self, Pid};
@@ -216,16 +217,19 @@ impl Tracer {
         };
         flight.tid = pid;
         let call = flight.job.call;
-        // Layer 1 has judged what callgate starts itself, and layer 2 the call.
         if let Some(started) = &flight.job.own {
             started.store(true, Ordering::Release);
+        }
+        // Layer 1 has judged what callgate starts itself, and layer 2 the call.
+        if flight.job.is_settled {
             return self.runs(pid);
         }
+        let is_own = flight.job.own.is_some();
         let (thread, argv) = match judge(&self.granted, flight.job.reads, &self.writable, pid) {
             Verdict::Runs(thread, argv) => (thread, argv),
             Verdict::Ends(why, argv) => return self.ends(pid, call, &argv, why),
         };
-        if !self.watched {
+        if !self.watched || is_own {
             return self.runs(pid);
         }
         let Ok(program) = thread.image_path() else { return self.ends(pid, call, &argv, NO_FILE.into()) };
@@ -301,8 +305,14 @@ fn judge(granted: &Granted, reads: bool, writable: &[PathBuf], pid: Pid) -> Verd
         // Nothing that was granted has no name; a file in memory has none (C7).
         return Verdict::Ends("its file has no name".into(), argv);
     }
+    let located = match thread.image_path() {
+        Ok(path) if !granted.trees.is_empty() => {
+            programs::locate(&granted.trees, image.file, Path::new(OsStr::from_bytes(&path)))
+        }
+        Ok(_) | Err(_) => Located::default(),
+    };
     let mut environment = Vec::new();
-    if granted.looks_at_environment(reads, image.file) {
+    if granted.looks_at_environment(reads, image.file, &located) {
         match thread.open_environment().and_then(strings) {
             Ok(read) => environment = read,
             Err(_) => return Verdict::Ends("its environment cannot be read".into(), argv),
@@ -310,11 +320,11 @@ fn judge(granted: &Granted, reads: bool, writable: &[PathBuf], pid: Pid) -> Verd
     }
     // An empty vector is one that older kernels let programs read past.
     let eyes = Eyes { thread: &thread, writable };
-    let told = Told { file: image.file, argv: &argv, environment: &environment };
+    let told = Told { file: image.file, located: &located, argv: &argv, environment: &environment };
     let judged = if argv.is_empty() { Judged::NotGranted } else { granted.judge(reads, |all| all.admits(told, &eyes)) };
     match judged {
         Judged::Granted => Verdict::Runs(thread, argv),
-        Judged::NotGranted => {
+        Judged::NotGranted | Judged::Interpreter(_) => {
             Verdict::Ends("it is not granted, and was changed after it had been looked at".into(), argv)
         }
         steered @ Judged::Steered(_) => Verdict::Ends(steered.refusal().unwrap_or_default().into(), argv),
