@@ -64,7 +64,7 @@ pub mod path {
 /// Patterns for paths, hosts and arguments.
 pub mod pattern {
     pub use callgate_policy::pattern::{
-        ArgPattern, ArgPatterns, Host, HostPattern, PathPattern, PathTemplate, PatternError, Ports,
+        ArgPattern, ArgPatterns, Host, HostPattern, PathPattern, PathTemplate, PatternError, Ports, ProgramPattern,
     };
     pub use callgate_policy::plan::Exactness;
 }

@@ -102,7 +102,7 @@ pub(crate) fn find_for_reading(
         if let Some(file) = look_up(program, path) {
             for file in std::iter::once(&file).chain(&helpers::of(&file, plan).itself) {
                 // Not there: one start less.
-                let _there = found.add(file, Named::ByTheGrant, Vec::new(), (&ArgPatterns::any(), true), path, DEPTH);
+                let _there = found.add(file, Named::Granted, Vec::new(), (&ArgPatterns::any(), true), path, DEPTH);
             }
         }
     }
@@ -126,11 +126,11 @@ fn look_up(program: &HostPath, path: &[PathBuf]) -> Option<PathBuf> {
 #[derive(Clone, Copy)]
 enum Named<'a> {
     /// Somebody who grants it.
-    ByTheGrant,
+    Granted,
     /// The same, if it lies in this tree.
-    ByTheGrantOfATree(&'a Tree),
+    InATree(&'a Tree),
     /// Another program's file, which a call may have written.
-    ByAFile,
+    InAFile,
 }
 
 /// A regular file that is open for reading.
@@ -176,7 +176,7 @@ impl Found {
         let mut found =
             Self { readable: readable.to_vec(), starts: Starts::with(Environment::of(&plan.env)), ..Self::default() };
         for own in OWN_STARTS {
-            found.executable(Path::new(own), Named::ByTheGrant);
+            found.executable(Path::new(own), Named::Granted);
         }
         for loader in LOADERS {
             if let Some(file) = File::open(Path::new(loader)) {
@@ -195,7 +195,7 @@ impl Found {
         plan: &SessionPlan,
         path: &[PathBuf],
     ) {
-        let named = tree.map_or(Named::ByTheGrant, Named::ByTheGrantOfATree);
+        let named = tree.map_or(Named::Granted, Named::InATree);
         let mut grant = |file: &PathBuf| self.add(file, named, Vec::new(), (&rule.args, false), path, DEPTH).is_some();
         match look_up(program, path).filter(|file| grant(file)) {
             Some(file) => self.add_helpers(helpers::of(&file, plan), &rule.args, path),
@@ -246,7 +246,7 @@ impl Found {
         let others = if args.is_any() { helpers.others } else { Vec::new() };
         for helper in helpers.itself.iter().chain(&others) {
             // Not there: one start less.
-            let _there = self.add(helper, Named::ByAFile, Vec::new(), (args, false), path, DEPTH);
+            let _there = self.add(helper, Named::InAFile, Vec::new(), (args, false), path, DEPTH);
         }
     }
 
@@ -267,13 +267,13 @@ impl Found {
         };
         let argument = argument.unwrap_or_default();
         let line: Vec<&[u8]> = if argument.is_empty() { vec![] } else { vec![&argument] };
-        let run_by = self.add(interpreter, Named::ByAFile, after(&line), (args, false), path, depth);
+        let run_by = self.add(interpreter, Named::InAFile, after(&line), (args, false), path, depth);
         if interpreter.file_name().is_some_and(|name| name == "env")
             && let Some((program, words)) = of_env(&argument)
             && let Some(file) = look_up(&program, path)
         {
             // What env(1) starts is an exec of its own.
-            return self.add(&file, Named::ByAFile, after(&words), (args, false), path, depth);
+            return self.add(&file, Named::InAFile, after(&words), (args, false), path, depth);
         }
         run_by
     }
@@ -284,12 +284,12 @@ impl Found {
     fn executable(&mut self, path: &Path, named: Named<'_>) -> Option<(FileId, Header)> {
         let may_be_read = |file: &File| file.lies_in(&self.readable);
         let is_meant = |file: &File| match named {
-            Named::ByTheGrant => file.is_at(path) || may_be_read(file),
-            Named::ByTheGrantOfATree(tree) => {
+            Named::Granted => file.is_at(path) || may_be_read(file),
+            Named::InATree(tree) => {
                 let lies_there = path_of(file.fd.as_fd()).is_ok_and(|real| tree.holds(file.id, &real));
                 lies_there && (file.is_at(path) || may_be_read(file))
             }
-            Named::ByAFile => may_be_read(file),
+            Named::InAFile => may_be_read(file),
         };
         let file = File::open(path).filter(is_meant)?;
         let (id, header) = (file.id, file.header()?);

@@ -14,7 +14,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::PathBuf;
 
 use callgate_tests::{Binaries, Bystander, Host, Probe, Run, Target, TestEnv, TestFile, matrix};
-use libc::{EACCES, EAFNOSUPPORT, ECONNREFUSED, EINVAL, ENOENT, ENOSYS, EOPNOTSUPP, EPERM, EROFS, ESRCH, EXDEV};
+use libc::{EACCES, EAFNOSUPPORT, ECONNREFUSED, ENOENT, ENOSYS, EOPNOTSUPP, EPERM, EROFS, ESRCH, EXDEV};
 use serde_json::Value;
 
 /// What an act comes to.

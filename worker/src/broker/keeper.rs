@@ -614,7 +614,9 @@ impl Keeper {
         for part in target.components() {
             match part {
                 Component::ParentDir => drop(whole.pop()),
-                part => whole.push(part),
+                part @ (Component::Normal(_) | Component::RootDir | Component::CurDir | Component::Prefix(_)) => {
+                    whole.push(part)
+                }
             }
             leads_here |= self.root(&whole).is_some();
         }

@@ -310,7 +310,7 @@ fn second_action_for_a_name_is_refused() {
 fn paths_are_short() {
     // With a network of its own a session has more options of sockets; requests of ptrace(2) are a list too.
     let bound = |variant: &Variant| {
-        (if variant.writer.is_broker() { 800 } else { 770 })
+        (if variant.writer.is_broker() { 810 } else { 780 })
             + if variant.strength == Strength::Namespaces { 40 } else { 0 }
             + if variant.debug { 60 } else { 0 }
     };
