@@ -189,6 +189,9 @@ pub(super) fn refuse_reach(path: &Path, effective: &EffectiveSet) -> Result<(), 
 /// The first of these that reaches a place, by any name that leads to it or to a directory on the way: a link, a bind mount, one
 /// below what is granted.
 fn reaching(path: &Path, granted: Vec<HostPath>) -> io::Result<Option<HostPath>> {
+    if granted.is_empty() {
+        return Ok(None);
+    }
     let itself = host::identity_of(path);
     // Without links: a directory above the real one may have been granted, where root's own link led here.
     let there = path.ancestors().find(|above| host::identity_of(above).is_some()).unwrap_or(path);
