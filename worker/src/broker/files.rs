@@ -17,7 +17,7 @@ use callgate_policy::plan::protect::gitconfig;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
 
 use super::caller::{Caller, Links, Target};
-use super::keeper::{Judgement, What, settings_in};
+use super::keeper::{Judgement, Keeper, What, settings_in};
 use super::made::{self, Identity};
 use super::metadata::int;
 use super::writable::{Grant, New, Twin, new_of, unknown_name};
@@ -650,7 +650,7 @@ fn symlink(broker: &mut Broker, caller: &Caller<'_>, target: u64, at: At) -> Res
     let Some(target) = named(caller, target)? else { return Ok(Answer::Continue) };
     let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
     check_new(broker, caller, &place, &judgement, (What::Link, New::Other))?;
-    let closed = broker.keeper.closes_to_target(&place.path, &judgement, &target);
+    let closed = Keeper::closes_to_target(&judgement, &target);
     broker.refuse(caller, &place.path, closed)?;
     rustix::fs::symlinkat(&target, &place.parent, &place.name).map_err(errno)?;
     broker.made(caller, &place.path, &judgement)?;
@@ -691,12 +691,12 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
         (Looked::Elsewhere(_) | Looked::Special, None) => return Ok(Answer::Continue),
         (Looked::Here(place, judgement), Some(_)) => (place, judgement),
     };
+    let stat = rustix::fs::fstat(&source.fd).map_err(errno)?;
+    check_new(broker, caller, &place, &judgement, (What::File, new_of(kind(&stat))))?;
     // A file that is granted alone is mounted by itself where there are namespaces. By another name no session would know it.
     if from_here.is_some_and(|judgement| judgement.is_single()) {
         return Err(libc::EXDEV);
     }
-    let stat = rustix::fs::fstat(&source.fd).map_err(errno)?;
-    check_new(broker, caller, &place, &judgement, (What::File, new_of(kind(&stat))))?;
     if kind(&stat) == FileType::Directory {
         return Err(libc::EPERM);
     }
@@ -706,7 +706,7 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
         broker.may_change(caller, &old.path, &stat)?;
         let target = old.link().map_err(errno)?;
         let closed = broker.keeper.closes_to_new(&judgement, What::Link);
-        let closed = closed.or_else(|| broker.keeper.closes_to_target(&place.path, &judgement, &target));
+        let closed = closed.or_else(|| Keeper::closes_to_target(&judgement, &target));
         broker.refuse(caller, &place.path, closed)?;
         broker.refuse_kept(caller, &source)?;
         rustix::fs::linkat(&old.parent, &old.name, &place.parent, &place.name, AtFlags::empty()).map_err(errno)?;

@@ -602,25 +602,17 @@ impl Keeper {
 
     /// Why a symbolic link may not lead there, if so: into a directory in which nothing is protected by name, so that below
     /// the link anything can be. What counts is the text: each way into such a directory has its name in a link or is typed by
-    /// a person. Case does not count, since a file system may ignore it.
-    pub(super) fn closes_to_target(&self, link: &Path, judgement: &Judgement, target: &CStr) -> Option<&'static str> {
+    /// a person. Case does not count, since a file system may ignore it. Where a path leads that does not begin at the link is
+    /// not asked, for the same directory may have other names; only the system's own trees are known.
+    pub(super) fn closes_to_target(judgement: &Judgement, target: &CStr) -> Option<&'static str> {
         let target = Path::new(OsStr::from_bytes(target.to_bytes()));
         let is_free = |part: Component<'_>| FREE.iter().any(|free| part.as_os_str().eq_ignore_ascii_case(free));
         if judgement.is_free() || !target.components().any(is_free) {
             return None;
         }
-        // One that leads outside of what is granted is of no account.
-        let (mut whole, mut leads_here) = (link.parent().unwrap_or(link).to_owned(), target.is_relative());
-        for part in target.components() {
-            match part {
-                Component::ParentDir => drop(whole.pop()),
-                part @ (Component::Normal(_) | Component::RootDir | Component::CurDir | Component::Prefix(_)) => {
-                    whole.push(part)
-                }
-            }
-            leads_here |= self.root(&whole).is_some();
-        }
-        leads_here.then_some("it leads to where names are not protected (node_modules, target)")
+        let climbs = target.components().any(|part| part == Component::ParentDir);
+        let is_the_systems = !climbs && (target.starts_with("/usr") || target.starts_with("/opt"));
+        (!is_the_systems).then_some("it leads to where names are not protected (node_modules, target)")
     }
 
     /// A call has made this just now. True if it is called as a repository, or says where one is.
