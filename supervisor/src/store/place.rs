@@ -166,19 +166,18 @@ impl Drop for Lock {
 /// believed.
 pub(super) fn refuse_reach(path: &Path, effective: &EffectiveSet) -> Result<(), StoreError> {
     let rights = effective.rights();
-    let regions: Vec<HostPath> = match host::identity_of(path) {
-        Some(_) => {
-            rights.read().iter().chain(rights.write().iter()).map(|(region, _)| region.literal_prefix()).collect()
-        }
+    let read: Vec<HostPath> = rights.read().iter().map(|(region, _)| region.literal_prefix()).collect();
+    let written: Vec<HostPath> = rights.write().iter().map(|(region, _)| region.literal_prefix()).collect();
+    let inside = read.iter().chain(&written).find(|granted| granted.as_path().starts_with(path)).cloned();
+    let asked = match host::identity_of(path) {
+        Some(_) => [read, written].concat(),
         // By this name no call makes anything (`policy/src/plan/protect/names.rs`).
         None if path.ends_with(KEPT) => Vec::new(),
-        None => rights.write().iter().map(|(region, _)| region.literal_prefix()).collect(),
+        None => written,
     };
-    let named = rights.read().iter().chain(rights.write().iter()).map(|(region, _)| region.literal_prefix());
-    let inside = named.into_iter().find(|granted| granted.as_path().starts_with(path));
     let reaches = match inside {
         Some(granted) => Some(granted),
-        None => reaching(path, regions).map_err(StoreError::place(path))?,
+        None => reaching(path, asked).map_err(StoreError::place(path))?,
     };
     match reaches {
         Some(granted) => Err(StoreError::Reached { granted: granted.as_path().to_owned(), path: path.to_owned() }),
