@@ -305,12 +305,11 @@ fn judge(granted: &Granted, reads: bool, writable: &[PathBuf], pid: Pid) -> Verd
         // Nothing that was granted has no name; a file in memory has none (C7).
         return Verdict::Ends("its file has no name".into(), argv);
     }
-    let located = match thread.image_path() {
-        Ok(path) if !granted.trees.is_empty() => {
-            programs::locate(&granted.trees, image.file, Path::new(OsStr::from_bytes(&path)))
-        }
-        Ok(_) | Err(_) => Located::default(),
-    };
+    // Its name is asked for only where that has a say.
+    let path = if granted.trees.is_empty() { None } else { thread.image_path().ok() };
+    let located = path.map_or_else(Located::default, |path| {
+        programs::locate(&granted.trees, image.file, Path::new(OsStr::from_bytes(&path)))
+    });
     let mut environment = Vec::new();
     if granted.looks_at_environment(reads, image.file, &located) {
         match thread.open_environment().and_then(strings) {
