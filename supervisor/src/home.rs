@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
+use callgate_worker::mountinfo;
 
 use crate::host::{self, identity_of};
 
@@ -62,7 +63,10 @@ impl Homes {
         let users = host::text_of(Path::new("/etc/passwd"), LONGEST).unwrap_or_default();
         let own = rustix::process::getuid().as_raw();
         let all = host::home().into_iter().chain(users.lines().filter_map(|line| home_in(line, own)));
-        Self(all.filter_map(|home| std::fs::canonicalize(home).ok()).filter(|home| home != Path::new("/")).collect())
+        let found = all.filter_map(|home| std::fs::canonicalize(home).ok()).filter(|home| home != Path::new("/"));
+        // Where the mounts cannot be read, a session is refused for its names.
+        let mounts = mountinfo::read().unwrap_or_default();
+        Self(found.flat_map(|home| [mountinfo::other_names(&mounts, &home), vec![home]].concat()).collect())
     }
 
     /// Whether a directory is one, holds one or is like one.

@@ -20,6 +20,16 @@ const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOL
 /// How a directory is opened of which nothing is known yet.
 const FIND: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// What the name of a session's own directory begins with; 32 hexadecimal digits follow, which nobody can guess (A11).
+pub const OWN_PREFIX: &str = "callgate-";
+
+/// Whether a name is one of those.
+#[must_use]
+pub fn is_own_name(name: &OsStr) -> bool {
+    let digits = name.as_encoded_bytes().strip_prefix(OWN_PREFIX.as_bytes());
+    digits.is_some_and(|digits| digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit))
+}
+
 /// A directory that was made by a process of callgate's and is removed by one.
 #[derive(Debug)]
 pub struct Directory {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,6 +25,18 @@ pub struct Mount {
 pub fn read() -> io::Result<Vec<Mount>> {
     let text = fs::read("/proc/self/mountinfo")?;
     parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/self/mountinfo is in no known form"))
+}
+
+/// What else the place at a path is called: by other mounts that show it (bind mounts). The path has no links in it.
+#[must_use]
+pub fn other_names(mounts: &[Mount], path: &Path) -> Vec<PathBuf> {
+    let over = mounts.iter().filter(|mount| path.starts_with(&mount.at));
+    // The last of those that are nearest lies on top.
+    let Some(over) = over.max_by_key(|mount| mount.at.as_os_str().len()) else { return Vec::new() };
+    let within = over.root.join(path.strip_prefix(&over.at).unwrap_or(path));
+    let views = mounts.iter().filter(|mount| mount.device == over.device);
+    let names = views.filter_map(|mount| Some(mount.at.join(within.strip_prefix(&mount.root).ok()?)));
+    names.filter(|name| name != path).collect()
 }
 
 /// `None` if a line has no known form.
@@ -56,4 +68,20 @@ fn unescaped(field: &[u8]) -> Option<PathBuf> {
         rest = after;
     }
     Some(PathBuf::from(OsStr::from_bytes(&plain)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a10_a_place_has_a_name_by_each_mount_that_shows_it() {
+        let text = b"1 0 8:1 / / rw - ext4 a rw\n2 1 8:2 / /data rw - ext4 b rw\n3 1 8:2 /homes /home rw - ext4 b rw\n";
+        let mounts = parse(text).unwrap_or_default();
+        let names = |path| other_names(&mounts, Path::new(path));
+        assert_eq!(names("/home/u/.ssh"), [PathBuf::from("/data/homes/u/.ssh")]);
+        assert_eq!(names("/data/homes/u"), [PathBuf::from("/home/u")]);
+        assert_eq!(names("/home"), [PathBuf::from("/data/homes/")]);
+        assert!(names("/data/other").is_empty() && names("/etc").is_empty(), "the control");
+    }
 }

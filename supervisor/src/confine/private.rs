@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Identity;
-use callgate_worker::directory::open_trusted;
+use callgate_worker::directory::{OWN_PREFIX, open_trusted};
 
 use crate::host;
 
@@ -29,7 +29,7 @@ pub(crate) fn private_directory(owner: Identity, written: &[HostPath]) -> Result
         Some(place) => place,
         None => host::temporary().map_err(|(path, source)| PrivateError::NoTemporary { path, source })?,
     };
-    Ok(place.join(format!("callgate-{}", host::random().map_err(PrivateError::Name)?)))
+    Ok(place.join(format!("{OWN_PREFIX}{}", host::random().map_err(PrivateError::Name)?)))
 }
 
 /// Directories for temporary files that a session cannot replace, or what lies in them, which may change what lies at or below

@@ -195,8 +195,10 @@ fn reaching(path: &Path, granted: Vec<HostPath>) -> io::Result<Option<HostPath>>
     // Without links: a directory above the real one may have been granted, where root's own link led here.
     let there = path.ancestors().find(|above| host::identity_of(above).is_some()).unwrap_or(path);
     let real = std::fs::canonicalize(there)?;
-    let above: Vec<_> = path.ancestors().chain(real.ancestors()).filter_map(host::identity_of).collect();
     let mounts = mountinfo::read()?;
+    let others = mountinfo::other_names(&mounts, &real);
+    let names = [path, &real].into_iter().chain(others.iter().map(PathBuf::as_path));
+    let above: Vec<_> = names.flat_map(Path::ancestors).filter_map(host::identity_of).collect();
     Ok(granted.into_iter().find(|granted| {
         let granted = granted.as_path();
         let within = mounts.iter().map(|mount| mount.at.as_path()).filter(|at| at.starts_with(granted));

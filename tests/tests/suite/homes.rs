@@ -80,6 +80,21 @@ fn a16_a_home_directory_is_not_granted_with_what_holds_it() {
             env.workspace_file("m.toml", &manifest);
             assert_refused(&callgate(&env, &home, &["run", "--manifest", "m.toml", "--", "cat", &key]), "grant all of");
         }
+        // The source of a mount by which the home is known.
+        if target.user.uid() == 0 && target.host == Host::Namespaces {
+            let (disk, shown) = (env.outside().join("disk/u"), env.outside().join("shown"));
+            fs::create_dir_all(&disk).unwrap();
+            fs::create_dir(&shown).unwrap();
+            let binary = Binaries::of_this_build().callgate().display().to_string();
+            let script = r#"[ -z "$3" ] || mount --bind "$1/u" "$2"; HOME=$2 exec "$0" run --read "$1" -- true"#;
+            let above = disk.parent().unwrap().display().to_string();
+            let read = |mounted: &str| {
+                let words = [binary.as_str(), &above, shown.to_str().unwrap(), mounted];
+                env.weakened().run(&[&["unshare", "--mount", "sh", "-c", script], &words[..]].concat())
+            };
+            assert_refused(&read("mounted"), "lies in it");
+            assert!(read("").status.success(), "the control");
+        }
         // The controls: what is named, whatever it is.
         for (grant, file, wanted) in
             [(format!("{home}/project"), format!("{home}/project/file"), "mine"), (key.clone(), key.clone(), "the key")]

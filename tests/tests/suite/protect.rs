@@ -333,6 +333,9 @@ fn a4_nothing_moves_to_where_other_names_are_kept() {
             ("rename", "plain", ".git/worktrees"),
             // In what has directories somebody outside may be making anything, while it is looked at.
             ("rename", "deep", "target/deep"),
+            // So they may in what no call has made.
+            ("rename", "plain", "target/plain"),
+            ("rename", "plain", "sub/target"),
             ("rename", "deep", "node_modules/deep"),
             ("rename", "file", ".github"),
             ("rename", "file", "x.git"),
@@ -351,17 +354,22 @@ fn a4_nothing_moves_to_where_other_names_are_kept() {
             ("rename", "plain/f", "f"),
             ("rename", "plain", "sub/plain"),
             ("rename", "f", ".git/f"),
-            // Where nothing is kept, a directory without others in it comes: so cargo makes `target`.
-            ("rename", "sub/plain", "target/plain"),
             ("rename", ".git/f", "target/f"),
         ] {
             env.sandbox().probe(&[act, &text(&env, from), &text(&env, to)]).assert_ok();
         }
+        // Where nothing is kept, a directory that the session has made comes, if no others are in it: so cargo makes `target`.
+        let script = r#"mkdir made && echo x > made/f && "$0" rename made target/made && cat target/made/f &&
+                        mkdir other && rmdir other && "$0" rename sub/plain target/plain"#;
+        let probe = Binaries::of_this_build().probe().display().to_string();
+        let ended = env.sandbox().run(&["/bin/sh", "-c", script, &probe]);
+        assert!(ended.stdout.contains("x\n") && ended.stdout.contains("EXDEV"), "{ended:?}");
+        assert!(env.workspace().join("sub/plain").is_dir() && !env.workspace().join("target/plain").exists());
         // What programs make of it.
         let script = "mkdir -p node_modules/x/.vscode && echo x > node_modules/x/f && echo x > node_modules/x/.vscode/f; \
-                      mv node_modules/x x; cat x/f; ls -A x; mv target/plain p && ls target";
+                      mv node_modules/x x; cat x/f; ls -A x; mv target/made p && ls target && mv sub/plain target/p && ls target";
         let ended = env.sandbox().run(&["/bin/sh", "-c", script]);
-        assert_eq!(ended.stdout, "x\nf\nf\n", "{ended:?}");
+        assert_eq!(ended.stdout, "x\nf\nf\nf\np\n", "{ended:?}");
         // A file that is granted by its name is replaced as before.
         let script = "echo new > n && mv n .env && mv .env n && mv n .env && cat .env";
         let ended = env.sandbox().write(env.workspace()).write(text(&env, ".env")).run(&["/bin/sh", "-c", script]);
@@ -390,6 +398,10 @@ fn a1_no_link_leads_to_where_no_names_are_kept() {
         for root in ["", "/proc/self/root", "/usr/.."] {
             env.sandbox().probe(&["symlink", &format!("{root}{whole}"), &text(&env, "app")]).assert_errno(EACCES);
         }
+        // Nor to where names are a call's own as long as that lives.
+        for to in ["/proc/1/cwd", "/proc", "../r/proc/23/fd/4", &format!("/tmp/callgate-{}/tmp", "0a".repeat(16))] {
+            env.sandbox().probe(&["symlink", to, &text(&env, "app")]).assert_errno(EACCES);
+        }
         // One of those that may be there is not moved or linked to here.
         env.sandbox().probe(&["rename", &text(&env, "node_modules/y"), &text(&env, "y")]).assert_errno(EXDEV);
         env.sandbox().probe(&["link", &text(&env, "node_modules/y"), &text(&env, "y")]).assert_errno(EACCES);
@@ -397,9 +409,71 @@ fn a1_no_link_leads_to_where_no_names_are_kept() {
         let told = script("ln -s target/x app");
         assert!(told.stderr.contains("it leads to where names are not protected"), "{told:?}");
         // The controls: outside of what is granted, by such a name, and any other link.
-        let fine =
-            script("ln -s /usr/lib/node_modules/npm a && ln -s ../node_modules sub/node_modules && ln -s d sub/e");
+        let fine = script(
+            "ln -s /usr/lib/node_modules/npm a && ln -s ../node_modules sub/node_modules && ln -s d sub/e &&
+                    ln -s /proc/self/fd/1 out && ln -s /proc/mounts m && ln -s proc p && ln -P sub/e sub/g",
+        );
         assert!(fine.status.success(), "{fine:?}");
+        // By a second name another session could have put another in its place: it is one of its own, that says the same.
+        let inode = |name: &str| fs::symlink_metadata(env.workspace().join(name)).unwrap().ino();
+        assert_eq!(fs::read_link(env.workspace().join("sub/g")).unwrap(), Path::new("d"));
+        assert_ne!(inode("sub/g"), inode("sub/e"));
+    });
+}
+
+/// A1: nor by way of what is granted by a protected name, in which nothing is kept.
+#[test]
+fn a1_no_link_leads_there_by_what_is_granted_by_name() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = furnished(target);
+        fs::create_dir_all(env.workspace().join("node_modules/e")).unwrap();
+        let granted = || env.sandbox().write(env.workspace()).write(text(&env, ".vscode")).write(text(&env, ".env"));
+        for (to, name) in [
+            ("../node_modules/e", ".vscode/l"),
+            (".vscode/e", "lib"),
+            ("sub/../.VSCODE/e", "lib"),
+            ("node_modules/e", ".env"),
+            ("sub", ".env"),
+        ] {
+            fs::remove_file(text(&env, ".env")).ok();
+            granted().probe(&["symlink", to, &text(&env, name)]).assert_errno(EACCES);
+            assert!(fs::symlink_metadata(text(&env, name)).is_err(), "{name}");
+        }
+        // A file's name is no directory's.
+        granted().probe(&["mkdir", &text(&env, ".env")]).assert_errno(EACCES);
+        let moved = granted().run(&["/bin/sh", "-c", "mkdir d && ln -s d l && ! mv -T d .env; ! mv -T l .env"]);
+        assert!(moved.status.success(), "{moved:?}");
+        assert!(fs::symlink_metadata(text(&env, ".env")).is_err());
+        // One that is not protected may be either; and what is kept in it is.
+        let other = || env.sandbox().write(env.workspace()).write(text(&env, "other"));
+        other().probe(&["mkdir", &text(&env, "other")]).assert_ok();
+        other().probe(&["mkdir", &text(&env, "other/.vscode")]).assert_errno(EACCES);
+        fs::remove_dir(text(&env, "other")).unwrap();
+        fs::create_dir(text(&env, "node_modules/e/.vscode")).unwrap();
+        env.give(&env.workspace().join("node_modules/e"));
+        other().probe(&["rename", &text(&env, "node_modules/e"), &text(&env, "other")]).assert_errno(EXDEV);
+        // The controls: in it, beside it, and the file itself.
+        granted().probe(&["symlink", "settings.json", &text(&env, ".vscode/l")]).assert_ok();
+        granted().probe(&["symlink", "sub", &text(&env, "lib")]).assert_ok();
+        granted().probe(&["create", &text(&env, ".env")]).assert_ok();
+    });
+}
+
+/// A1: a workspace may lie below a directory called `target`; a link to its own directories stays in it.
+#[test]
+fn a1_a_workspace_below_target_links_to_itself() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let work = env.outside().join("target/work");
+        fs::create_dir_all(&work).unwrap();
+        env.give(&work);
+        let inner = |to: &str| {
+            let (to, from) = (work.join(to).display().to_string(), work.join("l").display().to_string());
+            env.sandbox().write(&work).probe(&["symlink", &to, &from])
+        };
+        inner("target/e").assert_errno(EACCES);
+        inner("../e").assert_errno(EACCES);
+        inner("d").assert_ok();
     });
 }
 
@@ -431,6 +505,16 @@ fn a3_a_single_file_gets_no_second_name() {
         let granted = || env.sandbox().write(env.workspace()).write(&kept);
         granted().probe(&["link", &kept, &other]).assert_errno(EXDEV);
         assert!(!env.workspace().join("other").exists());
+        // Nor does another file come that has one, whichever comes first.
+        let env_file = || env.sandbox().write(env.workspace()).write(text(&env, ".env"));
+        let second = env_file().run(&["/bin/sh", "-c", "rm .env && echo x > a && ln a b"]);
+        assert!(second.status.success(), "{second:?}");
+        for act in ["link", "rename"] {
+            env_file().probe(&[act, &text(&env, "a"), &text(&env, ".env")]).assert_errno(EXDEV);
+            assert!(!env.workspace().join(".env").exists(), "{act}");
+        }
+        let only = env_file().run(&["/bin/sh", "-c", "rm b && mv a .env && cat .env"]);
+        assert_eq!(only.stdout, "x\n", "{only:?}");
         // The controls: it can be changed, and other files get names.
         assert!(granted().run(&["/bin/sh", "-c", "echo new > .vscode/settings.json"]).status.success());
         granted().probe(&["link", &text(&env, "file"), &other]).assert_ok();

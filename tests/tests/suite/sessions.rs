@@ -482,6 +482,18 @@ fn a10_no_session_reaches_the_store() {
             let ended = user(&env).run(&words);
             assert_eq!(ended.status.code(), Some(64), "{ended:?}");
             assert!(ended.stderr.contains("sessions"), "{ended:?}");
+            // The source of the mount by which it is known.
+            let (disk, shown) = (env.outside().join("disk"), env.outside().join("shown"));
+            fs::create_dir_all(disk.join("state")).unwrap();
+            fs::create_dir(&shown).unwrap();
+            let script = r#"mount --bind "$1/state" "$2" && export XDG_STATE_HOME="$2" && "$3" session new &&
+                            "$3" run --read "$0" -- true && exec "$3" run --read "$1" -- true"#;
+            let words = [&alias, &disk, &shown].map(|path| path.to_str().unwrap());
+            let words = [&["unshare", "--mount", "sh", "-c", script], &words[..], &[binary.as_str()]].concat();
+            let ended = user(&env).run(&words);
+            assert!(disk.join("state/callgate/sessions.db").exists(), "the control: {ended:?}");
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains("sessions") && ended.stderr.contains("disk"), "{ended:?}");
         }
         bash(&env, &id, "true");
     });

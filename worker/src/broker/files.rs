@@ -15,9 +15,10 @@ use std::time::Instant;
 
 use callgate_policy::plan::protect::gitconfig;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::time::ClockId;
 
 use super::caller::{Caller, Links, Target};
-use super::keeper::{Judgement, Keeper, What, settings_in};
+use super::keeper::{Judgement, What, settings_in};
 use super::made::{self, Identity};
 use super::metadata::int;
 use super::writable::{Grant, New, Twin, new_of, unknown_name};
@@ -623,7 +624,9 @@ fn mkdir(broker: &mut Broker, caller: &Caller<'_>, at: At, mode: u32) -> Result<
     let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
     check_new(broker, caller, &place, &judgement, (What::Directory, New::Directory))?;
     let mode = Mode::from_raw_mode(mode & 0o7777);
+    let since = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
     broker.masked(caller, || rustix::fs::mkdirat(&place.parent, &place.name, mode))?;
+    broker.keeper.was_made_directory(place.at(), &judgement, since);
     broker.made(caller, &place.path, &judgement)?;
     Ok(DONE)
 }
@@ -650,7 +653,7 @@ fn symlink(broker: &mut Broker, caller: &Caller<'_>, target: u64, at: At) -> Res
     let Some(target) = named(caller, target)? else { return Ok(Answer::Continue) };
     let Looked::Here(place, judgement) = broker.place(caller, at, libc::EEXIST)? else { return Ok(Answer::Continue) };
     check_new(broker, caller, &place, &judgement, (What::Link, New::Other))?;
-    let closed = Keeper::closes_to_target(&judgement, &target);
+    let closed = broker.keeper.closes_to_target(&place.path, &judgement, &target);
     broker.refuse(caller, &place.path, closed)?;
     rustix::fs::symlinkat(&target, &place.parent, &place.name).map_err(errno)?;
     broker.made(caller, &place.path, &judgement)?;
@@ -706,10 +709,11 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
         broker.may_change(caller, &old.path, &stat)?;
         let target = old.link().map_err(errno)?;
         let closed = broker.keeper.closes_to_new(&judgement, What::Link);
-        let closed = closed.or_else(|| Keeper::closes_to_target(&judgement, &target));
+        let closed = closed.or_else(|| broker.keeper.closes_to_target(&place.path, &judgement, &target));
         broker.refuse(caller, &place.path, closed)?;
         broker.refuse_kept(caller, &source)?;
-        rustix::fs::linkat(&old.parent, &old.name, &place.parent, &place.name, AtFlags::empty()).map_err(errno)?;
+        // One of its own that says what was judged: by that name another session may have put another meanwhile.
+        rustix::fs::symlinkat(&target, &place.parent, &place.name).map_err(errno)?;
         broker.made(caller, &place.path, &judgement)?;
         return Ok(DONE);
     }
@@ -717,7 +721,10 @@ fn link(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: i32) 
         if broker.calls.are_apart(source.path()?, &place.path) {
             return Err(libc::EXDEV);
         }
-        broker.may_change(caller, source.path()?, &stat)?;
+        let grant = broker.may_change(caller, source.path()?, &stat)?;
+        if judgement.is_single() && grant != Grant::Twin {
+            return Err(libc::EXDEV);
+        }
         broker.refuse_kept(caller, &source)?;
     } else {
         // An unnamed file is the caller's if it may write to it.
@@ -768,7 +775,7 @@ fn unlink(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32) -> Resul
     }
     let closed = broker.keeper.closes(place.at(), &judgement, is_dir);
     broker.refuse(caller, &place.path, closed)?;
-    let gone = place.identity(broker.keeper.has_made_any());
+    let gone = place.identity(broker.keeper.has_made_any(is_dir));
     let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     rustix::fs::unlinkat(&place.parent, &place.name, flags).map_err(errno)?;
     broker.keeper.forget(gone);
@@ -845,12 +852,17 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
         }
     }
     // As if it were another file system: each name is then copied, and looked at.
-    if !was.may_become(&will) || (exchanged && !will.may_become(&was)) {
+    if !was.may_become(&will, what_is(&moved)) || other.is_some_and(|other| !will.may_become(&was, what_is(other))) {
         return Err(libc::EXDEV);
     }
-    // Somebody outside may just be making something in it that is kept here and would not be there: what is looked at while it
-    // is filled is not known.
-    if is_dir(&moved) && will.is_free() && !was.is_free() && holds_directories(&source)? {
+    // Somebody outside may be at work in it, with what is kept here and would not be there; or just be making that: what is
+    // looked at while it is filled is not known.
+    let is_freed = is_dir(&moved) && will.is_free() && !was.is_free();
+    if is_freed && (!broker.keeper.has_made_directory(source.at()) || holds_directories(&source)?) {
+        return Err(libc::EXDEV);
+    }
+    // Under the name of a file that is granted alone it would be changed by its other names.
+    if will.is_single() && grant != Grant::Twin && kind(&moved) == FileType::RegularFile && moved.st_nlink > 1 {
         return Err(libc::EXDEV);
     }
     let temporary = source.identity(was.is_temporary());

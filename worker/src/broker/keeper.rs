@@ -20,16 +20,17 @@ use std::path::{Component, Path, PathBuf};
 use callgate_policy::plan::protect::gitconfig::{self, Redirect};
 use callgate_policy::plan::protect::{self, FREE, Found, Group, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Timespec};
 
 use super::calls::{lies_in, real};
 use super::ends::{Ends, Kept, Unseen};
-use super::made::{Identity, Made};
+use super::made::{self, Identity, Made};
 use super::mounts::{Alias, Granted, Mounts};
 use super::planted;
 use super::survey::{self, BOUNDS, survey};
 use super::writable::name;
 use crate::apply::landlock::reach;
+use crate::directory::is_own_name;
 use crate::protocol::StepFailure;
 use crate::tools::write::TEMPORARY_PREFIX;
 
@@ -62,12 +63,24 @@ struct Root {
     is_granted: bool,
     /// It is the name of one file, which another takes the place of.
     is_single: bool,
+    /// It has a protected name, and was granted by that: nothing is kept in it because somebody said so, not for where it is.
+    is_named: bool,
 }
 
 impl Root {
-    /// The name of a file that was granted alone: it may have any name.
-    fn single(path: PathBuf) -> Self {
-        Self { path, state: State::FREE, is_granted: true, is_single: true }
+    /// The name of a file that was granted alone, in a directory of that state; whatever it is called.
+    fn single(path: PathBuf, directory: State) -> Self {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let (state, is_named) = match names().step(directory, name) {
+            Step::Kept(_) => (State::FREE, true),
+            Step::Open(state) => (state, false),
+        };
+        Self { path, state, is_granted: true, is_single: true, is_named }
+    }
+
+    /// Whether it is a tree in which names are kept.
+    fn keeps(&self) -> bool {
+        !self.state.is_free() && !self.is_single
     }
 }
 
@@ -107,6 +120,8 @@ pub(super) struct Judgement {
     pointer: bool,
     /// It is the name of a file that was granted alone.
     single: bool,
+    /// That is a protected name, and so a file's.
+    file: bool,
     /// Something that is kept lies, or may lie, beneath.
     above: bool,
 }
@@ -117,6 +132,8 @@ pub(super) struct Keeper {
     roots: Vec<Root>,
     /// Repositories' directories and pointers, and temporary files, that calls of this session have made.
     made: Made,
+    /// Directories that calls of this session have made where names are kept.
+    directories: Made,
     /// Files that have a kept name and another. Found when the first file with several names is to be changed: until then no
     /// call can have made one.
     linked: Option<Linked>,
@@ -206,6 +223,23 @@ fn reached(directory: &Path) -> Option<OwnedFd> {
     rustix::fs::openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
 }
 
+/// Whether a link's text leads to what only lives as long as a process: `/proc/PID`, which leads anywhere, or a session's own
+/// directory, in which names are as its calls like. (`/proc/self` is whoever follows the link.)
+fn leads_to_a_process(target: &Path) -> bool {
+    let mut parts = target.iter().peekable();
+    let is_one = target.iter().nth(1).is_none();
+    while let Some(part) = parts.next() {
+        let is_number = |next: &&OsStr| next.as_bytes().iter().all(u8::is_ascii_digit);
+        if part == "proc" && !is_one && parts.peek().is_none_or(is_number) {
+            return true;
+        }
+        if is_own_name(part) {
+            return true;
+        }
+    }
+    false
+}
+
 fn is_directory(from: impl AsFd, name: impl rustix::path::Arg) -> bool {
     let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory)
@@ -227,26 +261,26 @@ impl Layout {
             rules.map(|rule| (real(&reach(rule)), name(rule.path.as_path()), rule.extent)).collect()
         };
         // The session's own, such as a private `/tmp`, is nobody's project.
-        roots.extend(
-            kept(&plan.surroundings).into_iter().map(|(path, ..)| {
-                (path.clone(), Root { path, state: State::FREE, is_granted: false, is_single: false })
-            }),
-        );
+        roots.extend(kept(&plan.surroundings).into_iter().map(|(path, ..)| {
+            let (state, is_granted) = (State::FREE, false);
+            (path.clone(), Root { path, state, is_granted, is_single: false, is_named: false })
+        }));
         let mut grants = kept(&plan.grants);
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
         let whole: HashSet<PathBuf> =
             grants.iter().filter(|(.., extent)| *extent == Extent::Subtree).map(|(tree, ..)| tree.clone()).collect();
-        let mut granted: Vec<(PathBuf, State)> = Vec::new();
+        // With each, whether it is called by a protected name.
+        let mut granted: Vec<(PathBuf, State, bool)> = Vec::new();
         let mut places = Vec::new();
         let mut beside: HashMap<PathBuf, Beside> = HashMap::new();
         for (tree, path, extent) in grants {
-            let outer = granted.iter().rev().find(|(outer, _)| tree != *outer && tree.starts_with(outer));
+            let outer = granted.iter().rev().find(|(outer, ..)| tree != *outer && tree.starts_with(outer));
             if extent == Extent::Entry
                 && !whole.contains(&tree)
                 && let (Some(directory), Some(name)) = (path.parent(), path.file_name())
                 && let (start, below) =
-                    outer.map_or((State::default(), directory), |(outer, state)| (*state, below(directory, outer)))
+                    outer.map_or((State::default(), directory), |(outer, state, _)| (*state, below(directory, outer)))
                 && let Found::Kept { group, .. } = names().find(start, below.as_os_str().as_bytes())
             {
                 let new = || Beside { reason: group.reason, granted: Vec::new() };
@@ -254,31 +288,31 @@ impl Layout {
                 if outer.is_some() {
                     // Its directory is judged as a part of that tree.
                     places.push((path.clone(), false));
-                    roots.insert(path.clone(), Root::single(path));
+                    roots
+                        .insert(path.clone(), Root { state: State::FREE, is_named: true, ..Root::single(path, start) });
                     continue;
                 }
             }
-            let state = match outer.and_then(|(outer, state)| Some((state, tree.strip_prefix(outer).ok()?))) {
-                Some((state, below)) => match names().find(*state, below.as_os_str().as_bytes()) {
-                    Found::Kept { .. } => State::FREE,
-                    Found::Open(state) => state,
-                },
-                None => names().root(tree.as_os_str().as_bytes()),
+            let (state, is_named) = match outer.and_then(|(outer, state, is_named)| {
+                Some((names().find(*state, tree.strip_prefix(outer).ok()?.as_os_str().as_bytes()), *is_named))
+            }) {
+                Some((Found::Kept { .. }, _)) => (State::FREE, true),
+                // Below such a one.
+                Some((Found::Open(state), is_named)) => (state, is_named && state.is_free()),
+                None => (names().root(tree.as_os_str().as_bytes()), false),
             };
-            let state = if extent == Extent::File { State::FREE } else { state };
             places.push((tree.clone(), extent == Extent::Subtree));
-            granted.push((tree, state));
             if extent == Extent::Entry {
                 // Named as it is: granted, whatever it is called.
                 places.push((path.clone(), false));
-                roots.insert(path.clone(), Root::single(path));
+                let single = Root::single(path.clone(), state);
+                roots.insert(path, Root { is_named: single.is_named || is_named, ..single });
             }
+            granted.push((tree, state, is_named));
         }
-        roots.extend(
-            granted
-                .into_iter()
-                .map(|(path, state)| (path.clone(), Root { path, state, is_granted: true, is_single: false })),
-        );
+        roots.extend(granted.into_iter().map(|(path, state, is_named)| {
+            (path.clone(), Root { path, state, is_granted: true, is_single: false, is_named })
+        }));
         let mut roots: Vec<Root> = roots.into_values().collect();
         roots.sort_by_key(|root| std::cmp::Reverse(root.path.as_os_str().len()));
         Self { roots, places, beside }
@@ -304,6 +338,7 @@ impl Keeper {
         Self {
             roots,
             made: Made::default(),
+            directories: Made::default(),
             linked: None,
             made_links: Made::default(),
             beside,
@@ -362,8 +397,7 @@ impl Keeper {
             }
             let other = alias.other(Path::new("")).filter(|other| !written.iter().any(|tree| lies_in(other, tree)));
             let judged = other.as_ref().and_then(|other| self.judge_granted(other));
-            let holds =
-                |other: &PathBuf| self.roots.iter().any(|root| !root.state.is_free() && lies_in(&root.path, other));
+            let holds = |other: &PathBuf| self.roots.iter().any(|root| root.keeps() && lies_in(&root.path, other));
             let keeps = match (judged, alias.outside()) {
                 _ if other.as_ref().is_some_and(holds) => true,
                 (Some(judged), _) => judged.kept.is_some() || !judged.state.is_free(),
@@ -384,7 +418,7 @@ impl Keeper {
 
     /// The trees in which names are kept, and where they stand.
     fn trees(&self) -> Vec<(PathBuf, State)> {
-        self.roots.iter().filter(|root| !root.state.is_free()).map(|root| (root.path.clone(), root.state)).collect()
+        self.roots.iter().filter(|root| root.keeps()).map(|root| (root.path.clone(), root.state)).collect()
     }
 
     /// Looks for repositories and kept links in all trees, once. Before the first change: what is found then no call has made.
@@ -461,7 +495,7 @@ impl Keeper {
         let name = path.file_name().unwrap_or_default().as_bytes();
         let mut judgement = Judgement { state: start, ..Judgement::default() };
         if path == top {
-            return Some(Judgement { single: root.is_single, ..judgement });
+            return Some(Judgement { single: root.is_single, file: root.is_single && root.is_named, ..judgement });
         }
         let parent = path.parent().unwrap_or(path);
         if let Some((directory, beside)) = self.beside_of(path, &top) {
@@ -592,27 +626,71 @@ impl Keeper {
     pub(super) fn forget(&mut self, gone: Option<Identity>) {
         if let Some(identity) = gone {
             self.made.forget(identity);
+            self.directories.forget(identity);
         }
     }
 
-    /// Whether anything is remembered that a call has made.
-    pub(super) fn has_made_any(&self) -> bool {
-        !self.made.is_empty()
+    /// Whether anything is remembered that a call has made; with directories or without.
+    pub(super) fn has_made_any(&self, with_directories: bool) -> bool {
+        !self.made.is_empty() || (with_directories && !self.directories.is_empty())
+    }
+
+    /// A call has made this directory just now, and not before `since`: another session may have put another in its place.
+    pub(super) fn was_made_directory(
+        &mut self,
+        (from, name): (BorrowedFd<'_>, &CStr),
+        judgement: &Judgement,
+        since: Timespec,
+    ) {
+        if judgement.is_free() {
+            return;
+        }
+        let is_new = |made: &OwnedFd| {
+            let known = made::identity(made, c"");
+            known
+                .is_some_and(|(.., at)| at.is_none_or(|at| at >= (since.tv_sec, since.tv_nsec.try_into().unwrap_or(0))))
+        };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if let Some(made) = rustix::fs::openat(from, name, flags, Mode::empty()).ok().filter(is_new) {
+            self.directories.add(made);
+        }
+    }
+
+    /// Whether a call of this session has made the directory that has a name.
+    pub(super) fn has_made_directory(&self, (from, name): (BorrowedFd<'_>, &CStr)) -> bool {
+        self.directories.has(from, name)
     }
 
     /// Why a symbolic link may not lead there, if so: into a directory in which nothing is protected by name, so that below
     /// the link anything can be. What counts is the text: each way into such a directory has its name in a link or is typed by
     /// a person. Case does not count, since a file system may ignore it. Where a path leads that does not begin at the link is
-    /// not asked, for the same directory may have other names; only the system's own trees are known.
-    pub(super) fn closes_to_target(judgement: &Judgement, target: &CStr) -> Option<&'static str> {
-        let target = Path::new(OsStr::from_bytes(target.to_bytes()));
-        let is_free = |part: Component<'_>| FREE.iter().any(|free| part.as_os_str().eq_ignore_ascii_case(free));
-        if judgement.is_free() || !target.components().any(is_free) {
+    /// not asked, for the same directory may have other names; only the system's own trees and the session's are known.
+    pub(super) fn closes_to_target(&self, place: &Path, judgement: &Judgement, target: &CStr) -> Option<&'static str> {
+        if judgement.is_free() && self.is_anything(place) {
             return None;
         }
+        let target = Path::new(OsStr::from_bytes(target.to_bytes()));
+        if leads_to_a_process(target) {
+            return Some("it leads to what only a process has (/proc/PID, the session's own directory)");
+        }
         let climbs = target.components().any(|part| part == Component::ParentDir);
+        let known = self.roots.iter().filter(|root| root.keeps() && !climbs);
+        let below = known.filter_map(|root| target.strip_prefix(&root.path).ok()).next().unwrap_or(target);
+        let trees = self.roots.iter().filter(|root| root.is_named && !root.is_single);
+        let trees = trees.filter_map(|root| root.path.file_name()).chain(FREE.iter().map(OsStr::new));
+        let free: Vec<&OsStr> = trees.collect();
+        if !below.iter().any(|part| free.iter().any(|free| part.eq_ignore_ascii_case(free))) {
+            return None;
+        }
         let is_the_systems = !climbs && (target.starts_with("/usr") || target.starts_with("/opt"));
         (!is_the_systems).then_some("it leads to where names are not protected (node_modules, target)")
+    }
+
+    /// Whether this lies where anything may be, whatever it is called: in the session's own directories, or below one of the
+    /// names of [`FREE`]; not only in what was granted by a protected name.
+    fn is_anything(&self, place: &Path) -> bool {
+        let is_free = |part: &OsStr| FREE.iter().any(|free| part == *free);
+        self.root(place).is_none_or(|root| !root.is_named || below(place, &root.path).iter().any(is_free))
     }
 
     /// A call has made this just now. True if it is called as a repository, or says where one is.
@@ -629,6 +707,8 @@ impl Keeper {
     pub(super) fn closes_to_new(&self, judgement: &Judgement, what: What) -> Option<&'static str> {
         match what {
             _ if judgement.kept.is_some() => judgement.kept,
+            // In a directory of that name nothing would be kept, and a link would be another name of one.
+            What::Link | What::Directory if judgement.file => Some("it was granted as a file"),
             What::Link | What::File | What::Directory if judgement.temporary.is_some() => judgement.temporary,
             // What lies beneath would be looked for where the link leads.
             What::Link if judgement.state.is_begun() || judgement.above => Some("kept names are looked for below it"),
@@ -901,7 +981,7 @@ impl Keeper {
         let Some(rest) = value.strip_prefix(b"~") else { return vec![base.join(OsStr::from_bytes(value))] };
         let Some(slash) = rest.iter().position(|c| *c == b'/') else { return Vec::new() };
         let below = OsStr::from_bytes(rest.get(slash + 1..).unwrap_or_default());
-        let trees = self.roots.iter().filter(|root| !root.state.is_free());
+        let trees = self.roots.iter().filter(|root| root.keeps());
         let homes: BTreeSet<&Path> = trees.flat_map(|root| root.path.ancestors()).collect();
         let targets = homes.into_iter().map(|home| home.join(below));
         // What lies in no tree is no call's to change.
@@ -926,7 +1006,7 @@ impl Keeper {
     /// Keeps a path. True if it was not kept yet.
     fn keep(&mut self, path: PathBuf, why: &'static str) -> bool {
         // What lies outside is not the broker's to write; a whole tree is not a hook.
-        let Some(root) = self.root(&path).filter(|root| !root.state.is_free()) else { return false };
+        let Some(root) = self.root(&path).filter(|root| root.keeps()) else { return false };
         if root.path == path {
             self.unseen.add(&path, WHOLE_TREE);
             return false;
@@ -1008,6 +1088,7 @@ impl Judgement {
             settings,
             temporary: self.temporary.or(other.temporary),
             single: self.single,
+            file: self.file || other.file,
             pointer: self.pointer || other.pointer,
             above: self.above || other.above,
         }
@@ -1036,9 +1117,9 @@ impl Judgement {
     /// Whether what has this name may be given that one: below both the same names are kept, or none below that one. What lies
     /// in it need not be known then, which another session could change, as it could put a directory in a file's place. A
     /// temporary file is its maker's alone; what is granted as a single file, whatever it is called, is believed for its name.
-    pub(super) fn may_become(&self, other: &Self) -> bool {
+    pub(super) fn may_become(&self, other: &Self, what: What) -> bool {
         let keeps_no_more = self.state == other.state || other.state.is_free();
-        keeps_no_more || self.is_temporary() || self.single || other.single
+        keeps_no_more || (what == What::File && (self.is_temporary() || self.single || other.single))
     }
 
     /// Whether it is the name of a file that was granted alone.
