@@ -3,6 +3,7 @@
 mod beyond;
 mod declared;
 mod everything;
+mod links;
 mod origin;
 mod region;
 mod rights;
@@ -20,6 +21,7 @@ use crate::rules::{Capability, SubPolicy};
 pub use beyond::{Beyond, beyond};
 pub use declared::{CAPABILITIES, Contribution, DEBUG, DeclareError, Declared};
 pub use everything::everything;
+pub use links::LeadsOut;
 pub use origin::{Kind, Origin, Source};
 pub(crate) use region::Region;
 pub use region::{PathRegion, Scope, ShellRegion};

@@ -37,7 +37,8 @@ pub enum Source {
 
 impl Source {
     /// Its name in a sentence.
-    pub(crate) fn in_a_sentence(&self) -> String {
+    #[must_use]
+    pub fn in_a_sentence(&self) -> String {
         match self {
             Self::Ceiling | Self::Profile(_) | Self::Parent | Self::CommandLine | Self::Default => {
                 format!("the {self}")

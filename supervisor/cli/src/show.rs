@@ -239,13 +239,19 @@ fn programs(given: &[String]) -> Result<Vec<ShellRunRequirement>, Failure> {
 /// A name, a path that means itself, or with `/**` behind it all that lies below it.
 fn program(name: &str) -> Result<Program, Failure> {
     let named = |e: &dyn std::fmt::Display| Failure::Usage(format!("--exec {name}: {e}"));
-    if name.starts_with('{') || !name.contains('/') || name == "/**" {
-        return Program::parse(name).map_err(|e| named(&e));
+    let parse = |name: &str| Program::parse(name).map_err(|e| named(&e));
+    if name.starts_with('{') || !name.contains('/') {
+        return parse(name);
     }
     let (path, is_tree) = name.strip_suffix("/**").map_or((name, false), |directory| (directory, true));
     let here = std::env::current_dir().map_err(Failure::io("find the current directory"))?;
     let path = normalize(&here.into(), &path.into()).map_err(|e| named(&e))?;
-    Ok(if is_tree { Program::Tree(PathTemplate::of_tree(&path)) } else { Program::Path(PathTemplate::of_file(&path)) })
+    match is_tree {
+        // All programs, which has a spelling of its own.
+        true if path.as_path() == Path::new("/") => parse("/**"),
+        true => Ok(Program::Tree(PathTemplate::of_tree(&path))),
+        false => Ok(Program::Path(PathTemplate::of_file(&path))),
+    }
 }
 
 #[cfg(test)]

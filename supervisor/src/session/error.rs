@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use callgate_policy::effective::DeclareError;
+use callgate_policy::effective::{DeclareError, LeadsOut};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::PlanError;
 use callgate_policy::rules::RuleError;
@@ -100,6 +100,14 @@ pub enum OpenError {
         /// The link.
         link: PathBuf,
     },
+    /// A link leads from what is granted within a ceiling or another bound to what that does not grant (C-1).
+    #[error(
+        "grant {}: it leads to {}, which {} does not grant; ask for that place itself, where the bound grants it",
+        .0.granted,
+        .0.to.display(),
+        .0.bound.in_a_sentence()
+    )]
+    LeadsOut(Box<LeadsOut>),
     /// What was granted was another thing when the session was confined than when it was looked at.
     #[error("{what}")]
     Replaced {

@@ -66,6 +66,9 @@ impl Supervisor {
         if let Some((path, Some(link))) = directories.chain(typed).find(|(_, link)| link.is_some()) {
             return Err(OpenError::Linked { act: format!("use {}", path.display()), link });
         }
+        if let Some(out) = effective.leads_out(|path| std::fs::canonicalize(path).ok()) {
+            return Err(OpenError::LeadsOut(Box::new(out)));
+        }
         if !spec.allow_home {
             refuse_homes(&roots, &effective)?;
         }

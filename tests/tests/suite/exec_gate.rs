@@ -226,6 +226,101 @@ fn c6_c12_copied_renamed_and_planted_programs_are_not_granted() {
     });
 }
 
+/// C6, C8, C10: what a call starts first is held to the file that its path leads to, like everything that it starts itself. How
+/// the path is spelt is all that is known before: `..` behind a link, and a link itself, lead elsewhere.
+#[test]
+fn c6_c8_c10_the_first_start_of_a_call_is_judged_by_its_file() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let refused = |run: &Run, words: &[&str]| {
+            let ended = run.run(words);
+            assert_eq!(ended.status.code(), Some(126), "{words:?}: {ended:?}");
+            assert!(ended.stderr.contains("Permission denied"), "{words:?}: {ended:?}");
+            assert!(!unmake(&env), "{words:?}");
+        };
+        // What is spelt `/usr/bin/git` is a link to bash in the workspace.
+        let above = env.workspace().components().count();
+        let deep = format!("e/{}", vec!["x"; above].join("/"));
+        let planted = format!("d/{}usr/bin/git", "../".repeat(above));
+        fs::create_dir_all(env.workspace().join(&deep)).unwrap();
+        fs::create_dir_all(env.workspace().join("e/usr/bin")).unwrap();
+        symlink("/bin/bash", env.workspace().join("e/usr/bin/git")).unwrap();
+        symlink(&deep, env.workspace().join("d")).unwrap();
+        env.workspace_file("log", "echo > made\n");
+        assert!(env.bare().run(&[&planted, "log"]).status.success() && unmake(&env), "the control: it is bash");
+        grant(&env, &["\"/usr/bin/git\"\nargs = [\"log\"]"]);
+        refused(&judged(&env), &[&planted, "log"]);
+        let ended = judged(&env).run(&["/usr/bin/git", "log"]);
+        assert!(ended.stderr.contains("not a git repository"), "the control: {ended:?}");
+        // A loader, where any program may be started with such arguments.
+        if let Some(loader) = loader() {
+            grant(&env, &["\"*\"\nargs = [{ prefix = \"/usr/bin/\" }, { rest = true }]"]);
+            refused(&judged(&env), &[loader, "/usr/bin/touch", "made"]);
+            let ended = judged(&env).run(&["/usr/bin/stat", "/usr/bin/touch"]);
+            assert!(ended.status.success(), "the control: {ended:?}");
+        }
+        // A path that leads out of the only directory from which something may be started.
+        let tools = env.outside().join("tools");
+        fs::create_dir(&tools).unwrap();
+        env.give(&tools);
+        symlink("/bin/bash", tools.join("sh")).unwrap();
+        symlink("/usr/bin", tools.join("bin")).unwrap();
+        fs::copy("/usr/bin/touch", tools.join("touch")).unwrap();
+        fs::set_permissions(tools.join("touch"), fs::Permissions::from_mode(0o755)).unwrap();
+        let tools = tools.display().to_string();
+        let bounded = |asked: &str| {
+            let text = format!(
+                "id = \"x\"\n[requires.fs]\nread = [\"{tools}/**\"]\nwrite = [\"{{workspace}}/**\"]\n\
+                 [[requires.shell]]\ncmd = \"{tools}/{asked}\"\n[[ceiling.shell]]\ncmd = \"{tools}/**\"\n"
+            );
+            env.workspace_file("m.toml", &text);
+            judged(&env)
+        };
+        refused(&bounded("sh"), &[&format!("{tools}/sh"), "-c", "echo > made"]);
+        let ended = bounded("touch").run(&[&format!("{tools}/touch"), "made"]);
+        assert!(ended.status.success() && unmake(&env), "the control: {ended:?}");
+        // All of a directory that a link there leads to.
+        let ended = bounded("bin/**").run(&[&format!("{tools}/bin/touch"), "made"]);
+        assert_eq!(ended.status.code(), Some(65), "{ended:?}");
+        assert!(ended.stderr.contains("leads to /usr/bin") && !unmake(&env), "{ended:?}");
+    });
+}
+
+/// S0-8, C-1: what is granted within a ceiling is so where its path leads as well.
+#[test]
+fn s0_8_a_link_leads_out_of_no_ceiling() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for directory in ["data", "data/sub", "other"] {
+            let directory = env.outside().join(directory);
+            fs::create_dir(&directory).unwrap();
+            env.give(&directory);
+        }
+        symlink("../other", env.outside().join("data/link")).unwrap();
+        symlink("sub", env.outside().join("data/inside")).unwrap();
+        let secret = env.file("other/secret", "secret");
+        env.file("data/sub/file", "plain");
+        let data = env.outside().join("data").display().to_string();
+        let reads = |right: &str, asked: &str, file: &str| {
+            let text = format!(
+                "id = \"x\"\n[requires.fs]\n{right} = [\"{{workspace}}/**\", \"{data}/{asked}/**\"]\n\
+                 [ceiling.fs]\nread = [\"{{workspace}}/**\", \"{data}/**\"]\nwrite = [\"{{workspace}}/**\", \"{data}/**\"]\n\
+                 [[requires.shell]]\ncmd = \"*\"\n"
+            );
+            env.workspace_file("m.toml", &text);
+            judged(&env).run(&["cat", &format!("{data}/{asked}/{file}")])
+        };
+        for right in ["read", "write"] {
+            let ended = reads(right, "link", "secret");
+            assert_eq!(ended.status.code(), Some(65), "{ended:?}");
+            assert!(ended.stderr.contains("which `[ceiling.fs]`, m.toml line") && ended.stdout.is_empty(), "{ended:?}");
+            let ended = reads(right, "inside", "file");
+            assert_eq!(ended.stdout, "plain", "the control: {ended:?}");
+        }
+        secret.assert_contents("secret");
+    });
+}
+
 /// C7: a file in memory is not executed, however it is made; nor is one without a name.
 #[test]
 fn c7_files_in_memory_are_not_executed() {

@@ -5,7 +5,7 @@
 //! something else there before the kernel reads it (C14). The second is the [`tracer`](super::tracer)'s, at what the kernel has
 //! made ready to run. Where tracing is barred the second is Landlock's alone: it knows files, and no arguments.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub(super) struct Job {
     pub(super) call: (Pid, u64),
     /// It is what callgate starts itself for the call; to be set once it has started.
     pub(super) own: Option<Arc<AtomicBool>>,
-    /// Layer 1 has judged it, and nothing of that could have changed since.
+    /// Layer 1 has judged it, and needs no file for that.
     pub(super) is_settled: bool,
     /// Of a call that only reads.
     pub(super) reads: bool,
@@ -94,12 +94,6 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    /// Whether what callgate starts itself need not be looked at, by the path that it is started by. Layer 1 knows a name that
-    /// lies in a tree, and not where that leads: a link there may be a call's.
-    fn is_settled(&self, path: &[u8]) -> bool {
-        self.trees.is_empty() || OWN_STARTS.iter().any(|own| own.as_bytes() == path)
-    }
-
     /// By all of which a start of a call is to be granted.
     fn of(&self, reads: bool) -> impl Iterator<Item = &Starts> {
         std::iter::once(&self.session).chain(reads.then_some(&self.reading))
@@ -358,16 +352,24 @@ pub(super) fn can_trace(one_thread: OneThread) -> std::io::Result<()> {
     }
 }
 
+/// Whether what callgate starts itself need not be looked at: its own shell, for a line that layer 1 has judged. Of anything else
+/// layer 1 knows how its path is spelt, and not which file that leads to.
+fn is_settled(path: &CStr) -> bool {
+    OWN_STARTS.iter().any(|own| own.as_bytes() == path.to_bytes())
+}
+
 fn start(broker: &mut Broker, caller: &Caller<'_>, n: &Notification, asked: Asked) -> Result<Answer, i32> {
     let worker = broker.calls.worker_of_caller(caller).ok_or(libc::EPERM)?;
     let call = broker.calls.of(caller).ok_or(libc::EPERM)?;
     let gate = broker.gate.as_ref().ok_or(libc::EPERM)?;
     let own = gate.is_own(caller, worker, &call.started).then(|| Arc::clone(&call.started));
     let reads = call.only_reads;
-    let is_settled = own.is_some() && gate.granted.is_settled(asked.path.as_bytes());
+    let is_settled = own.is_some() && is_settled(&asked.path);
     if !is_settled {
         let (errno, why) = match gate.look(caller, &asked, reads) {
             Ok(judged) => (libc::EACCES, judged.refusal()),
+            // A directory of PATH that callgate may not search on the way to a program.
+            Err(errno) if own.is_some() => return Err(errno),
             Err(errno) => (errno, Some(NOT_GRANTED.to_owned())),
         };
         if let Some(why) = why {
