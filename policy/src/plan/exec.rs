@@ -7,7 +7,8 @@
 //!
 //! Of the programs of a tree nothing is known before they are started: what is held is the directory, and the worker finds out
 //! whether a file lies below it each time ([`Located`]). So they bring nothing with them: what interprets a script of a tree
-//! must be granted itself, and a loader must be another program's too.
+//! must be granted itself, and a loader must be another program's too. A loader that lies in a tree is not started there either:
+//! a tree is granted for the programs in it, and a loader starts whatever its arguments name (C8).
 //!
 //! `argv[0]` is the caller's text too, but some programs do what it says: busybox, and git as `git-rm` (C11). Where arguments
 //! are judged it must be the name that was granted, or they would be the arguments of another program in the same file.
@@ -18,7 +19,7 @@ mod header;
 use serde::{Deserialize, Serialize};
 
 pub use self::environment::Environment;
-pub use self::header::{HEADER_BYTES, Header, read_header};
+pub use self::header::{HEADER_BYTES, Header, is_program, read_header};
 use crate::pattern::{ArgPatterns, ProgramPattern};
 
 /// What callgate starts itself for a call, whatever is granted: the shell of `bash`. It is executable, and a call that starts it
@@ -92,6 +93,8 @@ pub struct Located {
     pub below: Vec<FileId>,
     /// Its own name, directories left out; looked at only if it lies in one of them.
     pub name: Vec<u8>,
+    /// It is a program by itself ([`is_program`]); looked at only if it lies in one of them.
+    pub is_program: bool,
 }
 
 /// Which files a start is of.
@@ -168,6 +171,11 @@ impl Start {
         (any_arguments && !self.by_name) || !self.is_image || called.is_none_or(|called| called == base)
     }
 
+    /// Whether it starts this file, which it is of: a directory is granted for the programs in it.
+    fn starts(&self, located: &Located) -> bool {
+        located.is_program || !matches!(self.files, Files::Below(_))
+    }
+
     fn is_of(&self, file: FileId, located: &Located) -> bool {
         match self.files {
             Files::Any => true,
@@ -186,6 +194,8 @@ pub enum Judged {
     NotGranted,
     /// What interprets it, which it names itself, is not.
     Interpreter(Vec<u8>),
+    /// It lies in a directory that is, and is no program by itself.
+    Library,
     /// It would be, but for this variable of its environment.
     Steered(Vec<u8>),
 }
@@ -201,6 +211,11 @@ impl Judged {
                 "it is granted with all that lies in its directory, and {}, which interprets it, is not granted so",
                 String::from_utf8_lossy(path).escape_debug()
             )),
+            Self::Library => Some(
+                "it lies in a granted directory, and is no program by itself: a library or a dynamic loader, or a file \
+                 that cannot be read"
+                    .to_owned(),
+            ),
             Self::Steered(name) => Some(format!(
                 "its environment has not the session's {}, which could have it do something else than was granted; set it \
                  in [env], or grant the program without `args`",
@@ -293,6 +308,10 @@ impl Starts {
         let mut granted = starts.filter(|start| start.takes(argv, located, &mut names)).peekable();
         if granted.peek().is_none() {
             return Judged::NotGranted;
+        }
+        let mut granted = granted.filter(|start| start.starts(located)).peekable();
+        if granted.peek().is_none() {
+            return Judged::Library;
         }
         if granted.any(|start| !self.binds(start)) {
             return Judged::Granted;
@@ -403,7 +422,7 @@ mod tests {
         }
     }
 
-    const NOWHERE: &Located = &Located { below: Vec::new(), name: Vec::new() };
+    const NOWHERE: &Located = &Located { below: Vec::new(), name: Vec::new(), is_program: false };
 
     fn asked<'a>(file: u64, argv: &'a [&'a str]) -> Asked<'a, &'a str> {
         Asked { file: id(file), located: NOWHERE, argv, environment: &[] }
@@ -510,8 +529,8 @@ mod tests {
             starts.add(Start { args, ..whole(Files::Below(id(TREE)), None) });
             starts
         };
-        let inside = Located { below: vec![id(TREE)], name: b"x".to_vec() };
-        let elsewhere = Located { below: vec![id(21)], name: b"x".to_vec() };
+        let inside = Located { below: vec![id(TREE)], name: b"x".to_vec(), is_program: true };
+        let elsewhere = Located { below: vec![id(21)], name: b"x".to_vec(), is_program: true };
         let any = tree(ArgPatterns::any());
         for (located, wanted) in
             [(&inside, Judged::Granted), (&elsewhere, Judged::NotGranted), (NOWHERE, Judged::NotGranted)]
@@ -523,6 +542,12 @@ mod tests {
         }
         assert_eq!((any.looks_at(id(7), &inside), any.looks_at(id(7), NOWHERE)), (Some(0), None));
         assert_eq!(any.admits(Asked { located: &inside, ..asked(LOADER, &["x"]) }, &Here), Judged::NotGranted);
+        // A loader that only lies there, or a library (C8); one that is granted by itself is somebody's choice.
+        let library = Located { is_program: false, ..inside.clone() };
+        let asked_of = |file, argv| Asked { located: &library, ..asked(file, argv) };
+        assert_eq!(any.could_start(asked_of(7, &["x", "y"]), &Here), Judged::Library);
+        assert_eq!(any.admits(asked_of(7, &["x", "y"]), &Here), Judged::Library);
+        assert_eq!(any.admits(asked_of(GIT, &["git", "log"]), &Here), Judged::Granted);
         let one = tree(args(r#"["one"]"#));
         let judged = |argv: &[&str], environment: &[&str]| {
             one.admits(Asked { file: id(7), located: &inside, argv, environment }, &Here)

@@ -6,6 +6,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use callgate_tests::{Binaries, Ended, Host, Run, TestEnv, matrix};
 use libc::EACCES;
@@ -160,9 +161,15 @@ fn s0_39_a_deleted_program_is_not_started_again() {
         let way = |act: &str| {
             format!("cp /bin/bash target/sh; exec target/sh -c '{act}; exec /proc/self/exe -c \"echo > made\"'")
         };
-        for (act, starts) in
-            [(":", true), ("mv target/sh target/other", true), ("rm target/sh", false), ("mv target/sh .", false)]
-        {
+        for (act, starts) in [
+            (":", true),
+            ("mv target/sh target/other", true),
+            ("rm target/sh", false),
+            ("mv target/sh .", false),
+            // Another file has its name, or the one that the kernel has for it then.
+            ("cp tool target/new; mv target/new target/sh", false),
+            ("ln target/sh target/new; mv target/new out; rm target/sh; cp tool \"target/sh (deleted)\"", false),
+        ] {
             let (made, ended) = line(|env| env.bare(), &env, &way(act));
             assert!(made, "bare: {act}: {ended:?}");
             let (made, ended) = line(granted, &env, &way(act));
@@ -179,8 +186,7 @@ fn s0_39_a2_a_link_in_a_tree_is_what_it_leads_to() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         workspace(&env);
-        let loader = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
-        let loader = loader.into_iter().find(|path| Path::new(path).exists());
+        let loader = loader();
         for (name, to) in [("touch", "/usr/bin/touch"), ("sh", "/bin/bash"), ("ld", loader.unwrap_or("/usr/bin/true"))]
         {
             symlink(to, at(&env, &format!("target/{name}"))).unwrap();
@@ -243,6 +249,17 @@ fn s0_39_c9_scripts_of_a_tree_need_their_interpreter() {
             run.probe(&["exec", &format!("target/{name}")]).assert_ok();
             assert!(unmake(&env), "{name}");
         }
+        // Its arguments are judged with what the kernel puts before the script's.
+        let run =
+            granting(&env, &[], &format!("\"perl\"\nargs = [\"target/perl\"]\n[[requires.shell]]\ncmd = {TREE:?}"));
+        run.probe(&["exec", "target/perl"]).assert_ok();
+        assert!(unmake(&env));
+        fs::copy(at(&env, "target/perl"), at(&env, "target/more")).unwrap();
+        env.give(&at(&env, "target/more"));
+        for words in [&["exec", "target/more"][..], &["exec", "target/perl", "1"], &["exec", "target/nested"]] {
+            run.probe(words).assert_errno(EACCES);
+            assert!(!unmake(&env), "{words:?}");
+        }
         // What env starts is an exec of its own.
         let run = granting(&env, &["env"], &format!("{TREE:?}"));
         drop(run.probe(&["exec", "target/env"]));
@@ -254,6 +271,131 @@ fn s0_39_c9_scripts_of_a_tree_need_their_interpreter() {
         assert!(unmake(&env));
         run.probe(&["exec", "target/perl"]).assert_errno(EACCES);
         assert!(!unmake(&env));
+    });
+}
+
+/// The dynamic loader of this machine's programs.
+fn loader() -> Option<&'static str> {
+    ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].into_iter().find(|path| Path::new(path).exists())
+}
+
+/// A directory that calls may read and not write, with a copy of a loader in it as `ld.so`, and the pattern of its programs.
+fn tools(env: &TestEnv, loader: &str) -> (PathBuf, String) {
+    let tools = env.outside().join("tools");
+    fs::create_dir(&tools).unwrap();
+    env.give(&tools);
+    fs::copy(loader, tools.join("ld.so")).unwrap();
+    fs::set_permissions(tools.join("ld.so"), fs::Permissions::from_mode(0o755)).unwrap();
+    let pattern = format!("\"{}/**\"", tools.display());
+    (tools, pattern)
+}
+
+/// Makes the file that its argument names.
+const MAKES: &str = "#include <fcntl.h>\n\
+    int main(int argc, char **argv) { return argc < 2 || open(argv[1], O_CREAT | O_WRONLY, 0600) < 0; }\n";
+
+/// S0-39, C8: of a directory whose programs are granted a loader is none of them, whoever starts it: it would start what its
+/// arguments name. However a program is linked, it starts.
+#[test]
+fn s0_39_c8_a_loader_of_a_tree_is_not_started() {
+    let Some(loader) = loader() else { return eprintln!("SKIP: no loader by a known name") };
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        workspace(&env);
+        let (tools, pattern) = tools(&env, loader);
+        let tool = |name: &str| tools.join(name).display().to_string();
+        env.file_at(tools.join("run"), &format!("#!{} /usr/bin/touch\n", tool("ld.so")));
+        env.file_at(tools.join("script"), "#!/bin/bash\necho > $1\n");
+        for name in ["run", "script"] {
+            fs::set_permissions(tools.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        symlink(tools.join("ld.so"), at(&env, "link")).unwrap();
+        let run = granting(&env, &["bash"], &pattern).flag(&["--status", "status.json"]);
+        let (made, ld) = (at(&env, "made").display().to_string(), tool("ld.so"));
+        for words in [
+            &[ld.as_str(), "./tool", &made][..],
+            &[&ld, "/usr/bin/touch", &made],
+            &["link", "/usr/bin/touch", &made],
+            &[&tool("run"), &made],
+        ] {
+            env.bare().probe(&[&["exec"], words].concat()).assert_ok();
+            assert!(unmake(&env), "bare: {words:?}");
+            run.probe(&[&["exec"], words].concat()).assert_errno(EACCES);
+            assert!(!unmake(&env), "{words:?}");
+            let status = fs::read_to_string(at(&env, "status.json")).unwrap();
+            assert!(status.contains("is no program by itself"), "{words:?}: {status}");
+            let shell =
+                run.run(&["bash", "-c", "\"$@\"", "bash"].into_iter().chain(words.iter().copied()).collect::<Vec<_>>());
+            assert_eq!((unmake(&env), shell.status.code()), (false, Some(126)), "{words:?}: {shell:?}");
+        }
+        // As the command of the call itself.
+        let own = run.run(&[&ld, "/usr/bin/touch", &made]);
+        assert!(!unmake(&env) && !own.status.success(), "{own:?}");
+        assert!(own.stderr.contains("Permission denied"), "{own:?}");
+        let source = env.file("makes.c", MAKES);
+        let kinds = [
+            ("pie", &["-fPIE", "-pie"][..]),
+            ("fixed", &["-no-pie"]),
+            ("static", &["-static"]),
+            ("static-pie", &["-static-pie"]),
+        ];
+        for (name, flags) in kinds {
+            let built = env.bare().run(&[&["cc"], flags, &["-o", &tool(name), source.text()]].concat());
+            if !built.status.success() {
+                eprintln!("SKIP {name}: this machine's compiler makes none: {built:?}");
+                continue;
+            }
+            run.probe(&["exec", &tool(name), &made]).assert_ok();
+            assert!(unmake(&env), "{name}");
+        }
+        run.probe(&["exec", &tool("script"), &made]).assert_ok();
+        assert!(unmake(&env));
+    });
+}
+
+/// S0-39, C8, C14: nor by a name that leads to a program of the tree when it is looked at, and to the loader then.
+#[test]
+fn s0_39_c8_c14_no_race_starts_a_loader_of_a_tree() {
+    let Some(loader) = loader() else { return eprintln!("SKIP: no loader by a known name") };
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (tools, pattern) = tools(&env, loader);
+        fs::copy("/usr/bin/true", tools.join("tool")).unwrap();
+        // What the loader would start.
+        program(&env, "/usr/bin/false", "1");
+        let run = granting(&env, &[], &pattern);
+        // Until each of these has happened, whatever else the machine does meanwhile.
+        let race = |run: &Run, wanted: [&str; 2]| {
+            let over = AtomicBool::new(false);
+            let exchange = |name: &&str| {
+                symlink(tools.join(name), at(&env, "next")).unwrap();
+                fs::rename(at(&env, "next"), at(&env, "x")).unwrap();
+            };
+            exchange(&"tool");
+            std::thread::scope(|threads| {
+                let names = ["ld.so", "tool"].iter().cycle();
+                threads.spawn(|| names.take_while(|_| !over.load(Ordering::Relaxed)).for_each(exchange));
+                let mut counts = ["good", "bad", "refused"].map(|name| (name, 0));
+                let has_all =
+                    |counts: &[(&str, u64)]| counts.iter().all(|(name, count)| *count > 0 || !wanted.contains(name));
+                let mut raced = Ok(());
+                for _ in 0..50 {
+                    let probe = run.probe(&["exec-race", "shared", "200", "./x", "./1", "./1"]);
+                    counts.iter_mut().for_each(|(name, count)| *count += probe.fact(name).as_u64().unwrap_or(0));
+                    raced = if probe.is_ok() { Ok(()) } else { Err(probe.to_string()) };
+                    if raced.is_err() || has_all(&counts) {
+                        break;
+                    }
+                }
+                over.store(true, Ordering::Relaxed);
+                assert_eq!(raced, Ok(()));
+                assert!(has_all(&counts), "{counts:?}");
+                counts
+            })
+        };
+        race(&env.bare(), ["good", "bad"]);
+        let counts = race(&run, ["good", "refused"]);
+        assert!(counts.contains(&("bad", 0)), "{counts:?}");
     });
 }
 
@@ -286,6 +428,15 @@ fn s0_39_c11_c14_arguments_of_a_tree_are_judged() {
             let bare = env.bare().run(&["/bin/bash", "-c", line]);
             assert_eq!(bare.status.code(), Some(0), "bare: {line}: {bare:?}");
         }
+        // A name that begins as the tree's does lies beside it, though the file has a name in it too.
+        program(&env, "/usr/bin/expr", "target.x");
+        fs::hard_link(at(&env, "target.x"), at(&env, "target/.x")).unwrap();
+        let beside = at(&env, "target.x").display().to_string();
+        let both = granting(&env, &[], &format!("{TREE:?}\n[[requires.shell]]\ncmd = {beside:?}\nargs = [\"1\"]"));
+        both.probe(&["exec", "target/.x", "0"]).assert_ok();
+        both.probe(&["exec", "./target.x", "1"]).assert_ok();
+        both.probe(&["exec", "./target.x", "0"]).assert_errno(EACCES);
+        let run = granting(&env, USUAL, &format!("{TREE:?}\nargs = [\"1\"]"));
         // What callgate starts itself, by layer 1 and by the kernel's copy.
         assert_eq!(run.run(&["target/expr", "1"]).stdout, "1\n");
         assert_eq!(run.run(&["target/expr", "0"]).status.code(), Some(77));
@@ -312,6 +463,11 @@ fn s0_39_a_tree_holds_without_tracing() {
             let status = fs::read_to_string(at(&env, "status.json")).unwrap();
             assert!(status.contains("program only"), "{status}");
             run.probe(&["exec", "tool", &made]).assert_errno(EACCES);
+            if let Some(loader) = loader() {
+                program(&env, loader, "target/ld.so");
+                run.probe(&["exec", "target/ld.so", "./tool", &made]).assert_errno(EACCES);
+                assert!(!unmake(&env));
+            }
             symlink("/bin/bash", at(&env, "target/sh")).unwrap();
             let bounded = on(granting(&env, &[], &format!("{TREE:?}")));
             let own = bounded.run(&["target/sh", "-c", "echo > made"]);

@@ -6,10 +6,11 @@ use std::fs;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use callgate_policy::plan::exec::{FileId, HEADER_BYTES, Header, Located, read_header};
+use callgate_policy::plan::exec::{self, FileId, HEADER_BYTES, Header, Located, read_header};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::process::{Pid as KernelPid, PidfdFlags, PidfdGetfdFlags};
 
@@ -544,22 +545,50 @@ fn own_descriptors() -> Result<&'static OwnedFd, i32> {
 pub(super) fn locate(trees: &[Tree], fd: BorrowedFd<'_>) -> Result<(FileId, Located), i32> {
     let file = identity(fd)?;
     // What has no path that can be told lies in none.
-    let located = where_is(fd).map(|path| programs::locate(trees, file, &path)).unwrap_or_default();
+    let mut located = where_is(fd).map(|path| programs::locate(trees, file, &path)).unwrap_or_default();
+    located.is_program = !located.below.is_empty() && is_program(fd);
     Ok((file, located))
 }
 
 /// What a held file is to execve(2), if it can be read.
 pub(super) fn header_of(fd: BorrowedFd<'_>) -> Option<Header> {
+    head_of(&to_read(fd)?).map(|bytes| read_header(&bytes))
+}
+
+/// Whether a held file is a program by itself. One that cannot be read is not.
+fn is_program(fd: BorrowedFd<'_>) -> bool {
+    let Some(file) = to_read(fd) else { return false };
+    head_of(&file).is_some_and(|bytes| exec::is_program(&bytes, |offset, most| read_at(&file, offset, most)))
+}
+
+/// A held file, if it is a regular one that can be read.
+fn to_read(fd: BorrowedFd<'_>) -> Option<fs::File> {
     let stat = rustix::fs::fstat(fd).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
-    let mut bytes = Vec::with_capacity(HEADER_BYTES);
-    let file = fs::File::from(
-        rustix::fs::openat(own_descriptors().ok()?, fd.as_raw_fd().to_string(), READ, Mode::empty()).ok()?,
-    );
-    file.take(HEADER_BYTES as u64).read_to_end(&mut bytes).ok()?;
-    Some(read_header(&bytes))
+    let file = rustix::fs::openat(own_descriptors().ok()?, fd.as_raw_fd().to_string(), READ, Mode::empty());
+    file.ok().map(fs::File::from)
+}
+
+fn head_of(file: &fs::File) -> Option<Vec<u8>> {
+    read_at(file, 0, HEADER_BYTES)
+}
+
+/// What a file has at an offset, up to its end.
+fn read_at(file: &fs::File, offset: u64, most: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; most];
+    let mut length = 0;
+    while length < most {
+        match file.read_at(&mut bytes[length..], offset.checked_add(length as u64)?) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    bytes.truncate(length);
+    Some(bytes)
 }
 
 /// What a caller has open, which may come from anywhere: from another mount tree, or from a name that was removed.

@@ -270,7 +270,7 @@ impl Gate {
             match self.could_start(caller, asked, (file, &located), &head, reads)? {
                 Judged::NotGranted => return Ok(Judged::Interpreter(interpreter)),
                 Judged::Granted => {}
-                steered @ (Judged::Interpreter(_) | Judged::Steered(_)) => return Ok(steered),
+                other @ (Judged::Interpreter(_) | Judged::Library | Judged::Steered(_)) => return Ok(other),
             }
             (held, name) = (found, interpreter);
         }

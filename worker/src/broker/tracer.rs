@@ -20,19 +20,18 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::exec::{Asked as Told, Judged, Located};
+use callgate_policy::plan::exec::{Asked as Told, Judged};
 use callgate_policy::watchdog::{self, Builtin};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::caller::Thread;
+use super::caller::{Thread, locate};
 use super::exec::{Eyes, Gate, Granted, Job, text};
 use super::{Broker, locked};
-use crate::programs;
 use crate::protocol::{AboutToRun, Channel, MayRun, Received};
 use crate::sys::notify::{self, Answer};
 use crate::sys::process::{self, Pid};
@@ -305,11 +304,10 @@ fn judge(granted: &Granted, reads: bool, writable: &[PathBuf], pid: Pid) -> Verd
         // Nothing that was granted has no name; a file in memory has none (C7).
         return Verdict::Ends("its file has no name".into(), argv);
     }
-    // Its name is asked for only where that has a say.
-    let path = if granted.trees.is_empty() { None } else { thread.image_path().ok() };
-    let located = path.map_or_else(Located::default, |path| {
-        programs::locate(&granted.trees, image.file, Path::new(OsStr::from_bytes(&path)))
-    });
+    // Where it lies is asked only where that has a say.
+    let trees = Some(&granted.trees).filter(|trees| !trees.is_empty());
+    let located = trees.and_then(|trees| locate(trees, thread.pin_image().ok()?.as_fd()).ok());
+    let located = located.map(|(_, located)| located).unwrap_or_default();
     let mut environment = Vec::new();
     if granted.looks_at_environment(reads, image.file, &located) {
         match thread.open_environment().and_then(strings) {
@@ -323,7 +321,7 @@ fn judge(granted: &Granted, reads: bool, writable: &[PathBuf], pid: Pid) -> Verd
     let judged = if argv.is_empty() { Judged::NotGranted } else { granted.judge(reads, |all| all.admits(told, &eyes)) };
     match judged {
         Judged::Granted => Verdict::Runs(thread, argv),
-        Judged::NotGranted | Judged::Interpreter(_) => {
+        Judged::NotGranted | Judged::Interpreter(_) | Judged::Library => {
             Verdict::Ends("it is not granted, and was changed after it had been looked at".into(), argv)
         }
         steered @ Judged::Steered(_) => Verdict::Ends(steered.refusal().unwrap_or_default().into(), argv),

@@ -61,11 +61,11 @@ impl Tree {
     }
 }
 
-/// Where a file lies that the kernel calls so.
+/// Where a file lies that the kernel calls so. Whether it is a program is not asked here.
 pub(crate) fn locate(trees: &[Tree], file: FileId, path: &Path) -> Located {
     let below: Vec<FileId> = trees.iter().filter(|tree| tree.holds(file, path)).map(Tree::id).collect();
     let name = path.file_name().filter(|_| !below.is_empty()).map(|name| name.as_bytes().to_vec());
-    Located { below, name: name.unwrap_or_default() }
+    Located { below, name: name.unwrap_or_default(), is_program: false }
 }
 
 #[allow(clippy::useless_conversion, reason = "the types differ by architecture")]
@@ -108,6 +108,7 @@ mod tests {
             fs::write(at(name), name).unwrap();
         }
         symlink(at("out"), at("t/link")).unwrap();
+        fs::hard_link(at("tx"), at("t/x")).unwrap();
         symlink(at("t/d"), at("way")).unwrap();
         let tree = tree(&at("t"));
         let open = |name: &str| fs::File::open(at(name)).unwrap();
@@ -115,6 +116,7 @@ mod tests {
         assert!([&inside, &gone, &moved].into_iter().all(|file| holds(&tree, file)));
         assert!(holds(&tree, &open("way/in")), "by a link from outside it is the same file");
         assert!(!holds(&tree, &open("t/link")), "a link in it is what it leads to");
+        assert!(holds(&tree, &open("t/x")), "what tx is, by its name there");
         assert!(!holds(&tree, &open("out")) && !holds(&tree, &open("tx")) && !holds(&tree, &open("t")));
         fs::remove_file(at("t/gone")).unwrap();
         fs::rename(at("t/moved"), at("moved")).unwrap();
