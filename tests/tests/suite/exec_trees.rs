@@ -544,6 +544,13 @@ fn s0_39_a_ceiling_bounds_a_path_to_its_tree() {
         assert_eq!(typed("target/**", "./tool"), (false, Some(77)));
         assert_eq!(typed(TREE, "target/tool"), (true, Some(0)));
         assert_eq!(typed("/**", "target/tool"), (false, Some(64)));
+        assert_eq!(typed("//**", "target/tool"), (false, Some(64)));
+        // Nor is it what a process of callgate's has open.
+        let open = (3..16).flat_map(|number| ["--exec".to_owned(), format!("/dev/fd/{number}/**")]);
+        let flags: Vec<String> = open.chain(["--exec", "bash"].map(str::to_owned)).collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let ended = env.sandbox().flag(&flags).run(&["bash", "-c", "/usr/bin/touch made"]);
+        assert!(!unmake(&env) && ended.stderr.contains("/usr/bin/touch made (it is not granted)"), "{ended:?}");
     });
 }
 

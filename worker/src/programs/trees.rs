@@ -12,7 +12,7 @@ use std::path::Path;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::SessionPlan;
 use callgate_policy::plan::exec::{FileId, Located};
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat};
 
 use crate::apply::seen::confirm_inside;
 use crate::protocol::StepFailure;
@@ -33,7 +33,10 @@ impl Tree {
     )]
     pub(super) fn open(path: &HostPath, plan: &SessionPlan) -> Result<Option<Self>, StepFailure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(fd) = rustix::fs::open(path.as_path(), flags, Mode::empty()) else { return Ok(None) };
+        // `/dev/fd/N` would be what this process has open.
+        let by = ResolveFlags::NO_MAGICLINKS;
+        let opened = rustix::fs::openat2(CWD, path.as_path(), flags, Mode::empty(), by);
+        let Ok(fd) = opened else { return Ok(None) };
         confirm_inside(plan, path.as_path(), &fd)?;
         let Ok(stat) = rustix::fs::fstat(&fd) else { return Ok(None) };
         Ok(Some(Self { id: file_of(&stat), fd }))
