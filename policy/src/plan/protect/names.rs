@@ -232,7 +232,7 @@ pub const NAMES: &[Group] = &[
     Group {
         reason: "callgate's own manifests and state (E4)",
         guard: Guard::Closed,
-        patterns: &["callgate.toml", "callgate.json", ".callgate"],
+        patterns: &["callgate.toml", "callgate.json", ".callgate", ".config/callgate"],
     },
     Group {
         reason: "callgate's own files on their way to another name",
