@@ -26,7 +26,7 @@ pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> 
             let all = registry.tools().map(whole);
             let all: Vec<Value> = all
                 .chain(left_out.iter().map(|left_out| without(left_out)))
-                .chain(untrusted.iter().map(not_trusted))
+                .chain(untrusted.as_deref().map(not_trusted))
                 .collect();
             writeln!(text, "{}", escaped_json(&json!(all).to_string()))
         }
@@ -109,7 +109,7 @@ fn without(left_out: &LeftOut) -> Value {
     })
 }
 
-fn not_trusted(directory: &PathBuf) -> Value {
+fn not_trusted(directory: &Path) -> Value {
     json!({
         "id": null,
         "origin": Origin::Project,

@@ -624,7 +624,7 @@ pub(crate) fn slot(tool: &str, origin: &crate::Origin, root: &HostPath) -> Resul
     let place = Store::place_of_user().ok_or(StoreError::NoHome)?;
     let of = match origin {
         crate::Origin::Project => format!("project-{}", crate::host::hex(&sha2::Sha256::digest(root.as_bytes())[..16])),
-        other => other.to_string(),
+        crate::Origin::Bundled | crate::Origin::User | crate::Origin::Mcp(_) => origin.to_string(),
     };
     let path = place.join("tools").join(of).join(tool);
     Ok(place::Place::make(&path)?.path().to_owned().into())

@@ -124,8 +124,8 @@ fn reached(field: &mut Field, seen: &str) -> Result<Vec<String>, DoctorError> {
 
 /// A tool as if the capability check had let it pass, in a worker that is confined as ever. Gives what it saw.
 async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Result<String, DoctorError> {
-    #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
     let registry = session.registry();
+    #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
     let (Some(tool), Some(everything)) = (registry.find(name), everything()) else { return Ok(String::new()) };
     let root = session.root();
     let context = Context { root: &root, shell_dir: &root, limit: registry.output_limit(&tool.name) };
