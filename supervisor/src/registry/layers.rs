@@ -191,7 +191,8 @@ impl Layer {
                 Ok(layer) => layer,
                 Err(name) => Self { origin: Origin::User, found: Vec::new(), left_out: vec![left_out(name)] },
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // A home that is somebody else's (`sudo -u`) has no tools of ours.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
                 Self { origin, found: Vec::new(), left_out: Vec::new() }
             }
             Err(error) => Self { origin, found: Vec::new(), left_out: vec![left_out(error.to_string())] },

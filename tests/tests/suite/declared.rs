@@ -225,7 +225,7 @@ fn s1_31_s1_30_a_tool_that_misbehaves_is_a_clear_error_and_leaves_nothing() {
                 "Permission denied",
             ),
             ("start", "", "import os\nos.execv('/bin/true', ['true'])\n".to_owned(), 1, "Permission denied"),
-            ("maker", "", format!("open('{made}', 'w').write('x')\n"), 1, "Errno"),
+            ("maker", "", format!("open('{made}', 'w').write('x')\n"), 1, "`maker`"),
         ];
         for (name, more, script, ..) in &cases {
             place.python(name, more, script);
