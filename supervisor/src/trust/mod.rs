@@ -431,7 +431,9 @@ impl Contents {
                     Err(trusted.changed(gone, "has gone, or cannot be read,"))
                 }
             },
-            Ok(Err(other)) if !is_known(&other, file, trusted) => Err(trusted.changed(other, "is new")),
+            Ok(Err(other)) if other != file && !is_known(&other, file, trusted) => {
+                Err(trusted.changed(other, "is new"))
+            }
             Ok(Err(other)) => Err(trusted.changed(other, "has changed")),
             Err(TrustError::Read { path, .. } | TrustError::Profile(ProfileError::Read { path, .. })) => {
                 Err(trusted.changed(path, "has changed, or cannot be read,"))
