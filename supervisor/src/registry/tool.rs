@@ -90,7 +90,7 @@ impl fmt::Debug for Tool {
 }
 
 impl Tool {
-    fn new(name: impl Into<String>, origin: Origin, executor: Executor) -> Self {
+    pub(super) fn new(name: impl Into<String>, origin: Origin, executor: Executor) -> Self {
         Self {
             name: name.into(),
             origin,
@@ -220,6 +220,24 @@ impl Tool {
         }
     }
 
+    /// What runs when it is called, if it is declared.
+    #[must_use]
+    pub fn command(&self) -> String {
+        match &self.executor {
+            Executor::Declared(declared) => declared.command(),
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => String::new(),
+        }
+    }
+
+    /// The file that declares it, if one does.
+    #[must_use]
+    pub fn file(&self) -> Option<&std::path::Path> {
+        match &self.executor {
+            Executor::Declared(declared) => Some(&declared.file),
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => None,
+        }
+    }
+
     /// The kind that an ACP host shows (X0-50).
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -250,6 +268,22 @@ impl Tool {
             self.name,
             problems.join("; "),
             self.outline()
+        ))
+    }
+
+    /// Compares a result with the schema that the tool publishes, if it does.
+    pub(crate) fn validate_result(&self, data: &Value) -> Result<(), String> {
+        let Some(schema) = &self.output_schema else { return Ok(()) };
+        let built = jsonschema::options()
+            .build(schema)
+            .map_err(|e| format!("the output schema of `{}` is not a JSON Schema: {e}", self.name))?;
+        let Err(error) = built.validate(data) else { return Ok(()) };
+        let place = error.instance_path().to_string();
+        let at = if place.is_empty() { String::new() } else { format!(" at `{place}`") };
+        Err(format!(
+            "the result of `{}` does not match its output schema{at}: {}",
+            self.name,
+            shorten(&error.to_string())
         ))
     }
 
