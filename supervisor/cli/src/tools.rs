@@ -26,29 +26,41 @@ pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> 
             let all = registry.tools().map(whole);
             let all: Vec<Value> = all
                 .chain(left_out.iter().map(|left_out| without(left_out)))
-                .chain(untrusted.as_deref().map(not_trusted))
+                .chain(untrusted.as_ref().map(not_trusted))
                 .collect();
             writeln!(text, "{}", escaped_json(&json!(all).to_string()))
         }
-        None => list(&mut text, &registry, &left_out, untrusted.as_deref()),
+        None => list(&mut text, &registry, &left_out, untrusted.as_ref()),
     };
     written.and_then(|()| std::io::stdout().write_all(&text)).map_err(Failure::print("print the tools"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tools that a session in this directory has, and where a project's are that nobody trusts.
-fn registry(workspace: Option<&Path>) -> Result<(Registry, Option<PathBuf>), Failure> {
+/// Where a project declares tools that nobody trusts, and what to do.
+struct Untrusted {
+    directory: PathBuf,
+    why: &'static str,
+}
+
+/// The tools that a session in this directory has, and those of its project that nobody trusts.
+fn registry(workspace: Option<&Path>) -> Result<(Registry, Option<Untrusted>), Failure> {
     let directory = workspace.unwrap_or(Path::new("."));
     // Only looked at: trust for once is for a session. Without a home directory nothing is trusted.
+    let mut why = NOT_TRUSTED;
     let found = match TrustList::of_user().and_then(|list| list.look(directory)) {
         Ok(Found::Trusted(project)) => Some(project),
-        Ok(Found::Nothing | Found::Untrusted { .. }) | Err(callgate::trust::TrustError::NoHome) => None,
+        Ok(Found::Nothing) => {
+            why = NO_MANIFEST;
+            None
+        }
+        Ok(Found::Untrusted { .. }) | Err(callgate::trust::TrustError::NoHome) => None,
         Err(callgate::trust::TrustError::Project { .. }) if workspace.is_none() => None,
         Err(error) => return Err(error.into()),
     };
     let real = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
     let declared = real.join(".callgate/tools");
-    let untrusted = Some(declared).filter(|declared| found.is_none() && declared.symlink_metadata().is_ok());
+    let is_there = found.is_none() && declared.symlink_metadata().is_ok();
+    let untrusted = is_there.then_some(Untrusted { directory: declared, why });
     let mut spec = match found {
         Some(project) => SessionSpec::of_project(directory, *project),
         None => SessionSpec::developer(directory),
@@ -64,6 +76,8 @@ fn registry(workspace: Option<&Path>) -> Result<(Registry, Option<PathBuf>), Fai
 }
 
 const NOT_TRUSTED: &str = "its project is not trusted; read what it declares, then: callgate trust";
+const NO_MANIFEST: &str =
+    "its project has no manifest to trust; write a callgate.toml with at least an `id`, then: callgate trust";
 
 fn unknown(name: &str, registry: &Registry) -> Failure {
     match registry.left_out().iter().rev().find(|left_out| left_out.name.as_deref() == Some(name)) {
@@ -91,6 +105,8 @@ fn whole(tool: &Tool) -> Value {
     if let (Some(told), Some(file)) = (told.as_object_mut(), tool.file()) {
         told.insert("file".to_owned(), file.display().to_string().into());
         told.insert("command".to_owned(), tool.command().into());
+        told.insert("env".to_owned(), tool.variables().into());
+        told.insert("has_state".to_owned(), tool.has_state().into());
     }
     told
 }
@@ -109,13 +125,13 @@ fn without(left_out: &LeftOut) -> Value {
     })
 }
 
-fn not_trusted(directory: &Path) -> Value {
+fn not_trusted(Untrusted { directory, why }: &Untrusted) -> Value {
     json!({
         "id": null,
         "origin": Origin::Project,
         "state": "left-out",
         "file": directory.display().to_string(),
-        "why": NOT_TRUSTED,
+        "why": why,
     })
 }
 
@@ -123,7 +139,7 @@ fn list(
     out: &mut Vec<u8>,
     registry: &Registry,
     left_out: &[&LeftOut],
-    untrusted: Option<&Path>,
+    untrusted: Option<&Untrusted>,
 ) -> std::io::Result<()> {
     let width = registry.names().iter().map(|name| name.len()).max().unwrap_or_default().max(8);
     for tool in registry.tools() {
@@ -131,7 +147,7 @@ fn list(
         let first = escaped(first_sentence(&tool.description)).to_string();
         writeln!(out, "{:<width$} {kind:<8} {:<8} {first}", tool.name, escaped(&origin))?;
     }
-    let untrusted = untrusted.map(|directory| (None, "left-out", &Origin::Project, directory, NOT_TRUSTED));
+    let untrusted = untrusted.map(|one| (None, "left-out", &Origin::Project, &*one.directory, one.why));
     let left_out = left_out.iter().map(|one| (one.name.as_deref(), state(one), &one.origin, &*one.file, &*one.why));
     for (number, (name, state, origin, file, why)) in left_out.chain(untrusted).enumerate() {
         if number == 0 {
@@ -150,6 +166,15 @@ fn people(out: &mut Vec<u8>, tool: &Tool) -> std::io::Result<()> {
     writeln!(out, "{}\n", escaped_lines(&tool.description))?;
     if let Some(file) = tool.file() {
         writeln!(out, "declared in: {}\ncommand: {}", escaped(&file.display().to_string()), escaped(&tool.command()))?;
+        if !tool.variables().is_empty() {
+            writeln!(out, "gets your variables: {}", escaped(&tool.variables().join(", ")))?;
+        }
+        if tool.has_state() {
+            writeln!(out, "keeps state between calls")?;
+        }
+        if !tool.gated {
+            writeln!(out, "runs without asking (gated = false)")?;
+        }
     }
     writeln!(out, "requires: {requires}\nparameters: {parameters}")
 }

@@ -75,11 +75,22 @@ fn declared(out: &mut Vec<u8>, TrustedTools { tools, left_out, .. }: &TrustedToo
     if json {
         return Ok(());
     }
-    for (number, (name, command)) in tools.iter().enumerate() {
-        if number == 0 {
-            writeln!(out, "It declares the tools (callgate tools NAME shows what each requires):")?;
+    if !tools.is_empty() {
+        writeln!(out, "It declares tools. A model can call them; each runs its command with what it requires:")?;
+    }
+    for tool in tools {
+        writeln!(out, "  {}: {}", escaped(&tool.name), escaped(&tool.command()))?;
+        let requires = escaped_json(&serde_json::to_string(&tool.requires)?).to_string();
+        writeln!(out, "    requires {requires}")?;
+        if !tool.variables().is_empty() {
+            writeln!(out, "    gets your variables {}", escaped(&tool.variables().join(", ")))?;
         }
-        writeln!(out, "  {} {}", escaped(name), escaped(command))?;
+        if tool.has_state() {
+            writeln!(out, "    keeps state between calls")?;
+        }
+        if !tool.gated {
+            writeln!(out, "    runs without asking (gated = false)")?;
+        }
     }
     for one in left_out {
         writeln!(out, "  left out: {}: {}", escaped(&one.file.display().to_string()), escaped(&one.why))?;

@@ -10,6 +10,7 @@ use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::manifest::Env;
 use callgate_policy::path::HostPath;
 use callgate_policy::remarks::remarks;
+use callgate_policy::step::Step;
 use callgate_worker::protocol::ProgramEnd;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,7 +23,7 @@ use super::{CallError, Known, OnOutput};
 use crate::confine::{ConfineError, Program, Stdio};
 use crate::gate::ApprovedPlan;
 use crate::json;
-use crate::registry::{Declared, Executor, Tool};
+use crate::registry::{Declared, Executor, STATE, Tool};
 use crate::session::Session;
 use crate::turn::Turn;
 
@@ -58,7 +59,8 @@ impl Session {
         let output = |source| CallError::Output { what: "make pipes for the tool", source };
         let (stdio, pipes) = Stdio::piped().map_err(output)?;
         let (mut stdin, stdout, stderr) = pipes.into_async().map_err(output)?;
-        let mut program = part.opened.program(plan, stdio, Some(turn)).await.map_err(not_started)?;
+        let started = part.opened.program(plan, stdio, Some(turn)).await;
+        let mut program = started.map_err(|error| did_not_start(tool, declared, error))?;
         known.steps = program.steps().to_vec();
         let args = args.to_string();
         // One that does not read its arguments is not waited for: when it has ended, nobody has the pipe's other end.
@@ -101,8 +103,16 @@ impl Session {
     }
 }
 
-/// The variable that names a tool's state directory.
-const STATE: &str = "CALLGATE_STATE";
+/// A program that is not there, or is none, is the definition's mistake, not the host's.
+fn did_not_start(tool: &Tool, declared: &Declared, error: ConfineError) -> CallError {
+    if let ConfineError::Refused(failed) = &error
+        && failed.step == Step::Exec
+    {
+        let (name, file, failed) = (&tool.name, declared.file.display(), failed.what_failed());
+        return CallError::Tool(format!("`{name}` did not start: {failed}; its `command` is in {file}"));
+    }
+    not_started(error)
+}
 
 fn changed(file: std::path::PathBuf) -> CallError {
     let reason = "it has changed, or cannot be read, since the tool was loaded";

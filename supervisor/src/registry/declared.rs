@@ -11,6 +11,7 @@ use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::Work;
+use callgate_policy::plan::env::is_fixed;
 use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
 use callgate_policy::tool::Subject;
 use serde::Deserialize;
@@ -24,6 +25,8 @@ use super::{Origin, Tool};
 const TIMEOUT_MAX: u64 = 600_000;
 /// The most files that belong to one tool.
 const FILES_MAX: usize = 64;
+/// The variable that names a tool's state directory.
+pub(crate) const STATE: &str = "CALLGATE_STATE";
 /// What a word of `command` and an item of `files` begin with that lies beside the definition.
 const BESIDE: &str = "./";
 
@@ -109,49 +112,64 @@ impl Definition {
             (name, format!("{at}{}", error.message().replace('\n', " ")))
         })?;
         let name = written.name.clone();
-        Self::of(written).map_err(|why| (Some(name), why))
+        Self::of(written).map_err(|Wrong { key, why }| {
+            let line = key.and_then(|key| line_of(text, key)).map(|line| format!("line {line}: ")).unwrap_or_default();
+            (Some(name), format!("{line}{why}"))
+        })
     }
 
-    fn of(written: Written) -> Result<Self, String> {
+    fn of(written: Written) -> Result<Self, Wrong> {
         let Written { name, disable, enabled, description, parameters, output_schema, requires, timeout_ms, .. } =
             written;
         if disable {
             return Ok(Self::Without(name));
         }
         let description = description.filter(|text| !text.trim().is_empty());
-        let description = description.ok_or("it has no `description`, which the model decides by")?;
-        let command = written.command.filter(|words| words.first().is_some_and(|word| !word.is_empty()));
-        let command = command.ok_or("it has no `command`")?;
-        if command.iter().any(|word| word.contains('\0')) {
-            return Err("a word of `command` contains a NUL".to_owned());
-        }
+        let description =
+            description.ok_or_else(|| wrong("description", "it has no `description`, which the model decides by"))?;
+        let command = written.command.filter(|words| !words.is_empty());
+        let command = command.ok_or_else(|| wrong("command", "it has no `command`"))?;
+        is_command(&command).map_err(|why| wrong("command", &why))?;
         let none = || serde_json::json!({ "type": "object", "properties": {}, "additionalProperties": false });
         let parameters = parameters.unwrap_or_else(none);
         if parameters["type"] != "object" {
-            return Err("`parameters` is not the schema of an object (type = \"object\")".to_owned());
+            return Err(wrong("parameters", "`parameters` is not the schema of an object (type = \"object\")"));
         }
         if timeout_ms.is_some_and(|ms| ms == 0 || ms > TIMEOUT_MAX) {
-            return Err(format!("`timeout_ms` is not from 1 to {TIMEOUT_MAX}"));
+            return Err(wrong("timeout_ms", &format!("`timeout_ms` is not from 1 to {TIMEOUT_MAX}")));
         }
         let requires = requires.unwrap_or_default();
         if !requires.capabilities.is_empty() {
-            return Err("`requires.capabilities` cannot be given to a declared tool".to_owned());
+            return Err(wrong("requires", "`requires.capabilities` cannot be given to a declared tool"));
         }
-        let beside = command.iter().filter(|word| word.starts_with(BESIDE));
+        let beside = command.iter().filter(|word| word.starts_with(BESIDE)).map(|word| ("command", word));
         let mut files: Vec<String> = Vec::new();
-        for file in beside.chain(&written.files) {
+        for (key, file) in beside.chain(written.files.iter().map(|file| ("files", file))) {
             let file = file.strip_prefix(BESIDE).unwrap_or(file);
             if !is_plain(file) {
-                return Err(format!("{file:?} is no file beside the definition: a relative path without `..`"));
+                let why = format!("{file:?} is no file beside the definition: a relative path without `..`");
+                return Err(wrong(key, &why));
             }
             if !files.iter().any(|there| there == file) {
                 files.push(file.to_owned());
             }
         }
         if files.len() > FILES_MAX {
-            return Err(format!("more than {FILES_MAX} files belong to it"));
+            return Err(wrong("files", &format!("more than {FILES_MAX} files belong to it")));
         }
-        let key = Key::parse(written.approval_key.as_deref(), &name)?;
+        for variable in &written.env {
+            if variable.is_empty() || variable.contains(['=', '\0']) {
+                return Err(wrong("env", &format!("{variable:?} is not the name of a variable")));
+            }
+            if variable == STATE || is_fixed(variable) {
+                return Err(wrong("env", &format!("callgate itself sets {variable}; take it out of `env`")));
+            }
+        }
+        let key = Key::parse(written.approval_key.as_deref(), &name).map_err(|why| wrong("approval_key", &why))?;
+        if let Some(argument) = key.arguments().find(|argument| parameters["properties"].get(argument).is_none()) {
+            let why = format!("`approval_key` names {{{argument}}}, which `parameters.properties` does not have");
+            return Err(wrong("approval_key", &why));
+        }
         if enabled == Some(false) {
             return Ok(Self::Without(name));
         }
@@ -172,12 +190,54 @@ impl Definition {
     }
 }
 
+/// What is wrong with a definition, and with which of its keys.
+struct Wrong {
+    key: Option<&'static str>,
+    why: String,
+}
+
+fn wrong(key: &'static str, why: &str) -> Wrong {
+    Wrong { key: Some(key), why: why.to_owned() }
+}
+
+/// On which line a key stands, from 1.
+pub(super) fn line_of(text: &str, key: &str) -> Option<usize> {
+    let table = toml::de::DeTable::parse(text).ok()?;
+    let (key, _) = table.get_ref().get_key_value(key)?;
+    Some(text.get(..key.span().start)?.matches('\n').count() + 1)
+}
+
+/// A program is found by its name, by a whole path, or beside the definition. A path relative to the directory in which a call
+/// happens to start would be another program in each project.
+fn is_command(command: &[String]) -> Result<(), String> {
+    if command.iter().any(|word| word.contains('\0')) {
+        return Err("a word of `command` contains a NUL".to_owned());
+    }
+    let program = command.first().map(String::as_str).unwrap_or_default();
+    let is_known = match program {
+        _ if program.starts_with(BESIDE) => true,
+        _ if program.starts_with('/') => HostPath::from(program).is_normal(),
+        _ => matches!(Program::parse(program), Ok(Program::Name(_))),
+    };
+    match is_known {
+        true => Ok(()),
+        false => Err(format!(
+            "the program {program:?} is neither a name, nor a whole path without `..`, nor beside the definition (./NAME)"
+        )),
+    }
+}
+
 /// Whether this is a path that leads downwards and nowhere else.
 fn is_plain(path: &str) -> bool {
     !path.is_empty() && !path.contains('\0') && path.split('/').all(|name| !matches!(name, "" | "." | ".."))
 }
 
 impl Declaration {
+    /// Whether a file is a word of its command, and not only one of its `files`.
+    pub(super) fn runs(&self, file: &str) -> bool {
+        self.command.iter().any(|word| word.strip_prefix(BESIDE) == Some(file))
+    }
+
     /// The tool, once its files have been read: `digests` has the digest of each, and `digest` that of all together.
     pub(crate) fn tool(
         &self,
@@ -228,10 +288,19 @@ fn program(word: &HostPath) -> Option<ShellRunRequirement> {
 }
 
 impl Declared {
-    /// Its definition and its files.
+    /// Its definition, its files, and its program, if that is named by its path.
     pub(crate) fn paths(&self) -> impl Iterator<Item = HostPath> + '_ {
-        let files = self.files.iter().map(|(name, _)| self.directory.path.join(name));
-        std::iter::once(self.file.clone()).chain(files).map(HostPath::from)
+        std::iter::once(HostPath::from(self.file.clone())).chain(self.files()).chain(self.program().cloned())
+    }
+
+    /// Its program, if that is named by its path.
+    pub(crate) fn program(&self) -> Option<&HostPath> {
+        self.command.first().filter(|word| word.as_path().is_absolute())
+    }
+
+    /// The files that belong to it.
+    pub(crate) fn files(&self) -> impl Iterator<Item = HostPath> + '_ {
+        self.files.iter().map(|(name, _)| HostPath::from(self.directory.path.join(name)))
     }
 
     /// The program and its arguments.
@@ -239,11 +308,15 @@ impl Declared {
         self.command.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether each of its files is what it was when the definition was read.
+    /// Whether each of its files is what it was when the definition was read, and where it was.
     ///
     /// # Errors
     /// The first that is not.
     pub(crate) fn confirm(&self) -> Result<(), PathBuf> {
+        // They are read by descriptor, and run by their paths.
+        if !self.directory.is_there() {
+            return Err(self.directory.path.clone());
+        }
         let is_same = |(name, digest): &&(String, String)| {
             self.directory
                 .read(name, super::layers::FILE_MAX)
@@ -307,9 +380,19 @@ impl Key {
         if !apart {
             return wrong("has arguments without a space between them, so that different calls would have one key");
         }
-        // Said by whose tool it is, whatever the template says.
-        let first = if first.starts_with(name) { first.to_owned() } else { format!("{name}: {first}") };
+        // It names the tool, whatever the template says, and no other tool whose name begins with this one's.
+        let names_it = first.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ':']));
+        let first = if names_it { first.to_owned() } else { format!("{name}: {first}") };
         Ok(Self::Template(first, arguments))
+    }
+
+    /// The arguments that the template names.
+    fn arguments(&self) -> impl Iterator<Item = &str> {
+        let named: &[(String, String)] = match self {
+            Self::All => &[],
+            Self::Template(_, arguments) => arguments,
+        };
+        named.iter().map(|(argument, _)| argument.as_str())
     }
 
     fn render(&self, name: &str, args: &Value) -> String {
@@ -339,5 +422,63 @@ fn sorted(value: &Value) -> String {
         }
         Value::Array(items) => format!("[{}]", items.iter().map(sorted).collect::<Vec<_>>().join(",")),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use serde_json::{Value, json};
+
+    use super::Key;
+
+    /// S1-13, S1-19: two calls that differ in an argument that the template names have two keys, whatever is in the arguments.
+    #[test]
+    fn s1_13_s1_19_calls_that_differ_have_different_keys() {
+        let values = [
+            json!(null),
+            json!("-"),
+            json!(""),
+            json!(" "),
+            json!("x"),
+            json!("x y"),
+            json!("x\" \"y"),
+            json!("\\"),
+            json!("\\\" "),
+            json!("1"),
+            json!(1),
+            json!(11),
+            json!(-1),
+            json!(1.0),
+            json!(true),
+            json!([]),
+            json!(["x", "y"]),
+            json!(["x y"]),
+            json!({}),
+            json!({ "x": "y" }),
+            json!({ "x\":\"": "y" }),
+        ];
+        let values: Vec<Option<&Value>> = std::iter::once(None).chain(values.iter().map(Some)).collect();
+        for template in ["{a} {b}", "do {a} to {b}", "{a}1 1{b}", "{a}\" \"{b}", "{a}- -{b}"] {
+            let key = Key::parse(Some(template), "t").unwrap();
+            let mut seen = std::collections::BTreeMap::new();
+            for (a, b) in values.iter().flat_map(|a| values.iter().map(move |b| (a, b))) {
+                let mut args = serde_json::Map::new();
+                args.extend(a.map(|a| ("a".to_owned(), a.clone())));
+                args.extend(b.map(|b| ("b".to_owned(), b.clone())));
+                let text = key.render("t", &Value::Object(args.clone()));
+                let other = seen.insert(text.clone(), args.clone());
+                assert_eq!(other, None, "{template}: {args:?} is {text}");
+            }
+        }
+    }
+
+    /// S1-33: a key names the tool whose it is, and looks like no other tool's.
+    #[test]
+    fn s1_33_a_key_names_its_tool() {
+        let key = |template: &str| Key::parse(Some(template), "b").unwrap().render("b", &json!({ "a": "x" }));
+        assert_eq!(key("bash {a}"), "b: bash \"x\"");
+        assert_eq!(key("b {a}"), "b \"x\"");
+        assert_eq!(key("{a}"), "b: \"x\"");
     }
 }

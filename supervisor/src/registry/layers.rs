@@ -10,14 +10,15 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use callgate_policy::plan::protect::{Found as Kept, State, names};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::declared::Definition;
+use super::declared::{Definition, line_of};
 use super::executor::Executor;
-use super::{Origin, Registry, Tool};
+use super::{Origin, Registry, RegistryError, Tool};
 use crate::host;
 
 /// Where a project declares its tools, below its root.
@@ -29,6 +30,8 @@ const OF_USER: &str = "tools";
 const DEFINITION_MAX: u64 = 64 * 1024;
 /// The longest file that belongs to a tool, bytes.
 pub(crate) const FILE_MAX: u64 = 1024 * 1024;
+/// The most that definitions and files of a layer are together, bytes.
+const LAYER_MAX: u64 = 64 * 1024 * 1024;
 /// The most definitions of a layer.
 const DEFINITIONS_MAX: usize = 128;
 /// The most names that are looked at in a directory of definitions.
@@ -99,6 +102,12 @@ impl Directory {
         Ok(Some(Self { fd: Arc::new(fd), path: path.join(name), private }))
     }
 
+    /// Whether its path still leads to what is held.
+    pub(crate) fn is_there(&self) -> bool {
+        let held = rustix::fs::fstat(&self.fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
+        held.is_some() && held == host::identity_of(&self.path)
+    }
+
     /// The names of definitions in it, in order.
     fn definitions(&self) -> io::Result<Vec<CString>> {
         let mut names = Vec::new();
@@ -115,6 +124,15 @@ impl Directory {
         Ok(names)
     }
 
+    /// The same, and together with what was read before at most what there is room for.
+    fn read_within(&self, name: &str, most: u64, room: &mut u64) -> io::Result<Vec<u8>> {
+        let bytes = self.read(name, most)?;
+        *room = room.checked_sub(bytes.len() as u64).ok_or_else(|| {
+            io::Error::other(format!("what the layer's tools consist of is longer than {} MiB", LAYER_MAX >> 20))
+        })?;
+        Ok(bytes)
+    }
+
     /// What is in a regular file of it, through no link, of at most so many bytes. What is opened is what was looked at: a FIFO or
     /// a device is not opened at all.
     pub(crate) fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
@@ -123,6 +141,10 @@ impl Directory {
         let stat = rustix::fs::fstat(&found)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(io::Error::other("it is not a regular file"));
+        }
+        // By another name, calls may write what they may not write by this one.
+        if stat.st_nlink != 1 {
+            return Err(io::Error::other("it has another name elsewhere (a hard link); replace it by a copy"));
         }
         if self.private {
             refuse_others(&stat)?;
@@ -147,6 +169,12 @@ fn told(errno: Errno) -> io::Error {
         Errno::XDEV => io::Error::other("it lies on another file system"),
         errno => errno.into(),
     }
+}
+
+/// Whether this is a protected name wherever calls may write above it. What the user declares counts without being trusted first, so
+/// no call of any session may have written it.
+fn is_kept(path: &Path) -> bool {
+    matches!(names().find(State::default(), path.as_os_str().as_encoded_bytes()), Kept::Kept { .. })
 }
 
 /// What others could have written is not the user's.
@@ -187,6 +215,16 @@ impl Layer {
         let left_out =
             |why: String| LeftOut { name: None, origin: Origin::User, file: settings.to_owned(), disabled: false, why };
         match opened {
+            Ok((_, real)) if !is_kept(&real) => {
+                let tools = real.join(OF_USER);
+                let why = format!(
+                    "calls of a session that may write there could have declared tools in {}; move it to \
+                     ~/.config/callgate/tools, a name under which no call writes, and let no link lead there",
+                    tools.display()
+                );
+                let left_out = tools.symlink_metadata().is_ok().then(|| left_out(why));
+                Self { origin, found: Vec::new(), left_out: left_out.into_iter().collect() }
+            }
             Ok((held, real)) => match Self::below(origin, (held.as_fd(), &real, OF_USER), &mut |_, _| true) {
                 Ok(layer) => layer,
                 Err(name) => Self { origin: Origin::User, found: Vec::new(), left_out: vec![left_out(name)] },
@@ -222,6 +260,7 @@ impl Layer {
                 return Ok(layer);
             }
         };
+        let mut room = LAYER_MAX;
         for (number, name) in names.iter().enumerate() {
             let path = directory.path.join(name.to_string_lossy().as_ref());
             if number == DEFINITIONS_MAX {
@@ -231,7 +270,7 @@ impl Layer {
                 layer.left_out.push(LeftOut { name: None, origin: origin.clone(), file: path, disabled: false, why });
                 break;
             }
-            match read_definition(&origin, &directory, (under, name), is_believed)? {
+            match read_definition(&origin, (&directory, &mut room), (under, name), is_believed)? {
                 Ok(found) => layer.found.push((path, found)),
                 Err((name, why)) => {
                     layer.left_out.push(LeftOut { name, origin: origin.clone(), file: path, disabled: false, why })
@@ -276,12 +315,12 @@ impl Layer {
 #[allow(clippy::type_complexity, reason = "what is not believed ends all; what is broken is left out")]
 fn read_definition(
     origin: &Origin,
-    directory: &Directory,
+    (directory, room): (&Directory, &mut u64),
     (under, file): (&str, &CString),
     is_believed: IsBelieved<'_>,
 ) -> Result<Result<Found, (Option<String>, String)>, String> {
     let Ok(file) = file.to_str() else { return Ok(Err((None, "its name is not UTF-8".to_owned()))) };
-    let text = match directory.read(file, DEFINITION_MAX) {
+    let text = match directory.read_within(file, DEFINITION_MAX, room) {
         Ok(text) => text,
         Err(error) => return Ok(Err((None, error.to_string()))),
     };
@@ -299,9 +338,13 @@ fn read_definition(
     let (mut all, mut digests) = (Sha256::new(), Vec::new());
     all.update(&of_definition);
     for name in &declaration.files {
-        let bytes = match directory.read(name, FILE_MAX) {
+        let bytes = match directory.read_within(name, FILE_MAX, room) {
             Ok(bytes) => bytes,
-            Err(error) => return Ok(Err((Some(declaration.name.clone()), format!("its file {name}: {error}")))),
+            Err(error) => {
+                let line = line_of(&text, if declaration.runs(name) { "command" } else { "files" });
+                let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+                return Ok(Err((Some(declaration.name.clone()), format!("{line}its file {name}: {error}"))));
+            }
         };
         let (of_file, below) = (digest(&bytes), format!("{under}/{name}"));
         if !is_believed(&below, &of_file) {
@@ -314,7 +357,18 @@ fn read_definition(
     let tool = declaration.tool(origin.clone(), place, (digests, &host::hex(&all.finalize())));
     Ok(match tool.check() {
         Ok(()) => Ok(Found::Tool(Box::new(tool))),
-        Err(error) => Err((Some(declaration.name.clone()), error.to_string())),
+        Err(error) => {
+            let key = match &error {
+                RegistryError::Name { .. } => "name",
+                RegistryError::OutputSchema { .. } => "output_schema",
+                RegistryError::Schema { .. }
+                | RegistryError::Taken { .. }
+                | RegistryError::Unknown { .. }
+                | RegistryError::Requires { .. } => "parameters",
+            };
+            let line = line_of(&text, key).map(|line| format!("line {line}: ")).unwrap_or_default();
+            Err((Some(declaration.name.clone()), format!("{line}{error}")))
+        }
     })
 }
 
@@ -348,7 +402,10 @@ impl Registry {
         let tool = match found {
             Found::Without(name) => {
                 self.tools.retain(|tool| tool.name != *name);
-                return Err((true, "its definition says so".to_owned()));
+                return Err((
+                    true,
+                    "disabled there; to have it, take `disable = true` or `enabled = false` out".to_owned(),
+                ));
             }
             Found::Tool(tool) => tool,
         };

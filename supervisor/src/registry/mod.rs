@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use callgate_policy::profile::{FileWrite, Profile};
 use callgate_policy::tool::Subject;
 
-pub(crate) use declared::Declared;
+pub(crate) use declared::{Declared, STATE};
 pub use executor::{Answering, Handler, HandlerCall};
 pub(crate) use executor::{Context, Executor, started};
 pub(crate) use layers::Layer;
@@ -41,6 +41,14 @@ pub enum RegistryError {
     /// Its parameters are not a JSON Schema.
     #[error("the parameters of {tool} are not a JSON Schema: {reason}")]
     Schema {
+        /// Which tool.
+        tool: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Its output schema is not a JSON Schema.
+    #[error("the output schema of {tool} is not a JSON Schema: {reason}")]
+    OutputSchema {
         /// Which tool.
         tool: String,
         /// What is wrong.

@@ -229,6 +229,24 @@ impl Tool {
         }
     }
 
+    /// The names of the caller's variables that its program gets, if it is declared.
+    #[must_use]
+    pub fn variables(&self) -> &[String] {
+        match &self.executor {
+            Executor::Declared(declared) => &declared.env,
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => &[],
+        }
+    }
+
+    /// Whether its calls have a directory for what is to last, if it is declared.
+    #[must_use]
+    pub fn has_state(&self) -> bool {
+        match &self.executor {
+            Executor::Declared(declared) => declared.has_state,
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => false,
+        }
+    }
+
     /// The file that declares it, if one does.
     #[must_use]
     pub fn file(&self) -> Option<&std::path::Path> {
@@ -314,7 +332,8 @@ impl Tool {
         }
         self.validator().map_err(bad)?;
         let Some(output) = &self.output_schema else { return Ok(()) };
-        jsonschema::options().build(output).map(drop).map_err(|error| bad(format!("its output schema: {error}")))
+        let of_output = |reason: String| RegistryError::OutputSchema { tool: self.name.clone(), reason };
+        jsonschema::options().build(output).map(drop).map_err(|error| of_output(error.to_string()))
     }
 
     /// The parameters in a line: `path: string, start_line?: integer`.

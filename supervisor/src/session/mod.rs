@@ -35,7 +35,7 @@ use crate::confine::{Launcher, Opened, Outputs, Stdio, Terminal, TerminalError, 
 use crate::gate::Gate;
 use crate::gate::execs::Watching;
 use crate::gate::people::People;
-use crate::place::Place;
+use crate::place::{Changeable, Place};
 use crate::registry::Lifecycle;
 use crate::store::{Events, Recorder};
 use crate::turn::Turns;
@@ -80,6 +80,8 @@ pub struct Session {
     plan: SessionPlan,
     /// Held, to notice one that is replaced.
     roots: Vec<Place>,
+    /// Where calls may have put links.
+    changeable: Changeable,
     /// Held, because it kills what is left of its sessions a while after the last copy has gone.
     launcher: Launcher,
 }

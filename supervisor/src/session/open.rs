@@ -164,6 +164,7 @@ impl Supervisor {
             #[cfg(feature = "ablation")]
             ablated: None,
             roots,
+            changeable,
             facts,
             env,
             plan,

@@ -19,7 +19,7 @@ use crate::causes::with_causes;
 use crate::confine::{Opened, private_directory};
 use crate::gate::execs::{Watch, Watching};
 use crate::host;
-use crate::place::{self, Changeable};
+use crate::place;
 use crate::registry::Tool;
 
 /// A sandbox for one call. What runs in it ends when it is dropped.
@@ -74,7 +74,6 @@ impl Session {
             }
             Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
         };
-        let changeable = Changeable::of(&self.roots, &compile::written(&self.effective));
         let mut facts = host::facts(
             (strength, Calls::One),
             self.facts.landlock_abi,
@@ -82,7 +81,7 @@ impl Session {
             private,
             self.facts.workspace.clone(),
             own,
-            &changeable,
+            &self.changeable,
         );
         // It sees what it declares, and of the caller's nothing else.
         facts.env.retain(|name, _| env.pass.contains(name));
@@ -96,7 +95,9 @@ impl Session {
             source: "the tool's state".to_owned(),
         }));
         let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
-        let looked = place::look(&self.roots, &changeable, plan.grants.iter().chain(toolchains), identity);
+        let trees = plan.program_trees();
+        let grants = plan.grants.iter().chain(toolchains).chain(&trees);
+        let looked = place::look(&self.roots, &self.changeable, grants, identity);
         let seen = looked.map_err(|(path, misled)| {
             let error = OpenError::misled(format!("grant {path}"), misled);
             CallError::Denied(Box::new(Denial::new(Layer::Host, path.to_string(), with_causes(&error))))

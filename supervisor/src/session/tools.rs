@@ -1,19 +1,21 @@
 //! The tools of a session: found when it is opened, and found again between turns.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, Source, narrow};
+use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, PathRegion, Source, narrow};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::protect::{Found, names};
 use callgate_policy::profile::Profile;
 use callgate_policy::variable::Variables;
+use callgate_worker::mountinfo;
 
 use super::open::{
     bounds, effective, further_directories, refuse_homes, refuse_what_is_not_enforced, roots, variables,
 };
 use super::{OpenError, Session, SessionSpec, Warning};
 use crate::causes::with_causes;
+use crate::host;
 use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState};
 use crate::store;
 use crate::trust::{Found as FoundProject, Project, TrustError};
@@ -110,6 +112,13 @@ impl Sources {
             Err(error) => return Some(error.to_string()),
         };
         let part = narrow(&declared, &self.bounds);
+        if let Executor::Declared(declared) = &tool.executor
+            && let Some(file) = declared.files().find(|file| !part.allows_read(file))
+        {
+            return Some(format!(
+                "a ceiling leaves {file} out, which belongs to it; grant that in `read` of [ceiling.fs]"
+            ));
+        }
         let refused = refuse_what_is_not_enforced(&part)
             .and_then(|()| refuse_homes(&[], &part))
             .and_then(|()| store::refuse_reach_of_user(&part).map_err(OpenError::from));
@@ -124,26 +133,48 @@ fn without_state(tool: &Tool, variables: &Variables) -> Option<String> {
     store::slot(&tool.name, &tool.origin, root).err().map(|error| with_causes(&error))
 }
 
-/// What of a tool's files a session may write, with these rights: then it is not what its author wrote.
+/// What of a tool's files a session may write, with these rights: then it is not what its author wrote. A granted directory may lead
+/// to them by another name, too: as the place of another mount, or by a link.
 pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String> {
     let Executor::Declared(declared) = &tool.executor else { return None };
+    let Ok(mounts) = mountinfo::read() else {
+        return Some("the mounts by which calls may reach its files cannot be read (/proc/self/mountinfo)".to_owned());
+    };
     let by = |file: HostPath| {
-        let write = effective.rights().write().iter().map(|(region, _)| region);
-        let may_write = |region: &&callgate_policy::effective::PathRegion| {
+        let above: Vec<(&Path, (u64, u64))> =
+            file.as_path().ancestors().filter_map(|path| Some((path, host::identity_of(path)?))).collect();
+        let may_write = |region: &&PathRegion| {
             let root = region.literal_prefix();
-            let below = file.as_path().strip_prefix(root.as_path()).ok();
-            let is_kept = |below: &std::path::Path| {
-                matches!(
-                    names().find(names().root(root.as_bytes()), below.as_os_str().as_encoded_bytes()),
-                    Found::Kept { .. }
-                )
-            };
-            below.is_some_and(|below| !is_kept(below))
+            let is_open = |below: &Path| !is_kept(&root, below);
+            if file.as_path().strip_prefix(root.as_path()).is_ok_and(is_open) {
+                return true;
+            }
+            let places = mounts.iter().map(|mount| mount.at.as_path()).filter(|at| at.starts_with(root.as_path()));
+            std::iter::once(root.as_path()).chain(places).any(|place| {
+                let Some(id) = host::identity_of(place) else { return false };
+                let below = |(path, _): &(&Path, _)| file.as_path().strip_prefix(path).ok();
+                let names = above.iter().filter(|(_, other)| *other == id).filter_map(below);
+                let names = names.map(|below| place.join(below));
+                names.into_iter().any(|name| name.strip_prefix(root.as_path()).is_ok_and(is_open))
+            })
         };
-        let region = write.into_iter().find(may_write)?;
+        let region = effective.rights().write().iter().map(|(region, _)| region).find(may_write)?;
         Some(format!("calls may write {file} ({region} is granted), so it would not be what was declared"))
     };
-    declared.paths().find_map(by)
+    // The program may be a link. What it leads to must be there, or calls could put something there later.
+    let program = declared.program().map(|path| (path, std::fs::canonicalize(path.as_path())));
+    let led_to = match program {
+        Some((path, Err(error))) => return Some(format!("its program {path} cannot be found: {error}")),
+        Some((_, Ok(real))) => Some(HostPath::from(real)),
+        None => None,
+    };
+    declared.paths().chain(led_to).find_map(by)
+}
+
+/// Whether a name below a granted directory is protected there.
+fn is_kept(root: &HostPath, below: &Path) -> bool {
+    let found = names().find(names().root(root.as_bytes()), below.as_os_str().as_encoded_bytes());
+    matches!(found, Found::Kept { .. })
 }
 
 impl Registry {

@@ -28,7 +28,7 @@ use self::store::Store;
 use crate::host;
 use crate::place::Place;
 use crate::profile::{self, ProfileError};
-use crate::registry::{Layer, LeftOut};
+use crate::registry::{Layer, LeftOut, Tool};
 
 /// What a project's manifest may be called, in the project's own directory and in none above it (X1-35).
 pub const MANIFESTS: [&str; 2] = ["callgate.toml", "callgate.json"];
@@ -111,7 +111,10 @@ pub enum TrustError {
         source: io::Error,
     },
     /// Nothing to trust.
-    #[error("there is nothing to trust in {0}: it has neither callgate.toml nor callgate.json")]
+    #[error(
+        "there is nothing to trust in {0}: it has neither callgate.toml nor callgate.json; a project with tools needs one of them, \
+             at least with an `id`"
+    )]
     NoManifest(PathBuf),
     /// Which one would count?
     #[error("{0} has both callgate.toml and callgate.json; keep one")]
@@ -301,7 +304,7 @@ impl TrustList {
             all.push(trusted.clone());
         })?;
         tracing::info!(project = %trusted.canonical_path, ?decision, "trust given");
-        let tools = layer.tools().map(|tool| (tool.name.clone(), tool.command())).collect();
+        let tools = layer.tools().cloned().collect();
         Ok((trusted, manifest, TrustedTools { tools, left_out: layer.left_out().to_vec() }))
     }
 
@@ -401,11 +404,11 @@ impl Project {
 }
 
 /// The tools that a project declares, for whoever trusts it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TrustedTools {
-    /// The name and the command line of each.
-    pub tools: Vec<(String, String)>,
+    /// Those that can be used.
+    pub tools: Vec<Tool>,
     /// What cannot be used, and why.
     pub left_out: Vec<LeftOut>,
 }

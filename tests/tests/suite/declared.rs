@@ -2,6 +2,7 @@
 //! else (S1).
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -319,7 +320,7 @@ fn e1_s1_7_trust_is_in_all_that_a_tool_is() {
     place.file(&place.tools(), "data.txt", "one");
     let given = place.callgate(&["trust", "."]);
     let script = place.tools().join("echo.py");
-    assert!(given.stdout.contains(&format!("echo python3 {}", script.display())), "it says what it trusts: {given:?}");
+    assert!(given.stdout.contains(&format!("echo: python3 {}", script.display())), "it says what it trusts: {given:?}");
     let (definition, was) = (place.tools().join("echo.toml"), "print(1)\n");
     let text = fs::read_to_string(&definition).unwrap();
     assert_eq!(place.result("echo", json!({})), 1);
@@ -397,7 +398,7 @@ fn s1_5_s1_6_c_10_x1_36_later_layers_shadow_earlier_ones() {
         ("edit", place.tools().join("edit.toml")),
     ] {
         assert_eq!(place.entry(name)["state"], "disabled", "{name}");
-        assert!(place.why(&file).contains("says so"));
+        assert!(place.why(&file).contains("disabled there"));
         assert!(place.error(name, json!({}), 64).contains("left out"));
     }
     // In every record of a call, and in the list for people.
@@ -434,9 +435,13 @@ fn s1_32_s1_3_f12_what_is_broken_is_left_out_and_the_session_goes_on() {
         ),
         ("list", with("[parameters]\ntype = \"array\""), "schema of an object"),
         ("result", with("[output_schema]\ntype = 5"), "output schema"),
-        ("timeout", with("timeout_ms = 0"), "`timeout_ms`"),
+        ("timeout", with("timeout_ms = 0"), "line 4: `timeout_ms`"),
         ("forever", with("timeout_ms = 600001"), "`timeout_ms`"),
-        ("key", with("approval_key = \"{a}{b}\""), "without a space"),
+        ("key", with("approval_key = \"{a}{b}\""), "line 4: `approval_key`"),
+        ("misnamed", with("approval_key = \"{nothing}\""), "line 4: `approval_key` names {nothing}"),
+        ("fixed", with("env = [\"PATH\"]"), "line 4: callgate itself sets PATH"),
+        ("state", with("env = [\"CALLGATE_STATE\"]"), "callgate itself sets CALLGATE_STATE"),
+        ("variable", with("env = [\"A=B\"]"), "not the name of a variable"),
         ("brace", with("approval_key = \"{a\""), "without a `}`"),
         ("up", with("files = [\"../x\"]"), "no file beside"),
         ("absolute", with("files = [\"/etc/passwd\"]"), "no file beside"),
@@ -553,9 +558,18 @@ fn c_1_a_ceiling_bounds_a_declared_tool() {
         place.trust();
         let text = place.error("maker", json!({}), 77);
         assert!(text.contains("callgate.toml") && text.contains("python3"), "{text}");
+        // One whose own files a ceiling leaves out says so, and one whose files lie within it is there.
+        let users = place.user_tools();
+        place.file(&users, "mine.toml", &definition("mine", ""));
+        place.file(&users, "mine.py", "print(2)\n");
+        place.env.workspace_file("callgate.toml", "id = \"x\"\n[ceiling.fs]\nread = [\"{workspace}/**\"]\n");
+        place.trust();
+        let text = place.error("mine", json!({}), 64);
+        assert!(text.contains("mine.py") && text.contains("[ceiling.fs]"), "{text}");
         place.env.workspace_file("callgate.toml", "id = \"x\"\n");
         place.trust();
         assert_eq!(place.result("maker", json!({})), 1, "the control");
+        assert_eq!(place.result("mine", json!({})), 2, "the control");
     });
 }
 
@@ -637,4 +651,192 @@ fn s0_44_a_long_result_is_cut() {
     assert_eq!(code, 0, "{envelope}");
     assert_eq!(envelope["metadata"]["truncated"], true);
     assert_eq!(envelope["data"]["head"].as_str().unwrap().len(), 200 * 1024);
+}
+
+/// E4, E1: what the user declares counts without being trusted first. So it counts only where no call of any session can have
+/// written it: not in a directory for settings that lies in a workspace, nor where a link leads to one.
+#[test]
+fn e4_e1_what_the_user_declares_counts_only_under_a_protected_name() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let other = place.env.outside().join("other");
+        place.directory(&other);
+        let other = other.display().to_string();
+        let definition = |name: &str| format!("name = \"{name}\"\ndescription = \"D.\"\ncommand = [\"echo\", \"1\"]\n");
+        // In a workspace: a call declares one, and a session elsewhere has it not.
+        let settings = place.env.workspace().join("settings");
+        place.directory(&settings.join("callgate/tools"));
+        let planted = settings.join("callgate/tools/planted.toml");
+        let line = format!("cat > {} <<'E'\n{}E\n", planted.display(), definition("planted"));
+        assert_eq!(
+            place.result("bash", json!({ "command": line }))["exit_code"],
+            0,
+            "the control: calls can write there"
+        );
+        assert_eq!(fs::read_to_string(&planted).unwrap(), definition("planted"));
+        let refused = |run: Run, why: &str| {
+            let ended = run.clone().run(&[&binary, "call", "-C", &other, "planted"]);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stdout.contains("there is no tool `planted`"), "{ended:?}");
+            let listed = run.run(&[&binary, "tools", "-C", &other]);
+            assert!(listed.stdout.contains(why), "{listed:?}");
+        };
+        let elsewhere = place.user().variable("XDG_CONFIG_HOME", &settings.display().to_string());
+        refused(elsewhere, "move it to ~/.config/callgate/tools");
+        // By a link from where it usually is.
+        let usual = place.env.outside().join(".config/callgate");
+        fs::remove_dir(usual.join("tools")).unwrap();
+        fs::remove_dir(&usual).unwrap();
+        symlink(settings.join("callgate"), &usual).unwrap();
+        refused(place.user(), "let no link lead there");
+        // The control: the same file where calls do not write.
+        fs::remove_file(&usual).unwrap();
+        place.directory(&place.user_tools());
+        place.file(&place.user_tools(), "planted.toml", &definition("planted"));
+        assert_eq!(place.result("planted", json!({})), 1);
+    });
+}
+
+/// E4: a granted directory that leads to a tool's files by another name grants them as much as their own.
+#[test]
+fn e4_another_name_of_a_tool_s_directory_leaves_the_tool_out() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        place.python("echo", "", "print(1)\n");
+        let alias = place.env.outside().join("alias");
+        symlink(place.tools(), &alias).unwrap();
+        let manifest = |path: &str| {
+            let text = format!("id = \"tools\"\n[requires.fs]\nwrite = [\"{path}/**\"]\n");
+            drop(place.env.workspace_file("callgate.toml", &text));
+        };
+        manifest(&alias.display().to_string());
+        place.trust();
+        let text = place.error("echo", json!({}), 64);
+        assert!(text.contains("calls may write"), "{text}");
+        let free = place.env.outside().join("free");
+        place.directory(&free);
+        manifest(&free.display().to_string());
+        place.trust();
+        assert_eq!(place.result("echo", json!({})), 1, "the control");
+    });
+}
+
+/// E4, A3: a file of a tool that has another name may be written by that, in whatever session that is granted.
+#[test]
+fn e4_a3_a_tool_s_file_has_no_other_name() {
+    let place = Place::new(HERE);
+    place.python("echo", "", "print(1)\n");
+    place.trust();
+    assert_eq!(place.result("echo", json!({})), 1, "the control");
+    let other = place.env.outside().join("other.py");
+    fs::hard_link(place.tools().join("echo.py"), &other).unwrap();
+    let refused = place.callgate(&["call", "echo"]);
+    assert_eq!(refused.status.code(), Some(65), "{refused:?}");
+    assert!(refused.stderr.contains("has gone, or cannot be read,"), "{refused:?}");
+    place.trust();
+    let text = place.error("echo", json!({}), 64);
+    assert!(text.contains("another name elsewhere (a hard link)"), "{text}");
+    fs::remove_file(&other).unwrap();
+    place.trust();
+    assert_eq!(place.result("echo", json!({})), 1, "the control");
+}
+
+/// S1-32, E4: the program of a tool is found by its name, by a whole path or beside the definition, and never where calls write.
+#[test]
+fn s1_32_e4_a_tool_s_program_is_not_one_that_calls_write() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let program = place.env.workspace().join("program");
+        let add = |name: &str, program: &str| {
+            let text = format!("name = \"{name}\"\ndescription = \"D.\"\ncommand = [\"{program}\", \"1\"]\n");
+            place.file(&place.tools(), &format!("{name}.toml"), &text);
+        };
+        let relative = ["bin/x", "*", ".", "..", "{workspace}/x", "/usr/../bin/echo"];
+        for (number, program) in relative.iter().enumerate() {
+            add(&format!("relative-{number}"), program);
+        }
+        add("writable", &program.display().to_string());
+        let dangling = place.env.outside().join("dangling");
+        symlink(place.env.workspace().join("later"), &dangling).unwrap();
+        add("dangling", &dangling.display().to_string());
+        let link = place.env.outside().join("link");
+        symlink(&program, &link).unwrap();
+        add("linked", &link.display().to_string());
+        add("good", "/bin/echo");
+        place.trust();
+        let line = format!("printf '#!/bin/sh\\necho 2\\n' > {0} && chmod +x {0} && {0}", program.display());
+        let written = place.result("bash", json!({ "command": line }));
+        assert_eq!(written["output"], "2\n", "the control: calls write it, and it runs: {written}");
+        for name in ["writable", "linked"] {
+            let text = place.error(name, json!({}), 64);
+            assert!(text.contains(&format!("calls may write {}", program.display())), "{name}: {text}");
+        }
+        let text = place.error("dangling", json!({}), 64);
+        assert!(text.contains("cannot be found"), "{text}");
+        for number in 0..relative.len() {
+            let text = place.error(&format!("relative-{number}"), json!({}), 64);
+            assert!(text.contains("line 3") && text.contains("beside the definition (./NAME)"), "{text}");
+        }
+        assert_eq!(place.result("good", json!({})), 1, "the control");
+    });
+}
+
+/// S1-32, X2-1: however much lies in a directory of definitions, reading it is bounded, and the session goes on.
+#[test]
+fn s1_32_what_lies_among_definitions_is_bounded() {
+    let place = Place::new(HERE);
+    let users = place.user_tools();
+    let name = std::ffi::OsStr::from_bytes(b"a\xff.toml");
+    fs::write(users.join(name), "name = \"odd\"").unwrap();
+    place.env.give(&users.join(name));
+    let define = |number: usize, more: &str| {
+        let text = format!("name = \"t{number}\"\ndescription = \"D.\"\ncommand = [\"echo\", \"1\"]\n{more}");
+        place.file(&users, &format!("t{number:03}.toml"), &text);
+    };
+    (0..130).for_each(|number| define(number, ""));
+    let whys = || -> Vec<String> {
+        let left = place.listed().into_iter().filter(|entry| entry["state"] == "left-out");
+        left.map(|entry| entry["why"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    assert!(whys().iter().any(|why| why.contains("at most 128 definitions")), "{:?}", whys());
+    assert!(whys().iter().any(|why| why.contains("not UTF-8")), "{:?}", whys());
+    assert_eq!(place.result("t100", json!({})), 1);
+    // One byte more than 64 MiB, with the definition.
+    let files: Vec<String> = (0..64).map(|number| format!("\"f{number}\"")).collect();
+    for number in 0..64 {
+        let file = fs::File::create(users.join(format!("f{number}"))).unwrap();
+        file.set_len(1024 * 1024).unwrap();
+        place.env.give(&users.join(format!("f{number}")));
+    }
+    define(0, &format!("files = [{}]\n", files.join(", ")));
+    assert!(place.error("t0", json!({}), 64).contains("longer than 64 MiB"));
+    define(0, &format!("files = [{}]\n", files[..2].join(", ")));
+    assert_eq!(place.result("t0", json!({})), 1, "the control");
+    // Too many names: the layer is not there, and all else is.
+    for number in 0..4096 {
+        fs::write(users.join(format!("x{number}")), "").unwrap();
+    }
+    assert!(whys().iter().any(|why| why.contains("more than 4096 files")), "{:?}", whys());
+    assert_eq!(place.result("bash", json!({ "command": "echo fine" }))["output"], "fine\n");
+}
+
+/// S1-7, S1-27, S1-29: whoever trusts a project is shown what its tools run and require, which variables they get, and which of
+/// them nobody is asked about.
+#[test]
+fn s1_7_s1_29_trusting_a_project_shows_what_its_tools_get() {
+    let place = Place::new(HERE);
+    let more = "env = [\"DEPLOY_TOKEN\"]\nstate = true\ngated = false\n\n[requires.fs]\nread = [\"/srv/data/**\"]\n";
+    place.python("deploy", more, "print(1)\n");
+    place.python("plain", "", "print(1)\n");
+    let given = place.callgate(&["trust", "."]).stdout;
+    let shown = place.callgate(&["tools", "deploy"]).stdout;
+    for text in [&given, &shown] {
+        for words in ["/srv/data/**", "DEPLOY_TOKEN", "keeps state", "runs without asking", "python3"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+    assert_eq!(given.matches("runs without asking").count(), 1, "{given}");
+    let plain = place.callgate(&["tools", "plain"]).stdout;
+    assert!(!plain.contains("runs without asking") && !plain.contains("variables"), "{plain}");
 }
