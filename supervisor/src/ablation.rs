@@ -27,7 +27,7 @@ impl Session {
 pub(crate) fn unconfined(task: &Task) -> Result<Value, String> {
     let (plan, args) = match task {
         Task::Worker { plan, args } => (plan, args),
-        Task::Program { plan, .. } => (plan, &Value::Null),
+        Task::Program { plan, .. } | Task::Declared { plan, .. } => (plan, &Value::Null),
         Task::Host { .. } | Task::Remote { .. } => return Err("it does not run in the sandbox".to_owned()),
     };
     match &plan.work {

@@ -153,6 +153,14 @@ pub(crate) fn state() -> Option<PathBuf> {
     named.or_else(|| home().map(|home| home.join(".local/state")))
 }
 
+/// Where callgate's settings of whoever runs this are: `callgate` in `XDG_CONFIG_HOME`, or in `.config` in the home directory.
+#[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
+#[must_use]
+pub fn user_settings() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|named| named.is_absolute());
+    named.or_else(|| home().map(|home| home.join(".config"))).map(|config| config.join("callgate"))
+}
+
 /// The variables of this process that are text.
 #[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
 pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {

@@ -57,11 +57,11 @@ pub use confine::{
 pub use gate::{
     Answer, Approver, Asked, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,
 };
-pub use host::{HostError, HostSupport, close_process};
+pub use host::{HostError, HostSupport, close_process, user_settings};
 pub use place::TypedPath;
-pub use registry::{Answering, Handler, HandlerCall, Origin, Registry, RegistryError, Tool};
+pub use registry::{Answering, Handler, HandlerCall, LeftOut, Origin, Registry, RegistryError, Tool, ToolState};
 pub use session::{
-    AskedBy, Coercion, OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
+    AskedBy, Coercion, OpenError, Overflow, ReloadError, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,
     refuse_strangers,
 };
 pub use store::{

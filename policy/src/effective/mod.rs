@@ -186,6 +186,14 @@ impl EffectiveSet {
         left
     }
 
+    /// What of a part of the requirements is in force here: that of one tool, which runs with it and nothing else. Bounded by
+    /// what bounds this, and by this itself.
+    #[must_use]
+    pub fn part(&self, declared: &Declared) -> Self {
+        let bounds: Vec<Bound> = self.bounds.iter().cloned().chain([self.as_parent()]).collect();
+        narrow(declared, &bounds)
+    }
+
     /// What a program that a call starts could use: reading always, since the base system is there to read.
     pub fn capabilities_of_programs(&self) -> impl Iterator<Item = Capability> + use<> {
         let writes = (!self.rights.write.is_empty()).then_some(Capability::FsWrite);

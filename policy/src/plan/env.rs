@@ -124,6 +124,12 @@ pub fn is_secret_name(name: &str) -> bool {
     SECRETS.iter().any(|part| upper.contains(part))
 }
 
+/// Whether callgate decides the value of a variable, so that nobody else can name it.
+#[must_use]
+pub fn is_fixed(name: &str) -> bool {
+    FIXED.contains(&name)
+}
+
 fn is_loader(name: &str) -> bool {
     LOADERS.contains(&name) || LOADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
@@ -198,7 +204,7 @@ pub fn compile(sources: Sources<'_>) -> Result<BTreeMap<String, HostPath>, PlanE
 ///
 /// [`PlanError::FixedVariable`] for a name that callgate decides.
 pub fn explain(Sources { facts, env, offline }: Sources<'_>) -> Result<Vec<Variable>, PlanError> {
-    if let Some(name) = env.pass.iter().chain(env.set.keys()).find(|name| FIXED.contains(&name.as_str())) {
+    if let Some(name) = env.pass.iter().chain(env.set.keys()).find(|name| is_fixed(name)) {
         return Err(PlanError::FixedVariable(name.clone()));
     }
     let mut all = BTreeMap::new();

@@ -227,12 +227,18 @@ pub(super) struct Call {
 }
 
 /// List the tools, or show one with its schema.
+///
+/// Besides callgate's own there are those that you declare (`~/.config/callgate/tools/*.toml`) and those that a trusted project
+/// declares (`.callgate/tools/*.toml`). What is declared and cannot be used is listed with the reason.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   callgate tools
   callgate tools bash
   callgate tools --json | jq '.[].id'")]
 pub(super) struct Tools {
+    /// The workspace, whose tools are listed too if you trust it. Default: this directory.
+    #[arg(long, short = 'C', value_name = "DIR")]
+    pub(super) workspace: Option<PathBuf>,
     /// The tool to show.
     pub(super) name: Option<String>,
 }

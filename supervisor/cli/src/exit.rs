@@ -267,12 +267,12 @@ fn open_status(error: &OpenError) -> u8 {
 fn call_status(error: &CallError) -> u8 {
     match error {
         CallError::Denied(_) => DENIED,
-        CallError::UnknownTool { .. } => USAGE,
+        CallError::UnknownTool { .. } | CallError::LeftOut { .. } => USAGE,
         CallError::Arguments(_) | CallError::Plan(_) => DATA,
         CallError::Confine(confine) => confine_status(confine),
         CallError::NotRecorded(store) => store_status(store),
         CallError::TimedOut(_) => TIMEOUT,
-        CallError::Tool(_) | CallError::Halted { .. } => TOOL,
+        CallError::Tool(_) | CallError::Halted { .. } | CallError::Inactive(_) => TOOL,
         CallError::Output { .. } => SOFTWARE,
         _ => SOFTWARE,
     }

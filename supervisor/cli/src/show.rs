@@ -36,6 +36,7 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     spec.ad_hoc.extend(grants.ad_hoc.iter().cloned());
     spec.user_data.clone_from(&grants.user_data);
     spec.allow_home = grants.allow_home;
+    spec.user_tools = callgate::user_settings();
     for limit in &grants.limit {
         spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {}", with_causes(&e))))?;
     }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use callgate::trust::{Decision, TrustList, Trusted};
+use callgate::trust::{Decision, TrustList, Trusted, TrustedTools};
 use callgate_policy::manifest::Manifest;
 use serde_json::json;
 
@@ -20,8 +20,8 @@ pub(super) fn trust(arguments: &Trust, json: bool) -> Result<ExitCode, Failure> 
         Some(dir) if arguments.revoke => revoked(&mut text, dir, list.revoke(dir)?, json),
         Some(dir) => {
             let decision = if arguments.once { Decision::Once } else { Decision::Trusted };
-            let (trusted, manifest) = list.trust(dir, decision)?;
-            given(&mut text, &trusted, &manifest, json)
+            let (trusted, manifest, tools) = list.trust_all(dir, decision)?;
+            given(&mut text, &trusted, &manifest, json).and_then(|()| declared(&mut text, &tools, json))
         }
     };
     written.and_then(|()| std::io::stdout().write_all(&text)).map_err(Failure::print("print what is trusted"))?;
@@ -68,4 +68,32 @@ fn given(out: &mut Vec<u8>, trusted: &Trusted, manifest: &Manifest, json: bool) 
     let entries = manifest.entries();
     let width = entries.iter().map(|(key, _)| key.len()).max().unwrap_or_default();
     entries.iter().try_for_each(|(key, says)| writeln!(out, "  {key:<width$} {}", says.escape_debug()))
+}
+
+/// The tools that are trusted with it.
+fn declared(out: &mut Vec<u8>, TrustedTools { tools, left_out, .. }: &TrustedTools, json: bool) -> std::io::Result<()> {
+    if json {
+        return Ok(());
+    }
+    if !tools.is_empty() {
+        writeln!(out, "It declares tools. A model can call them; each runs its command with what it requires:")?;
+    }
+    for tool in tools {
+        writeln!(out, "  {}: {}", escaped(&tool.name), escaped(&tool.command()))?;
+        let requires = escaped_json(&serde_json::to_string(&tool.requires)?).to_string();
+        writeln!(out, "    requires {requires}")?;
+        if !tool.variables().is_empty() {
+            writeln!(out, "    gets your variables {}", escaped(&tool.variables().join(", ")))?;
+        }
+        if tool.has_state() {
+            writeln!(out, "    keeps state between calls")?;
+        }
+        if !tool.gated {
+            writeln!(out, "    runs without asking (gated = false)")?;
+        }
+    }
+    for one in left_out {
+        writeln!(out, "  left out: {}: {}", escaped(&one.file.display().to_string()), escaped(&one.why))?;
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::turn::Turn;
 
 /// The most of an answer that is kept, bytes of JSON.
-const ANSWER_MAX: usize = 4 * 1024 * 1024;
+pub(super) const ANSWER_MAX: usize = 4 * 1024 * 1024;
 
 impl Session {
     /// Asks whoever answers, for as long as the tool has time.
@@ -30,12 +30,12 @@ impl Session {
     }
 
     /// The first part of an answer that is too long; the rest is kept elsewhere (S0-44).
-    fn cut(&self, tool: &Tool, data: Value) -> Result<Done, CallError> {
+    pub(super) fn cut(&self, tool: &Tool, data: Value) -> Result<Done, CallError> {
         let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
         if text.len() > ANSWER_MAX {
             return Err(CallError::Tool(format!("`{}` answered with more than {ANSWER_MAX} bytes", tool.name)));
         }
-        let limit = usize::try_from(self.registry.output_limit(&tool.name)).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.tools.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
         if text.len() <= limit {
             return Ok(Done::of(data));
         }

@@ -20,6 +20,19 @@ pub enum CallError {
         /// What there is.
         known: Vec<String>,
     },
+    /// A file declares it, and it is not there.
+    #[error("there is no tool `{name}`: {} declares it, but it was left out: {why}", file.display())]
+    LeftOut {
+        /// The name.
+        name: String,
+        /// The file.
+        file: std::path::PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// It takes no calls ([`Session::deactivate_tool`](crate::Session::deactivate_tool)).
+    #[error("the tool `{0}` was deactivated, and takes no calls")]
+    Inactive(String),
     /// The arguments do not match the schema (S0-4).
     #[error("{0}")]
     Arguments(String),
@@ -107,6 +120,8 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
             })
         }
         CallError::UnknownTool { .. }
+        | CallError::LeftOut { .. }
+        | CallError::Inactive(_)
         | CallError::Plan(_)
         | CallError::Confine(_)
         | CallError::TimedOut(_)

@@ -1,6 +1,7 @@
 //! The story of one call.
 
 mod answer;
+mod declared;
 mod enforced;
 mod envelope;
 mod error;
@@ -15,6 +16,7 @@ mod understand;
 use std::time::{Duration, Instant};
 
 use callgate_policy::call_grant::CallGrant;
+use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Denial, Layer, ResultEnvelope, StepReport};
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
@@ -24,7 +26,7 @@ use serde_json::Value;
 use self::envelope::Done;
 use self::error::denied;
 use crate::gate::{Approved, Passed, Task};
-use crate::registry::{Context, Tool};
+use crate::registry::{Context, Executor, Registry, Tool};
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
 use crate::turn::{Concurrency, Turn};
@@ -55,6 +57,8 @@ pub(crate) struct Checked<'a> {
     pub(crate) args: Value,
     pub(crate) needs: CallNeeds,
     pub(crate) grant: CallGrant,
+    /// What is in force for a declared tool: its part of the session's.
+    pub(crate) own: Option<EffectiveSet>,
     /// `None` for what does not run in the sandbox.
     pub(crate) work: Option<Work>,
     pub(crate) timeout: Duration,
@@ -73,14 +77,22 @@ impl Session {
     pub async fn call_streaming(&self, tool: &str, args: Value, on_output: OnOutput<'_>) -> ResultEnvelope {
         let started = Instant::now();
         // Before anything looks at them: rules, watchdogs and people see the arguments that the tool gets.
-        let (args, coerced) = match self.registry.find(tool).filter(|_| self.coercion == Coercion::Lossless) {
+        // The tools that it holds are its until it has ended, whatever replaces them (S1-26).
+        let entered = self.tools.enter(tool).await;
+        let found = entered.as_ref().ok().and_then(|flight| flight.registry().find(tool));
+        let (args, coerced) = match found.filter(|_| self.coercion == Coercion::Lossless) {
             Some(tool) => tool.coerce(args),
             None => (args, Vec::new()),
         };
         let mut known = Known::default();
-        let origin = self.registry.find(tool).map(|tool| tool.origin.to_string()).unwrap_or_default();
+        let origin = found.map(|tool| tool.origin.to_string()).unwrap_or_default();
         let mut recording = self.recorder.propose(tool, &origin, &args);
-        let outcome = self.carry_out(tool, args, on_output, (&mut known, &mut recording)).await;
+        let outcome = match &entered {
+            Ok(flight) => {
+                self.carry_out((flight.registry(), tool), args, on_output, (&mut known, &mut recording)).await
+            }
+            Err(inactive) => Err(CallError::Inactive(inactive.0.clone())),
+        };
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &outcome {
             Ok(_) => tracing::info!(session = self.id, tool, duration_ms, "call"),
@@ -96,13 +108,13 @@ impl Session {
     /// offered? → validate → check → rules and mode → watchdog → plan → person → record → run → shape (C-7).
     async fn carry_out(
         &self,
-        name: &str,
+        (registry, name): (&Registry, &str),
         args: Value,
         on_output: OnOutput<'_>,
         (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Done, CallError> {
         self.goes_on(name)?;
-        let checked = self.checked(name, args)?;
+        let checked = self.checked(registry, name, args)?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
@@ -116,20 +128,32 @@ impl Session {
     }
 
     /// Offered, well-formed, and granted: layer 1.
-    pub(crate) fn checked(&self, name: &str, args: Value) -> Result<Checked<'_>, CallError> {
-        let tool = self.registry.find(name).ok_or_else(|| self.unknown(name))?;
+    pub(crate) fn checked<'a>(
+        &self,
+        registry: &'a Registry,
+        name: &str,
+        args: Value,
+    ) -> Result<Checked<'a>, CallError> {
+        let tool = registry.find(name).ok_or_else(|| unknown(registry, name))?;
         tool.validate(&args).map_err(CallError::Arguments)?;
         let root = self.root();
         let shell_dir = self.shell_dir.as_ref().unwrap_or(&root);
-        let context = Context { root: &root, shell_dir, limit: self.registry.output_limit(&tool.name) };
+        let context = Context { root: &root, shell_dir, limit: registry.output_limit(&tool.name) };
         let prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
-        let grant = self.check(&prepared.needs)?;
+        let own = match &tool.executor {
+            Executor::Declared(_) => Some(self.part_for(tool)?),
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => None,
+        };
+        let grant = match &own {
+            Some(own) => own.check(&prepared.needs).map_err(denied)?,
+            None => self.check(&prepared.needs)?,
+        };
         // Whatever its line says, and whatever is made of it: the kernel holds a restricted shell to reading.
         let runs = prepared.needs.shell.is_some();
         let grant = if runs && self.profile.restricts_the_shell() { grant.for_reading() } else { grant };
         let of_profile = self.profile.shell_timeout.filter(|_| runs);
         let timeout = prepared.timeout.or(tool.timeout).or(of_profile).unwrap_or(TIMEOUT);
-        Ok(Checked { tool, args, needs: prepared.needs, grant, work: prepared.work, timeout, root })
+        Ok(Checked { tool, args, needs: prepared.needs, grant, own, work: prepared.work, timeout, root })
     }
 
     /// Where calls start.
@@ -171,15 +195,13 @@ impl Session {
                 places.refuse_links()?;
                 self.run_shell(tool, plan, turn, on_output, known).await
             }
+            Task::Declared { plan, own, args } => {
+                self.run_declared(tool, (plan, &own), args, turn, on_output, known).await
+            }
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }
         }
-    }
-
-    fn unknown(&self, name: &str) -> CallError {
-        let known = self.registry.names().into_iter().map(str::to_owned).collect();
-        CallError::UnknownTool { name: name.to_owned(), known }
     }
 
     /// Layer 1.
@@ -202,4 +224,13 @@ impl Session {
             })),
         }
     }
+}
+
+fn unknown(registry: &Registry, name: &str) -> CallError {
+    let why = registry.left_out().iter().rev().find(|left_out| left_out.name.as_deref() == Some(name));
+    if let Some(left_out) = why {
+        return CallError::LeftOut { name: name.to_owned(), file: left_out.file.clone(), why: left_out.why.clone() };
+    }
+    let known = registry.names().into_iter().map(str::to_owned).collect();
+    CallError::UnknownTool { name: name.to_owned(), known }
 }

@@ -23,10 +23,10 @@ use crate::turn::Turn;
 
 /// How much longer a worker may take to end a program whose time is up, and all that it started: it gives up after a minute
 /// for each, and reports what is left.
-const GRACE: Duration = Duration::from_secs(150);
+pub(super) const GRACE: Duration = Duration::from_secs(150);
 
 /// The most that a program without privilege can make a pipe hold, bytes: `/proc/sys/fs/pipe-max-size`, pipe(7).
-const PIPE_MAX: usize = 1024 * 1024;
+pub(super) const PIPE_MAX: usize = 1024 * 1024;
 
 impl Session {
     /// Runs `bash`: its two output streams are one pipe, so that they come in the order in which they were written.
@@ -50,7 +50,7 @@ impl Session {
         known.steps = program.steps().to_vec();
         let mut pipe =
             tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(output("wait on the output"))?;
-        let limit = usize::try_from(self.registry.output_limit(&tool.name)).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.tools.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
         let rest = Rest { tool: &tool.name, outputs: self.outputs.as_ref(), file: None, lost: false };
         let mut head = Head { bytes: Vec::new(), limit, dropped: false, seen: 0, rest };
         let patience = timeout.saturating_add(GRACE);

@@ -99,6 +99,11 @@ impl Opened {
         Ok(Self { steps, broker, writer, names, starter, workers, groups, terminals, tracer })
     }
 
+    /// Where its programs' cgroups are made, if they have any.
+    pub(crate) fn groups(&self) -> Option<Arc<Delegated>> {
+        self.groups.clone()
+    }
+
     /// The tracer's channel, if watchdogs are asked about programs: whoever takes it must answer, or nothing is started.
     pub(crate) fn tracer(&mut self) -> Option<AsyncChannel> {
         self.tracer.take()

@@ -6,7 +6,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use callgate_policy::plan::CallPlan;
+use callgate_policy::effective::EffectiveSet;
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::rules::{Decision, SubPolicyReport};
 use serde_json::Value;
 
@@ -41,6 +43,14 @@ impl ApprovedPlan {
         Self(plan)
     }
 
+    /// The same, started in another directory: where a program may read the workspace or not is not what was approved of.
+    pub(crate) fn starting_in(mut self, directory: HostPath) -> Self {
+        if let Work::Program { working_dir, .. } = &mut self.0.work {
+            *working_dir = directory;
+        }
+        self
+    }
+
     pub(crate) fn into_plan(self) -> CallPlan {
         self.0
     }
@@ -54,10 +64,28 @@ pub(crate) struct Approved<'a> {
 
 /// What is to be done.
 pub(crate) enum Task {
-    Worker { plan: ApprovedPlan, args: Value },
-    Program { plan: ApprovedPlan, places: GrantedPlaces },
-    Host { handler: Arc<dyn Handler>, args: Value },
-    Remote { handler: Arc<dyn Handler>, args: Value },
+    Worker {
+        plan: ApprovedPlan,
+        args: Value,
+    },
+    Program {
+        plan: ApprovedPlan,
+        places: GrantedPlaces,
+    },
+    /// In a sandbox of its own, with this in force.
+    Declared {
+        plan: ApprovedPlan,
+        own: Box<EffectiveSet>,
+        args: Value,
+    },
+    Host {
+        handler: Arc<dyn Handler>,
+        args: Value,
+    },
+    Remote {
+        handler: Arc<dyn Handler>,
+        args: Value,
+    },
 }
 
 /// What a call passed on its way.

@@ -51,6 +51,8 @@ struct Presented<'a> {
     work: Option<&'a Work>,
     /// Its command line, if it has one that somebody looks at.
     line: Option<&'a Line>,
+    /// What is in force for it alone, if that is less than the session's.
+    own: Option<&'a EffectiveSet>,
 }
 
 /// What rules and mode make of a call.
@@ -112,9 +114,16 @@ impl Session {
         (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Approved<'a>, CallError> {
         let line = self.line_of(&checked).await?;
-        let Checked { tool, args, needs, grant, work, timeout, root } = checked;
-        let presented =
-            Presented { tool, args: &args, needs: &needs, root: &root, work: work.as_ref(), line: line.as_ref() };
+        let Checked { tool, args, needs, grant, own, work, timeout, root } = checked;
+        let presented = Presented {
+            tool,
+            args: &args,
+            needs: &needs,
+            root: &root,
+            work: work.as_ref(),
+            line: line.as_ref(),
+            own: own.as_ref(),
+        };
         let (decided, watchdog) = self.judged(&presented, known).await?;
         let why = self.asks(&decided.decision, watchdog.as_ref());
         let mut places = GrantedPlaces::default();
@@ -123,23 +132,35 @@ impl Session {
             Some(work) => {
                 let bounds = self.bounds.within(&tool.limits);
                 let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout })?;
-                let (mut plan, granted) = self.narrowed(plan, &grant, decided.sub_policy.as_ref())?;
+                // A declared tool has a sandbox of its own, which is made with what is left to it.
+                let sub_policy = decided.sub_policy.as_ref().filter(|_| own.is_none());
+                let (mut plan, granted) = self.narrowed(plan, &grant, sub_policy)?;
                 places = granted;
                 plan.as_spelt = self.passes_by_path(tool, &why);
                 Some(plan)
             }
         };
-        known.passed.sub_policy =
-            plan.as_ref().and_then(|plan| self.sub_policy_report(plan, decided.sub_policy.as_ref()));
+        let left = match (&own, &decided.sub_policy) {
+            (Some(own), Some(sub_policy)) => Some(own.narrowed_to(sub_policy)),
+            (own, _) => own.clone(),
+        };
+        known.passed.sub_policy = match (&own, &decided.sub_policy) {
+            (Some(own), Some(sub_policy)) => Some(sub_policy.told(own)),
+            (_, sub_policy) => plan.as_ref().and_then(|plan| self.sub_policy_report(plan, sub_policy.as_ref())),
+        };
         known.asked_for = plan.as_ref().filter(|plan| plan.timeout < timeout).map(|_| timeout);
         known.passed.approved_by = self.approve(&presented, plan.as_ref(), decided, why, (asking, recording)).await?;
         let plan = plan.map(ApprovedPlan::of_gate);
         let task = match (&tool.executor, plan) {
             (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args },
             (Executor::Program(_), Some(plan)) => Task::Program { plan, places },
+            (Executor::Declared(_), Some(plan)) => {
+                let lost = || CallError::Tool(format!("`{}` has no sandbox of its own", tool.name));
+                Task::Declared { plan, own: Box::new(left.ok_or_else(lost)?), args }
+            }
             (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
             (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
-            (Executor::Worker(_) | Executor::Program(_), None) => {
+            (Executor::Worker(_) | Executor::Program(_) | Executor::Declared(_), None) => {
                 return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
             }
         };
@@ -160,15 +181,19 @@ impl Session {
         args: &serde_json::Value,
         line: Option<&Line>,
     ) -> Result<Preview, CallError> {
-        let checked = self.checked(tool, args.clone())?;
+        let registry = self.registry();
+        let checked = self.checked(&registry, tool, args.clone())?;
         let understood = match line {
             Some(_) => None,
             None => self.line_of(&checked).await?,
         };
-        let Checked { tool, args, needs, root, work, .. } = &checked;
+        let Checked { tool, args, needs, root, own, work, .. } = &checked;
         let line = line.or(understood.as_ref());
         let (Decided { decision, .. }, watchdog) = self
-            .judged(&Presented { tool, args, needs, root, work: work.as_ref(), line }, &mut Known::default())
+            .judged(
+                &Presented { tool, args, needs, root, work: work.as_ref(), line, own: own.as_ref() },
+                &mut Known::default(),
+            )
             .await?;
         let asks = self.asks(&decision, watchdog.as_ref());
         Ok(Preview { decision, asks })
@@ -259,11 +284,12 @@ impl Session {
     }
 
     /// What a program of this call could use: a restricted shell has nothing to write (S4-9), and a sub-policy leaves less.
-    fn in_force_for(&self, call: &Presented<'_>, sub_policy: Option<&SubPolicy>) -> Cow<'_, EffectiveSet> {
+    fn in_force_for<'a>(&'a self, call: &Presented<'a>, sub_policy: Option<&SubPolicy>) -> Cow<'a, EffectiveSet> {
+        let in_force = call.own.unwrap_or(&self.effective);
         match (call.needs.shell.is_some() && self.profile.restricts_the_shell(), sub_policy) {
-            (true, _) => Cow::Owned(self.effective.for_reading()),
-            (false, Some(sub_policy)) => Cow::Owned(self.effective.narrowed_to(sub_policy)),
-            (false, None) => Cow::Borrowed(&self.effective),
+            (true, _) => Cow::Owned(in_force.for_reading()),
+            (false, Some(sub_policy)) => Cow::Owned(in_force.narrowed_to(sub_policy)),
+            (false, None) => Cow::Borrowed(in_force),
         }
     }
 

@@ -10,6 +10,8 @@ use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::Work;
 use serde_json::Value;
 
+use super::declared::Declared;
+
 /// Who carries calls out.
 #[derive(Clone)]
 pub(crate) enum Executor {
@@ -17,6 +19,8 @@ pub(crate) enum Executor {
     Worker(Arc<dyn Prepare>),
     /// A program, with all that it starts.
     Program(Arc<dyn Prepare>),
+    /// A program that a definition names, in a sandbox of its own.
+    Declared(Arc<Declared>),
     /// The session itself, or the host that embeds it.
     Host(Arc<dyn Handler>),
     /// Another process, such as an MCP server.
@@ -98,9 +102,14 @@ pub(crate) struct InvalidArgument {
 }
 
 impl Executor {
+    pub(super) fn is_declared(&self) -> bool {
+        matches!(self, Self::Declared(_))
+    }
+
     pub(crate) fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         match self {
             Self::Worker(tool) | Self::Program(tool) => tool.prepare(args, context),
+            Self::Declared(tool) => tool.prepare(args, context),
             Self::Host(_) | Self::Remote(_) => Ok(Prepared { needs: CallNeeds::default(), work: None, timeout: None }),
         }
     }

@@ -2,8 +2,11 @@
 
 mod bash;
 mod coerce;
+mod declared;
 mod executor;
 mod files;
+mod layers;
+mod lifecycle;
 mod surface;
 mod tool;
 
@@ -12,8 +15,13 @@ use std::collections::BTreeMap;
 use callgate_policy::profile::{FileWrite, Profile};
 use callgate_policy::tool::Subject;
 
+pub(crate) use declared::{Declared, STATE};
 pub use executor::{Answering, Handler, HandlerCall};
 pub(crate) use executor::{Context, Executor, started};
+pub(crate) use layers::Layer;
+pub use layers::LeftOut;
+pub(crate) use lifecycle::Lifecycle;
+pub use lifecycle::ToolState;
 use surface::Surface;
 pub use tool::{Origin, Tool};
 
@@ -22,6 +30,8 @@ pub use tool::{Origin, Tool};
 pub struct Registry {
     surface: Surface,
     tools: Vec<Tool>,
+    /// What is declared and not there.
+    left_out: Vec<LeftOut>,
 }
 
 /// A contract that cannot be published.
@@ -31,6 +41,14 @@ pub enum RegistryError {
     /// Its parameters are not a JSON Schema.
     #[error("the parameters of {tool} are not a JSON Schema: {reason}")]
     Schema {
+        /// Which tool.
+        tool: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Its output schema is not a JSON Schema.
+    #[error("the output schema of {tool} is not a JSON Schema: {reason}")]
+    OutputSchema {
         /// Which tool.
         tool: String,
         /// What is wrong.
@@ -76,7 +94,7 @@ impl Registry {
     pub fn locked() -> Result<Self, RegistryError> {
         let tools =
             vec![files::read()?, files::write()?, files::edit()?, files::glob()?, files::grep()?, bash::bash()?];
-        Ok(Self { surface: Surface::locked(), tools })
+        Ok(Self { surface: Surface::locked(), tools, left_out: Vec::new() })
     }
 
     /// Adds a tool, under its own name.
@@ -108,6 +126,12 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
     pub(crate) fn offer(&mut self, profile: &Profile) -> Result<(), RegistryError> {
+        // It runs whatever its author wrote, which the kernel cannot hold to reading as it holds the programs of such a shell.
+        let restricts = profile.restricts_the_shell();
+        self.leave_out(|tool| {
+            let why = || format!("the profile `{}` has only tools and programs that read", profile.name);
+            (restricts || !profile.offers(tool.subject)).then(why)
+        });
         self.tools.retain(|tool| profile.offers(tool.subject));
         for tool in self.tools.iter_mut().filter(|tool| tool.origin == Origin::Bundled) {
             if tool.subject == Subject::Create && profile.file_write == FileWrite::CreateOnly {
@@ -127,7 +151,7 @@ impl Registry {
     /// # Errors
     /// [`RegistryError::Unknown`] for a name that no tool has: a misspelt one would be missed only when it is called.
     pub(crate) fn offer_only(&mut self, names: &[String]) -> Result<(), RegistryError> {
-        if let Some(unknown) = names.iter().find(|name| self.find(name).is_none()) {
+        if let Some(unknown) = names.iter().find(|name| self.find(name).is_none() && !self.is_left_out(name)) {
             let known = self.names().join(", ");
             return Err(RegistryError::Unknown { tool: unknown.clone(), known });
         }

@@ -42,6 +42,13 @@ impl Surface {
         self.entries.push(Entry::plain(tool, OUTPUT));
     }
 
+    /// Shows a tool that may be shown already.
+    pub(super) fn show_once(&mut self, tool: &str) {
+        if self.resolve(tool).is_none() {
+            self.show(tool);
+        }
+    }
+
     pub(super) fn resolve(&self, visible: &str) -> Option<&str> {
         self.entries.iter().find(|entry| entry.visible == visible).map(|entry| entry.tool.as_str())
     }

@@ -90,7 +90,7 @@ impl fmt::Debug for Tool {
 }
 
 impl Tool {
-    fn new(name: impl Into<String>, origin: Origin, executor: Executor) -> Self {
+    pub(super) fn new(name: impl Into<String>, origin: Origin, executor: Executor) -> Self {
         Self {
             name: name.into(),
             origin,
@@ -220,6 +220,42 @@ impl Tool {
         }
     }
 
+    /// What runs when it is called, if it is declared.
+    #[must_use]
+    pub fn command(&self) -> String {
+        match &self.executor {
+            Executor::Declared(declared) => declared.command(),
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => String::new(),
+        }
+    }
+
+    /// The names of the caller's variables that its program gets, if it is declared.
+    #[must_use]
+    pub fn variables(&self) -> &[String] {
+        match &self.executor {
+            Executor::Declared(declared) => &declared.env,
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => &[],
+        }
+    }
+
+    /// Whether its calls have a directory for what is to last, if it is declared.
+    #[must_use]
+    pub fn has_state(&self) -> bool {
+        match &self.executor {
+            Executor::Declared(declared) => declared.has_state,
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => false,
+        }
+    }
+
+    /// The file that declares it, if one does.
+    #[must_use]
+    pub fn file(&self) -> Option<&std::path::Path> {
+        match &self.executor {
+            Executor::Declared(declared) => Some(&declared.file),
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => None,
+        }
+    }
+
     /// The kind that an ACP host shows (X0-50).
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -253,6 +289,22 @@ impl Tool {
         ))
     }
 
+    /// Compares a result with the schema that the tool publishes, if it does.
+    pub(crate) fn validate_result(&self, data: &Value) -> Result<(), String> {
+        let Some(schema) = &self.output_schema else { return Ok(()) };
+        let built = jsonschema::options()
+            .build(schema)
+            .map_err(|e| format!("the output schema of `{}` is not a JSON Schema: {e}", self.name))?;
+        let Err(error) = built.validate(data) else { return Ok(()) };
+        let place = error.instance_path().to_string();
+        let at = if place.is_empty() { String::new() } else { format!(" at `{place}`") };
+        Err(format!(
+            "the result of `{}` does not match its output schema{at}: {}",
+            self.name,
+            shorten(&error.to_string())
+        ))
+    }
+
     /// The arguments in the types that the schema asks for, as far as that loses nothing, and what was coerced (C-21).
     pub(crate) fn coerce(&self, args: Value) -> (Value, Vec<Coerced>) {
         coerce::coerce(&self.parameters, args)
@@ -280,7 +332,8 @@ impl Tool {
         }
         self.validator().map_err(bad)?;
         let Some(output) = &self.output_schema else { return Ok(()) };
-        jsonschema::options().build(output).map(drop).map_err(|error| bad(format!("its output schema: {error}")))
+        let of_output = |reason: String| RegistryError::OutputSchema { tool: self.name.clone(), reason };
+        jsonschema::options().build(output).map(drop).map_err(|error| of_output(error.to_string()))
     }
 
     /// The parameters in a line: `path: string, start_line?: integer`.

@@ -3,17 +3,20 @@
 mod error;
 mod id;
 mod open;
+mod part;
 mod rules;
 mod spec;
+mod tools;
 mod warning;
 
 pub use error::{OpenError, refuse_strangers};
 pub(crate) use id::new_id;
 pub use spec::{AskedBy, Coercion, Overflow, SessionSpec, StrengthChoice, WatchdogObject};
+pub use tools::ReloadError;
 pub use warning::Warning;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::StepReport;
@@ -32,8 +35,8 @@ use crate::confine::{Launcher, Opened, Outputs, Stdio, Terminal, TerminalError, 
 use crate::gate::Gate;
 use crate::gate::execs::Watching;
 use crate::gate::people::People;
-use crate::place::Place;
-use crate::registry::Registry;
+use crate::place::{Changeable, Place};
+use crate::registry::Lifecycle;
 use crate::store::{Events, Recorder};
 use crate::turn::Turns;
 
@@ -41,7 +44,9 @@ use crate::turn::Turns;
 pub struct Session {
     pub(crate) id: String,
     pub(crate) manifest: Option<Arc<Manifest>>,
-    pub(crate) registry: Registry,
+    pub(crate) tools: Lifecycle,
+    /// Where they come from.
+    sources: Mutex<tools::Sources>,
     pub(crate) effective: EffectiveSet,
     warnings: Vec<Warning>,
     pub(crate) gate: Arc<Gate>,
@@ -75,8 +80,10 @@ pub struct Session {
     plan: SessionPlan,
     /// Held, to notice one that is replaced.
     roots: Vec<Place>,
+    /// Where calls may have put links.
+    changeable: Changeable,
     /// Held, because it kills what is left of its sessions a while after the last copy has gone.
-    _launcher: Launcher,
+    launcher: Launcher,
 }
 
 impl std::fmt::Debug for Session {
@@ -158,12 +165,6 @@ impl Session {
     /// [`TerminalError`] if the host gives no pseudo-terminal.
     pub fn terminal(&self, size: WindowSize) -> Result<(Terminal, Stdio), TerminalError> {
         self.opened.terminal(size, self.facts.identity)
-    }
-
-    /// The session's tools.
-    #[must_use]
-    pub fn registry(&self) -> &Registry {
-        &self.registry
     }
 
     /// The roots that are no longer what they were when the session was opened. The kernel holds the session to the old

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use callgate_policy::approval::ApprovalScope;
 use callgate_policy::effective::{Bound, Contribution, DEBUG, Declared, EffectiveSet, Kind, Source, beyond, narrow};
@@ -22,6 +22,7 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use super::id::new_id;
 use super::rules::rules;
+use super::tools::Sources;
 use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject};
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::gate::Gate;
@@ -31,7 +32,7 @@ use crate::home::{Home, Homes};
 use crate::host::{self, Missing};
 use crate::place::{self, Changeable, Place, Unusable};
 use crate::profile::ProfileError;
-use crate::registry::Registry;
+use crate::registry::{Lifecycle, Registry};
 use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, StoreError, Stored};
 use crate::supervisor::Supervisor;
 use crate::trust::Project;
@@ -43,21 +44,15 @@ impl Supervisor {
         mut spec: SessionSpec,
         ablation: Option<Ablation>,
     ) -> Result<Session, OpenError> {
-        let mut registry = Registry::locked()?;
-        for tool in std::mem::take(&mut spec.further_tools) {
-            registry.add(tool)?;
-        }
         let profile = spec.chosen_profile()?;
-        registry.offer(&profile)?;
-        if let Some(tools) = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref()) {
-            registry.offer_only(tools)?;
-        }
         let roots = roots(&spec)?;
         let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
         let further = further_directories(&spec)?;
         let variables = variables(&roots, &further)?;
-        let (effective, mut warnings) = effective(&spec, &profile, &registry, &variables)?;
+        let bounds = bounds(&spec, &profile, &variables)?;
+        let sources = Sources::of(&mut spec, &profile, bounds);
+        let (registry, effective, mut warnings) = sources.believed(&spec, &variables)?;
         env::refuse_steering(&spec.env, &compile::exec(&effective))?;
         let held = || roots.iter().chain(further.iter().map(|(_, place)| place));
         let changeable = Changeable::of(held(), &compile::written(&effective));
@@ -155,7 +150,8 @@ impl Supervisor {
             id,
             headless,
             manifest,
-            registry,
+            tools: Lifecycle::new(registry),
+            sources: Mutex::new(sources),
             effective,
             warnings,
             gate,
@@ -171,6 +167,7 @@ impl Supervisor {
             #[cfg(feature = "ablation")]
             ablated: None,
             roots,
+            changeable,
             facts,
             env,
             plan,
@@ -180,7 +177,7 @@ impl Supervisor {
             recorder,
             turns: Turns::default(),
             questions: Turns::default(),
-            _launcher: self.launcher.clone(),
+            launcher: self.launcher.clone(),
         })
     }
 
@@ -344,7 +341,7 @@ fn not_active(facts: &HostFacts) -> Option<Warning> {
 }
 
 /// Finds the workspace's roots, once: what they are now is the workspace for the whole session (X0-55, A10).
-fn roots(spec: &SessionSpec) -> Result<Vec<Place>, OpenError> {
+pub(super) fn roots(spec: &SessionSpec) -> Result<Vec<Place>, OpenError> {
     let mut roots = spec.workspace.iter().map(|path| directory(WORKSPACE, path)).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = roots.first().map(|root| root.path().clone()) else { return Ok(roots) };
     for further in spec.manifest.iter().flat_map(|manifest| &manifest.roots) {
@@ -369,7 +366,7 @@ fn further_root(first: &HostPath, further: &HostPath) -> Result<Place, OpenError
 const WORKSPACE: &str = "the workspace";
 
 /// The directories that further variables of patterns stand for, and which.
-fn further_directories(spec: &SessionSpec) -> Result<Vec<(&'static str, Place)>, OpenError> {
+pub(super) fn further_directories(spec: &SessionSpec) -> Result<Vec<(&'static str, Place)>, OpenError> {
     let ad_hoc = spec.ad_hoc.iter().map(|path| (AD_HOC, path));
     let user_data = spec.user_data.iter().map(|path| (USER_DATA, path));
     ad_hoc.chain(user_data).map(|(role, path)| Ok((role, directory(role, path)?))).collect()
@@ -379,7 +376,7 @@ const AD_HOC: &str = "{ad-hoc}";
 const USER_DATA: &str = "{user-data}";
 
 /// What the variables of patterns stand for (S0-39).
-fn variables(roots: &[Place], further: &[(&'static str, Place)]) -> Result<Variables, OpenError> {
+pub(super) fn variables(roots: &[Place], further: &[(&'static str, Place)]) -> Result<Variables, OpenError> {
     let held =
         |role| further.iter().filter(move |(of, _)| *of == role).map(|(_, place)| place.path().clone()).collect();
     let workspace = roots.iter().map(|root| root.path().clone()).collect();
@@ -408,9 +405,9 @@ fn directory(role: &'static str, path: &Path) -> Result<Place, OpenError> {
 
 /// What is in force: ceiling ∩ parent ∩ (manifest ∪ tools ∪ what was asked for), literally (S0-7, S0-8, C-1); and where a
 /// tool's part of it is more than a manifest that names paths or programs itself may have meant.
-fn effective(
+pub(super) fn effective(
     spec: &SessionSpec,
-    profile: &Profile,
+    bounds: &[Bound],
     registry: &Registry,
     variables: &Variables,
 ) -> Result<(EffectiveSet, Vec<Warning>), OpenError> {
@@ -424,6 +421,18 @@ fn effective(
     let named = contributions.len();
     contributions.extend(asked.iter().map(|(source, set)| Contribution::from_source(source, set)));
     let declared = Declared::union(&contributions, variables, &[])?;
+    let effective = narrow(&declared, bounds);
+    let warnings = match &spec.manifest {
+        Some(manifest) if spec.tools && !manifest.requires.is_empty() => {
+            warnings(spec, manifest, &effective, &Declared::union(&contributions[..named], variables, &[])?)
+        }
+        Some(_) | None => Vec::new(),
+    };
+    Ok((effective, warnings))
+}
+
+/// What bounds a session, whatever is asked for.
+pub(super) fn bounds(spec: &SessionSpec, profile: &Profile, variables: &Variables) -> Result<Vec<Bound>, OpenError> {
     let mut bounds = spec.ceiling.clone();
     for (source, ceiling) in &spec.ceilings {
         bounds.extend(Bound::of_ceiling(ceiling, |_| source.clone(), variables, &[])?);
@@ -435,14 +444,7 @@ fn effective(
         // Layer 3 holds it too, whatever a command line finds.
         bounds.push(Bound::without_writing(Source::Profile(profile.name.clone())));
     }
-    let effective = narrow(&declared, &bounds);
-    let warnings = match &spec.manifest {
-        Some(manifest) if spec.tools && !manifest.requires.is_empty() => {
-            warnings(spec, manifest, &effective, &Declared::union(&contributions[..named], variables, &[])?)
-        }
-        Some(_) | None => Vec::new(),
-    };
-    Ok((effective, warnings))
+    Ok(bounds)
 }
 
 /// What of a tool's requirements counts. Without tools a manifest that names no path still means the place that its tools
@@ -482,7 +484,7 @@ fn names_any(requires: &RequirementSet, kind: Kind) -> bool {
 }
 
 /// Keys are not granted by the way, with the directory that they lie in.
-fn refuse_homes(roots: &[Place], effective: &EffectiveSet) -> Result<(), OpenError> {
+pub(super) fn refuse_homes(roots: &[Place], effective: &EffectiveSet) -> Result<(), OpenError> {
     let homes = Homes::find();
     let home = |act: String, why: &Home| Err(OpenError::Home { act, why: why.to_string() });
     for root in roots {
@@ -497,7 +499,7 @@ fn refuse_homes(roots: &[Place], effective: &EffectiveSet) -> Result<(), OpenErr
 }
 
 /// What this build grants it must also hold: a grant that nothing enforces is refused, with what to do.
-fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError> {
+pub(super) fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError> {
     match compile::not_in_plan(effective).into_iter().next() {
         None => Ok(()),
         Some(NotInPlan::Hosts(hosts)) => Err(OpenError::NotYet {

@@ -39,13 +39,15 @@ pub(super) fn rules(
     // Of the locked tools also those that the profile does not offer: a rule about one is no mistake.
     let mut known = Registry::locked()?;
     for tool in registry.tools().filter(|tool| tool.origin != Origin::Bundled) {
-        known.add(tool.clone())?;
+        if known.find(&tool.name).is_none() {
+            known.add(tool.clone())?;
+        }
     }
     for clause in &profile.approval {
         add_clause(&mut rules, clause, mode, &known, variables)?;
     }
     // A misspelt name would be a rule that is never asked.
-    let unknown = rules.tools().find(|(tool, _)| known.find(tool).is_none());
+    let unknown = rules.tools().find(|(tool, _)| known.find(tool).is_none() && !registry.is_left_out(tool));
     match unknown {
         None => Ok(rules),
         Some((tool, source)) => Err(OpenError::UnknownTool {

@@ -65,6 +65,9 @@ pub struct SessionSpec {
     pub tools: bool,
     /// Tools besides the locked ones.
     pub further_tools: Vec<Tool>,
+    /// The directory of the user's settings below which tools are declared (`tools/*.toml`), if they are wanted. Those of a
+    /// project come with [`SessionSpec::project`].
+    pub user_tools: Option<PathBuf>,
     /// Limits for each call, before the manifest's and the defaults.
     pub limits: Limits,
     /// Variables of programs, besides the manifest's: those that were typed. They win over the manifest's.
@@ -196,6 +199,7 @@ impl SessionSpec {
             calls: Calls::Many,
             tools: true,
             further_tools: Vec::new(),
+            user_tools: None,
             limits: Limits::default(),
             env: Env::default(),
             watchdogs: Vec::new(),
@@ -301,6 +305,13 @@ impl SessionSpec {
     pub fn tool(mut self, tool: Tool) -> Self {
         self.further_tools.push(tool);
         self
+    }
+
+    /// Adds the tools that the user declares below this directory for settings; the user's own is
+    /// [`user_settings`](crate::user_settings).
+    #[must_use]
+    pub fn user_tools(self, settings: impl Into<PathBuf>) -> Self {
+        Self { user_tools: Some(settings.into()), ..self }
     }
 
     /// Sets limits for each call. They come before those of the manifest; what they leave open is decided there.

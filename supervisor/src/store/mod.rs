@@ -617,6 +617,19 @@ pub(crate) fn refuse_reach_of_user(effective: &EffectiveSet) -> Result<(), Store
     Store::place_of_user().map_or(Ok(()), |place| place::refuse_reach(&place, effective))
 }
 
+/// The directory of one declared tool's state, which is made if it is not there: below the store's, which no session may reach.
+/// A project's tools have theirs with the project, known by its path.
+pub(crate) fn slot(tool: &str, origin: &crate::Origin, root: &HostPath) -> Result<HostPath, StoreError> {
+    use sha2::Digest as _;
+    let place = Store::place_of_user().ok_or(StoreError::NoHome)?;
+    let of = match origin {
+        crate::Origin::Project => format!("project-{}", crate::host::hex(&sha2::Sha256::digest(root.as_bytes())[..16])),
+        crate::Origin::Bundled | crate::Origin::User | crate::Origin::Mcp(_) => origin.to_string(),
+    };
+    let path = place.join("tools").join(of).join(tool);
+    Ok(place::Place::make(&path)?.path().to_owned().into())
+}
+
 /// An id for a row.
 fn row_id(of: &str) -> rusqlite::Result<String> {
     new_id(of).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))

@@ -12,7 +12,7 @@ mod store;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ use self::store::Store;
 use crate::host;
 use crate::place::Place;
 use crate::profile::{self, ProfileError};
+use crate::registry::{Layer, LeftOut, Tool};
 
 /// What a project's manifest may be called, in the project's own directory and in none above it (X1-35).
 pub const MANIFESTS: [&str; 2] = ["callgate.toml", "callgate.json"];
@@ -88,6 +89,8 @@ pub struct Project {
     files: BTreeMap<String, String>,
     list: TrustList,
     approvals: Approvals,
+    /// The tools that it declares.
+    layer: Layer,
 }
 
 /// Why trust could not be looked up, given or taken back.
@@ -108,7 +111,10 @@ pub enum TrustError {
         source: io::Error,
     },
     /// Nothing to trust.
-    #[error("there is nothing to trust in {0}: it has neither callgate.toml nor callgate.json")]
+    #[error(
+        "there is nothing to trust in {0}: it has neither callgate.toml nor callgate.json; a project with tools needs one of them, \
+             at least with an `id`"
+    )]
     NoManifest(PathBuf),
     /// Which one would count?
     #[error("{0} has both callgate.toml and callgate.json; keep one")]
@@ -222,6 +228,18 @@ impl TrustList {
     /// [`TrustError`], if the list cannot be used, if there are two manifests, or if what was trusted has changed or gone.
     /// Then there is no trust either.
     pub fn find(&self, directory: &Path) -> Result<Found, TrustError> {
+        self.found(directory, true)
+    }
+
+    /// The same for whoever only looks: trust for once stays.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn look(&self, directory: &Path) -> Result<Found, TrustError> {
+        self.found(directory, false)
+    }
+
+    fn found(&self, directory: &Path, uses_up: bool) -> Result<Found, TrustError> {
         let root = real(directory)?;
         let held = hold(&root)?;
         let file = manifest_of(&root)?;
@@ -235,8 +253,8 @@ impl TrustList {
                 return Err(trusted.changed(root.as_path().join(was), "has gone"));
             }
         };
-        let Contents { files, manifest, profile } = Contents::trusted(&file, &trusted)?;
-        if trusted.decision == Decision::Once && !self.use_up(&trusted)? {
+        let Contents { files, manifest, profile, layer } = Contents::trusted((&file, held.as_fd()), &trusted)?;
+        if uses_up && trusted.decision == Decision::Once && !self.use_up(&trusted)? {
             return Ok(Found::Untrusted { file });
         }
         tracing::info!(project = %root, ?files, granted_at = trusted.granted_at, "the project's manifest is trusted");
@@ -248,6 +266,7 @@ impl TrustList {
             files,
             approvals: if trusted.decision == Decision::Trusted { trusted.approvals } else { Approvals::default() },
             list: self.clone(),
+            layer,
         })))
     }
 
@@ -256,10 +275,23 @@ impl TrustList {
     /// # Errors
     /// [`TrustError`]; then nothing is trusted that was not before. A manifest with a mistake cannot be trusted.
     pub fn trust(&self, directory: &Path, decision: Decision) -> Result<(Trusted, Manifest), TrustError> {
+        self.trust_all(directory, decision).map(|(trusted, manifest, _)| (trusted, manifest))
+    }
+
+    /// The same, with the tools that are trusted with it: each with its command, and what of them cannot be used.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn trust_all(
+        &self,
+        directory: &Path,
+        decision: Decision,
+    ) -> Result<(Trusted, Manifest, TrustedTools), TrustError> {
         let root = real(directory)?;
+        let held = hold(&root)?;
         let file = manifest_of(&root)?.ok_or_else(|| TrustError::NoManifest(root.as_path().to_owned()))?;
-        let Contents { files, manifest, .. } =
-            Contents::read(&file, |_, _| true)?.map_err(|_name| TrustError::NoManifest(root.as_path().to_owned()))?;
+        let Contents { files, manifest, layer, .. } = Contents::read((&file, held.as_fd()), |_, _| true)?
+            .map_err(|_name| TrustError::NoManifest(root.as_path().to_owned()))?;
         let mut trusted =
             Trusted { canonical_path: root, decision, files, granted_at: now(), approvals: Approvals::default() };
         self.store.change(|all| {
@@ -272,7 +304,8 @@ impl TrustList {
             all.push(trusted.clone());
         })?;
         tracing::info!(project = %trusted.canonical_path, ?decision, "trust given");
-        Ok((trusted, manifest))
+        let tools = layer.tools().cloned().collect();
+        Ok((trusted, manifest, TrustedTools { tools, left_out: layer.left_out().to_vec() }))
     }
 
     /// Takes trust back, with all that was approved of for the project; whether there was any. The directory need not be there
@@ -337,6 +370,16 @@ impl Project {
         *place.path() == self.root && held.ok() == Some(place.id())
     }
 
+    /// The tools that it declares.
+    pub(crate) fn layer(&self) -> &Layer {
+        &self.layer
+    }
+
+    /// The same project as it is now.
+    pub(crate) fn find_again(&self) -> Result<Found, TrustError> {
+        self.list.find(self.root.as_path())
+    }
+
     /// What was approved of for the project before.
     pub(crate) fn approvals(&self) -> &Approvals {
         &self.approvals
@@ -360,20 +403,40 @@ impl Project {
     }
 }
 
+/// The tools that a project declares, for whoever trusts it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TrustedTools {
+    /// Those that can be used.
+    pub tools: Vec<Tool>,
+    /// What cannot be used, and why.
+    pub left_out: Vec<LeftOut>,
+}
+
 /// What a project's files say, each read once.
 struct Contents {
     /// The digest of each.
     files: BTreeMap<String, String>,
     manifest: Manifest,
     profile: Option<Profile>,
+    layer: Layer,
 }
 
 impl Contents {
     /// Reads them, if they are what was trusted.
-    fn trusted(file: &Path, trusted: &Trusted) -> Result<Self, TrustError> {
-        let is_believed = |name: &str, digest: &String| trusted.files.get(name) == Some(digest);
-        match Self::read(file, is_believed) {
-            Ok(Ok(found)) => Ok(found),
+    fn trusted((file, held): (&Path, BorrowedFd<'_>), trusted: &Trusted) -> Result<Self, TrustError> {
+        let is_believed = |name: &str, digest: &str| trusted.files.get(name).is_some_and(|known| known == digest);
+        match Self::read((file, held), is_believed) {
+            Ok(Ok(found)) => match trusted.files.keys().find(|name| !found.files.contains_key(*name)) {
+                None => Ok(found),
+                Some(gone) => {
+                    let gone = file.parent().unwrap_or(Path::new("")).join(gone);
+                    Err(trusted.changed(gone, "has gone, or cannot be read,"))
+                }
+            },
+            Ok(Err(other)) if other != file && !is_known(&other, file, trusted) => {
+                Err(trusted.changed(other, "is new"))
+            }
             Ok(Err(other)) => Err(trusted.changed(other, "has changed")),
             Err(TrustError::Read { path, .. } | TrustError::Profile(ProfileError::Read { path, .. })) => {
                 Err(trusted.changed(path, "has changed, or cannot be read,"))
@@ -383,7 +446,10 @@ impl Contents {
     }
 
     /// Reads them; the path of one that is not believed, by its name and digest, of which then nothing is parsed.
-    fn read(file: &Path, is_believed: impl Fn(&str, &String) -> bool) -> Result<Result<Self, PathBuf>, TrustError> {
+    fn read(
+        (file, held): (&Path, BorrowedFd<'_>),
+        is_believed: impl Fn(&str, &str) -> bool,
+    ) -> Result<Result<Self, PathBuf>, TrustError> {
         let mut files = BTreeMap::new();
         let mut believed = |name: &str, text: &str| {
             let digest = digest(text);
@@ -407,8 +473,25 @@ impl Contents {
                 Some(profile::parse(&path, &text)?)
             }
         };
-        Ok(Ok(Self { files, manifest, profile }))
+        let root = file.parent().unwrap_or(Path::new(""));
+        let mut is_believed = |name: &str, digest: &str| {
+            files.insert(name.to_owned(), digest.to_owned());
+            is_believed(name, digest)
+        };
+        match Layer::of_project((held, root), &mut is_believed) {
+            Ok(layer) => Ok(Ok(Self { files, manifest, profile, layer })),
+            Err(name) => Ok(Err(root.join(name))),
+        }
     }
+}
+
+/// Whether a file of a project was there when that was trusted.
+fn is_known(file: &Path, manifest: &Path, trusted: &Trusted) -> bool {
+    let below = manifest.parent().and_then(|root| file.strip_prefix(root).ok()).unwrap_or(file);
+    trusted
+        .files
+        .keys()
+        .any(|known| Path::new(known) == below || manifest.parent().is_some_and(|root| root.join(known) == file))
 }
 
 /// The time, ISO 8601, in UTC.

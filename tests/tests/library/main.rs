@@ -3,6 +3,7 @@
 
 mod ablated;
 mod approvals;
+mod declared;
 mod everyday;
 mod hidden;
 mod host;
@@ -278,7 +279,8 @@ fn s0_2_s0_3_s0_9_an_agent_s_profile_renames_nothing() {
                 supervisor.open(spec).await.unwrap()
             };
             let tools = |session: &Session| -> Vec<(String, String, String)> {
-                let each = session.registry().tools();
+                let registry = session.registry();
+                let each = registry.tools();
                 each.map(|tool| (tool.name.clone(), tool.description.clone(), tool.parameters.to_string())).collect()
             };
             let all = tools(&open(Profile::default()).await);

@@ -32,6 +32,7 @@ mod claims;
 mod clean_up;
 mod contract;
 mod debug;
+mod declared;
 mod envelope;
 mod etc;
 mod every_abi;

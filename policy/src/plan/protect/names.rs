@@ -232,7 +232,7 @@ pub const NAMES: &[Group] = &[
     Group {
         reason: "manifests and state of callgate itself (E4)",
         guard: Guard::Closed,
-        patterns: &["callgate.toml", "callgate.json", ".callgate", ".local/state/callgate"],
+        patterns: &["callgate.toml", "callgate.json", ".callgate", ".config/callgate", ".local/state/callgate"],
     },
     Group {
         reason: "callgate's own files on their way to another name",

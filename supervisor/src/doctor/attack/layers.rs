@@ -124,10 +124,11 @@ fn reached(field: &mut Field, seen: &str) -> Result<Vec<String>, DoctorError> {
 
 /// A tool as if the capability check had let it pass, in a worker that is confined as ever. Gives what it saw.
 async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Result<String, DoctorError> {
+    let registry = session.registry();
     #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
-    let (Some(tool), Some(everything)) = (session.registry.find(name), everything()) else { return Ok(String::new()) };
+    let (Some(tool), Some(everything)) = (registry.find(name), everything()) else { return Ok(String::new()) };
     let root = session.root();
-    let context = Context { root: &root, shell_dir: &root, limit: session.registry.output_limit(&tool.name) };
+    let context = Context { root: &root, shell_dir: &root, limit: registry.output_limit(&tool.name) };
     let prepared = tool.executor.prepare(&arguments, &context);
     let prepared = prepared.map_err(|error| DoctorError::Attempt(error.to_string()))?;
     let Some(work) = prepared.work else { return Ok(String::new()) };

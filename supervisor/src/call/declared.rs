@@ -1,0 +1,237 @@
+//! Running a declared tool: its arguments on standard input, its result on standard output, both JSON.
+//!
+//! What it prints is as hostile as a worker's frames. It is cut off at a fixed length before it is parsed, parsed within a bound
+//! of memory, and compared with the schema that the tool publishes.
+
+use std::sync::Arc;
+
+use callgate_policy::effective::EffectiveSet;
+use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::manifest::Env;
+use callgate_policy::path::HostPath;
+use callgate_policy::remarks::remarks;
+use callgate_policy::step::Step;
+use callgate_worker::protocol::ProgramEnd;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe::Receiver;
+
+use super::answer::ANSWER_MAX;
+use super::envelope::Done;
+use super::error::{denied, not_started};
+use super::{CallError, Known, OnOutput};
+use crate::confine::{ConfineError, Program, Stdio};
+use crate::gate::ApprovedPlan;
+use crate::json;
+use crate::registry::{Declared, Executor, STATE, Tool};
+use crate::session::Session;
+use crate::turn::Turn;
+
+/// The most memory that a result may take when it is parsed, bytes.
+const PARSED_MAX: usize = 64 * 1024 * 1024;
+/// Most bytes of standard error that a failed call tells: the last ones.
+const LAST_WORDS: usize = 2000;
+
+impl Session {
+    /// Runs it in a sandbox of its own, and takes its result.
+    pub(super) async fn run_declared(
+        &self,
+        tool: &Tool,
+        (plan, own): (ApprovedPlan, &EffectiveSet),
+        args: Value,
+        turn: Turn,
+        on_output: OnOutput<'_>,
+        known: &mut Known,
+    ) -> Result<Done, CallError> {
+        let Executor::Declared(declared) = &tool.executor else {
+            return Err(CallError::Tool(format!("`{}` is not declared", tool.name)));
+        };
+        declared.confirm().map_err(changed)?;
+        let slot = self.slot_of(tool, declared)?;
+        let mut env = Env { pass: declared.env.clone(), ..Env::default() };
+        env.set.extend(slot.as_ref().map(|slot| (STATE.to_owned(), slot.to_string())));
+        let (bounds, timeout) = (plan.bounds, plan.timeout);
+        let part = self.open_part(own, (&env, slot.as_ref()), &bounds).await?;
+        // Once more: what its sandbox shows was bound to its path meanwhile.
+        declared.confirm().map_err(changed)?;
+        // A program starts where it can list its directory.
+        let plan = if own.allows_read(&self.root()) { plan } else { plan.starting_in(part.temporary.clone()) };
+        let output = |source| CallError::Output { what: "make pipes for the tool", source };
+        let (stdio, pipes) = Stdio::piped().map_err(output)?;
+        let (mut stdin, stdout, stderr) = pipes.into_async().map_err(output)?;
+        let started = part.opened.program(plan, stdio, Some(turn)).await;
+        let mut program = started.map_err(|error| did_not_start(tool, declared, error))?;
+        known.steps = program.steps().to_vec();
+        let args = args.to_string();
+        // One that does not read its arguments is not waited for: when it has ended, nobody has the pipe's other end.
+        let writes = tokio::spawn(async move { drop(stdin.write_all(args.as_bytes()).await) });
+        let mut heard = Heard { out: Vec::new(), err: Vec::new(), seen: 0 };
+        let followed = heard.follow(&program, (stdout, stderr), bounds.output, on_output);
+        let followed = tokio::time::timeout(timeout.saturating_add(super::shell::GRACE), followed).await;
+        writes.abort();
+        let Ok(end) = followed else {
+            program.kill().await?;
+            return Err(CallError::Confine(ConfineError::TimedOut(timeout)));
+        };
+        let end = end?;
+        let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
+        let limits = super::limits::of_program(&bounds, &end, Some(super::limits::ms(timeout)), Some(heard.seen));
+        if let Some(hit) = super::limits::ended_for(&bounds, &end, Some(heard.seen)) {
+            let ended_for = Some(super::limits::denial(&bounds, hit, end.left));
+            return Ok(Done { limits, ended_for, changes, ..Done::of(heard.last_words().into()) });
+        }
+        if end.timed_out {
+            return Err(CallError::TimedOut(timeout));
+        }
+        let notes = changes.as_ref().map(|changes| remarks(changes, true)).unwrap_or_default();
+        let data = heard.result(tool, &end).map_err(|why| CallError::Tool(with_notes(why, &notes)))?;
+        Ok(Done { limits, changes, ..self.cut(tool, data)? })
+    }
+
+    /// The directory of a tool's state, if it declares one: its own, and no other's (S1-28).
+    fn slot_of(&self, tool: &Tool, declared: &Arc<Declared>) -> Result<Option<HostPath>, CallError> {
+        if !declared.has_state {
+            return Ok(None);
+        }
+        if self.facts.identity.uid != rustix::process::geteuid().as_raw() {
+            let reason = "its state would be this user's, and its calls run as the workspace's owner";
+            let denial = Denial::new(Layer::Host, format!("the state of {}", tool.name), reason);
+            return Err(denied(denial.remedy("run callgate as the workspace's owner")));
+        }
+        let slot = crate::store::slot(&tool.name, &tool.origin, &self.root())?;
+        Ok(Some(slot))
+    }
+}
+
+/// A program that is not there, or is none, is the definition's mistake, not the host's.
+fn did_not_start(tool: &Tool, declared: &Declared, error: ConfineError) -> CallError {
+    if let ConfineError::Refused(failed) = &error
+        && failed.step == Step::Exec
+    {
+        let (name, file, failed) = (&tool.name, declared.file.display(), failed.what_failed());
+        return CallError::Tool(format!("`{name}` did not start: {failed}; its `command` is in {file}"));
+    }
+    not_started(error)
+}
+
+fn changed(file: std::path::PathBuf) -> CallError {
+    let reason = "it has changed, or cannot be read, since the tool was loaded";
+    denied(Denial::new(Layer::Host, file.display().to_string(), reason).remedy(
+        "look at it; a project's is trusted anew with `callgate trust`; then open a new session, or reload its tools",
+    ))
+}
+
+fn with_notes(mut text: String, notes: &[String]) -> String {
+    if !notes.is_empty() {
+        text.push_str("; ");
+        text.push_str(&notes.join("; "));
+    }
+    text
+}
+
+/// What a tool has printed.
+struct Heard {
+    /// At most one byte more than a result may have.
+    out: Vec<u8>,
+    /// The end of its standard error.
+    err: Vec<u8>,
+    /// All bytes that came.
+    seen: u64,
+}
+
+impl Heard {
+    /// Reads both streams until the program has ended, and all that it started with it. One that prints too much is ended.
+    async fn follow(
+        &mut self,
+        program: &Program,
+        (mut stdout, mut stderr): (Receiver, Receiver),
+        most: u64,
+        on_output: OnOutput<'_>,
+    ) -> Result<ProgramEnd, CallError> {
+        let failed = |source| CallError::Output { what: "read what the tool printed", source };
+        let (mut of_out, mut of_err) = (vec![0; 64 * 1024], vec![0; 16 * 1024]);
+        let (mut out_ends, mut err_ends) = (false, false);
+        let mut ended = std::pin::pin!(program.wait());
+        let end = loop {
+            tokio::select! {
+                biased;
+                got = stdout.read(&mut of_out), if !out_ends => match got.map_err(failed)? {
+                    0 => out_ends = true,
+                    got => self.take_out(&of_out[..got]),
+                },
+                got = stderr.read(&mut of_err), if !err_ends => match got.map_err(failed)? {
+                    0 => err_ends = true,
+                    got => self.take_err(&of_err[..got], on_output),
+                },
+                end = &mut ended => break end?,
+            }
+            if self.out.len() > ANSWER_MAX || self.seen > most {
+                program.abort().await?;
+                break ended.await?;
+            }
+        };
+        // What it wrote last is still in the pipes.
+        for _ in 0..super::shell::PIPE_MAX / of_out.len() {
+            match rustix::io::read(&stdout, &mut of_out[..]) {
+                Ok(0) | Err(_) => break,
+                Ok(got) => self.take_out(&of_out[..got]),
+            }
+        }
+        for _ in 0..super::shell::PIPE_MAX / of_err.len() {
+            match rustix::io::read(&stderr, &mut of_err[..]) {
+                Ok(0) | Err(_) => break,
+                Ok(got) => self.take_err(&of_err[..got], on_output),
+            }
+        }
+        Ok(end)
+    }
+
+    fn take_out(&mut self, piece: &[u8]) {
+        self.seen += piece.len() as u64;
+        let room = (ANSWER_MAX + 1).saturating_sub(self.out.len());
+        self.out.extend(&piece[..piece.len().min(room)]);
+    }
+
+    fn take_err(&mut self, piece: &[u8], on_output: OnOutput<'_>) {
+        on_output(piece);
+        self.seen += piece.len() as u64;
+        self.err.extend(piece);
+        let too_much = self.err.len().saturating_sub(LAST_WORDS);
+        self.err.drain(..too_much);
+    }
+
+    /// The end of what it wrote on standard error, as text.
+    fn last_words(&self) -> String {
+        String::from_utf8_lossy(&self.err).trim_end().to_owned()
+    }
+
+    fn failed(&self, what: String) -> String {
+        match self.last_words() {
+            words if words.is_empty() => what,
+            words => format!("{what}. It had written on standard error:\n{words}"),
+        }
+    }
+
+    /// The result, or what is wrong with what it printed.
+    fn result(&self, tool: &Tool, end: &ProgramEnd) -> Result<Value, String> {
+        let name = &tool.name;
+        if self.out.len() > ANSWER_MAX {
+            return Err(self.failed(format!("`{name}` printed more than {ANSWER_MAX} bytes, and was ended")));
+        }
+        match (end.code, end.signal) {
+            (Some(0), _) => {}
+            (Some(code), _) => return Err(self.failed(format!("`{name}` exited with status {code}"))),
+            (None, Some(signal)) => return Err(self.failed(format!("`{name}` was ended by signal {signal}"))),
+            (None, None) => return Err(self.failed(format!("`{name}` did not end by itself"))),
+        }
+        if self.out.iter().all(u8::is_ascii_whitespace) {
+            return Err(self.failed(format!("`{name}` printed no result: it is to be JSON on standard output")));
+        }
+        let data = json::parse(&self.out, PARSED_MAX).map_err(|error| {
+            let begins: String = String::from_utf8_lossy(&self.out).chars().take(80).collect();
+            self.failed(format!("`{name}` printed what is no JSON ({error}); it begins with {begins:?}"))
+        })?;
+        tool.validate_result(&data).map_err(|why| self.failed(why))?;
+        Ok(data)
+    }
+}

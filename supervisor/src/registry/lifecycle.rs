@@ -1,0 +1,127 @@
+//! The life of a session's tools: there, taking no more calls, gone; and replaced as a whole between turns (S1-20, S1-26).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use serde::Serialize;
+use tokio::sync::{OwnedRwLockReadGuard, RwLock as Flights};
+
+use super::Registry;
+
+/// Whether calls of a tool are carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ToolState {
+    /// They are.
+    Active,
+    /// No new ones: those in flight are still carried out.
+    Deactivating,
+    /// None is.
+    Inactive,
+}
+
+/// The tools of a session as they are now, and the calls that hold them.
+#[derive(Debug)]
+pub(crate) struct Lifecycle {
+    now: RwLock<Arc<Registry>>,
+    /// Each call holds it for reading, and what replaces the tools for writing.
+    all: Arc<Flights<()>>,
+    stages: Mutex<BTreeMap<String, Arc<Stage>>>,
+}
+
+/// One tool's part of that.
+#[derive(Debug, Default)]
+struct Stage {
+    refuses: AtomicBool,
+    flights: Arc<Flights<()>>,
+}
+
+/// A call that holds the tools as they were when it began.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    registry: Arc<Registry>,
+    _all: OwnedRwLockReadGuard<()>,
+    /// None of a tool that is not there.
+    _one: Option<OwnedRwLockReadGuard<()>>,
+}
+
+impl InFlight {
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+/// A tool that takes no calls.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the tool `{0}` was deactivated, and takes no calls")]
+pub(crate) struct Inactive(pub(crate) String);
+
+impl Lifecycle {
+    pub(crate) fn new(registry: Registry) -> Self {
+        Self { now: RwLock::new(Arc::new(registry)), all: Arc::default(), stages: Mutex::default() }
+    }
+
+    /// The tools as they are now.
+    pub(crate) fn now(&self) -> Arc<Registry> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Begins a call. One that comes while the tools are replaced waits for those that come.
+    pub(crate) async fn enter(&self, name: &str) -> Result<InFlight, Inactive> {
+        let all = Arc::clone(&self.all).read_owned().await;
+        let registry = self.now();
+        let one = match registry.find(name) {
+            None => None,
+            Some(tool) => {
+                let stage = self.stage(&tool.name);
+                let refused =
+                    || stage.refuses.load(Ordering::SeqCst).then(|| Inactive(name.to_owned())).map_or(Ok(()), Err);
+                refused()?;
+                let one = Arc::clone(&stage.flights).read_owned().await;
+                // It may have been deactivated since.
+                refused()?;
+                Some(one)
+            }
+        };
+        Ok(InFlight { registry, _all: all, _one: one })
+    }
+
+    /// Takes no more calls of a tool, and returns when those in flight have ended. A second time it changes nothing.
+    pub(crate) async fn deactivate(&self, name: &str) {
+        let stage = self.stage(name);
+        stage.refuses.store(true, Ordering::SeqCst);
+        drop(stage.flights.write().await);
+    }
+
+    /// Takes calls again.
+    pub(crate) fn activate(&self, name: &str) {
+        self.stage(name).refuses.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn state(&self, name: &str) -> ToolState {
+        let stage = self.stage(name);
+        match (stage.refuses.load(Ordering::SeqCst), stage.flights.try_write().is_ok()) {
+            (false, _) => ToolState::Active,
+            (true, false) => ToolState::Deactivating,
+            (true, true) => ToolState::Inactive,
+        }
+    }
+
+    /// Replaces the tools when no call is in flight. What `load` returns as an error changes nothing.
+    pub(crate) async fn replace<T, E>(&self, load: impl FnOnce(&Registry) -> Result<(Registry, T), E>) -> Result<T, E> {
+        let _nobody = self.all.write().await;
+        let (registry, told) = load(&self.now())?;
+        let there: Vec<String> = registry.names().into_iter().map(str::to_owned).collect();
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+        // A tool that is gone and comes back is a new one.
+        self.stages.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| there.contains(name));
+        Ok(told)
+    }
+
+    fn stage(&self, name: &str) -> Arc<Stage> {
+        let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(stages.entry(name.to_owned()).or_default())
+    }
+}

@@ -1,0 +1,114 @@
+//! What a declared tool runs in: a sandbox of its own, with its part of what is in force in the session.
+//!
+//! It has its own private directory, its own environment and its own processes. So nothing that another call has left behind
+//! (a start-up file in `HOME`, a module in `TMPDIR`) decides what a tool does that may do more than that call.
+
+use callgate_policy::effective::{Contribution, Declared as Asked, EffectiveSet, Source};
+use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::limit::Bounds;
+use callgate_policy::manifest::Env;
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::compile;
+use callgate_policy::plan::{
+    Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind, SessionPlan, Strength,
+};
+
+use super::{OpenError, Session};
+use crate::call::CallError;
+use crate::causes::with_causes;
+use crate::confine::{Opened, private_directory};
+use crate::gate::execs::{Watch, Watching};
+use crate::host;
+use crate::place;
+use crate::registry::Tool;
+
+/// A sandbox for one call. What runs in it ends when it is dropped.
+pub(crate) struct Part {
+    pub(crate) opened: Opened,
+    /// Where its temporary files are.
+    pub(crate) temporary: HostPath,
+    /// Answers for every program that is about to run, where somebody wants to see those.
+    _watching: Option<Watching>,
+}
+
+impl Session {
+    /// What is in force for a tool: what it requires, as far as the session has it.
+    pub(crate) fn part_for(&self, tool: &Tool) -> Result<EffectiveSet, CallError> {
+        let source = Source::Tool(tool.name.clone());
+        let of_tool = [Contribution::from_source(&source, &tool.requires)];
+        let asked = Asked::union(&of_tool, &self.variables, &[]).map_err(|error| CallError::Tool(error.to_string()))?;
+        Ok(self.effective.part(&asked))
+    }
+
+    /// Makes it. `env` are the variables that the tool declares, `slot` is its state.
+    pub(crate) async fn open_part(
+        &self,
+        own: &EffectiveSet,
+        (env, slot): (&Env, Option<&HostPath>),
+        bounds: &Bounds,
+    ) -> Result<Part, CallError> {
+        let plan = self.plan_of_part(own, (env, slot), bounds)?;
+        let temporary = plan.private.inside.as_path().join("tmp").into();
+        let mut opened = Opened::open(&self.launcher, plan, None, self.opened.groups()).await?;
+        let watching = opened.tracer().map(|tracer| {
+            let (gate, people) = (self.gate.clone(), self.people.clone());
+            Watch { gate, people, manifest: self.manifest.clone(), session: self.id.clone() }.start(tracer)
+        });
+        Ok(Part { opened, temporary, _watching: watching })
+    }
+
+    fn plan_of_part(
+        &self,
+        own: &EffectiveSet,
+        (env, slot): (&Env, Option<&HostPath>),
+        bounds: &Bounds,
+    ) -> Result<SessionPlan, CallError> {
+        let (strength, identity) = (self.facts.strength, self.facts.identity);
+        let mut written = compile::written(own);
+        written.extend(slot.cloned());
+        let private = match strength {
+            Strength::Landlock => {
+                let path = private_directory(identity, &written)
+                    .map_err(|error| CallError::Tool(with_causes(&OpenError::from(error))))?;
+                PrivateDir { inside: path.into(), kind: PrivateKind::OnHost }
+            }
+            Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
+        };
+        let mut facts = host::facts(
+            (strength, Calls::One),
+            self.facts.landlock_abi,
+            identity,
+            private,
+            self.facts.workspace.clone(),
+            own,
+            &self.changeable,
+        );
+        // It sees what it declares, and of the caller's nothing else.
+        facts.env.retain(|name, _| env.pass.contains(name));
+        let mut plan = compile::session(own, &facts, env, bounds)?;
+        plan.grants.extend(slot.map(|slot| FsRule {
+            path: slot.clone(),
+            access: FsAccess::Write,
+            extent: Extent::Subtree,
+            presence: Presence::Required,
+            exactness: Exactness::Exact,
+            source: "the tool's state".to_owned(),
+        }));
+        let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
+        let trees = plan.program_trees();
+        let grants = plan.grants.iter().chain(toolchains).chain(&trees);
+        let looked = place::look(&self.roots, &self.changeable, grants, identity);
+        let seen = looked.map_err(|(path, misled)| {
+            let error = OpenError::misled(format!("grant {path}"), misled);
+            CallError::Denied(Box::new(Denial::new(Layer::Host, path.to_string(), with_causes(&error))))
+        })?;
+        // A toolchain that was not there cannot be told from what has its name later.
+        let was_seen = |rule: &FsRule| seen.iter().any(|seen| seen.path == rule.path);
+        plan.surroundings.retain(|rule| !facts.toolchains.contains(&rule.path) || was_seen(rule));
+        plan.seen = seen;
+        Ok(match self.plan.watched {
+            Some(by) => plan.watched(by),
+            None => plan,
+        })
+    }
+}
