@@ -7,6 +7,7 @@ use crate::path::HostPath;
 use crate::pattern::ProgramPattern;
 
 /// A place that is granted, that lies within a bound as it is spelt, and that a link leads out of it.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeadsOut {
     /// As it is spelt.
@@ -21,6 +22,7 @@ impl EffectiveSet {
     /// The first of these, if there is one. Bounds are met by spelling, and the kernel is told of what a path leads to: with a
     /// ceiling of `/srv/data/**`, a link `/srv/data/home` must not bring `/home` in (C-1). `real` is a path without its links,
     /// if it leads anywhere.
+    #[doc(hidden)]
     #[must_use]
     pub fn leads_out(&self, real: impl Fn(&Path) -> Option<PathBuf>) -> Option<LeadsOut> {
         let within = |to: &Path, places: &[HostPath]| {

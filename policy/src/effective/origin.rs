@@ -37,6 +37,7 @@ pub enum Source {
 
 impl Source {
     /// Its name in a sentence.
+    #[doc(hidden)]
     #[must_use]
     pub fn in_a_sentence(&self) -> String {
         match self {

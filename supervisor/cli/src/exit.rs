@@ -250,7 +250,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::Declare(_)
         | OpenError::Plan(_)
         | OpenError::DebugJudged
-        | OpenError::LeadsOut(_)
+        | OpenError::LeadsOut { .. }
         | OpenError::Rule(_)
         | OpenError::UnknownTool { .. }
         | OpenError::NotTrusted { .. }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use callgate_policy::effective::{DeclareError, LeadsOut};
+use callgate_policy::effective::DeclareError;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::PlanError;
 use callgate_policy::rules::RuleError;
@@ -102,12 +102,18 @@ pub enum OpenError {
     },
     /// A link leads from what is granted within a ceiling or another bound to what that does not grant (C-1).
     #[error(
-        "grant {}: it leads to {}, which {} does not grant; ask for that place itself, where the bound grants it",
-        .0.granted,
-        .0.to.display(),
-        .0.bound.in_a_sentence()
+        "grant {}: it leads to {}, which {bound} does not grant; ask for that place itself, where the bound grants it",
+        granted.display(),
+        to.display()
     )]
-    LeadsOut(Box<LeadsOut>),
+    LeadsOut {
+        /// As it is spelt.
+        granted: PathBuf,
+        /// Where that leads.
+        to: PathBuf,
+        /// What does not grant that, in words.
+        bound: String,
+    },
     /// What was granted was another thing when the session was confined than when it was looked at.
     #[error("{what}")]
     Replaced {

@@ -62,7 +62,8 @@ impl Supervisor {
             return Err(OpenError::Linked { act: format!("use {}", path.display()), link });
         }
         if let Some(out) = effective.leads_out(|path| std::fs::canonicalize(path).ok()) {
-            return Err(OpenError::LeadsOut(Box::new(out)));
+            let (granted, bound) = (out.granted.as_path().to_owned(), out.bound.in_a_sentence());
+            return Err(OpenError::LeadsOut { granted, to: out.to, bound });
         }
         if !spec.allow_home {
             refuse_homes(&roots, &effective)?;

@@ -25,12 +25,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Opens it, if it is there: only what the supervisor saw.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a grant is a path: it is opened here, once, as the session's user, and held; what is there is compared with \
-                  what the supervisor saw"
-    )]
+    /// Opens it, if it is there: once, as the session's user, and only what the supervisor saw.
     pub(super) fn open(path: &HostPath, plan: &SessionPlan) -> Result<Option<Self>, StepFailure> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // `/dev/fd/N` would be what this process has open.
