@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{EffectiveSet, PathRegion, Scope, Source};
+use super::{EffectiveSet, PathRegion, Scope, ShellRegion, Source};
 use crate::path::HostPath;
 use crate::pattern::ProgramPattern;
 
@@ -25,37 +25,56 @@ impl EffectiveSet {
     #[doc(hidden)]
     #[must_use]
     pub fn leads_out(&self, real: impl Fn(&Path) -> Option<PathBuf>) -> Option<LeadsOut> {
-        let within = |to: &Path, places: &[HostPath]| {
-            places.iter().any(|place| real(place.as_path()).is_some_and(|place| to.starts_with(place)))
+        // Of what is not there yet: the nearest directory that is, and what is to be below that.
+        let real = |path: &HostPath| {
+            path.as_path().ancestors().find_map(|above| {
+                let (to, rest) = (real(above)?, path.as_path().strip_prefix(above).ok()?);
+                Some(if rest.as_os_str().is_empty() { to } else { to.join(rest) })
+            })
         };
-        let find = |granted: Vec<HostPath>, source: &Source, most: &[HostPath]| {
-            granted.into_iter().find_map(|granted| {
-                let to = real(granted.as_path()).filter(|to| to != granted.as_path() && !within(to, most))?;
-                Some(LeadsOut { granted, to, bound: source.clone() })
+        let leads_out = |granted: HostPath, source: &Source, holds: &dyn Fn(&Path) -> bool| {
+            let to = real(&granted).filter(|to| to != granted.as_path() && !holds(to))?;
+            Some(LeadsOut { granted, to, bound: source.clone() })
+        };
+        let of_files = |granted: &Scope<PathRegion>, most: &Scope<PathRegion>, source: &Source| {
+            let most: Vec<(bool, PathBuf)> = most
+                .iter()
+                .filter_map(|(region, _)| Some((region.is_literal(), real(&region.literal_prefix())?)))
+                .collect();
+            granted.iter().find_map(|(region, _)| {
+                // What is named alone holds nothing below it.
+                let holds = |to: &Path| {
+                    let by = |(is_literal, place): &(bool, PathBuf)| match is_literal {
+                        true => region.is_literal() && to == place,
+                        false => to.starts_with(place),
+                    };
+                    most.iter().any(by)
+                };
+                leads_out(region.literal_prefix(), source, &holds)
+            })
+        };
+        let of_programs = |most: &Scope<ShellRegion>, source: &Source| {
+            self.rights.shell.iter().find_map(|(region, _)| match region.programs() {
+                ProgramPattern::Below(directory) => {
+                    let holds = |to: &Path| {
+                        let args = |most: &ShellRegion| most.args().is_any() || most.args() == region.args();
+                        most.iter().map(|(most, _)| most).filter(|most| args(most)).any(|most| match most.programs() {
+                            ProgramPattern::Any => true,
+                            ProgramPattern::Below(place) => real(place).is_some_and(|place| to.starts_with(place)),
+                            ProgramPattern::One(_) | ProgramPattern::OneBelow { .. } => false,
+                        })
+                    };
+                    leads_out(directory.clone(), source, &holds)
+                }
+                // Of one program it is asked where it lies when it is found.
+                ProgramPattern::Any | ProgramPattern::One(_) | ProgramPattern::OneBelow { .. } => None,
             })
         };
         self.bounds.iter().find_map(|bound| {
-            let files = [(&self.rights.read, &bound.read), (&self.rights.write, &bound.write)];
-            let files = files
-                .into_iter()
-                .find_map(|(granted, most)| find(prefixes(granted), &bound.source, &prefixes(most.as_ref()?)));
-            files.or_else(|| {
-                let most = bound.shell.as_ref()?;
-                if most.iter().any(|(region, _)| *region.programs() == ProgramPattern::Any) {
-                    return None;
-                }
-                let directories = most.iter().filter_map(|(region, _)| region.programs().directory().cloned());
-                let below = self.rights.shell.iter().filter_map(|(region, _)| match region.programs() {
-                    ProgramPattern::Below(directory) => Some(directory.clone()),
-                    // Of one program it is asked where it lies when it is found.
-                    ProgramPattern::Any | ProgramPattern::One(_) | ProgramPattern::OneBelow { .. } => None,
-                });
-                find(below.collect(), &bound.source, &directories.collect::<Vec<_>>())
-            })
+            let read = bound.read.as_ref().and_then(|most| of_files(&self.rights.read, most, &bound.source));
+            let write = || of_files(&self.rights.write, bound.write.as_ref()?, &bound.source);
+            let shell = || of_programs(bound.shell.as_ref()?, &bound.source);
+            read.or_else(write).or_else(shell)
         })
     }
-}
-
-fn prefixes(regions: &Scope<PathRegion>) -> Vec<HostPath> {
-    regions.iter().map(|(region, _)| region.literal_prefix()).collect()
 }

@@ -279,10 +279,15 @@ fn c6_c8_c10_the_first_start_of_a_call_is_judged_by_its_file() {
         refused(&bounded("sh"), &[&format!("{tools}/sh"), "-c", "echo > made"]);
         let ended = bounded("touch").run(&[&format!("{tools}/touch"), "made"]);
         assert!(ended.status.success() && unmake(&env), "the control: {ended:?}");
-        // All of a directory that a link there leads to.
-        let ended = bounded("bin/**").run(&[&format!("{tools}/bin/touch"), "made"]);
-        assert_eq!(ended.status.code(), Some(65), "{ended:?}");
-        assert!(ended.stderr.contains("leads to /usr/bin") && !unmake(&env), "{ended:?}");
+        // All of a directory that a link there leads to; also where the ceiling holds that with arguments alone.
+        for more in ["", "[[ceiling.shell]]\ncmd = \"*\"\nargs = [\"--version\"]\n"] {
+            let run = bounded("bin/**");
+            let text = fs::read_to_string(env.workspace().join("m.toml")).unwrap();
+            env.workspace_file("m.toml", &(text + more));
+            let ended = run.run(&[&format!("{tools}/bin/touch"), "made"]);
+            assert_eq!(ended.status.code(), Some(65), "{ended:?}");
+            assert!(ended.stderr.contains("leads to /usr/bin") && !unmake(&env), "{ended:?}");
+        }
     });
 }
 
@@ -316,6 +321,26 @@ fn s0_8_a_link_leads_out_of_no_ceiling() {
             assert!(ended.stderr.contains("which `[ceiling.fs]`, m.toml line") && ended.stdout.is_empty(), "{ended:?}");
             let ended = reads(right, "inside", "file");
             assert_eq!(ended.stdout, "plain", "the control: {ended:?}");
+        }
+        // What is not there yet, and a directory that the ceiling names alone.
+        for (right, asked, ceiling) in
+            [("write", "data/link/new", "data/**"), ("read", "data/link/**", "data/**\", \"{outside}")]
+        {
+            let outside = env.outside().display().to_string();
+            let ceiling = ceiling.replace("{outside}", &outside);
+            let ceiling = format!("[\"{{workspace}}/**\", \"{outside}/{ceiling}\"]");
+            let text = format!(
+                "id = \"x\"\n[requires.fs]\n{right} = [\"{{workspace}}/**\", \"{outside}/{asked}\"]\n\
+                 [ceiling.fs]\nread = {ceiling}\nwrite = {ceiling}\n[[requires.shell]]\ncmd = \"*\"\n"
+            );
+            env.workspace_file("m.toml", &text);
+            let ended = judged(&env).run(&[
+                "sh",
+                "-c",
+                &format!("cat {outside}/data/link/secret; echo x > {outside}/data/link/new"),
+            ]);
+            assert!(!ended.stdout.contains("secret"), "{asked}: {ended:?}");
+            assert!(!env.outside().join("other/new").exists(), "{asked}: {ended:?}");
         }
         secret.assert_contents("secret");
     });

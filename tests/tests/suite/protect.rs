@@ -399,7 +399,17 @@ fn a1_no_link_leads_to_where_no_names_are_kept() {
             env.sandbox().probe(&["symlink", &format!("{root}{whole}"), &text(&env, "app")]).assert_errno(EACCES);
         }
         // Nor to where names are a call's own as long as that lives.
-        for to in ["/proc/1/cwd", "/proc", "../r/proc/23/fd/4", &format!("/tmp/callgate-{}/tmp", "0a".repeat(16))] {
+        for to in [
+            "/proc/1/cwd",
+            "/proc",
+            "../r/proc/23/fd/4",
+            "/proc/self/../1/cwd",
+            "/proc/self/task",
+            "/dev/fd/..",
+            "/dev/fd/../../1/cwd",
+            "../state/callgate/tools/user/t",
+            &format!("/tmp/callgate-{}/tmp", "0a".repeat(16)),
+        ] {
             env.sandbox().probe(&["symlink", to, &text(&env, "app")]).assert_errno(EACCES);
         }
         // One of those that may be there is not moved or linked to here.
@@ -420,6 +430,16 @@ fn a1_no_link_leads_to_where_no_names_are_kept() {
         assert_ne!(inode("sub/g"), inode("sub/e"));
     });
 }
+
+/// A part of the workspace, and a protected name in it.
+const APART: &str = r#"
+id = "apart"
+[requires.fs]
+read = ["{workspace}/**"]
+write = ["{workspace}/sub/**", "{workspace}/.vscode/**"]
+[[requires.shell]]
+cmd = "*"
+"#;
 
 /// A1: nor by way of what is granted by a protected name, in which nothing is kept.
 #[test]
@@ -452,6 +472,21 @@ fn a1_no_link_leads_there_by_what_is_granted_by_name() {
         fs::create_dir(text(&env, "node_modules/e/.vscode")).unwrap();
         env.give(&env.workspace().join("node_modules/e"));
         other().probe(&["rename", &text(&env, "node_modules/e"), &text(&env, "other")]).assert_errno(EXDEV);
+        // Nor does one move there that was made where it may lead anywhere.
+        env.give(&env.workspace().join("node_modules"));
+        let made = env.sandbox().run(&["/bin/sh", "-c", "ln -s ../node_modules/e node_modules/c"]);
+        assert!(made.status.success(), "{made:?}");
+        granted().probe(&["rename", &text(&env, "node_modules/c"), &text(&env, ".vscode/c")]).assert_errno(EXDEV);
+        assert!(fs::symlink_metadata(text(&env, ".vscode/c")).is_err());
+        // Where Landlock alone bounds what was granted by name.
+        env.workspace_file("m.toml", APART);
+        let apart = || env.sandbox().flag(&["--manifest", "m.toml"]);
+        apart().probe(&["mkdir", &text(&env, ".vscode/e")]).assert_ok();
+        let inner = apart().probe(&["mkdir", &text(&env, ".vscode/e/.vscode")]);
+        let link = apart().probe(&["symlink", "../.vscode/e", &text(&env, "sub/lib")]);
+        // (With namespaces names are kept in it, for it lies below `/tmp`.)
+        assert!([&inner, &link].iter().any(|act| act.errno() == Some(EACCES)), "{inner} {link}");
+        apart().probe(&["symlink", "e", &text(&env, "sub/other")]).assert_ok();
         // The controls: in it, beside it, and the file itself.
         granted().probe(&["symlink", "settings.json", &text(&env, ".vscode/l")]).assert_ok();
         granted().probe(&["symlink", "sub", &text(&env, "lib")]).assert_ok();
@@ -512,6 +547,11 @@ fn a3_a_single_file_gets_no_second_name() {
         for act in ["link", "rename"] {
             env_file().probe(&[act, &text(&env, "a"), &text(&env, ".env")]).assert_errno(EXDEV);
             assert!(!env.workspace().join(".env").exists(), "{act}");
+        }
+        env.workspace_file(".env", "own");
+        for (from, to) in [("a", ".env"), (".env", "a")] {
+            env_file().probe(&["rename-exchange", &text(&env, from), &text(&env, to)]).assert_errno(EXDEV);
+            assert_eq!(fs::read_to_string(text(&env, ".env")).unwrap(), "own");
         }
         let only = env_file().run(&["/bin/sh", "-c", "rm b && mv a .env && cat .env"]);
         assert_eq!(only.stdout, "x\n", "{only:?}");

@@ -861,8 +861,20 @@ fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32
     if is_freed && (!broker.keeper.has_made_directory(source.at()) || holds_directories(&source)?) {
         return Err(libc::EXDEV);
     }
+    // A link is judged where it is made, and one in a directory as well.
+    let leads_in = |stat: &Stat, from: &Place, to: &Place| {
+        kind(stat) != FileType::RegularFile && broker.keeper.leads_in(&from.path, &to.path)
+    };
+    if (was.is_free() && will.is_free())
+        && (leads_in(&moved, &source, &target) || other.is_some_and(|other| leads_in(other, &target, &source)))
+    {
+        return Err(libc::EXDEV);
+    }
     // Under the name of a file that is granted alone it would be changed by its other names.
-    if will.is_single() && grant != Grant::Twin && kind(&moved) == FileType::RegularFile && moved.st_nlink > 1 {
+    let has_others = |stat: &Stat| kind(stat) == FileType::RegularFile && stat.st_nlink > 1;
+    if grant != Grant::Twin
+        && ((will.is_single() && has_others(&moved)) || (was.is_single() && other.is_some_and(has_others)))
+    {
         return Err(libc::EXDEV);
     }
     let temporary = source.identity(was.is_temporary());

@@ -139,6 +139,8 @@ pub(super) struct Keeper {
     linked: Option<Linked>,
     /// Files that had one name until a call of this session gave them another.
     made_links: Made,
+    /// Trees that were granted and that Landlock alone lets be written, in which nothing is kept.
+    unkept: Vec<PathBuf>,
     /// Kept directories in which single files are granted.
     beside: HashMap<PathBuf, Beside>,
     /// The other names of what lies in directories that are mounted twice.
@@ -224,20 +226,31 @@ fn reached(directory: &Path) -> Option<OwnedFd> {
 }
 
 /// Whether a link's text leads to what only lives as long as a process: `/proc/PID`, which leads anywhere, or a session's own
-/// directory, in which names are as its calls like. (`/proc/self` is whoever follows the link.)
+/// directory, in which names are as its calls like; or to the state of a declared tool. Whoever follows `/proc/self` is that
+/// process; but from a directory in it `..` leads to the others, whatever links lie between. So of `/proc` only what is known to be
+/// no directory is let be, and nothing that goes back from a name and then on by a number.
 fn leads_to_a_process(target: &Path) -> bool {
-    let mut parts = target.iter().peekable();
-    let is_one = target.iter().nth(1).is_none();
-    while let Some(part) = parts.next() {
-        let is_number = |next: &&OsStr| next.as_bytes().iter().all(u8::is_ascii_digit);
-        if part == "proc" && !is_one && parts.peek().is_none_or(is_number) {
-            return true;
-        }
-        if is_own_name(part) {
-            return true;
+    let parts: Vec<&OsStr> = target.iter().collect();
+    let is_number = |part: &OsStr| part.as_bytes().iter().all(u8::is_ascii_digit);
+    let is_file = |rest: &[&OsStr]| match rest {
+        [name] => *name == "mounts",
+        [this, name] if *this == "self" => ["mounts", "mountinfo", "exe"].iter().any(|file| name == file),
+        [this, fd, number] => *this == "self" && *fd == "fd" && is_number(number),
+        _ => false,
+    };
+    let after = parts.iter().position(|part| *part == "proc").filter(|_| parts.len() > 1);
+    let by_proc = after.is_some_and(|at| !is_file(parts.get(at + 1..).unwrap_or_default()));
+    let (mut named, mut back, mut by_number) = (false, false, false);
+    for part in &parts {
+        if *part == ".." {
+            back = named;
+        } else {
+            by_number |= back && is_number(part);
+            (named, back) = (named || *part != "/", false);
         }
     }
-    false
+    let is_state = parts.windows(2).any(|two| two == ["callgate", "tools"]);
+    by_proc || by_number || back || is_state || parts.iter().any(|part| is_own_name(part))
 }
 
 fn is_directory(from: impl AsFd, name: impl rustix::path::Arg) -> bool {
@@ -341,6 +354,7 @@ impl Keeper {
             directories: Made::default(),
             linked: None,
             made_links: Made::default(),
+            unkept: Vec::new(),
             beside,
             aliases: Vec::new(),
             seen,
@@ -358,6 +372,8 @@ impl Keeper {
         let places: Vec<Granted<'_>> =
             places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
         let mut keeper = Self::of(roots, beside, above);
+        let unkept = plan.grants.iter().filter(|rule| rule.access == FsAccess::Write);
+        keeper.unkept = unkept.map(|rule| real(rule.path.as_path())).collect();
         keeper.aliases = mounts.aliases(&places)?;
         // A tree may lie within one.
         for root in &mut keeper.roots {
@@ -676,14 +692,21 @@ impl Keeper {
         let climbs = target.components().any(|part| part == Component::ParentDir);
         let known = self.roots.iter().filter(|root| root.keeps() && !climbs);
         let below = known.filter_map(|root| target.strip_prefix(&root.path).ok()).next().unwrap_or(target);
-        let trees = self.roots.iter().filter(|root| root.is_named && !root.is_single);
-        let trees = trees.filter_map(|root| root.path.file_name()).chain(FREE.iter().map(OsStr::new));
-        let free: Vec<&OsStr> = trees.collect();
+        let named = self.roots.iter().filter(|root| root.is_named && !root.is_single);
+        let trees = named.map(|root| root.path.as_path()).chain(self.unkept.iter().map(PathBuf::as_path));
+        let free: Vec<&OsStr> = trees.filter_map(Path::file_name).chain(FREE.iter().map(OsStr::new)).collect();
         if !below.iter().any(|part| free.iter().any(|free| part.eq_ignore_ascii_case(free))) {
             return None;
         }
-        let is_the_systems = !climbs && (target.starts_with("/usr") || target.starts_with("/opt"));
+        let is_ours = self.roots.iter().any(|root| target.starts_with(&root.path));
+        let is_the_systems = !climbs && !is_ours && (target.starts_with("/usr") || target.starts_with("/opt"));
         (!is_the_systems).then_some("it leads to where names are not protected (node_modules, target)")
+    }
+
+    /// Whether what lies at one place and may lead anywhere would come to where that is not so, though nothing is kept there
+    /// either: in a tree that is granted by a protected name.
+    pub(super) fn leads_in(&self, from: &Path, to: &Path) -> bool {
+        self.is_anything(from) && !self.is_anything(to)
     }
 
     /// Whether this lies where anything may be, whatever it is called: in the session's own directories, or below one of the
