@@ -429,11 +429,14 @@ impl Registry {
     }
 
     /// Leaves out each declared tool that a reason is found for.
-    pub(crate) fn leave_out(&mut self, reason: impl Fn(&Tool) -> Option<String>) {
+    pub(crate) fn leave_out(&mut self, reason: impl Fn(&mut Tool) -> Option<String>) {
         let mut left_out = Vec::new();
-        self.tools.retain(|tool| {
-            let Executor::Declared(declared) = &tool.executor else { return true };
+        self.tools.retain_mut(|tool| {
+            if !tool.executor.is_declared() {
+                return true;
+            }
             let Some(why) = reason(tool) else { return true };
+            let Executor::Declared(declared) = &tool.executor else { return true };
             let (name, origin, file) = (Some(tool.name.clone()), tool.origin.clone(), declared.file.clone());
             left_out.push(LeftOut { name, origin, file, disabled: false, why });
             false

@@ -52,9 +52,9 @@ impl Supervisor {
         let variables = variables(&roots, &further)?;
         let bounds = bounds(&spec, &profile, &variables)?;
         let sources = Sources::of(&mut spec, &profile, bounds);
-        let (registry, effective, mut warnings) = sources.believed(&spec, &variables)?;
-        env::refuse_steering(&spec.env, &compile::exec(&effective))?;
         let held = || roots.iter().chain(further.iter().map(|(_, place)| place));
+        let (registry, effective, mut warnings) = sources.believed(&spec, &variables, held())?;
+        env::refuse_steering(&spec.env, &compile::exec(&effective))?;
         let changeable = Changeable::of(held(), &compile::written(&effective));
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
         let typed = spec.typed.iter().map(|path| (path.typed(), path.planted_link(&changeable)));
@@ -241,7 +241,7 @@ impl Supervisor {
             identity,
             private,
             roots.iter().map(|root| root.path().clone()).collect(),
-            &effective,
+            (&effective, None),
             changeable,
         );
         let plan = SessionPlan { ablation: ablation.cloned(), ..compile::session(&effective, &facts, env, bounds)? };

@@ -782,6 +782,110 @@ fn s1_32_e4_a_tool_s_program_is_not_one_that_calls_write() {
     });
 }
 
+/// E4, C12: a program that is named by its name is looked for where no call writes, whatever the tool itself may write, and by no
+/// link that calls could turn. What was found when the session was opened is what is started.
+#[test]
+fn e4_c12_no_call_chooses_the_program_of_a_declared_tool() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let (workspace, home) = (place.env.workspace(), place.env.outside());
+        let reads = "env = [\"TOKEN\"]\n\n[requires.fs]\nread = [\"{workspace}/**\"]\n";
+        place.python("deploy", reads, "print('\"the real one\"')\n");
+        place.python("helped", &format!("{reads}[[requires.shell]]\ncmd = \"mine\"\n"), "print('\"helped\"')\n");
+        for name in ["mine", "stale", "fixed"] {
+            let text = format!("name = \"{name}\"\ndescription = \"D.\"\ncommand = [\"{name}\"]\n{reads}");
+            place.file(&place.tools(), &format!("{name}.toml"), &text);
+        }
+        let (venv, theirs, users) = (workspace.join(".venv/bin"), workspace.join("bin"), home.join(".local/bin"));
+        [&venv, &theirs, &users, &home.join("tools")].iter().for_each(|directory| place.directory(directory));
+        let program = |path: &Path, says: &str| {
+            let found = path.parent().unwrap();
+            place.file(found, path.file_name().unwrap().to_str().unwrap(), &format!("#!/bin/sh\necho '\"{says}\"'\n"));
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        program(&theirs.join("mine"), "mine");
+        program(&users.join("real"), "fixed");
+        symlink(theirs.join("mine"), users.join("mine")).unwrap();
+        symlink(theirs.join("stale"), users.join("stale")).unwrap();
+        symlink("real", users.join("fixed")).unwrap();
+        place.trust();
+        let path = format!("{}:{}:/usr/bin:/bin", venv.display(), users.display());
+        let call = |tool: &str, args: Value| {
+            let run = place.user().variable("PATH", &path).variable("TOKEN", "s3cret");
+            let ended = run.run(&[&binary, "call", tool, &args.to_string()]);
+            let envelope: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
+            (ended.status.code().unwrap(), envelope)
+        };
+        let says = |tool: &str, words: &str| {
+            let (code, envelope) = call(tool, json!({}));
+            assert_eq!((code, &envelope["data"]), (0, &json!(words)), "{tool}: {envelope}");
+        };
+        let left_out = |tool: &str, words: &str| {
+            let (code, envelope) = call(tool, json!({}));
+            let text = envelope["error_text"].as_str().unwrap_or_default();
+            assert!(code == 64 && text.contains(words), "{tool}: {code} {envelope}");
+        };
+        says("deploy", "the real one");
+        says("fixed", "fixed");
+        let may_write = format!("calls may write {}", theirs.canonicalize().unwrap().join("mine").display());
+        left_out("mine", &may_write);
+        left_out("helped", &may_write);
+        left_out("stale", "cannot be found");
+        // The control: calls do write what PATH leads to first.
+        let planted = "printf '#!/bin/sh\\necho \\\"planted $TOKEN\\\"\\n' > $f && chmod +x $f";
+        let files = [venv.join("python3"), theirs.join("mine"), theirs.join("stale")];
+        for file in &files {
+            let line = format!("f={}; {planted}", file.display());
+            let (code, envelope) = call("bash", json!({ "command": line }));
+            assert_eq!((code, &envelope["data"]["exit_code"]), (0, &json!(0)), "{envelope}");
+            assert!(fs::read_to_string(file).unwrap().contains("planted"));
+        }
+        says("deploy", "the real one");
+        says("fixed", "fixed");
+        left_out("mine", &may_write);
+        left_out("stale", "calls may write");
+        // The same programs where no call writes them.
+        let manifest = "id = \"tools\"\n[ceiling.fs]\nwrite = [\"{workspace}/out/**\"]\n";
+        drop(place.env.workspace_file("callgate.toml", manifest));
+        place.trust();
+        program(&theirs.join("mine"), "mine");
+        says("mine", "mine");
+    });
+}
+
+/// E4, A10: each link on the way to a program counts, and each directory that the way leaves again.
+#[test]
+fn e4_a10_no_link_on_the_way_to_a_program_is_one_that_calls_may_make() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let (workspace, outside) = (place.env.workspace(), place.env.outside());
+        let beside = outside.join("programs");
+        [&beside, &workspace.join("sub")].iter().for_each(|directory| place.directory(directory));
+        symlink("/usr/bin/python3", workspace.join("cur")).unwrap();
+        symlink(workspace.join("cur"), beside.join("middle")).unwrap();
+        symlink(workspace.join("sub/../../../../../../../../../../usr/bin/python3"), beside.join("back")).unwrap();
+        symlink("/usr/bin/python3", beside.join("first")).unwrap();
+        symlink("first", beside.join("good")).unwrap();
+        for name in ["middle", "back", "good"] {
+            place.file(&place.tools(), &format!("{name}.py"), "print(1)\n");
+            let more = format!("\n[requires.fs]\nread = [\"{}/**\"]\n", beside.display());
+            let text = definition(name, &more).replace("\"python3\"", &format!("\"{}\"", beside.join(name).display()));
+            place.file(&place.tools(), &format!("{name}.toml"), &text);
+        }
+        place.trust();
+        for (name, at) in [("middle", "cur"), ("back", "sub")] {
+            let text = place.error(name, json!({}), 64);
+            let at = workspace.canonicalize().unwrap().join(at);
+            assert!(text.contains(&format!("calls may write {}", at.display())), "{name}: {text}");
+        }
+        let turned = place.result("bash", json!({ "command": "ln -sfn /usr/bin/cat cur && readlink cur" }));
+        assert_eq!(turned["output"], "/usr/bin/cat\n", "the control: {turned}");
+        assert_eq!(place.error("middle", json!({}), 64).matches("calls may write").count(), 1);
+        assert_eq!(place.result("good", json!({})), 1, "the control");
+    });
+}
+
 /// S1-32, X2-1: however much lies in a directory of definitions, reading it is bounded, and the session goes on.
 #[test]
 fn s1_32_what_lies_among_definitions_is_bounded() {
