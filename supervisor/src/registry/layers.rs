@@ -173,7 +173,7 @@ fn told(errno: Errno) -> io::Error {
 
 /// Whether this is a protected name wherever calls may write above it. What the user declares counts without being trusted first, so
 /// no call of any session may have written it.
-fn is_kept(path: &Path) -> bool {
+pub(crate) fn counts(path: &Path) -> bool {
     matches!(names().find(State::default(), path.as_os_str().as_encoded_bytes()), Kept::Kept { .. })
 }
 
@@ -215,7 +215,7 @@ impl Layer {
         let left_out =
             |why: String| LeftOut { name: None, origin: Origin::User, file: settings.to_owned(), disabled: false, why };
         match opened {
-            Ok((_, real)) if !is_kept(&real) => {
+            Ok((_, real)) if !counts(&real) => {
                 let tools = real.join(OF_USER);
                 let why = format!(
                     "calls of a session that may write there could have declared tools in {}; move it to \

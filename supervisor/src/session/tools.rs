@@ -23,8 +23,8 @@ use super::{OpenError, Session, SessionSpec, Warning};
 use crate::causes::with_causes;
 use crate::host::{self, Search};
 use crate::place::{Changeable, Place};
-use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState};
-use crate::store;
+use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState, counts};
+use crate::store::{self, StoreError};
 use crate::trust::{Found as FoundProject, Project, TrustError};
 
 /// Where a session's tools come from.
@@ -131,7 +131,8 @@ impl Sources {
         }
         let refused = refuse_what_is_not_enforced(&part)
             .and_then(|()| refuse_homes(&[], &part))
-            .and_then(|()| store::refuse_reach_of_user(&part).map_err(OpenError::from));
+            .and_then(|()| store::refuse_reach_of_user(&part).map_err(OpenError::from))
+            .and_then(|()| refuse_to_declare(self.user.as_deref(), &part));
         refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part))
     }
 }
@@ -294,6 +295,34 @@ impl<'a> Writes<'a> {
         };
         self.effective.rights().write().iter().map(|(region, _)| region).find(may_write)
     }
+}
+
+/// Refuses a session that may write where its user declares tools, which count without being trusted: in that directory or, where
+/// it is not protected by the name that the session has for it, in one above.
+pub(super) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -> Result<(), OpenError> {
+    let usual = host::home().map(|home| home.join(".config/callgate"));
+    let places = [host::user_settings(), usual, user.map(ToOwned::to_owned)];
+    for place in places.iter().flatten() {
+        if let Some(granted) = store::granted_within(place, effective) {
+            return Err(StoreError::Declares { granted, path: place.clone() }.into());
+        }
+        // What is found there counts only where its path without links is a protected name.
+        let Some(real) = std::fs::canonicalize(place).ok().filter(|real| counts(real)) else { continue };
+        let failed = |why: String| StoreError::Place { path: real.clone(), source: io::Error::other(why) };
+        let writes = Writes::of(effective).map_err(failed)?;
+        if let Some(region) = writes.region(&HostPath::from(real.clone())) {
+            let granted = region.literal_prefix().as_path().to_owned();
+            return Err(StoreError::Declares { granted, path: real }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Where a tool's part leads out of what bounds it, by a link.
+pub(super) fn leads_out(effective: &EffectiveSet) -> Option<OpenError> {
+    let out = effective.leads_out(|path| std::fs::canonicalize(path).ok())?;
+    let (granted, bound) = (out.granted.as_path().to_owned(), out.bound.in_a_sentence());
+    Some(OpenError::LeadsOut { granted, to: out.to, bound })
 }
 
 /// Whether a name below a granted directory is protected there.

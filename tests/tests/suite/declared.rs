@@ -604,8 +604,11 @@ fn e4_no_call_may_write_a_definition() {
         granted(&tools, "echo");
         granted(&place.tools().join("echo.py").display().to_string(), "echo");
         granted(&place.env.workspace().join(".callgate").display().to_string(), "echo");
-        granted(&users.display().to_string(), "mine");
-        granted(&place.user_tools().display().to_string(), "mine");
+        for grant in [&users, &place.user_tools(), &place.env.outside().join(".config/callgate")] {
+            let ended = place.user().run(&[&binary, "call", "--write", &grant.display().to_string(), "echo"]);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains("count without being trusted"), "{ended:?}");
+        }
         // What holds a definition may be granted: the name in it is kept.
         let config = place.env.outside().join(".config").display().to_string();
         let words = [
@@ -695,6 +698,47 @@ fn e4_e1_what_the_user_declares_counts_only_under_a_protected_name() {
         place.directory(&place.user_tools());
         place.file(&place.user_tools(), "planted.toml", &definition("planted"));
         assert_eq!(place.result("planted", json!({})), 1);
+    });
+}
+
+/// E4, E1: no session writes where the user's tools are declared, whatever it is called there. One that holds the protected name may.
+#[test]
+fn e4_e1_no_session_declares_the_user_s_tools() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let home = place.env.outside();
+        let settings = home.join(".config/callgate");
+        let alias = home.join("alias");
+        symlink(&settings, &alias).unwrap();
+        let further = home.join("further");
+        symlink(home.join(".config"), &further).unwrap();
+        let line = "echo 'name = \"evil\"' > evil.toml; mkdir -p tools && echo 'name = \"evil\"' > tools/evil.toml";
+        for at in [settings.join("tools"), settings.clone()] {
+            let ended = place.user().run(&[&binary, "run", "-C", &at.display().to_string(), "--", "sh", "-c", line]);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains("count without being trusted"), "{ended:?}");
+            assert!(ended.stderr.contains(".callgate/tools"), "the remedy: {ended:?}");
+        }
+        for granted in [alias.clone(), alias.join("tools"), settings.join("tools/new.toml")] {
+            let ended = place.user().run(&[&binary, "run", "--write", &granted.display().to_string(), "--", "true"]);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains("count without being trusted"), "{}: {ended:?}", granted.display());
+        }
+        assert_eq!(fs::read_dir(place.user_tools()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(&settings).unwrap().count(), 1);
+        // The controls: what holds the protected name, and what lies beside it.
+        let config = home.join(".config").display().to_string();
+        let line = format!("echo x > {config}/beside; echo x > {config}/callgate/tools/evil.toml");
+        let ended = place.user().run(&[&binary, "run", "--write", &config, "--", "sh", "-c", &line]);
+        assert_ne!(ended.status.code(), Some(64), "{ended:?}");
+        assert!(ended.stderr.contains("Permission denied"), "{ended:?}");
+        assert!(home.join(".config/beside").exists() && !settings.join("tools/evil.toml").exists());
+        let workspace = home.display().to_string();
+        let line = "touch made; echo x > .config/callgate/tools/evil.toml";
+        let ended = place.user().run(&[&binary, "run", "--allow-home", "-C", &workspace, "--", "sh", "-c", line]);
+        assert!(ended.stderr.contains("Permission denied"), "{ended:?}");
+        assert!(home.join("made").exists() && !settings.join("tools/evil.toml").exists());
     });
 }
 
