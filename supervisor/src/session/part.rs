@@ -13,7 +13,7 @@ use callgate_policy::plan::{
     Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind, SessionPlan, Strength,
 };
 
-use super::tools::part;
+use super::tools::{leads_out, part};
 use super::{OpenError, Session};
 use crate::call::CallError;
 use crate::causes::with_causes;
@@ -35,7 +35,15 @@ pub(crate) struct Part {
 impl Session {
     /// What is in force for a tool: what it requires, as far as the session has it.
     pub(crate) fn part_for(&self, tool: &Tool) -> Result<EffectiveSet, CallError> {
-        part(tool, &self.effective, &self.variables).map_err(|error| CallError::Tool(error.to_string()))
+        let own = part(tool, &self.effective, &self.variables).map_err(|error| CallError::Tool(error.to_string()))?;
+        // A link may lead elsewhere since the session was opened.
+        match leads_out(&own) {
+            None => Ok(own),
+            Some(error) => {
+                let denial = Denial::new(Layer::Host, format!("what {} requires", tool.name), with_causes(&error));
+                Err(CallError::Denied(Box::new(denial)))
+            }
+        }
     }
 
     /// Makes it. `env` are the variables that the tool declares, `slot` is its state.

@@ -160,7 +160,8 @@ fn keep_what_is_their_own(
                 Ok(own) => own,
                 Err(error) => return Some(error.to_string()),
             };
-            settle(tool, effective, &search.path(&own, None).0).err()
+            let settled = settle(tool, effective, &search.path(&own, None).0);
+            settled.err().or_else(|| leads_out(&own).map(|error| with_causes(&error)))
         })
     });
 }

@@ -742,6 +742,43 @@ fn e4_e1_no_session_declares_the_user_s_tools() {
     });
 }
 
+/// S1-29, C-1, A10: a tool whose part leads out of what bounds it, by a link, is left out; and one whose link was turned since the
+/// session was opened is refused.
+#[test]
+fn c_1_a10_a_link_leads_no_tool_out_of_its_bounds() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let (data, other) = (place.env.outside().join("data"), place.env.outside().join("other"));
+        [&data, &other, &data.join("inner")].iter().for_each(|directory| place.directory(directory));
+        place.file(&other, "secret", "the secret of outside");
+        place.file(&data.join("inner"), "secret", "inside");
+        symlink("../other", data.join("link")).unwrap();
+        symlink("inner", data.join("near")).unwrap();
+        let at = data.display();
+        for name in ["link", "near"] {
+            let script = format!("import json\nprint(json.dumps(open('{at}/{name}/secret').read()))\n");
+            place.python(name, &format!("\n[requires.fs]\nread = [\"{at}/{name}/**\"]\n"), &script);
+        }
+        let manifest = format!(
+            "id = \"tools\"\n[requires.fs]\nread = [\"{at}/**\"]\n[ceiling.fs]\nread = [\"{{workspace}}/**\", \"{at}/**\"]\n"
+        );
+        drop(place.env.workspace_file("callgate.toml", &manifest));
+        place.trust();
+        let text = place.error("link", json!({}), 64);
+        let led = format!("it leads to {}", other.canonicalize().unwrap().display());
+        assert!(text.contains(&led) && text.contains("left out"), "{text}");
+        assert_eq!(place.result("near", json!({})), "inside", "the control");
+        let further =
+            manifest.replace("[\"{workspace}/**\", ", &format!("[\"{{workspace}}/**\", \"{}/**\", ", other.display()));
+        drop(place.env.workspace_file(
+            "callgate.toml",
+            &further.replacen("read = [", &format!("read = [\"{}/**\", ", other.display()), 1),
+        ));
+        place.trust();
+        assert_eq!(place.result("link", json!({})), "the secret of outside", "the control: the bounds grant it");
+    });
+}
+
 /// E4: a granted directory that leads to a tool's files by another name grants them as much as their own.
 #[test]
 fn e4_another_name_of_a_tool_s_directory_leaves_the_tool_out() {
