@@ -742,8 +742,7 @@ fn e4_e1_no_session_declares_the_user_s_tools() {
     });
 }
 
-/// S1-29, C-1, A10: a tool whose part leads out of what bounds it, by a link, is left out; and one whose link was turned since the
-/// session was opened is refused.
+/// S1-29, C-1, A10: a tool whose part leads out of what bounds it, by a link, is left out, and one whose link stays within is there.
 #[test]
 fn c_1_a10_a_link_leads_no_tool_out_of_its_bounds() {
     matrix(Host::STRENGTHS, |target| {
