@@ -197,6 +197,11 @@ pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
+/// Whether what a path leads to can be started as a program, as execvp(3) sees it.
+pub(crate) fn is_startable(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0)
+}
+
 /// Which file a path leads to, and which version of it: device, inode, size, and when it was changed, seconds and nanoseconds
 /// (`st_ctime`, which no program can set).
 pub(crate) fn version_of(path: &Path) -> Option<(u64, u64, u64, i64, i64)> {
@@ -204,14 +209,15 @@ pub(crate) fn version_of(path: &Path) -> Option<(u64, u64, u64, i64, i64)> {
     Some((about.dev(), about.ino(), about.size(), about.ctime(), about.ctime_nsec()))
 }
 
-/// Collects what plans are compiled from.
+/// Collects what plans are compiled from. A tool that runs with a part of what is in force in a session finds its programs where
+/// the whole session does not write: what other calls have planted would run with what only the tool has.
 pub(crate) fn facts(
     (strength, calls): (Strength, Calls),
     landlock_abi: u8,
     identity: Identity,
     private: PrivateDir,
     workspace: Vec<HostPath>,
-    effective: &EffectiveSet,
+    (effective, of_session): (&EffectiveSet, Option<&EffectiveSet>),
     changeable: &Changeable,
 ) -> HostFacts {
     let home = home();
@@ -227,9 +233,10 @@ pub(crate) fn facts(
     let venv = env.get("VIRTUAL_ENV").map(|venv| venv.as_path().join("bin"));
     // A program that a call has planted there could take another's place in a later call, or be started in place of one that
     // was granted. With one call, and any program granted, there is nothing to take.
-    let free = calls == Calls::One && !compile::exec(effective).is_judged();
+    let free = of_session.is_none() && calls == Calls::One && !compile::exec(effective).is_judged();
     let although = venv.as_deref().filter(|_| free);
-    let (path, path_left_out) = search_path(env.get("PATH"), &toolchains, (effective, changeable), although);
+    let search = Search::of(env.get("PATH"), toolchains, (of_session.unwrap_or(effective), changeable));
+    let (path, path_left_out) = search.path(effective, although);
     HostFacts {
         strength,
         calls,
@@ -237,7 +244,7 @@ pub(crate) fn facts(
         identity,
         private,
         workspace,
-        toolchains,
+        toolchains: search.toolchains,
         etc: etc::readable(),
         path,
         path_left_out,
@@ -316,33 +323,55 @@ fn real_path(path: &Path, changeable: &Changeable, is_followed: impl Fn(&Link) -
 /// Directories of PATH, and those that were left out with the reason.
 type SearchPath = (Vec<HostPath>, Vec<(HostPath, LeftOut)>);
 
-/// The directories of PATH that exist, that programs may be read from, and that the session cannot write: a program
-/// planted in one would be started in place of the real one (C12). `although` may be written all the same.
-fn search_path(
-    given: Option<&HostPath>,
-    toolchains: &[HostPath],
-    (effective, changeable): (&EffectiveSet, &Changeable),
-    although: Option<&Path>,
-) -> SearchPath {
-    let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
-    let (mut path, mut left_out) = (Vec::new(), Vec::new());
-    let written = Written::by(effective);
-    for dir in std::env::split_paths(&given).filter(|dir| dir.is_absolute()) {
-        let Some(real) = real_path(&dir, changeable, |_| true) else { continue };
-        let real = HostPath::from(real);
-        let system = ["/usr", "/opt", "/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
-        let toolchain = toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));
-        let readable = system || toolchain || effective.allows_read(&real);
-        let fixed = !written.touches(real.as_path()) || although == Some(dir.as_path());
-        let dir = HostPath::from(dir);
-        match (readable, fixed) {
-            (true, true) if !path.contains(&dir) => path.push(dir),
-            (true, true) => {}
-            (false, _) => left_out.push((dir, LeftOut::NotReadable)),
-            (true, false) => left_out.push((dir, LeftOut::Writable)),
-        }
+/// Where programs are looked for by their names.
+pub(crate) struct Search {
+    /// The directories of PATH that exist, the path of each without links, and whether the session may write there.
+    directories: Vec<(HostPath, HostPath, bool)>,
+    toolchains: Vec<HostPath>,
+}
+
+impl Search {
+    fn of(
+        given: Option<&HostPath>,
+        toolchains: Vec<HostPath>,
+        (session, changeable): (&EffectiveSet, &Changeable),
+    ) -> Self {
+        let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
+        let written = Written::by(session);
+        let directories = std::env::split_paths(&given).filter(|dir| dir.is_absolute()).filter_map(|dir| {
+            let real = real_path(&dir, changeable, |_| true)?;
+            let is_written = written.touches(&real);
+            Some((HostPath::from(dir), HostPath::from(real), is_written))
+        });
+        Self { directories: directories.collect(), toolchains }
     }
-    (path, left_out)
+
+    /// The same as for a session with these rights, and for its tools.
+    pub(crate) fn of_tools(session: &EffectiveSet, changeable: &Changeable) -> Self {
+        let toolchains = home().map(|home| self::toolchains(&home, changeable).0).unwrap_or_default();
+        #[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
+        let given = std::env::var_os("PATH").map(|path| HostPath::from(PathBuf::from(path)));
+        Self::of(given.as_ref(), toolchains, (session, changeable))
+    }
+
+    /// The directories that programs may be read from, and that the session cannot write: a program planted in one would be
+    /// started in place of the real one (C12). `although` may be written all the same.
+    pub(crate) fn path(&self, effective: &EffectiveSet, although: Option<&Path>) -> SearchPath {
+        let (mut path, mut left_out) = (Vec::new(), Vec::new());
+        for (dir, real, is_written) in &self.directories {
+            let system = ["/usr", "/opt", "/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
+            let toolchain = self.toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));
+            let readable = system || toolchain || effective.allows_read(real);
+            let fixed = !is_written || although == Some(dir.as_path());
+            match (readable, fixed) {
+                (true, true) if !path.contains(dir) => path.push(dir.clone()),
+                (true, true) => {}
+                (false, _) => left_out.push((dir.clone(), LeftOut::NotReadable)),
+                (true, false) => left_out.push((dir.clone(), LeftOut::Writable)),
+            }
+        }
+        (path, left_out)
+    }
 }
 
 /// What a session may change, with all that lies below, as the kernel is told it: a pattern such as `**/bin/**` lets programs write

@@ -285,6 +285,7 @@ fn store_status(error: &StoreError) -> u8 {
         | StoreError::Closed { .. }
         | StoreError::OtherWorkspace { .. }
         | StoreError::Reached { .. }
+        | StoreError::Declares { .. }
         | StoreError::NoStore { .. } => USAGE,
         StoreError::OtherManifest { .. } => DATA,
         StoreError::NoHome

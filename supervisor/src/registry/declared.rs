@@ -82,11 +82,13 @@ pub(crate) struct Declaration {
 }
 
 /// A declared tool, as its calls are carried out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Declared {
     /// Its definition.
     pub(crate) file: PathBuf,
     command: Vec<HostPath>,
+    /// Where its program was found, if that is named by its name: what was judged is what is started.
+    pub(crate) found: Option<HostPath>,
     /// The variables of the caller's that it gets.
     pub(crate) env: Vec<String>,
     /// Whether it has a state slot.
@@ -258,6 +260,7 @@ impl Declaration {
         let declared = Arc::new(Declared {
             file,
             command,
+            found: None,
             env: self.env.clone(),
             has_state: self.state,
             directory,
@@ -298,6 +301,11 @@ impl Declared {
         self.command.first().filter(|word| word.as_path().is_absolute())
     }
 
+    /// Its program, if that is to be found by its name.
+    pub(crate) fn named(&self) -> Option<&HostPath> {
+        self.command.first().filter(|word| !word.as_path().is_absolute())
+    }
+
     /// The files that belong to it.
     pub(crate) fn files(&self) -> impl Iterator<Item = HostPath> + '_ {
         self.files.iter().map(|(name, _)| HostPath::from(self.directory.path.join(name)))
@@ -333,7 +341,11 @@ impl Prepare for Declared {
     fn prepare(&self, _args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let working_dir = context.root.clone();
         let needs = CallNeeds { shell: Some(started(&self.command, &working_dir)), ..CallNeeds::default() };
-        let work = Work::Program { argv: self.command.clone(), working_dir };
+        let mut argv = self.command.clone();
+        if let (Some(program), Some(found)) = (argv.first_mut(), &self.found) {
+            program.clone_from(found);
+        }
+        let work = Work::Program { argv, working_dir };
         Ok(Prepared { needs, work: Some(work), timeout: None })
     }
 }

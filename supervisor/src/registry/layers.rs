@@ -173,7 +173,7 @@ fn told(errno: Errno) -> io::Error {
 
 /// Whether this is a protected name wherever calls may write above it. What the user declares counts without being trusted first, so
 /// no call of any session may have written it.
-fn is_kept(path: &Path) -> bool {
+pub(crate) fn counts(path: &Path) -> bool {
     matches!(names().find(State::default(), path.as_os_str().as_encoded_bytes()), Kept::Kept { .. })
 }
 
@@ -215,7 +215,7 @@ impl Layer {
         let left_out =
             |why: String| LeftOut { name: None, origin: Origin::User, file: settings.to_owned(), disabled: false, why };
         match opened {
-            Ok((_, real)) if !is_kept(&real) => {
+            Ok((_, real)) if !counts(&real) => {
                 let tools = real.join(OF_USER);
                 let why = format!(
                     "calls of a session that may write there could have declared tools in {}; move it to \
@@ -429,11 +429,14 @@ impl Registry {
     }
 
     /// Leaves out each declared tool that a reason is found for.
-    pub(crate) fn leave_out(&mut self, reason: impl Fn(&Tool) -> Option<String>) {
+    pub(crate) fn leave_out(&mut self, reason: impl Fn(&mut Tool) -> Option<String>) {
         let mut left_out = Vec::new();
-        self.tools.retain(|tool| {
-            let Executor::Declared(declared) = &tool.executor else { return true };
+        self.tools.retain_mut(|tool| {
+            if !tool.executor.is_declared() {
+                return true;
+            }
             let Some(why) = reason(tool) else { return true };
+            let Executor::Declared(declared) = &tool.executor else { return true };
             let (name, origin, file) = (Some(tool.name.clone()), tool.origin.clone(), declared.file.clone());
             left_out.push(LeftOut { name, origin, file, disabled: false, why });
             false

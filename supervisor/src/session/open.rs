@@ -22,7 +22,7 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use super::id::new_id;
 use super::rules::rules;
-use super::tools::Sources;
+use super::tools::{Sources, leads_out, refuse_to_declare};
 use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject};
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::gate::Gate;
@@ -52,24 +52,24 @@ impl Supervisor {
         let variables = variables(&roots, &further)?;
         let bounds = bounds(&spec, &profile, &variables)?;
         let sources = Sources::of(&mut spec, &profile, bounds);
-        let (registry, effective, mut warnings) = sources.believed(&spec, &variables)?;
-        env::refuse_steering(&spec.env, &compile::exec(&effective))?;
         let held = || roots.iter().chain(further.iter().map(|(_, place)| place));
+        let (registry, effective, mut warnings) = sources.believed(&spec, &variables, held())?;
+        env::refuse_steering(&spec.env, &compile::exec(&effective))?;
         let changeable = Changeable::of(held(), &compile::written(&effective));
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
         let typed = spec.typed.iter().map(|path| (path.typed(), path.planted_link(&changeable)));
         if let Some((path, Some(link))) = directories.chain(typed).find(|(_, link)| link.is_some()) {
             return Err(OpenError::Linked { act: format!("use {}", path.display()), link });
         }
-        if let Some(out) = effective.leads_out(|path| std::fs::canonicalize(path).ok()) {
-            let (granted, bound) = (out.granted.as_path().to_owned(), out.bound.in_a_sentence());
-            return Err(OpenError::LeadsOut { granted, to: out.to, bound });
+        if let Some(error) = leads_out(&effective) {
+            return Err(error);
         }
         if !spec.allow_home {
             refuse_homes(&roots, &effective)?;
         }
         warnings.extend(roots.first().and_then(|root| Warning::part_of_repository(root.path(), &effective)));
         store::refuse_reach_of_user(&effective)?;
+        refuse_to_declare(spec.user_tools.as_deref(), &effective)?;
         self.store.iter().try_for_each(|store| store.refuse_reach(&effective))?;
         refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
@@ -241,7 +241,7 @@ impl Supervisor {
             identity,
             private,
             roots.iter().map(|root| root.path().clone()).collect(),
-            &effective,
+            (&effective, None),
             changeable,
         );
         let plan = SessionPlan { ablation: ablation.cloned(), ..compile::session(&effective, &facts, env, bounds)? };

@@ -3,7 +3,7 @@
 //! It has its own private directory, its own environment and its own processes. So nothing that another call has left behind
 //! (a start-up file in `HOME`, a module in `TMPDIR`) decides what a tool does that may do more than that call.
 
-use callgate_policy::effective::{Contribution, Declared as Asked, EffectiveSet, Source};
+use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::Env;
@@ -13,6 +13,7 @@ use callgate_policy::plan::{
     Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind, SessionPlan, Strength,
 };
 
+use super::tools::{leads_out, part};
 use super::{OpenError, Session};
 use crate::call::CallError;
 use crate::causes::with_causes;
@@ -34,10 +35,15 @@ pub(crate) struct Part {
 impl Session {
     /// What is in force for a tool: what it requires, as far as the session has it.
     pub(crate) fn part_for(&self, tool: &Tool) -> Result<EffectiveSet, CallError> {
-        let source = Source::Tool(tool.name.clone());
-        let of_tool = [Contribution::from_source(&source, &tool.requires)];
-        let asked = Asked::union(&of_tool, &self.variables, &[]).map_err(|error| CallError::Tool(error.to_string()))?;
-        Ok(self.effective.part(&asked))
+        let own = part(tool, &self.effective, &self.variables).map_err(|error| CallError::Tool(error.to_string()))?;
+        // A link may lead elsewhere since the session was opened.
+        match leads_out(&own) {
+            None => Ok(own),
+            Some(error) => {
+                let denial = Denial::new(Layer::Host, format!("what {} requires", tool.name), with_causes(&error));
+                Err(CallError::Denied(Box::new(denial)))
+            }
+        }
     }
 
     /// Makes it. `env` are the variables that the tool declares, `slot` is its state.
@@ -80,7 +86,7 @@ impl Session {
             identity,
             private,
             self.facts.workspace.clone(),
-            own,
+            (own, Some(&self.effective)),
             &self.changeable,
         );
         // It sees what it declares, and of the caller's nothing else.

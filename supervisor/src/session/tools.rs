@@ -1,23 +1,30 @@
 //! The tools of a session: found when it is opened, and found again between turns.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callgate_policy::effective::{Bound, Contribution, Declared, EffectiveSet, PathRegion, Source, narrow};
+use callgate_policy::effective::{
+    Bound, Contribution, DeclareError, Declared, EffectiveSet, PathRegion, Source, narrow,
+};
 use callgate_policy::path::HostPath;
+use callgate_policy::plan::compile;
 use callgate_policy::plan::protect::{Found, names};
 use callgate_policy::profile::Profile;
+use callgate_policy::requirement::Program;
 use callgate_policy::variable::Variables;
-use callgate_worker::mountinfo;
+use callgate_worker::mountinfo::{self, Mount};
+use callgate_worker::way::Way;
 
 use super::open::{
     bounds, effective, further_directories, refuse_homes, refuse_what_is_not_enforced, roots, variables,
 };
 use super::{OpenError, Session, SessionSpec, Warning};
 use crate::causes::with_causes;
-use crate::host;
-use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState};
-use crate::store;
+use crate::host::{self, Search};
+use crate::place::{Changeable, Place};
+use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState, counts};
+use crate::store::{self, StoreError};
 use crate::trust::{Found as FoundProject, Project, TrustError};
 
 /// Where a session's tools come from.
@@ -87,20 +94,23 @@ impl Sources {
     }
 
     /// The same, without those that calls of the session could rewrite; what is in force with them, and what is to be told of it.
-    pub(super) fn believed(
+    pub(super) fn believed<'a>(
         &self,
         spec: &SessionSpec,
         variables: &Variables,
+        held: impl Iterator<Item = &'a Place> + Clone,
     ) -> Result<(Registry, EffectiveSet, Vec<Warning>), OpenError> {
         let mut registry = self.read(variables)?;
-        let (effective, warnings) = self::effective(spec, &self.bounds, &registry, variables)?;
-        let all = registry.tools().count();
-        registry.leave_out(|tool| rewritten(tool, &effective));
-        if registry.tools().count() == all {
-            return Ok((registry, effective, warnings));
+        loop {
+            let (effective, warnings) = self::effective(spec, &self.bounds, &registry, variables)?;
+            let all = registry.tools().count();
+            let changeable = Changeable::of(held.clone(), &compile::written(&effective));
+            keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
+            // Without a tool less is in force, and something else may be found for another one.
+            if registry.tools().count() == all {
+                return Ok((registry, effective, warnings));
+            }
         }
-        let (effective, warnings) = self::effective(spec, &self.bounds, &registry, variables)?;
-        Ok((registry, effective, warnings))
     }
 
     /// Why no session may have a tool: what it requires would be refused to the whole session.
@@ -121,7 +131,8 @@ impl Sources {
         }
         let refused = refuse_what_is_not_enforced(&part)
             .and_then(|()| refuse_homes(&[], &part))
-            .and_then(|()| store::refuse_reach_of_user(&part).map_err(OpenError::from));
+            .and_then(|()| store::refuse_reach_of_user(&part).map_err(OpenError::from))
+            .and_then(|()| refuse_to_declare(self.user.as_deref(), &part));
         refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part))
     }
 }
@@ -133,14 +144,139 @@ fn without_state(tool: &Tool, variables: &Variables) -> Option<String> {
     store::slot(&tool.name, &tool.origin, root).err().map(|error| with_causes(&error))
 }
 
-/// What of a tool's files a session may write, with these rights: then it is not what its author wrote. A granted directory may lead
-/// to them by another name, too: as the place of another mount, or by a link.
+/// Leaves out the tools that calls of a session could rewrite, and finds the programs of the others.
+fn keep_what_is_their_own(
+    registry: &mut Registry,
+    effective: &EffectiveSet,
+    (variables, changeable): (&Variables, &Changeable),
+) {
+    if !registry.tools().any(|tool| matches!(tool.executor, Executor::Declared(_))) {
+        return;
+    }
+    let search = Search::of_tools(effective, changeable);
+    registry.leave_out(|tool| {
+        rewritten(tool, effective).or_else(|| {
+            let own = match part(tool, effective, variables) {
+                Ok(own) => own,
+                Err(error) => return Some(error.to_string()),
+            };
+            let settled = settle(tool, effective, &search.path(&own, None).0);
+            settled.err().or_else(|| leads_out(&own).map(|error| with_causes(&error)))
+        })
+    });
+}
+
+/// What is in force for a tool: what it requires, as far as the session has it.
+pub(super) fn part(tool: &Tool, effective: &EffectiveSet, variables: &Variables) -> Result<EffectiveSet, DeclareError> {
+    let source = Source::Tool(tool.name.clone());
+    let of_tool = [Contribution::from_source(&source, &tool.requires)];
+    Ok(effective.part(&Declared::union(&of_tool, variables, &[])?))
+}
+
+/// Finds a tool's program, if it is named by its name, and has that started and nothing that takes its place later; and looks where
+/// the other names lead that it requires. What calls may write must not be among them.
+fn settle(tool: &mut Tool, effective: &EffectiveSet, path: &[HostPath]) -> Result<(), String> {
+    let required = tool.requires.shell.iter().filter_map(|shell| match &shell.cmd {
+        Program::Name(name) => Some(HostPath::from(name.as_str())),
+        _ => None,
+    });
+    let required: Vec<HostPath> = required.collect();
+    let Executor::Declared(declared) = &mut tool.executor else { return Ok(()) };
+    let named = declared.named().cloned();
+    if required.is_empty() && named.is_none() {
+        return Ok(());
+    }
+    let writes = Writes::of(effective)?;
+    for name in &required {
+        find(name, &writes, path)?;
+    }
+    if let Some(name) = named {
+        let found = find(&name, &writes, path)?;
+        let found =
+            found.ok_or_else(|| format!("its program {name} is in no directory of PATH that calls cannot write"))?;
+        Arc::make_mut(declared).found = Some(found);
+    }
+    Ok(())
+}
+
+/// The first program of this name.
+fn find(name: &HostPath, writes: &Writes<'_>, path: &[HostPath]) -> Result<Option<HostPath>, String> {
+    // As the sandbox has it, where each directory is one path.
+    let path = path.iter().filter(|dir| dir.is_normal());
+    for file in path.map(|dir| HostPath::from(dir.as_path().join(name.as_path()))) {
+        let Ok(about) = std::fs::symlink_metadata(file.as_path()) else { continue };
+        let is_startable = host::is_startable(file.as_path());
+        // What calls may put at a link's end would be started by this name.
+        if (is_startable || about.is_symlink())
+            && let Some(why) = writes.way(&file)
+        {
+            return Err(why);
+        }
+        if is_startable {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
+}
+
+/// What of a tool's files a session may write, with these rights: then it is not what its author wrote.
 pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String> {
     let Executor::Declared(declared) = &tool.executor else { return None };
-    let Ok(mounts) = mountinfo::read() else {
-        return Some("the mounts by which calls may reach its files cannot be read (/proc/self/mountinfo)".to_owned());
+    let writes = match Writes::of(effective) {
+        Ok(writes) => writes,
+        Err(why) => return Some(why),
     };
-    let by = |file: HostPath| {
+    // The program may be a link. What it leads to must be there, or calls could put something there later.
+    let program = declared.program().and_then(|program| writes.way(program));
+    program.or_else(|| declared.paths().find_map(|file| writes.file(&file)))
+}
+
+/// What a session may write.
+struct Writes<'a> {
+    effective: &'a EffectiveSet,
+    mounts: Vec<Mount>,
+}
+
+impl<'a> Writes<'a> {
+    fn of(effective: &'a EffectiveSet) -> Result<Self, String> {
+        let mounts = mountinfo::read()
+            .map_err(|_| "the mounts by which calls may reach its files cannot be read (/proc/self/mountinfo)")?;
+        Ok(Self { effective, mounts })
+    }
+
+    /// Why a file is not what its author wrote.
+    fn file(&self, file: &HostPath) -> Option<String> {
+        let region = self.region(file)?;
+        Some(format!("calls may write {file} ({region} is granted), so it would not be what was declared"))
+    }
+
+    /// The same of a file and of all that decides where its path leads: each link, and each directory that the way goes through
+    /// and leaves by `..`.
+    fn way(&self, path: &HostPath) -> Option<String> {
+        let way = Way::follow(path.as_path());
+        let way = way.map_err(io::Error::from).and_then(|way| Ok((way.real_path()?, way)));
+        let (real, way) = match way {
+            Ok(way) => way,
+            // A link on the way may be one that calls have made or could make lead somewhere.
+            Err(error) => {
+                return self.file(path).or_else(|| Some(format!("its program {path} cannot be found: {error}")));
+            }
+        };
+        let ends: Vec<PathBuf> =
+            [path.as_path().to_owned(), real].into_iter().chain(way.links.into_iter().map(|link| link.path)).collect();
+        let left = way.owners.into_iter().map(|(directory, _)| directory);
+        // A grant of all that lies below a directory replaces what is in it, and not the directory.
+        let is_granted = |at: &PathBuf| {
+            self.effective.rights().write().iter().any(|(region, _)| region.literal_prefix().as_path() == at)
+        };
+        let left = left.filter(|at| !ends.iter().any(|end| end.starts_with(at)) && !is_granted(at));
+        let left: Vec<PathBuf> = left.collect();
+        ends.into_iter().chain(left).find_map(|file| self.file(&HostPath::from(file)))
+    }
+
+    /// The grant by which a file may be written. A granted directory may lead to it by another name, too: as the place of another
+    /// mount, or by a link.
+    fn region(&self, file: &HostPath) -> Option<&'a PathRegion> {
         let above: Vec<(&Path, (u64, u64))> =
             file.as_path().ancestors().filter_map(|path| Some((path, host::identity_of(path)?))).collect();
         let may_write = |region: &&PathRegion| {
@@ -149,7 +285,7 @@ pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String>
             if file.as_path().strip_prefix(root.as_path()).is_ok_and(is_open) {
                 return true;
             }
-            let places = mounts.iter().map(|mount| mount.at.as_path()).filter(|at| at.starts_with(root.as_path()));
+            let places = self.mounts.iter().map(|mount| mount.at.as_path()).filter(|at| at.starts_with(root.as_path()));
             std::iter::once(root.as_path()).chain(places).any(|place| {
                 let Some(id) = host::identity_of(place) else { return false };
                 let below = |(path, _): &(&Path, _)| file.as_path().strip_prefix(path).ok();
@@ -158,17 +294,36 @@ pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String>
                 names.into_iter().any(|name| name.strip_prefix(root.as_path()).is_ok_and(is_open))
             })
         };
-        let region = effective.rights().write().iter().map(|(region, _)| region).find(may_write)?;
-        Some(format!("calls may write {file} ({region} is granted), so it would not be what was declared"))
-    };
-    // The program may be a link. What it leads to must be there, or calls could put something there later.
-    let program = declared.program().map(|path| (path, std::fs::canonicalize(path.as_path())));
-    let led_to = match program {
-        Some((path, Err(error))) => return Some(format!("its program {path} cannot be found: {error}")),
-        Some((_, Ok(real))) => Some(HostPath::from(real)),
-        None => None,
-    };
-    declared.paths().chain(led_to).find_map(by)
+        self.effective.rights().write().iter().map(|(region, _)| region).find(may_write)
+    }
+}
+
+/// Refuses a session that may write where its user declares tools, which count without being trusted: in that directory or, where
+/// it is not protected by the name that the session has for it, in one above.
+pub(super) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -> Result<(), OpenError> {
+    let usual = host::home().map(|home| home.join(".config/callgate"));
+    let places = [host::user_settings(), usual, user.map(ToOwned::to_owned)];
+    for place in places.iter().flatten() {
+        if let Some(granted) = store::granted_within(place, effective) {
+            return Err(StoreError::Declares { granted, path: place.clone() }.into());
+        }
+        // What is found there counts only where its path without links is a protected name.
+        let Some(real) = std::fs::canonicalize(place).ok().filter(|real| counts(real)) else { continue };
+        let failed = |why: String| StoreError::Place { path: real.clone(), source: io::Error::other(why) };
+        let writes = Writes::of(effective).map_err(failed)?;
+        if let Some(region) = writes.region(&HostPath::from(real.clone())) {
+            let granted = region.literal_prefix().as_path().to_owned();
+            return Err(StoreError::Declares { granted, path: real }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Where a tool's part leads out of what bounds it, by a link.
+pub(super) fn leads_out(effective: &EffectiveSet) -> Option<OpenError> {
+    let out = effective.leads_out(|path| std::fs::canonicalize(path).ok())?;
+    let (granted, bound) = (out.granted.as_path().to_owned(), out.bound.in_a_sentence());
+    Some(OpenError::LeadsOut { granted, to: out.to, bound })
 }
 
 /// Whether a name below a granted directory is protected there.
@@ -185,9 +340,11 @@ impl Registry {
     pub fn offered(mut spec: SessionSpec) -> Result<Self, OpenError> {
         let profile = spec.chosen_profile()?;
         let roots = roots(&spec)?;
-        let variables = variables(&roots, &further_directories(&spec)?)?;
+        let further = further_directories(&spec)?;
+        let variables = variables(&roots, &further)?;
         let bounds = bounds(&spec, &profile, &variables)?;
-        Ok(Sources::of(&mut spec, &profile, bounds).believed(&spec, &variables)?.0)
+        let held = roots.iter().chain(further.iter().map(|(_, place)| place));
+        Ok(Sources::of(&mut spec, &profile, bounds).believed(&spec, &variables, held)?.0)
     }
 }
 
@@ -257,7 +414,7 @@ impl Session {
                 sources.project = Some(found);
             }
             let mut registry = sources.read(&self.variables)?;
-            registry.leave_out(|tool| rewritten(tool, &self.effective));
+            keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &self.changeable));
             self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner).subjects = registry.subjects();
             Ok((registry, ()))
         };

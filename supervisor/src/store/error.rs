@@ -103,6 +103,16 @@ pub enum StoreError {
         /// The store's directory.
         path: PathBuf,
     },
+    /// A session may write where tools are declared that count without being trusted.
+    #[error(
+        "{granted} is granted to write, which reaches {path}, where your tools are declared: they count without being trusted"
+    )]
+    Declares {
+        /// The tree or file that is granted.
+        granted: PathBuf,
+        /// The user's directory for settings.
+        path: PathBuf,
+    },
     /// A session is to be continued by a supervisor that has no store.
     #[error("session {id} cannot be continued without the store that it is in")]
     NoStore {
@@ -141,6 +151,10 @@ impl StoreError {
             Self::Reached { .. } => {
                 Some("grant the directories that the work is in, not what holds them all".to_owned())
             }
+            Self::Declares { .. } => Some(
+                "work on tools in a project's .callgate/tools, or in another directory, and put them there yourself"
+                    .to_owned(),
+            ),
             Self::NoStore { .. } | Self::Random(_) => None,
         }
     }

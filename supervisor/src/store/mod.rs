@@ -617,6 +617,11 @@ pub(crate) fn refuse_reach_of_user(effective: &EffectiveSet) -> Result<(), Store
     Store::place_of_user().map_or(Ok(()), |place| place::refuse_reach(&place, effective))
 }
 
+/// What of a directory, or in it, a session may write.
+pub(crate) fn granted_within(path: &Path, effective: &EffectiveSet) -> Option<PathBuf> {
+    place::granted_within(path, effective)
+}
+
 /// The directory of one declared tool's state, which is made if it is not there: below the store's, which no session may reach.
 /// A project's tools have theirs with the project, known by its path.
 pub(crate) fn slot(tool: &str, origin: &crate::Origin, root: &HostPath) -> Result<HostPath, StoreError> {

@@ -185,6 +185,17 @@ pub(super) fn refuse_reach(path: &Path, effective: &EffectiveSet) -> Result<(), 
     }
 }
 
+/// What of a directory, or in it, a session may write: by its name or by another one.
+pub(super) fn granted_within(path: &Path, effective: &EffectiveSet) -> Option<PathBuf> {
+    let itself = host::identity_of(path);
+    let lies_inside = |granted: &Path| {
+        granted.starts_with(path)
+            || (itself.is_some() && granted.ancestors().any(|above| host::identity_of(above) == itself))
+    };
+    let written = effective.rights().write().iter();
+    written.map(|(region, _)| region.literal_prefix().as_path().to_owned()).find(|granted| lies_inside(granted))
+}
+
 /// The first of these that reaches a place, by any name that leads to it or to a directory on the way: a link, a bind mount, one
 /// below what is granted.
 fn reaching(path: &Path, granted: Vec<HostPath>) -> io::Result<Option<HostPath>> {

@@ -604,8 +604,11 @@ fn e4_no_call_may_write_a_definition() {
         granted(&tools, "echo");
         granted(&place.tools().join("echo.py").display().to_string(), "echo");
         granted(&place.env.workspace().join(".callgate").display().to_string(), "echo");
-        granted(&users.display().to_string(), "mine");
-        granted(&place.user_tools().display().to_string(), "mine");
+        for grant in [&users, &place.user_tools(), &place.env.outside().join(".config/callgate")] {
+            let ended = place.user().run(&[&binary, "call", "--write", &grant.display().to_string(), "echo"]);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains("count without being trusted"), "{ended:?}");
+        }
         // What holds a definition may be granted: the name in it is kept.
         let config = place.env.outside().join(".config").display().to_string();
         let words = [
@@ -698,6 +701,83 @@ fn e4_e1_what_the_user_declares_counts_only_under_a_protected_name() {
     });
 }
 
+/// E4, E1: no session writes where the user's tools are declared, whatever it is called there. One that holds the protected name may.
+#[test]
+fn e4_e1_no_session_declares_the_user_s_tools() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let home = place.env.outside();
+        let settings = home.join(".config/callgate");
+        let alias = home.join("alias");
+        symlink(&settings, &alias).unwrap();
+        let further = home.join("further");
+        symlink(home.join(".config"), &further).unwrap();
+        let line = "echo 'name = \"evil\"' > evil.toml; mkdir -p tools && echo 'name = \"evil\"' > tools/evil.toml";
+        for at in [settings.join("tools"), settings.clone()] {
+            let ended = place.user().run(&[&binary, "run", "-C", &at.display().to_string(), "--", "sh", "-c", line]);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains("count without being trusted"), "{ended:?}");
+            assert!(ended.stderr.contains(".callgate/tools"), "the remedy: {ended:?}");
+        }
+        for granted in [alias.clone(), alias.join("tools"), settings.join("tools/new.toml")] {
+            let ended = place.user().run(&[&binary, "run", "--write", &granted.display().to_string(), "--", "true"]);
+            assert_eq!(ended.status.code(), Some(64), "{ended:?}");
+            assert!(ended.stderr.contains("count without being trusted"), "{}: {ended:?}", granted.display());
+        }
+        assert_eq!(fs::read_dir(place.user_tools()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(&settings).unwrap().count(), 1);
+        // The controls: what holds the protected name, and what lies beside it.
+        let config = home.join(".config").display().to_string();
+        let line = format!("echo x > {config}/beside; echo x > {config}/callgate/tools/evil.toml");
+        let ended = place.user().run(&[&binary, "run", "--write", &config, "--", "sh", "-c", &line]);
+        assert_ne!(ended.status.code(), Some(64), "{ended:?}");
+        assert!(ended.stderr.contains("Permission denied"), "{ended:?}");
+        assert!(home.join(".config/beside").exists() && !settings.join("tools/evil.toml").exists());
+        let workspace = home.display().to_string();
+        let line = "touch made; echo x > .config/callgate/tools/evil.toml";
+        let ended = place.user().run(&[&binary, "run", "--allow-home", "-C", &workspace, "--", "sh", "-c", line]);
+        assert!(ended.stderr.contains("Permission denied"), "{ended:?}");
+        assert!(home.join("made").exists() && !settings.join("tools/evil.toml").exists());
+    });
+}
+
+/// S1-29, C-1, A10: a tool whose part leads out of what bounds it, by a link, is left out, and one whose link stays within is there.
+#[test]
+fn c_1_a10_a_link_leads_no_tool_out_of_its_bounds() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let (data, other) = (place.env.outside().join("data"), place.env.outside().join("other"));
+        [&data, &other, &data.join("inner")].iter().for_each(|directory| place.directory(directory));
+        place.file(&other, "secret", "the secret of outside");
+        place.file(&data.join("inner"), "secret", "inside");
+        symlink("../other", data.join("link")).unwrap();
+        symlink("inner", data.join("near")).unwrap();
+        let at = data.display();
+        for name in ["link", "near"] {
+            let script = format!("import json\nprint(json.dumps(open('{at}/{name}/secret').read()))\n");
+            place.python(name, &format!("\n[requires.fs]\nread = [\"{at}/{name}/**\"]\n"), &script);
+        }
+        let manifest = format!(
+            "id = \"tools\"\n[requires.fs]\nread = [\"{at}/**\"]\n[ceiling.fs]\nread = [\"{{workspace}}/**\", \"{at}/**\"]\n"
+        );
+        drop(place.env.workspace_file("callgate.toml", &manifest));
+        place.trust();
+        let text = place.error("link", json!({}), 64);
+        let led = format!("it leads to {}", other.canonicalize().unwrap().display());
+        assert!(text.contains(&led) && text.contains("left out"), "{text}");
+        assert_eq!(place.result("near", json!({})), "inside", "the control");
+        let further =
+            manifest.replace("[\"{workspace}/**\", ", &format!("[\"{{workspace}}/**\", \"{}/**\", ", other.display()));
+        drop(place.env.workspace_file(
+            "callgate.toml",
+            &further.replacen("read = [", &format!("read = [\"{}/**\", ", other.display()), 1),
+        ));
+        place.trust();
+        assert_eq!(place.result("link", json!({})), "the secret of outside", "the control: the bounds grant it");
+    });
+}
+
 /// E4: a granted directory that leads to a tool's files by another name grants them as much as their own.
 #[test]
 fn e4_another_name_of_a_tool_s_directory_leaves_the_tool_out() {
@@ -778,6 +858,110 @@ fn s1_32_e4_a_tool_s_program_is_not_one_that_calls_write() {
             let text = place.error(&format!("relative-{number}"), json!({}), 64);
             assert!(text.contains("line 3") && text.contains("beside the definition (./NAME)"), "{text}");
         }
+        assert_eq!(place.result("good", json!({})), 1, "the control");
+    });
+}
+
+/// E4, C12: a program that is named by its name is looked for where no call writes, whatever the tool itself may write, and by no
+/// link that calls could turn. What was found when the session was opened is what is started.
+#[test]
+fn e4_c12_no_call_chooses_the_program_of_a_declared_tool() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let (workspace, home) = (place.env.workspace(), place.env.outside());
+        let reads = "env = [\"TOKEN\"]\n\n[requires.fs]\nread = [\"{workspace}/**\"]\n";
+        place.python("deploy", reads, "print('\"the real one\"')\n");
+        place.python("helped", &format!("{reads}[[requires.shell]]\ncmd = \"mine\"\n"), "print('\"helped\"')\n");
+        for name in ["mine", "stale", "fixed"] {
+            let text = format!("name = \"{name}\"\ndescription = \"D.\"\ncommand = [\"{name}\"]\n{reads}");
+            place.file(&place.tools(), &format!("{name}.toml"), &text);
+        }
+        let (venv, theirs, users) = (workspace.join(".venv/bin"), workspace.join("bin"), home.join(".local/bin"));
+        [&venv, &theirs, &users, &home.join("tools")].iter().for_each(|directory| place.directory(directory));
+        let program = |path: &Path, says: &str| {
+            let found = path.parent().unwrap();
+            place.file(found, path.file_name().unwrap().to_str().unwrap(), &format!("#!/bin/sh\necho '\"{says}\"'\n"));
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        program(&theirs.join("mine"), "mine");
+        program(&users.join("real"), "fixed");
+        symlink(theirs.join("mine"), users.join("mine")).unwrap();
+        symlink(theirs.join("stale"), users.join("stale")).unwrap();
+        symlink("real", users.join("fixed")).unwrap();
+        place.trust();
+        let path = format!("{}:{}:/usr/bin:/bin", venv.display(), users.display());
+        let call = |tool: &str, args: Value| {
+            let run = place.user().variable("PATH", &path).variable("TOKEN", "s3cret");
+            let ended = run.run(&[&binary, "call", tool, &args.to_string()]);
+            let envelope: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
+            (ended.status.code().unwrap(), envelope)
+        };
+        let says = |tool: &str, words: &str| {
+            let (code, envelope) = call(tool, json!({}));
+            assert_eq!((code, &envelope["data"]), (0, &json!(words)), "{tool}: {envelope}");
+        };
+        let left_out = |tool: &str, words: &str| {
+            let (code, envelope) = call(tool, json!({}));
+            let text = envelope["error_text"].as_str().unwrap_or_default();
+            assert!(code == 64 && text.contains(words), "{tool}: {code} {envelope}");
+        };
+        says("deploy", "the real one");
+        says("fixed", "fixed");
+        let may_write = format!("calls may write {}", theirs.canonicalize().unwrap().join("mine").display());
+        left_out("mine", &may_write);
+        left_out("helped", &may_write);
+        left_out("stale", "cannot be found");
+        // The control: calls do write what PATH leads to first.
+        let planted = "printf '#!/bin/sh\\necho \\\"planted $TOKEN\\\"\\n' > $f && chmod +x $f";
+        let files = [venv.join("python3"), theirs.join("mine"), theirs.join("stale")];
+        for file in &files {
+            let line = format!("f={}; {planted}", file.display());
+            let (code, envelope) = call("bash", json!({ "command": line }));
+            assert_eq!((code, &envelope["data"]["exit_code"]), (0, &json!(0)), "{envelope}");
+            assert!(fs::read_to_string(file).unwrap().contains("planted"));
+        }
+        says("deploy", "the real one");
+        says("fixed", "fixed");
+        left_out("mine", &may_write);
+        left_out("stale", "calls may write");
+        // The same programs where no call writes them.
+        let manifest = "id = \"tools\"\n[ceiling.fs]\nwrite = [\"{workspace}/out/**\"]\n";
+        drop(place.env.workspace_file("callgate.toml", manifest));
+        place.trust();
+        program(&theirs.join("mine"), "mine");
+        says("mine", "mine");
+    });
+}
+
+/// E4, A10: each link on the way to a program counts, and each directory that the way leaves again.
+#[test]
+fn e4_a10_no_link_on_the_way_to_a_program_is_one_that_calls_may_make() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let (workspace, outside) = (place.env.workspace(), place.env.outside());
+        let beside = outside.join("programs");
+        [&beside, &workspace.join("sub")].iter().for_each(|directory| place.directory(directory));
+        symlink("/usr/bin/python3", workspace.join("cur")).unwrap();
+        symlink(workspace.join("cur"), beside.join("middle")).unwrap();
+        symlink(workspace.join("sub/../../../../../../../../../../usr/bin/python3"), beside.join("back")).unwrap();
+        symlink("/usr/bin/python3", beside.join("first")).unwrap();
+        symlink("first", beside.join("good")).unwrap();
+        for name in ["middle", "back", "good"] {
+            place.file(&place.tools(), &format!("{name}.py"), "print(1)\n");
+            let more = format!("\n[requires.fs]\nread = [\"{}/**\"]\n", beside.display());
+            let text = definition(name, &more).replace("\"python3\"", &format!("\"{}\"", beside.join(name).display()));
+            place.file(&place.tools(), &format!("{name}.toml"), &text);
+        }
+        place.trust();
+        for (name, at) in [("middle", "cur"), ("back", "sub")] {
+            let text = place.error(name, json!({}), 64);
+            let at = workspace.canonicalize().unwrap().join(at);
+            assert!(text.contains(&format!("calls may write {}", at.display())), "{name}: {text}");
+        }
+        let turned = place.result("bash", json!({ "command": "ln -sfn /usr/bin/cat cur && readlink cur" }));
+        assert_eq!(turned["output"], "/usr/bin/cat\n", "the control: {turned}");
+        assert_eq!(place.error("middle", json!({}), 64).matches("calls may write").count(), 1);
         assert_eq!(place.result("good", json!({})), 1, "the control");
     });
 }
