@@ -178,7 +178,7 @@ pub(super) fn part(tool: &Tool, effective: &EffectiveSet, variables: &Variables)
 fn settle(tool: &mut Tool, effective: &EffectiveSet, path: &[HostPath]) -> Result<(), String> {
     let required = tool.requires.shell.iter().filter_map(|shell| match &shell.cmd {
         Program::Name(name) => Some(HostPath::from(name.as_str())),
-        _ => None,
+        Program::Path(_) | Program::Tree(_) | Program::Any => None,
     });
     let required: Vec<HostPath> = required.collect();
     let Executor::Declared(declared) = &mut tool.executor else { return Ok(()) };
@@ -240,7 +240,7 @@ struct Writes<'a> {
 impl<'a> Writes<'a> {
     fn of(effective: &'a EffectiveSet) -> Result<Self, String> {
         let mounts = mountinfo::read()
-            .map_err(|_| "the mounts by which calls may reach its files cannot be read (/proc/self/mountinfo)")?;
+            .map_err(|error| format!("the mounts by which calls may reach its files cannot be read: {error}"))?;
         Ok(Self { effective, mounts })
     }
 
