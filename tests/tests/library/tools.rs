@@ -570,6 +570,7 @@ fn s0_14_c_27_grep_finds_what_ripgrep_finds() {
             (json!({ "pattern": "needle", "path": ".hiddendir" }), &["-e", "needle"], ".hiddendir"),
         ] {
             let mut theirs = rg_matches(&workspace.join(below), words);
+            theirs.retain(|path, _| !is_forgotten(&workspace, below, path));
             if let Some(glob) = arguments["glob"].as_str().filter(|glob| !SPELT_OUT.contains(glob)) {
                 let listed = rg_files(&workspace.join(below), &[]);
                 theirs.retain(|path, _| listed.contains(path));
@@ -642,6 +643,12 @@ fn c_27_context_long_lines_and_named_files() {
     });
 }
 
+/// Whether ripgrep lists a file in a directory that it leaves out from above: ripgrep 14 forgets there what the `.gitignore` of a
+/// directory above says of a whole path.
+fn is_forgotten(workspace: &Path, below: &str, path: &Path) -> bool {
+    below.starts_with("nested") && !rg_files(workspace, &[]).contains(path)
+}
+
 /// S0-13, C-27: `glob` lists what ripgrep lists.
 #[test]
 fn s0_13_c_27_glob_lists_what_ripgrep_lists() {
@@ -673,6 +680,7 @@ fn s0_13_c_27_glob_lists_what_ripgrep_lists() {
             ("fifo", ""),
         ] {
             let mut theirs = rg_files(&workspace.join(below), &["-g", pattern]);
+            theirs.retain(|path| !is_forgotten(&workspace, below, path));
             if !SPELT_OUT.contains(&pattern) {
                 let listed = rg_files(&workspace.join(below), &[]);
                 theirs.retain(|path| listed.contains(path));
