@@ -972,7 +972,7 @@ fn c17_a_masked_exit_status_hides_no_refusal() {
 /// since what it would start is judged.
 const STEERED: &[(&str, &str, &str)] = &[
     ("cmd = \"make\"\nargs = [\"-s\", \"all\"]", "MAKEFILES=evil.mk", "make -s all"),
-    ("cmd = \"make\"\nargs = [\"-s\", \"all\"]", "MAKEFLAGS='--eval=$(file >made,x)'", "make -s all"),
+    ("cmd = \"make\"\nargs = [\"-s\", \"all\"]", "MAKEFLAGS='--eval=include\\ evil.mk'", "make -s all"),
     ("cmd = \"make\"\nargs = [\"-s\", \"all\"]", "LD_DEBUG=libs LD_DEBUG_OUTPUT=made", "make -s all"),
     ("cmd = \"/usr/bin/python3\"\nargs = [\"tool.py\"]", "PYTHONPATH=evil", "/usr/bin/python3 tool.py"),
     ("cmd = \"perl\"\nargs = [\"-e\", \"1\"]", "PERL5OPT='-Ievil -MTool'", "perl -e 1"),
