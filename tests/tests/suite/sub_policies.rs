@@ -253,7 +253,7 @@ fn s0_15_a_call_without_hosts_reaches_nobody() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let connect =
-            format!("import socket; socket.create_connection((\"127.0.0.1\", {port}), 5); print(\"reached\")");
+            format!("import socket; socket.create_connection((\"127.0.0.1\", {port}), 5); print(\"reach\" \"ed\")");
         let line = format!("python3 -c '{connect}'");
         let (said, sub_policy) = output(&env, &rule(None, "grant = { net = [] }"), &line);
         assert!(said.contains("Error") && !said.contains("reached"), "{said}");

@@ -221,6 +221,8 @@ fn c_23_what_bash_refuses_is_unknown() {
     }
     // Only what is understood matters, and asking costs a process each.
     lines.retain(|line| understand(line).unknown.is_none());
+    // bash 5.2.37 refuses this test without an operand when it reads it, 5.2.15 when it runs it: neither starts anything.
+    lines.retain(|line| !line.contains("[[ -f ]]"));
     assert!(lines.len() > 200, "a corpus of which {} are understood", lines.len());
     let answers = bash_reads(&lines);
     let wrong: Vec<&String> = lines.iter().zip(answers).filter(|(_, reads)| !reads).map(|(line, _)| line).collect();
