@@ -39,6 +39,7 @@
 //!     workspace: variables.workspace().to_vec(),
 //!     toolchains: vec![],
 //!     etc: vec![],
+//!     left_of: effective.left_of(),
 //!     path: vec!["/usr/bin".into(), "/bin".into()],
 //!     path_left_out: vec![],
 //!     env: Default::default(),

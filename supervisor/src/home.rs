@@ -69,6 +69,11 @@ impl Homes {
         Self(found.flat_map(|home| [mountinfo::other_names(&mounts, &home), vec![home]].concat()).collect())
     }
 
+    /// Each of them, by every name that it has.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(PathBuf::as_path)
+    }
+
     /// Whether a directory is one, holds one or is like one.
     pub(crate) fn found_in(&self, directory: &Path) -> Option<Home> {
         // By any name that leads there: a link, a bind mount.

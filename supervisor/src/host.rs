@@ -1,18 +1,22 @@
 //! What this host can enforce, and what it has: asked for once, handed on as values.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, LeftOut};
+use callgate_policy::plan::exec::{HEADER_BYTES, Header, read_header};
 use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
 use callgate_policy::step::Step;
 use callgate_worker::apply::landlock::host_abi;
 use callgate_worker::apply::limit::limit_cores;
+use callgate_worker::mountinfo;
 use callgate_worker::protocol::StepFailure;
 use callgate_worker::way::{Id, Link};
+use rustix::fs::OFlags;
 
 use crate::etc;
 use crate::gitconfig;
@@ -161,6 +165,15 @@ pub fn user_settings() -> Option<PathBuf> {
     named.or_else(|| home().map(|home| home.join(".config"))).map(|config| config.join("callgate"))
 }
 
+/// The directory on a path that these names lead to, one below the other, whatever the path begins with.
+pub(crate) fn named_in(path: &Path, names: &[&str]) -> Option<PathBuf> {
+    let ends_so = |above: &&Path| {
+        let mut parts = above.iter().rev();
+        names.iter().rev().all(|name| parts.next().is_some_and(|part| part.eq_ignore_ascii_case(name)))
+    };
+    path.ancestors().find(ends_so).map(ToOwned::to_owned)
+}
+
 /// The variables of this process that are text.
 #[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
 pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
@@ -200,6 +213,18 @@ pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
 /// Whether what a path leads to can be started as a program, as execvp(3) sees it.
 pub(crate) fn is_startable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0)
+}
+
+/// What a program's file says of what else the kernel opens to run it: its first bytes, if it is a regular file.
+pub(crate) fn header(path: &Path) -> io::Result<Header> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = Vec::with_capacity(HEADER_BYTES);
+    file.take(HEADER_BYTES as u64).read_to_end(&mut bytes)?;
+    Ok(read_header(&bytes))
 }
 
 /// Which file a path leads to, and which version of it: device, inode, size, and when it was changed, seconds and nanoseconds
@@ -246,6 +271,7 @@ pub(crate) fn facts(
         workspace,
         toolchains: search.toolchains,
         etc: etc::readable(),
+        left_of: effective.left_of(),
         path,
         path_left_out,
         env,
@@ -325,8 +351,8 @@ type SearchPath = (Vec<HostPath>, Vec<(HostPath, LeftOut)>);
 
 /// Where programs are looked for by their names.
 pub(crate) struct Search {
-    /// The directories of PATH that exist, the path of each without links, and whether the session may write there.
-    directories: Vec<(HostPath, HostPath, bool)>,
+    /// The directories of PATH that exist, the path of each without links, and who may have planted programs there.
+    directories: Vec<(HostPath, HostPath, Option<LeftOut>)>,
     toolchains: Vec<HostPath>,
 }
 
@@ -337,11 +363,24 @@ impl Search {
         (session, changeable): (&EffectiveSet, &Changeable),
     ) -> Self {
         let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
-        let written = Written::by(session);
+        let (written, workspace) = (Written::by(session), Written(changeable.paths().map(Standing::of).collect()));
+        // What lies there may be seen in a written directory as well. Where mounts cannot be read, nothing is known of that.
+        let mounts = mountinfo::read();
+        let planted = |real: &Path| {
+            let names =
+                mounts.as_ref().map(|mounts| [mountinfo::other_names(mounts, real), vec![real.to_owned()]].concat());
+            let Ok(names) = names else { return Some(LeftOut::Writable) };
+            let touches = |all: &Written| names.iter().any(|name| all.touches(name));
+            match () {
+                () if touches(&written) => Some(LeftOut::Writable),
+                () if touches(&workspace) => Some(LeftOut::Workspace),
+                () => None,
+            }
+        };
         let directories = std::env::split_paths(&given).filter(|dir| dir.is_absolute()).filter_map(|dir| {
             let real = real_path(&dir, changeable, |_| true)?;
-            let is_written = written.touches(&real);
-            Some((HostPath::from(dir), HostPath::from(real), is_written))
+            let planted = planted(&real);
+            Some((HostPath::from(dir), HostPath::from(real), planted))
         });
         Self { directories: directories.collect(), toolchains }
     }
@@ -354,20 +393,19 @@ impl Search {
         Self::of(given.as_ref(), toolchains, (session, changeable))
     }
 
-    /// The directories that programs may be read from, and that the session cannot write: a program planted in one would be
-    /// started in place of the real one (C12). `although` may be written all the same.
+    /// The directories that programs may be read from, and that neither the session can write nor an earlier one of the same
+    /// workspace: a program planted in one would be started in place of the real one (C12). `although` stays all the same.
     pub(crate) fn path(&self, effective: &EffectiveSet, although: Option<&Path>) -> SearchPath {
         let (mut path, mut left_out) = (Vec::new(), Vec::new());
-        for (dir, real, is_written) in &self.directories {
+        for (dir, real, planted) in &self.directories {
             let system = ["/usr", "/opt", "/bin", "/sbin"].iter().any(|system| real.as_path().starts_with(system));
             let toolchain = self.toolchains.iter().any(|toolchain| real.as_path().starts_with(toolchain));
             let readable = system || toolchain || effective.allows_read(real);
-            let fixed = !is_written || although == Some(dir.as_path());
-            match (readable, fixed) {
-                (true, true) if !path.contains(dir) => path.push(dir.clone()),
-                (true, true) => {}
-                (false, _) => left_out.push((dir.clone(), LeftOut::NotReadable)),
-                (true, false) => left_out.push((dir.clone(), LeftOut::Writable)),
+            match planted.filter(|_| although != Some(dir.as_path())) {
+                _ if !readable => left_out.push((dir.clone(), LeftOut::NotReadable)),
+                Some(why) => left_out.push((dir.clone(), why)),
+                None if path.contains(dir) => {}
+                None => path.push(dir.clone()),
             }
         }
         (path, left_out)

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Extent, FsRule, Identity, Seen};
+use callgate_worker::mountinfo::{self, Mount};
 use callgate_worker::way::{Id, Link, Way};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -144,6 +145,8 @@ pub(crate) struct Changeable {
     ids: Vec<Id>,
     /// What they are called: another directory may have the name for a moment.
     paths: Vec<HostPath>,
+    /// By which each may have further names; without them anything may be one.
+    mounts: Option<Vec<Mount>>,
 }
 
 impl Changeable {
@@ -156,12 +159,21 @@ impl Changeable {
             paths.extend(place.repositories());
         }
         ids.extend(paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())));
-        Self { ids, paths }
+        Self { ids, paths, mounts: mountinfo::read().ok() }
+    }
+
+    /// The directories by their names.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.paths.iter().map(|path| path.as_path().to_owned())
     }
 
     fn planted(&self, links: &[Link]) -> Option<PathBuf> {
         // A person's own link to a root is called what the root is, and lies beside it.
-        let is_below = |directory: &Path| self.paths.iter().any(|path| directory.starts_with(path));
+        let by_name = |directory: &Path| self.paths.iter().any(|path| directory.starts_with(path));
+        let is_below = |directory: &Path| {
+            let Some(mounts) = &self.mounts else { return true };
+            by_name(directory) || mountinfo::other_names(mounts, directory).iter().any(|name| by_name(name))
+        };
         let below = |link: &Link| link.path.parent().is_some_and(is_below);
         links.iter().find(|link| link.may_lie_in(&self.ids) || below(link)).map(|link| link.path.clone())
     }
@@ -209,6 +221,22 @@ impl TypedPath {
     }
 }
 
+/// What stood at the paths of grants when they were looked at.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Looked {
+    pub(crate) seen: Vec<Seen>,
+    /// Where each of them leads, without links.
+    real: Vec<PathBuf>,
+}
+
+impl Looked {
+    /// Where a path led that was looked at.
+    pub(crate) fn real(&self, path: &Path) -> Option<PathBuf> {
+        let at = self.seen.iter().position(|seen| seen.path.as_path() == path)?;
+        self.real.get(at).cloned()
+    }
+}
+
 /// Why a grant cannot be bound to what is there.
 #[derive(Debug)]
 pub(crate) enum Misled {
@@ -226,8 +254,8 @@ pub(crate) fn look<'a>(
     changeable: &Changeable,
     grants: impl IntoIterator<Item = &'a FsRule>,
     session: Identity,
-) -> Result<Vec<Seen>, (HostPath, Misled)> {
-    let mut seen: Vec<Seen> = Vec::new();
+) -> Result<Looked, (HostPath, Misled)> {
+    let Looked { mut seen, mut real } = Looked::default();
     for rule in grants {
         let (is_entry, mut decided) = (rule.extent == Extent::Entry, false);
         for path in rule.path.as_path().ancestors().take(if is_entry { usize::MAX } else { 1 }) {
@@ -245,13 +273,17 @@ pub(crate) fn look<'a>(
                 return Err((rule.path.clone(), Misled::ByALink(link)));
             }
             let path = HostPath::from(path.to_owned());
-            if !seen.iter().any(|seen| seen.path == path) {
+            if !seen.iter().any(|seen| seen.path == path)
+                && let Ok(leads_to) = way.real_path()
+            {
                 let (device, inode) = way.id();
-                seen.push(Seen { path, device, inode });
+                let directory = FileType::from_raw_mode(way.stat().st_mode) == FileType::Directory;
+                seen.push(Seen { path, device, inode, directory });
+                real.push(leads_to);
             }
         }
     }
-    Ok(seen)
+    Ok(Looked { seen, real })
 }
 
 fn from_roots(roots: &[Place], path: &Path) -> rustix::io::Result<Way> {
@@ -368,9 +400,10 @@ mod tests {
         assert!(!place.is_there());
         let changeable = Changeable::of([&place], &[]);
         let session = Identity { uid: 4242, gid: 4242 };
-        let seen = look(&[place], &changeable, &[rule("sub"), rule("absent")], session).unwrap();
+        let Looked { seen, real } = look(&[place], &changeable, &[rule("sub"), rule("absent")], session).unwrap();
         let held = host::identity_of(&aside.join("sub")).unwrap();
-        assert_eq!(seen, [Seen { path: ws.join("sub").into(), device: held.0, inode: held.1 }]);
+        assert_eq!(seen, [Seen { path: ws.join("sub").into(), device: held.0, inode: held.1, directory: true }]);
+        assert_eq!(real, [aside.join("sub")], "where it is now");
         assert!(matches!(Place::find(&ws.join("absent")), Err(Unusable::Io(_))));
         std::fs::write(ws.join("file"), "").unwrap();
         assert!(matches!(Place::find(&ws.join("file")), Err(Unusable::NotADirectory)));

@@ -39,6 +39,15 @@ pub fn other_names(mounts: &[Mount], path: &Path) -> Vec<PathBuf> {
     names.filter(|name| name != path).collect()
 }
 
+/// All names of the place at a path, its own first: for one question. The path has no links in it.
+///
+/// # Errors
+/// As [`read`].
+pub fn names(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let others = other_names(&read()?, path);
+    Ok(std::iter::once(path.to_owned()).chain(others).collect())
+}
+
 /// `None` if a line has no known form.
 pub(crate) fn parse(text: &[u8]) -> Option<Vec<Mount>> {
     text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(Mount::parse).collect()

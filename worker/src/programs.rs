@@ -16,6 +16,7 @@ use callgate_policy::pattern::{ArgPatterns, ProgramPattern};
 use callgate_policy::plan::SessionPlan;
 use callgate_policy::plan::exec::{
     Environment, FileId, Files, HEADER_BYTES, Header, OWN_STARTS, ProgramRule, Start, Starts, Word, read_header,
+    started_by_env,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 
@@ -23,6 +24,7 @@ use self::helpers::Helpers;
 pub(crate) use self::trees::{Tree, locate};
 use crate::protocol::StepFailure;
 use crate::sys::fd::path_of;
+use crate::way::Way;
 
 /// How deep the kernel follows interpreters that are scripts themselves (fs/exec.c).
 pub(crate) const DEPTH: u8 = 5;
@@ -44,6 +46,8 @@ const LOADERS: &[&str] = &[
 pub(crate) struct Found {
     /// Where the session may read.
     readable: Vec<PathBuf>,
+    /// Where it may write, or an earlier session of its workspace.
+    changeable: Vec<PathBuf>,
     pub(crate) starts: Starts,
     /// The files that the kernel must be let execute for it.
     pub(crate) files: Vec<OwnedFd>,
@@ -129,8 +133,9 @@ enum Named<'a> {
     Granted,
     /// The same, if it lies in this tree.
     InATree(&'a Tree),
-    /// Another program's file, which a call may have written.
-    InAFile,
+    /// Another program's file. If calls can change that, it may have come from one; if not, nothing that calls can change is
+    /// meant by it.
+    InAFile { may_change: bool },
 }
 
 /// A regular file that is open for reading.
@@ -173,8 +178,10 @@ impl File {
 impl Found {
     /// What callgate starts itself is executable, and nothing that is granted; and loaders are not started.
     fn of(plan: &SessionPlan, readable: &[PathBuf]) -> Self {
-        let mut found =
-            Self { readable: readable.to_vec(), starts: Starts::with(Environment::of(&plan.env)), ..Self::default() };
+        let written = plan.rules().filter(|rule| rule.access.changes()).map(|rule| &rule.path);
+        let changeable = written.chain(&plan.workspace).map(|path| path.as_path().to_owned()).collect();
+        let (readable, starts) = (readable.to_vec(), Starts::with(Environment::of(&plan.env)));
+        let mut found = Self { readable, changeable, starts, ..Self::default() };
         for own in OWN_STARTS {
             found.executable(Path::new(own), Named::Granted);
         }
@@ -198,9 +205,23 @@ impl Found {
         let named = tree.map_or(Named::Granted, Named::InATree);
         let mut grant = |file: &PathBuf| self.add(file, named, Vec::new(), (&rule.args, false), path, DEPTH).is_some();
         match look_up(program, path).filter(|file| grant(file)) {
-            Some(file) => self.add_helpers(helpers::of(&file, plan), &rule.args, path),
+            Some(file) => self.add_helpers((helpers::of(&file, plan), self.named_by(&file)), &rule.args, path),
             None => self.missing.push(rule.programs.clone()),
         }
+    }
+
+    /// Whether calls can have something else be found at a path: by what lies there, or by a link on the way.
+    fn may_change(&self, path: &Path) -> bool {
+        let within = |at: &Path| self.changeable.iter().any(|tree| at.starts_with(tree));
+        let Ok(way) = Way::follow(path) else { return within(path) };
+        within(path)
+            || way.real_path().is_ok_and(|real| within(&real))
+            || way.links.iter().any(|link| within(&link.path))
+    }
+
+    /// What a program's file names.
+    fn named_by(&self, program: &Path) -> Named<'static> {
+        Named::InAFile { may_change: self.may_change(program) }
     }
 
     /// Whether anything in a tree could be read.
@@ -230,9 +251,12 @@ impl Found {
             Header::Dynamic { .. } | Header::Image => self.starts.add(start(true, None)),
             Header::Text => self.starts.add(start(false, None)),
             Header::Script { interpreter, argument } => {
-                let line = (&*interpreter, argument);
-                let run_by =
-                    if depth > 0 { self.add_interpreter(line, (id, &head), args, path, depth - 1) } else { None };
+                let (line, named) = ((&*interpreter, argument), self.named_by(file));
+                let run_by = if depth > 0 {
+                    self.add_interpreter((line, named), (id, &head), args, path, depth - 1)
+                } else {
+                    None
+                };
                 self.starts.add(start(false, run_by));
             }
         }
@@ -242,11 +266,11 @@ impl Found {
     /// Lets what a program starts of its own be started. Under another path it is the same program: with granted arguments it
     /// takes these and no others. Helpers for single commands come with the whole program alone, for `args` do not say what
     /// they do.
-    fn add_helpers(&mut self, helpers: Helpers, args: &ArgPatterns, path: &[PathBuf]) {
+    fn add_helpers(&mut self, (helpers, named): (Helpers, Named<'_>), args: &ArgPatterns, path: &[PathBuf]) {
         let others = if args.is_any() { helpers.others } else { Vec::new() };
         for helper in helpers.itself.iter().chain(&others) {
             // Not there: one start less.
-            let _there = self.add(helper, Named::InAFile, Vec::new(), (args, false), path, DEPTH);
+            let _there = self.add(helper, named, Vec::new(), (args, false), path, DEPTH);
         }
     }
 
@@ -254,7 +278,7 @@ impl Found {
     /// the script.
     fn add_interpreter(
         &mut self,
-        (interpreter, argument): (&[u8], Option<Vec<u8>>),
+        ((interpreter, argument), named): ((&[u8], Option<Vec<u8>>), Named<'_>),
         (script, head): (FileId, &[Word]),
         args: &ArgPatterns,
         path: &[PathBuf],
@@ -267,13 +291,13 @@ impl Found {
         };
         let argument = argument.unwrap_or_default();
         let line: Vec<&[u8]> = if argument.is_empty() { vec![] } else { vec![&argument] };
-        let run_by = self.add(interpreter, Named::InAFile, after(&line), (args, false), path, depth);
+        let run_by = self.add(interpreter, named, after(&line), (args, false), path, depth);
         if interpreter.file_name().is_some_and(|name| name == "env")
-            && let Some((program, words)) = of_env(&argument)
+            && let Some((program, words)) = started_by_env(&argument)
             && let Some(file) = look_up(&program, path)
         {
             // What env(1) starts is an exec of its own.
-            return self.add(&file, Named::InAFile, after(&words), (args, false), path, depth);
+            return self.add(&file, named, after(&words), (args, false), path, depth);
         }
         run_by
     }
@@ -289,12 +313,14 @@ impl Found {
                 let lies_there = path_of(file.fd.as_fd()).is_ok_and(|real| tree.holds(file.id, &real));
                 lies_there && (file.is_at(path) || may_be_read(file))
             }
-            Named::InAFile => may_be_read(file),
+            Named::InAFile { may_change } => may_be_read(file) && (may_change || !self.may_change(path)),
         };
         let file = File::open(path).filter(is_meant)?;
         let (id, header) = (file.id, file.header()?);
         if let Header::Dynamic { loader } = &header
-            && let Some(loader) = File::open(Path::new(std::ffi::OsStr::from_bytes(loader))).filter(may_be_read)
+            && let loader = Path::new(std::ffi::OsStr::from_bytes(loader))
+            && (!self.may_change(loader) || self.may_change(path))
+            && let Some(loader) = File::open(loader).filter(may_be_read)
         {
             self.starts.add_loader(loader.id);
             self.keep(loader);
@@ -308,39 +334,5 @@ impl Found {
             self.known.push(file.id);
             self.files.push(file.fd);
         }
-    }
-}
-
-/// What `#!/usr/bin/env` starts, and the words that it puts before the script's name. One word, or with `-S` several plain
-/// ones: quotes, variables and further options are not read, and then nothing is granted by them.
-fn of_env(argument: &[u8]) -> Option<(HostPath, Vec<&[u8]>)> {
-    let mut words = match argument.strip_prefix(b"-S") {
-        Some(rest) => rest.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty()).collect(),
-        None => vec![argument],
-    };
-    let plain = |word: &&[u8]| !word.iter().any(|byte| b"\\'\"$#=".contains(byte));
-    if words.is_empty() || words[0].is_empty() || words[0].starts_with(b"-") || !words.iter().all(plain) {
-        return None;
-    }
-    let program = words.remove(0);
-    Some((HostPath::from(PathBuf::from(std::ffi::OsStr::from_bytes(program))), words))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_env_starts() {
-        let of =
-            |text: &'static str| of_env(text.as_bytes()).map(|(program, words)| (program.to_string(), words.len()));
-        assert_eq!(of("python3"), Some(("python3".to_owned(), 0)));
-        assert_eq!(of("-S python3 -u -B"), Some(("python3".to_owned(), 2)));
-        assert_eq!(of("-Spython3"), Some(("python3".to_owned(), 0)));
-        for text in ["", "-S", "-i", "-S -i python3", "A=b", "-S A=b python3", "-S 'python3'", "-S $x"] {
-            assert_eq!(of(text), None, "{text:?}");
-        }
-        // One argument, as the kernel passes it: a program by that name.
-        assert_eq!(of("python3 -u"), Some(("python3 -u".to_owned(), 0)));
     }
 }

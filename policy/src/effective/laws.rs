@@ -360,3 +360,27 @@ fn the_session_directory_is_readable_and_stays_its_own() {
     let below = narrow(&declared(&[everything]), &[effective.as_parent()]);
     assert!(!below.allows_read(&"/run/s1/out".into()));
 }
+
+/// A1, A3, A18: what bounds leave of a larger tree is known with that tree; what was asked for by itself is not, and the part of a
+/// child is left of its parent's.
+#[test]
+fn what_is_left_of_a_tree_is_known_with_it() {
+    let writes = |patterns: &[&str]| {
+        let text = serde_json::json!({ "fs": { "write": patterns } });
+        declared(&[serde_json::from_value::<RequirementSet>(text).unwrap()])
+    };
+    let bound = |source: Source, patterns: &[&str]| Bound::at_most(source, writes(patterns).rights);
+    let left = |asked: &[&str], bounds: &[Bound]| -> Vec<String> {
+        let of = narrow(&writes(asked), bounds).left_of();
+        of.iter().map(|(place, tree)| format!("{place} of {tree}")).collect()
+    };
+    let ceiling = |patterns: &[&str]| bound(Source::Ceiling, patterns);
+    assert_eq!(left(&["/w/**"], &[]), [""; 0]);
+    assert_eq!(left(&["/w/**"], &[ceiling(&["/**"])]), [""; 0]);
+    assert_eq!(left(&["/w/**"], &[ceiling(&["/w/a/**", "/w/b/c"])]), ["/w/a of /w", "/w/b/c of /w"]);
+    assert_eq!(left(&["/**", "/w/a/b/**"], &[ceiling(&["/w/a/**"])]), ["/w/a of /"]);
+    assert_eq!(left(&["/w/**", "/w/a/*.md"], &[ceiling(&["/w/a/**"])]), ["/w/a of /w"], "less was named");
+    assert_eq!(left(&["/w/a/**"], &[ceiling(&["/w/**"])]), [""; 0], "asked for by itself");
+    assert_eq!(left(&["/w/a/**"], &[bound(Source::Parent, &["/w/**"])]), ["/w/a of /w"]);
+    assert_eq!(left(&["/w/a/**"], &[bound(Source::Parent, &["/w/a/**"])]), [""; 0]);
+}

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{EffectiveSet, PathRegion, Scope, ShellRegion, Source};
 use crate::path::HostPath;
-use crate::pattern::ProgramPattern;
+use crate::pattern::{PathPattern, ProgramPattern};
 
 /// A place that is granted, that lies within a bound as it is spelt, and that a link leads out of it.
 #[doc(hidden)]
@@ -21,19 +21,17 @@ pub struct LeadsOut {
 impl EffectiveSet {
     /// The first of these, if there is one. Bounds are met by spelling, and the kernel is told of what a path leads to: with a
     /// ceiling of `/srv/data/**`, a link `/srv/data/home` must not bring `/home` in (C-1). `real` is a path without its links,
-    /// if it leads anywhere.
+    /// if it leads anywhere, and `seen` is that of what is granted, where that was looked at.
     #[doc(hidden)]
     #[must_use]
-    pub fn leads_out(&self, real: impl Fn(&Path) -> Option<PathBuf>) -> Option<LeadsOut> {
-        // Of what is not there yet: the nearest directory that is, and what is to be below that.
-        let real = |path: &HostPath| {
-            path.as_path().ancestors().find_map(|above| {
-                let (to, rest) = (real(above)?, path.as_path().strip_prefix(above).ok()?);
-                Some(if rest.as_os_str().is_empty() { to } else { to.join(rest) })
-            })
-        };
+    pub fn leads_out(
+        &self,
+        seen: impl Fn(&Path) -> Option<PathBuf>,
+        real: impl Fn(&Path) -> Option<PathBuf>,
+    ) -> Option<LeadsOut> {
+        let real = |path: &HostPath| nearest(path, &real);
         let leads_out = |granted: HostPath, source: &Source, holds: &dyn Fn(&Path) -> bool| {
-            let to = real(&granted).filter(|to| to != granted.as_path() && !holds(to))?;
+            let to = nearest(&granted, &seen).filter(|to| to != granted.as_path() && !holds(to))?;
             Some(LeadsOut { granted, to, bound: source.clone() })
         };
         let of_files = |granted: &Scope<PathRegion>, most: &Scope<PathRegion>, source: &Source| {
@@ -77,4 +75,36 @@ impl EffectiveSet {
             read.or_else(write).or_else(shell)
         })
     }
+
+    /// The same files by where their paths lead, with all below a pattern's literal directory: to ask what the kernel is told to
+    /// grant, and not to grant anything.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn led_to(&self, seen: impl Fn(&Path) -> Option<PathBuf>) -> Self {
+        let led = |granted: &Scope<PathRegion>| {
+            let mut all = Scope::default();
+            for (region, origins) in granted.iter() {
+                let spelt = region.literal_prefix();
+                let to = nearest(&spelt, &seen).map(HostPath::from).filter(|to| *to != spelt);
+                let pattern = to.map(|to| match region.is_literal() {
+                    true => PathPattern::literal(&to),
+                    false => PathPattern::subtree(&to),
+                });
+                let led = pattern.flatten().map_or_else(|| region.clone(), PathRegion::from);
+                all.add(led, origins.iter().cloned());
+            }
+            all
+        };
+        let mut all = self.clone();
+        (all.rights.read, all.rights.write) = (led(&self.rights.read), led(&self.rights.write));
+        all
+    }
+}
+
+/// Where a path leads; of what is not there yet, the nearest directory that is, and what is to be below that.
+fn nearest(path: &HostPath, real: impl Fn(&Path) -> Option<PathBuf>) -> Option<PathBuf> {
+    path.as_path().ancestors().find_map(|above| {
+        let (to, rest) = (real(above)?, path.as_path().strip_prefix(above).ok()?);
+        Some(if rest.as_os_str().is_empty() { to } else { to.join(rest) })
+    })
 }

@@ -11,6 +11,7 @@ mod rights;
 #[cfg(test)]
 mod laws;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -246,6 +247,29 @@ impl EffectiveSet {
     #[must_use]
     pub fn allows_write(&self, path: &HostPath) -> bool {
         self.rights.allows_write(path)
+    }
+
+    /// What bounds have left of larger trees to write in, each place with the outermost of these. What lies there is protected for
+    /// what leads to it from anywhere in that tree (a repository's `core.hooksPath`, a link with a protected name): who has less than
+    /// was asked for must not be able to do more. A place that was asked for by itself is not one of these.
+    #[must_use]
+    pub fn left_of(&self) -> BTreeMap<HostPath, HostPath> {
+        let of_parent = self.bounds.iter().filter(|bound| bound.source == Source::Parent);
+        let wider: Vec<&Scope<PathRegion>> =
+            std::iter::once(&self.asked.write).chain(of_parent.filter_map(|bound| bound.write.as_ref())).collect();
+        let tree_of = |left: &PathRegion| {
+            let place = left.literal_prefix();
+            let trees = wider.iter().filter_map(|scope| {
+                let holds = |region: &&PathRegion| left.within(region);
+                let holding = scope.iter().map(|(region, _)| region).filter(holds).map(PathRegion::literal_prefix);
+                let holding: Vec<HostPath> = holding.filter(|tree| place.as_path().starts_with(tree)).collect();
+                let is_named = holding.contains(&place);
+                holding.into_iter().filter(|_| !is_named).min_by_key(|tree| tree.as_bytes().len())
+            });
+            trees.min_by_key(|tree| tree.as_bytes().len())
+        };
+        let left = self.rights.write.iter().map(|(region, _)| region);
+        left.filter_map(|region| Some((region.literal_prefix(), tree_of(region)?))).collect()
     }
 
     /// The bound that a session started by this one is under.

@@ -74,6 +74,7 @@ pub fn session(
         surroundings,
         grants,
         seen: Vec::new(),
+        left_of: facts.left_of.clone(),
         exec,
         reading: None,
         watched: None,
@@ -338,6 +339,9 @@ fn granted(
 /// protected name below that was granted by name, and a free directory holds none: Landlock alone bounds both.
 fn write_access(region: &PathRegion, all: &Scope<PathRegion>, facts: &HostFacts) -> FsAccess {
     let path = region.literal_prefix();
+    if facts.left_of.contains_key(&path) {
+        return FsAccess::Kept; // whatever it is called, something in the larger tree may lead there
+    }
     if region.is_literal() {
         // One file of a tree has its tree's writer.
         let mut trees = all.iter().filter(|(tree, _)| !tree.is_literal() && tree.matches(&path)).peekable();

@@ -19,7 +19,7 @@ mod header;
 use serde::{Deserialize, Serialize};
 
 pub use self::environment::Environment;
-pub use self::header::{HEADER_BYTES, Header, is_program, read_header};
+pub use self::header::{HEADER_BYTES, Header, is_program, read_header, started_by_env};
 use crate::pattern::{ArgPatterns, ProgramPattern};
 
 /// What callgate starts itself for a call, whatever is granted: the shell of `bash`. It is executable, and a call that starts it

@@ -26,7 +26,9 @@ pub struct HostFacts {
     pub toolchains: Vec<HostPath>,
     /// What of `/etc` everyone may read and is no secret, beyond what [`super::system`] names.
     pub etc: Vec<Readable>,
-    /// The directories of `PATH`, each checked to hold nothing that the session can write.
+    /// Places to write in that were left of larger trees ([`EffectiveSet::left_of`](crate::effective::EffectiveSet::left_of)).
+    pub left_of: BTreeMap<HostPath, HostPath>,
+    /// The directories of `PATH`, each checked to hold nothing that the session, or an earlier one of the same workspace, can write.
     pub path: Vec<HostPath>,
     /// Those that are not in `path`, and why: for people.
     pub path_left_out: Vec<(HostPath, LeftOut)>,
@@ -44,6 +46,8 @@ pub enum LeftOut {
     NotReadable,
     /// A call could plant a program in it.
     Writable,
+    /// A call of an earlier session could have planted one.
+    Workspace,
 }
 
 impl fmt::Display for LeftOut {
@@ -51,6 +55,7 @@ impl fmt::Display for LeftOut {
         f.write_str(match self {
             Self::NotReadable => "it is not granted for reading",
             Self::Writable => "calls can write there",
+            Self::Workspace => "it lies in the workspace, where calls of an earlier session may have written",
         })
     }
 }

@@ -41,6 +41,8 @@ pub struct Seen {
     pub device: u64,
     /// Its number there (`st_ino`).
     pub inode: u64,
+    /// Whether it is a directory.
+    pub directory: bool,
 }
 
 /// As whom the broker, zygote and workers run.
@@ -218,6 +220,9 @@ pub struct SessionPlan {
     /// the session is confined, there is no session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Seen>,
+    /// Of the places among the grants that were left of larger trees, each with its tree: from there it is judged what is protected.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_of: BTreeMap<HostPath, HostPath>,
     /// What may be started.
     pub exec: Exec,
     /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramPattern::One`]. `None`
@@ -252,11 +257,55 @@ pub struct SessionPlan {
     pub ablation: Option<Ablation>,
 }
 
+/// The directory for everybody's temporary files (hier(7)).
+const TMP: &str = "/tmp";
+
 impl SessionPlan {
     /// Whether a mechanism holds: always, but in attempts to break out that are made without it.
     #[must_use]
     pub fn keeps(&self, mechanism: Mechanism) -> bool {
         self.ablation.as_ref().is_none_or(|ablation| !ablation.0.contains(&mechanism))
+    }
+
+    /// The same, bound to what stood at its paths. A toolchain that was not there cannot be told from what has its name later,
+    /// so it is left out.
+    ///
+    /// With namespaces `/tmp` is a directory of the session's own, and Landlock takes what is mounted in it for a part of it.
+    /// Where the tree of a grant there holds more than the grant lets be read, the session has no `/tmp` of its own: programs
+    /// have `TMPDIR`, as they do without namespaces.
+    #[must_use]
+    pub fn bound_to(mut self, seen: Vec<Seen>, toolchains: &[HostPath]) -> Self {
+        self.seen = seen;
+        let was_seen = |path: &HostPath| self.seen.iter().any(|seen| seen.path == *path);
+        self.surroundings.retain(|rule| !toolchains.contains(&rule.path) || was_seen(&rule.path));
+        if self.grants.iter().any(|rule| self.would_show_more(rule)) {
+            self.surroundings.retain(|rule| rule.path.as_path() != Path::new(TMP));
+        }
+        self
+    }
+
+    /// Whether `/tmp` is the session's own, and the same directory as its `TMPDIR`.
+    #[must_use]
+    pub fn has_tmp(&self) -> bool {
+        self.surroundings.iter().any(|rule| rule.path.as_path() == Path::new(TMP))
+    }
+
+    /// Whether the tree that is mounted in `/tmp` for a grant holds what no grant lets be read.
+    fn would_show_more(&self, rule: &FsRule) -> bool {
+        let path = rule.path.as_path();
+        let seen = |path: &Path| self.seen.iter().find(|seen| seen.path.as_path() == path);
+        let may_be_read = |tree: &FsRule| {
+            let reads = tree.extent == Extent::Subtree && tree.access.reads_files();
+            reads && path.starts_with(&tree.path) && seen(tree.path.as_path()).is_some()
+        };
+        let directory = match rule.extent {
+            // It is replaced in its directory. Of a file in `/tmp` itself the file alone is mounted.
+            Extent::Entry => path.ancestors().skip(1).find(|above| seen(above).is_some_and(|seen| seen.directory)),
+            Extent::File => seen(path).filter(|seen| seen.directory).map(|seen| seen.path.as_path()),
+            Extent::Subtree => Some(path),
+        };
+        let is_mounted = directory.is_some_and(|at| at != Path::new(TMP) && at.starts_with(TMP));
+        is_mounted && !self.grants.iter().any(may_be_read)
     }
 
     /// The same, with every program judged that is about to run.

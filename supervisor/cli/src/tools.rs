@@ -166,17 +166,26 @@ fn people(out: &mut Vec<u8>, tool: &Tool) -> std::io::Result<()> {
     writeln!(out, "{}\n", escaped_lines(&tool.description))?;
     if let Some(file) = tool.file() {
         writeln!(out, "declared in: {}\ncommand: {}", escaped(&file.display().to_string()), escaped(&tool.command()))?;
-        if !tool.variables().is_empty() {
-            writeln!(out, "gets your variables: {}", escaped(&tool.variables().join(", ")))?;
-        }
-        if tool.has_state() {
-            writeln!(out, "keeps state between calls")?;
-        }
-        if !tool.gated {
-            writeln!(out, "runs without asking (gated = false)")?;
-        }
+        further(out, tool, "")?;
     }
     writeln!(out, "requires: {requires}\nparameters: {parameters}")
+}
+
+/// What a declared tool gets and does besides, a line each.
+pub(crate) fn further(out: &mut Vec<u8>, tool: &Tool, indent: &str) -> std::io::Result<()> {
+    if !tool.variables().is_empty() {
+        writeln!(out, "{indent}gets your variables: {}", escaped(&tool.variables().join(", ")))?;
+    }
+    if tool.has_state() {
+        writeln!(out, "{indent}keeps state between calls")?;
+    }
+    if !tool.gated {
+        writeln!(out, "{indent}runs without asking (gated = false)")?;
+    }
+    if let Some(template) = tool.approval_template() {
+        writeln!(out, "{indent}an \"always\" is kept for: {}", escaped(template))?;
+    }
+    Ok(())
 }
 
 fn first_sentence(text: &str) -> &str {

@@ -82,17 +82,13 @@ fn declared(out: &mut Vec<u8>, TrustedTools { tools, left_out, .. }: &TrustedToo
         writeln!(out, "  {}: {}", escaped(&tool.name), escaped(&tool.command()))?;
         let requires = escaped_json(&serde_json::to_string(&tool.requires)?).to_string();
         writeln!(out, "    requires {requires}")?;
-        if !tool.variables().is_empty() {
-            writeln!(out, "    gets your variables {}", escaped(&tool.variables().join(", ")))?;
-        }
-        if tool.has_state() {
-            writeln!(out, "    keeps state between calls")?;
-        }
-        if !tool.gated {
-            writeln!(out, "    runs without asking (gated = false)")?;
-        }
+        crate::tools::further(out, tool, "    ")?;
     }
     for one in left_out {
+        if let Some(name) = one.name.as_ref().filter(|_| one.disabled) {
+            writeln!(out, "  takes away: {}", escaped(name))?;
+            continue;
+        }
         writeln!(out, "  left out: {}: {}", escaped(&one.file.display().to_string()), escaped(&one.why))?;
     }
     Ok(())

@@ -44,7 +44,7 @@ impl Session {
     pub(super) fn envelope(
         &self,
         outcome: Result<Done, CallError>,
-        Known { passed, steps, asked_for }: Known,
+        Known { passed, steps, changes, asked_for }: Known,
         duration_ms: u64,
     ) -> ResultEnvelope {
         let mut metadata = Metadata::new(duration_ms);
@@ -72,6 +72,7 @@ impl Session {
             Err(error) => {
                 let error_text = error_text(&error);
                 metadata.timed_out = timed_out(&error);
+                metadata.changes = changes;
                 metadata.denial = denial_of(error);
                 ResultEnvelope::error(error_text, metadata)
             }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use callgate_policy::call_grant::CallGrant;
 use callgate_policy::effective::EffectiveSet;
-use callgate_policy::envelope::{Denial, Layer, ResultEnvelope, StepReport};
+use callgate_policy::envelope::{Changes, Denial, Layer, ResultEnvelope, StepReport};
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
@@ -47,6 +47,8 @@ pub(crate) struct Known {
     pub(crate) passed: Passed,
     /// The steps that confined it, once it was.
     pub(crate) steps: Vec<StepReport>,
+    /// What its program has changed, though there is no result.
+    pub(crate) changes: Option<Changes>,
     /// How long it was to have, where it got less.
     pub(crate) asked_for: Option<Duration>,
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Identity;
 use callgate_worker::directory::{OWN_PREFIX, open_trusted};
+use callgate_worker::mountinfo;
 
 use crate::host;
 
@@ -45,7 +46,16 @@ pub(super) fn places(owner: Identity, written: &[HostPath]) -> Vec<PathBuf> {
 /// Whether a session that may change what lies at or below `written` can neither replace this directory, nor what lies in it.
 pub(super) fn is_out_of_reach(place: &Path, written: &[HostPath]) -> bool {
     let written: Vec<_> = written.iter().filter_map(nearest).collect();
-    place.ancestors().all(|above| !written.contains(&host::identity_of(above)))
+    // The place of a mount is where its source is as well.
+    let Ok(names) = mountinfo::names(&std::fs::canonicalize(place).unwrap_or_else(|_| place.to_owned())) else {
+        return false;
+    };
+    names
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([place])
+        .flat_map(Path::ancestors)
+        .all(|above| !written.contains(&host::identity_of(above)))
 }
 
 /// What stands at a path, or else at the nearest directory above it, by which the kernel was told.

@@ -93,6 +93,8 @@ pub(crate) struct Declared {
     pub(crate) env: Vec<String>,
     /// Whether it has a state slot.
     pub(crate) has_state: bool,
+    /// What an "always" is kept for, if the definition says so.
+    pub(crate) template: Option<String>,
     directory: Directory,
     /// The files that belong to it and the digest of each when the definition was read.
     files: Vec<(String, String)>,
@@ -263,6 +265,7 @@ impl Declaration {
             found: None,
             env: self.env.clone(),
             has_state: self.state,
+            template: self.key.template(),
             directory,
             files: digests,
         });
@@ -396,6 +399,13 @@ impl Key {
         let names_it = first.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ':']));
         let first = if names_it { first.to_owned() } else { format!("{name}: {first}") };
         Ok(Self::Template(first, arguments))
+    }
+
+    /// The template, as it counts.
+    fn template(&self) -> Option<String> {
+        let Self::Template(first, arguments) = self else { return None };
+        let rest = arguments.iter().map(|(argument, text)| format!("{{{argument}}}{text}"));
+        Some(std::iter::once(first.clone()).chain(rest).collect())
     }
 
     /// The arguments that the template names.

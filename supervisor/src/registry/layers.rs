@@ -53,6 +53,8 @@ pub struct LeftOut {
     pub why: String,
 }
 
+const DISABLED: &str = "disabled there; to have it, take `disable = true` or `enabled = false` out";
+
 /// The definitions of one layer, as they were read.
 #[derive(Debug, Clone)]
 pub(crate) struct Layer {
@@ -304,9 +306,14 @@ impl Layer {
         })
     }
 
-    /// What of it cannot be used.
-    pub(crate) fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
+    /// What of it cannot be used, and what it takes away.
+    pub(crate) fn left_out(&self) -> Vec<LeftOut> {
+        let without = self.found.iter().filter_map(|(file, found)| {
+            let Found::Without(name) = found else { return None };
+            let (name, origin, file) = (Some(name.clone()), self.origin.clone(), file.clone());
+            Some(LeftOut { name, origin, file, disabled: true, why: DISABLED.to_owned() })
+        });
+        self.left_out.iter().cloned().chain(without).collect()
     }
 }
 
@@ -402,10 +409,7 @@ impl Registry {
         let tool = match found {
             Found::Without(name) => {
                 self.tools.retain(|tool| tool.name != *name);
-                return Err((
-                    true,
-                    "disabled there; to have it, take `disable = true` or `enabled = false` out".to_owned(),
-                ));
+                return Err((true, DISABLED.to_owned()));
             }
             Found::Tool(tool) => tool,
         };

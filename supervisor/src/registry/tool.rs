@@ -247,6 +247,15 @@ impl Tool {
         }
     }
 
+    /// What an "always" is kept for, if it is declared and says so: a template over its arguments, or a text for all of them.
+    #[must_use]
+    pub fn approval_template(&self) -> Option<&str> {
+        match &self.executor {
+            Executor::Declared(declared) => declared.template.as_deref(),
+            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => None,
+        }
+    }
+
     /// The file that declares it, if one does.
     #[must_use]
     pub fn file(&self) -> Option<&std::path::Path> {

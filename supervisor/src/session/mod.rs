@@ -35,7 +35,7 @@ use crate::confine::{Launcher, Opened, Outputs, Stdio, Terminal, TerminalError, 
 use crate::gate::Gate;
 use crate::gate::execs::Watching;
 use crate::gate::people::People;
-use crate::place::{Changeable, Place};
+use crate::place::{Changeable, Looked, Place};
 use crate::registry::Lifecycle;
 use crate::store::{Events, Recorder};
 use crate::turn::Turns;
@@ -65,6 +65,8 @@ pub struct Session {
     /// A person would have had to be asked, and there was none.
     pub(crate) halted: AtomicBool,
     pub(crate) facts: HostFacts,
+    /// What it is bound to.
+    looked: Looked,
     pub(crate) bounds: Bounds,
     pub(crate) opened: Opened,
     /// `None` if nothing is kept of what results have no room for.

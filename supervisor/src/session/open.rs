@@ -11,7 +11,7 @@ use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan};
 use callgate_policy::plan::env;
-use callgate_policy::plan::{Ablation, Calls, FsRule, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
+use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::rules::{RuleScope, RuleSource};
@@ -22,18 +22,18 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use super::id::new_id;
 use super::rules::rules;
-use super::tools::{Sources, leads_out, refuse_to_declare};
+use super::tools::{Sources, leads_out, real_path, refuse_to_declare};
 use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject};
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::gate::Gate;
 use crate::gate::execs::Watch;
 use crate::gate::people::People;
-use crate::home::{Home, Homes};
+use crate::home::Homes;
 use crate::host::{self, Missing};
-use crate::place::{self, Changeable, Place, Unusable};
+use crate::place::{self, Changeable, Looked, Place, Unusable};
 use crate::profile::ProfileError;
 use crate::registry::{Lifecycle, Registry};
-use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, StoreError, Stored};
+use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, Store, StoreError, Stored};
 use crate::supervisor::Supervisor;
 use crate::trust::Project;
 use crate::turn::Turns;
@@ -61,16 +61,16 @@ impl Supervisor {
         if let Some((path, Some(link))) = directories.chain(typed).find(|(_, link)| link.is_some()) {
             return Err(OpenError::Linked { act: format!("use {}", path.display()), link });
         }
-        if let Some(error) = leads_out(&effective) {
+        if let Some(error) = leads_out(&effective, real_path, real_path) {
             return Err(error);
         }
-        if !spec.allow_home {
-            refuse_homes(&roots, &effective)?;
+        let (allow_home, user_tools) = (spec.allow_home, spec.user_tools.clone());
+        let barred = Barred { allow_home, user_tools: user_tools.as_deref(), store: self.store.as_ref() };
+        if !allow_home {
+            refuse_home_as_workspace(&roots)?;
         }
+        barred.refuse(&effective)?;
         warnings.extend(roots.first().and_then(|root| Warning::part_of_repository(root.path(), &effective)));
-        store::refuse_reach_of_user(&effective)?;
-        refuse_to_declare(spec.user_tools.as_deref(), &effective)?;
-        self.store.iter().try_for_each(|store| store.refuse_reach(&effective))?;
         refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
@@ -105,6 +105,7 @@ impl Supervisor {
             lasting,
             roots: &roots,
             changeable: &changeable,
+            barred,
             effective: &effective,
             env: &env,
             bounds: &bounds,
@@ -117,7 +118,7 @@ impl Supervisor {
             (StrengthChoice::Best | StrengthChoice::Namespaces, _) => Strength::Namespaces,
         };
         let attempt = self.attempt(first, spec.calls, asked).await;
-        let Attempt { effective, facts, plan, mut opened, outputs } = match attempt {
+        let Attempt { effective, facts, looked, plan, mut opened, outputs } = match attempt {
             Err(OpenError::Confine(ConfineError::Refused(failed)))
                 if spec.strength == StrengthChoice::Best
                     && first == Strength::Namespaces
@@ -170,6 +171,7 @@ impl Supervisor {
             roots,
             changeable,
             facts,
+            looked,
             env,
             plan,
             bounds,
@@ -208,13 +210,15 @@ impl Supervisor {
         &self,
         strength: Strength,
         calls: Calls,
-        Asked { id, roots, changeable, effective, env, bounds, ablation, watched, reads, overflow, lasting }: Asked<'_>,
+        Asked { id, roots, changeable, barred, effective, env, bounds, ablation, watched, reads, overflow, lasting }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(roots.first());
         let written = compile::written(effective);
+        // Where calls of another session of the workspace may write is no better.
+        let reached: Vec<HostPath> = written.iter().chain(roots.iter().map(Place::path)).cloned().collect();
         let private = match strength {
             Strength::Landlock => {
-                let path = private_directory(identity, &written)?;
+                let path = private_directory(identity, &reached)?;
                 PrivateDir { inside: path.into(), kind: PrivateKind::OnHost }
             }
             Strength::Namespaces => PrivateDir { inside: "/run/callgate".into(), kind: PrivateKind::InNamespace },
@@ -223,7 +227,7 @@ impl Supervisor {
             (Overflow::Session, _) if lasting.is_some() => {
                 lasting.and_then(|(beside, known)| Outputs::keep(known, beside, identity, &written))
             }
-            (Overflow::Session, Calls::Many) => Outputs::make(identity, &written),
+            (Overflow::Session, Calls::Many) => Outputs::make(identity, &reached),
             (Overflow::Directory(path), _) => {
                 let outputs = Outputs::in_directory(path, id, &written, changeable);
                 Some(outputs.map_err(|source| OpenError::Outputs { path: path.clone(), source })?)
@@ -250,14 +254,14 @@ impl Supervisor {
         let plan = SessionPlan { outputs: plan.outputs.filter(|_| is_removed), ..plan };
         let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
         let trees = plan.program_trees();
-        let seen = place::look(roots, changeable, plan.grants.iter().chain(toolchains).chain(&trees), identity)
+        let looked = place::look(roots, changeable, plan.grants.iter().chain(toolchains).chain(&trees), identity)
             .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
-        // A toolchain that was not there cannot be told from what has its name later.
-        let surroundings = plan.surroundings.into_iter();
-        let was_seen = |rule: &FsRule| seen.iter().any(|seen| seen.path == rule.path);
-        let surroundings =
-            surroundings.filter(|rule| !facts.toolchains.contains(&rule.path) || was_seen(rule)).collect();
-        let plan = SessionPlan { seen, surroundings, ..plan };
+        // A link may have been turned since these were asked first; now it is known what the session will be bound to.
+        if let Some(error) = leads_out(&effective, |path| looked.real(path), real_path) {
+            return Err(error);
+        }
+        barred.refuse(&effective.led_to(|path| looked.real(path)))?;
+        let plan = plan.bound_to(looked.seen.clone(), &facts.toolchains);
         let plan = match watched {
             Some(by) => plan.watched(by),
             None => plan,
@@ -274,7 +278,7 @@ impl Supervisor {
         }
         let opened = opened?;
         outputs.iter_mut().for_each(Outputs::hand_over);
-        Ok(Attempt { effective, facts, plan, opened, outputs })
+        Ok(Attempt { effective, facts, looked, plan, opened, outputs })
     }
 }
 
@@ -287,6 +291,7 @@ struct Asked<'a> {
     lasting: Option<(&'a Path, Option<&'a KnownOutputs>)>,
     roots: &'a [Place],
     changeable: &'a Changeable,
+    barred: Barred<'a>,
     effective: &'a EffectiveSet,
     env: &'a Env,
     bounds: &'a Bounds,
@@ -301,6 +306,7 @@ struct Asked<'a> {
 struct Attempt {
     effective: EffectiveSet,
     facts: HostFacts,
+    looked: Looked,
     plan: SessionPlan,
     opened: Opened,
     outputs: Option<Outputs>,
@@ -484,18 +490,38 @@ fn names_any(requires: &RequirementSet, kind: Kind) -> bool {
     }
 }
 
-/// Keys are not granted by the way, with the directory that they lie in.
-pub(super) fn refuse_homes(roots: &[Place], effective: &EffectiveSet) -> Result<(), OpenError> {
-    let homes = Homes::find();
-    let home = |act: String, why: &Home| Err(OpenError::Home { act, why: why.to_string() });
-    for root in roots {
-        if let Some(why) = homes.found_in(&root.link()) {
-            return home(format!("use {} as the workspace", root.path()), &why);
+/// What no session reaches, by whatever name.
+#[derive(Clone, Copy)]
+pub(super) struct Barred<'a> {
+    /// Somebody insists on a home directory.
+    pub(super) allow_home: bool,
+    /// Where the user declares tools.
+    pub(super) user_tools: Option<&'a Path>,
+    /// The supervisor's own.
+    pub(super) store: Option<&'a Store>,
+}
+
+impl Barred<'_> {
+    /// Refuses grants that reach a home directory, whose keys are not granted by the way; what sessions keep; and what is believed of
+    /// the user without being asked about.
+    pub(super) fn refuse(&self, effective: &EffectiveSet) -> Result<(), OpenError> {
+        if let Some((tree, why)) = Homes::find().granted(effective).filter(|_| !self.allow_home) {
+            return Err(OpenError::Home { act: format!("grant all of {tree}"), why: why.to_string() });
         }
+        store::refuse_reach_of_user(effective)?;
+        self.store.iter().try_for_each(|store| store.refuse_reach(effective))?;
+        refuse_to_declare(self.user_tools, effective)
     }
-    match homes.granted(effective) {
-        Some((tree, why)) => home(format!("grant all of {tree}"), &why),
+}
+
+fn refuse_home_as_workspace(roots: &[Place]) -> Result<(), OpenError> {
+    let homes = Homes::find();
+    let found = roots.iter().find_map(|root| Some((root, homes.found_in(&root.link())?)));
+    match found {
         None => Ok(()),
+        Some((root, why)) => {
+            Err(OpenError::Home { act: format!("use {} as the workspace", root.path()), why: why.to_string() })
+        }
     }
 }
 

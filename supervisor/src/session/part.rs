@@ -3,6 +3,8 @@
 //! It has its own private directory, its own environment and its own processes. So nothing that another call has left behind
 //! (a start-up file in `HOME`, a module in `TMPDIR`) decides what a tool does that may do more than that call.
 
+use std::path::Path;
+
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::limit::Bounds;
@@ -13,7 +15,8 @@ use callgate_policy::plan::{
     Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind, SessionPlan, Strength,
 };
 
-use super::tools::{leads_out, part};
+use super::open::Barred;
+use super::tools::{leads_out, part, real_path};
 use super::{OpenError, Session};
 use crate::call::CallError;
 use crate::causes::with_causes;
@@ -37,7 +40,7 @@ impl Session {
     pub(crate) fn part_for(&self, tool: &Tool) -> Result<EffectiveSet, CallError> {
         let own = part(tool, &self.effective, &self.variables).map_err(|error| CallError::Tool(error.to_string()))?;
         // A link may lead elsewhere since the session was opened.
-        match leads_out(&own) {
+        match leads_out(&own, real_path, |path| self.looked.real(path).or_else(|| real_path(path))) {
             None => Ok(own),
             Some(error) => {
                 let denial = Denial::new(Layer::Host, format!("what {} requires", tool.name), with_causes(&error));
@@ -70,8 +73,9 @@ impl Session {
         bounds: &Bounds,
     ) -> Result<SessionPlan, CallError> {
         let (strength, identity) = (self.facts.strength, self.facts.identity);
-        let mut written = compile::written(own);
-        written.extend(slot.cloned());
+        // What other calls may write, of this session or another one of the workspace, must not hold it either.
+        let others = compile::written(&self.effective).into_iter().chain(self.facts.workspace.iter().cloned());
+        let written: Vec<HostPath> = compile::written(own).into_iter().chain(others).chain(slot.cloned()).collect();
         let private = match strength {
             Strength::Landlock => {
                 let path = private_directory(identity, &written)
@@ -94,7 +98,7 @@ impl Session {
         let mut plan = compile::session(own, &facts, env, bounds)?;
         plan.grants.extend(slot.map(|slot| FsRule {
             path: slot.clone(),
-            access: FsAccess::Write,
+            access: FsAccess::Kept,
             extent: Extent::Subtree,
             presence: Presence::Required,
             exactness: Exactness::Exact,
@@ -103,15 +107,20 @@ impl Session {
         let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
         let trees = plan.program_trees();
         let grants = plan.grants.iter().chain(toolchains).chain(&trees);
-        let looked = place::look(&self.roots, &self.changeable, grants, identity);
-        let seen = looked.map_err(|(path, misled)| {
-            let error = OpenError::misled(format!("grant {path}"), misled);
-            CallError::Denied(Box::new(Denial::new(Layer::Host, path.to_string(), with_causes(&error))))
-        })?;
-        // A toolchain that was not there cannot be told from what has its name later.
-        let was_seen = |rule: &FsRule| seen.iter().any(|seen| seen.path == rule.path);
-        plan.surroundings.retain(|rule| !facts.toolchains.contains(&rule.path) || was_seen(rule));
-        plan.seen = seen;
+        let denied = |what: String, error: &OpenError| {
+            CallError::Denied(Box::new(Denial::new(Layer::Host, what, with_causes(error))))
+        };
+        let looked = place::look(&self.roots, &self.changeable, grants, identity)
+            .map_err(|(path, misled)| denied(path.to_string(), &OpenError::misled(format!("grant {path}"), misled)))?;
+        // What was asked of the tool's grants before is asked of what they turned out to be.
+        let most = |path: &Path| self.looked.real(path).or_else(|| real_path(path));
+        let barred = Barred { allow_home: false, user_tools: None, store: None };
+        let refused = match leads_out(own, |path| looked.real(path), most) {
+            Some(error) => Err(error),
+            None => barred.refuse(&own.led_to(|path| looked.real(path))),
+        };
+        refused.map_err(|error| denied("what the tool requires".to_owned(), &error))?;
+        let plan = plan.bound_to(looked.seen, &facts.toolchains);
         Ok(match self.plan.watched {
             Some(by) => plan.watched(by),
             None => plan,

@@ -1,6 +1,9 @@
 //! The tools of a session: found when it is opened, and found again between turns.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,19 +11,19 @@ use callgate_policy::effective::{
     Bound, Contribution, DeclareError, Declared, EffectiveSet, PathRegion, Source, narrow,
 };
 use callgate_policy::path::HostPath;
+use callgate_policy::pattern::ProgramPattern;
 use callgate_policy::plan::compile;
+use callgate_policy::plan::exec::{Header, started_by_env};
 use callgate_policy::plan::protect::{Found, names};
 use callgate_policy::profile::Profile;
-use callgate_policy::requirement::Program;
 use callgate_policy::variable::Variables;
 use callgate_worker::mountinfo::{self, Mount};
 use callgate_worker::way::Way;
 
-use super::open::{
-    bounds, effective, further_directories, refuse_homes, refuse_what_is_not_enforced, roots, variables,
-};
+use super::open::{Barred, bounds, effective, further_directories, refuse_what_is_not_enforced, roots, variables};
 use super::{OpenError, Session, SessionSpec, Warning};
 use crate::causes::with_causes;
+use crate::home::Homes;
 use crate::host::{self, Search};
 use crate::place::{Changeable, Place};
 use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState, counts};
@@ -129,10 +132,8 @@ impl Sources {
                 "a ceiling leaves {file} out, which belongs to it; grant that in `read` of [ceiling.fs]"
             ));
         }
-        let refused = refuse_what_is_not_enforced(&part)
-            .and_then(|()| refuse_homes(&[], &part))
-            .and_then(|()| store::refuse_reach_of_user(&part).map_err(OpenError::from))
-            .and_then(|()| refuse_to_declare(self.user.as_deref(), &part));
+        let barred = Barred { allow_home: false, user_tools: self.user.as_deref(), store: None };
+        let refused = refuse_what_is_not_enforced(&part).and_then(|()| barred.refuse(&part));
         refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part))
     }
 }
@@ -160,8 +161,8 @@ fn keep_what_is_their_own(
                 Ok(own) => own,
                 Err(error) => return Some(error.to_string()),
             };
-            let settled = settle(tool, effective, &search.path(&own, None).0);
-            settled.err().or_else(|| leads_out(&own).map(|error| with_causes(&error)))
+            let settled = settle(tool, (effective, &own), &search.path(&own, None).0);
+            settled.err().or_else(|| leads_out(&own, real_path, real_path).map(|error| with_causes(&error)))
         })
     });
 }
@@ -175,29 +176,44 @@ pub(super) fn part(tool: &Tool, effective: &EffectiveSet, variables: &Variables)
 
 /// Finds a tool's program, if it is named by its name, and has that started and nothing that takes its place later; and looks where
 /// the other names lead that it requires. What calls may write must not be among them.
-fn settle(tool: &mut Tool, effective: &EffectiveSet, path: &[HostPath]) -> Result<(), String> {
-    let required = tool.requires.shell.iter().filter_map(|shell| match &shell.cmd {
-        Program::Name(name) => Some(HostPath::from(name.as_str())),
-        Program::Path(_) | Program::Tree(_) | Program::Any => None,
+fn settle(tool: &mut Tool, (effective, own): (&EffectiveSet, &EffectiveSet), path: &[HostPath]) -> Result<(), String> {
+    let required = own.rights().shell().iter().filter_map(|(region, _)| match region.programs() {
+        ProgramPattern::One(program) => Some(program),
+        ProgramPattern::OneBelow { path, .. } => Some(path),
+        ProgramPattern::Any | ProgramPattern::Below(_) => None,
     });
-    let required: Vec<HostPath> = required.collect();
     let Executor::Declared(declared) = &mut tool.executor else { return Ok(()) };
-    let named = declared.named().cloned();
-    if required.is_empty() && named.is_none() {
-        return Ok(());
-    }
     let writes = Writes::of(effective)?;
-    for name in &required {
-        find(name, &writes, path)?;
+    for program in required {
+        let found = if program.as_path().is_absolute() {
+            // What is not there is not started, unless calls could put it there.
+            let is_there = std::fs::symlink_metadata(program.as_path()).is_ok();
+            if let Some(why) = if is_there { writes.way(program) } else { writes.file(program) } {
+                return Err(why);
+            }
+            is_there.then(|| program.clone())
+        } else {
+            find(program, &writes, path)?
+        };
+        if let Some(found) = found {
+            writes.start(&found, path, DEPTH)?;
+        }
     }
-    if let Some(name) = named {
-        let found = find(&name, &writes, path)?;
-        let found =
-            found.ok_or_else(|| format!("its program {name} is in no directory of PATH that calls cannot write"))?;
-        Arc::make_mut(declared).found = Some(found);
-    }
-    Ok(())
+    let program = match declared.named().cloned() {
+        Some(name) => {
+            let found = find(&name, &writes, path)?;
+            let found = found
+                .ok_or_else(|| format!("its program {name} is in no directory of PATH that calls cannot write"))?;
+            Arc::make_mut(declared).found = Some(found.clone());
+            Some(found)
+        }
+        None => declared.program().cloned(),
+    };
+    program.map_or(Ok(()), |program| writes.start(&program, path, DEPTH))
 }
+
+/// Most programs that run one another: the kernel follows five interpreters that are scripts themselves (fs/exec.c).
+const DEPTH: u8 = 6;
 
 /// The first program of this name.
 fn find(name: &HostPath, writes: &Writes<'_>, path: &[HostPath]) -> Result<Option<HostPath>, String> {
@@ -244,6 +260,36 @@ impl<'a> Writes<'a> {
         Ok(Self { effective, mounts })
     }
 
+    /// Why a program does not run by what its author meant: its file names an interpreter or a loader, and calls could put another
+    /// in that place.
+    fn start(&self, program: &HostPath, path: &[HostPath], depth: u8) -> Result<(), String> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(format!("its program {program} is run by too many others"));
+        };
+        let header = host::header(program.as_path())
+            .map_err(|error| format!("its program {program} cannot be looked at: {error}"))?;
+        let (by, argument) = match header {
+            Header::Script { interpreter, argument } => (interpreter, argument),
+            Header::Dynamic { loader } => (loader, None),
+            Header::Image | Header::Text => return Ok(()),
+        };
+        let by = HostPath::from(Path::new(OsStr::from_bytes(&by)));
+        let told = |why: String| format!("{program} is run by {by}, and {why}");
+        if !by.as_path().is_absolute() {
+            return Err(format!("{program} is run by {by}, which is another file in every directory"));
+        }
+        if let Some(why) = self.way(&by) {
+            return Err(told(why));
+        }
+        if by.as_path().file_name().is_some_and(|name| name == "env")
+            && let Some((name, _)) = started_by_env(&argument.unwrap_or_default())
+            && let Some(found) = find(&name, self, path).map_err(&told)?
+        {
+            self.start(&found, path, depth).map_err(&told)?;
+        }
+        self.start(&by, path, depth)
+    }
+
     /// Why a file is not what its author wrote.
     fn file(&self, file: &HostPath) -> Option<String> {
         let region = self.region(file)?;
@@ -262,6 +308,9 @@ impl<'a> Writes<'a> {
                 return self.file(path).or_else(|| Some(format!("its program {path} cannot be found: {error}")));
             }
         };
+        if let Some(why) = has_other_names(&way, &real) {
+            return Some(format!("its program {path} {why}"));
+        }
         let ends: Vec<PathBuf> =
             [path.as_path().to_owned(), real].into_iter().chain(way.links.into_iter().map(|link| link.path)).collect();
         let left = way.owners.into_iter().map(|(directory, _)| directory);
@@ -277,6 +326,17 @@ impl<'a> Writes<'a> {
     /// The grant by which a file may be written. A granted directory may lead to it by another name, too: as the place of another
     /// mount, or by a link.
     fn region(&self, file: &HostPath) -> Option<&'a PathRegion> {
+        // Where it lies, and not where it leads: a link can be replaced as well.
+        let (parent, name) = (file.as_path().parent(), file.as_path().file_name());
+        let real = parent.and_then(real_path).zip(name).map(|(parent, name)| parent.join(name));
+        let others = real.iter().flat_map(|real| mountinfo::other_names(&self.mounts, real));
+        let mut names = std::iter::once(file.clone()).chain(real.iter().cloned().map(HostPath::from));
+        names
+            .find_map(|name| self.region_by(&name))
+            .or_else(|| others.map(HostPath::from).find_map(|name| self.region_by(&name)))
+    }
+
+    fn region_by(&self, file: &HostPath) -> Option<&'a PathRegion> {
         let above: Vec<(&Path, (u64, u64))> =
             file.as_path().ancestors().filter_map(|path| Some((path, host::identity_of(path)?))).collect();
         let may_write = |region: &&PathRegion| {
@@ -298,12 +358,22 @@ impl<'a> Writes<'a> {
     }
 }
 
-/// Refuses a session that may write where its user declares tools, which count without being trusted: in that directory or, where
-/// it is not protected by the name that the session has for it, in one above.
+/// Refuses a session that may write where somebody declares tools, or says whom they trust: that counts without being asked about.
+/// In that directory or, where it is not protected by the name that the session has for it, in one above.
 pub(super) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -> Result<(), OpenError> {
-    let usual = host::home().map(|home| home.join(".config/callgate"));
-    let places = [host::user_settings(), usual, user.map(ToOwned::to_owned)];
-    for place in places.iter().flatten() {
+    let written = effective.rights().write().iter().map(|(region, _)| region.literal_prefix());
+    // Whoever runs this may work in somebody else's home.
+    for granted in written {
+        if let Some(path) = host::named_in(granted.as_path(), &[".config", "callgate"]) {
+            return Err(StoreError::Declares { granted: granted.as_path().to_owned(), path }.into());
+        }
+    }
+    let homes = Homes::find();
+    let usual = homes.iter().flat_map(|home| [home.join(".config/callgate"), home.join(".callgate")]);
+    let own = host::home().map(|home| home.join(".callgate"));
+    let places = [host::user_settings(), own, user.map(ToOwned::to_owned)].into_iter().flatten().chain(usual);
+    let places: BTreeSet<PathBuf> = places.collect();
+    for place in &places {
         if let Some(granted) = store::granted_within(place, effective) {
             return Err(StoreError::Declares { granted, path: place.clone() }.into());
         }
@@ -319,11 +389,33 @@ pub(super) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -
     Ok(())
 }
 
+/// Whether a program is a file that could be written by another name of it: a hard link lies anywhere. What comes with the system is
+/// root's, and nobody else writes it.
+fn has_other_names(way: &Way, real: &Path) -> Option<&'static str> {
+    let stat = way.stat();
+    let is_the_systems = stat.st_uid == 0
+        && ["/usr", "/opt", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/gnu"]
+            .iter()
+            .any(|system| real.starts_with(system));
+    let has_others = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_nlink > 1;
+    (has_others && !is_the_systems)
+        .then_some("has more than one name (hard links), by which calls could write it; give it a copy")
+}
+
 /// Where a tool's part leads out of what bounds it, by a link.
-pub(super) fn leads_out(effective: &EffectiveSet) -> Option<OpenError> {
-    let out = effective.leads_out(|path| std::fs::canonicalize(path).ok())?;
+pub(super) fn leads_out(
+    effective: &EffectiveSet,
+    seen: impl Fn(&Path) -> Option<PathBuf>,
+    real: impl Fn(&Path) -> Option<PathBuf>,
+) -> Option<OpenError> {
+    let out = effective.leads_out(seen, real)?;
     let (granted, bound) = (out.granted.as_path().to_owned(), out.bound.in_a_sentence());
     Some(OpenError::LeadsOut { granted, to: out.to, bound })
+}
+
+/// Where a path leads now, without links.
+pub(super) fn real_path(path: &Path) -> Option<PathBuf> {
+    std::fs::canonicalize(path).ok()
 }
 
 /// Whether a name below a granted directory is protected there.

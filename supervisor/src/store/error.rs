@@ -105,7 +105,8 @@ pub enum StoreError {
     },
     /// A session may write where tools are declared that count without being trusted.
     #[error(
-        "{granted} is granted to write, which reaches {path}, where your tools are declared: they count without being trusted"
+        "{granted} is granted to write, which reaches {path}, where tools are declared or projects trusted: what is there counts, \
+         and nobody is asked"
     )]
     Declares {
         /// The tree or file that is granted.

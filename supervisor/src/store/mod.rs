@@ -612,8 +612,16 @@ impl Store {
     }
 }
 
-/// Refuses a session whose grants reach the store of the user who runs this, if there is one.
+/// Refuses a session whose grants reach the store of the user who runs this, if there is one, or lie in one that somebody has at the
+/// usual place.
 pub(crate) fn refuse_reach_of_user(effective: &EffectiveSet) -> Result<(), StoreError> {
+    let rights = effective.rights();
+    for (region, _) in rights.read().iter().chain(rights.write().iter()) {
+        let granted = region.literal_prefix().as_path().to_owned();
+        if let Some(path) = crate::host::named_in(&granted, &[".local", "state", "callgate"]) {
+            return Err(StoreError::Reached { granted, path });
+        }
+    }
     Store::place_of_user().map_or(Ok(()), |place| place::refuse_reach(&place, effective))
 }
 

@@ -305,7 +305,7 @@ impl TrustList {
         })?;
         tracing::info!(project = %trusted.canonical_path, ?decision, "trust given");
         let tools = layer.tools().cloned().collect();
-        Ok((trusted, manifest, TrustedTools { tools, left_out: layer.left_out().to_vec() }))
+        Ok((trusted, manifest, TrustedTools { tools, left_out: layer.left_out() }))
     }
 
     /// Takes trust back, with all that was approved of for the project; whether there was any. The directory need not be there

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{TrustError, Trusted};
+use crate::registry::counts;
 
 /// The version that this build reads and writes (X1-35).
 const VERSION: u32 = 1;
@@ -47,6 +48,7 @@ impl Store {
             Err(source) => return Err(TrustError::List { path, source }),
         };
         is_ours(&self.directory, &self.directory.metadata().map_err(|source| self.failed(source))?)?;
+        self.is_protected()?;
         let about = file.metadata().map_err(|source| self.failed(source))?;
         is_ours(&path, &about)?;
         if !about.is_file() || about.len() > LONGEST {
@@ -69,6 +71,7 @@ impl Store {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(failed)?;
         let directory = File::open(&self.directory).map_err(failed)?;
         is_ours(&self.directory, &directory.metadata().map_err(failed)?)?;
+        self.is_protected()?;
         // The lock goes with the open file.
         rustix::fs::flock(&directory, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
         let before = self.read()?;
@@ -94,6 +97,16 @@ impl Store {
 
     fn file(&self) -> PathBuf {
         self.directory.join("trust.json")
+    }
+
+    /// What a link leads to is believed only under a name that no call writes: in a repository of dotfiles calls may have worked.
+    fn is_protected(&self) -> Result<(), TrustError> {
+        let real = self.directory.canonicalize().map_err(|source| self.failed(source))?;
+        if real == self.directory || counts(&real) {
+            return Ok(());
+        }
+        let what = "a link leads there, to a directory that is not called .callgate, where calls could have written";
+        Err(TrustError::NotYours { path: self.directory.clone(), what })
     }
 
     fn is_my_own(&self) -> bool {

@@ -607,7 +607,7 @@ fn e4_no_call_may_write_a_definition() {
         for grant in [&users, &place.user_tools(), &place.env.outside().join(".config/callgate")] {
             let ended = place.user().run(&[&binary, "call", "--write", &grant.display().to_string(), "echo"]);
             assert_eq!(ended.status.code(), Some(64), "{ended:?}");
-            assert!(ended.stderr.contains("count without being trusted"), "{ended:?}");
+            assert!(ended.stderr.contains("nobody is asked"), "{ended:?}");
         }
         // What holds a definition may be granted: the name in it is kept.
         let config = place.env.outside().join(".config").display().to_string();
@@ -717,13 +717,17 @@ fn e4_e1_no_session_declares_the_user_s_tools() {
         for at in [settings.join("tools"), settings.clone()] {
             let ended = place.user().run(&[&binary, "run", "-C", &at.display().to_string(), "--", "sh", "-c", line]);
             assert_eq!(ended.status.code(), Some(64), "{ended:?}");
-            assert!(ended.stderr.contains("count without being trusted"), "{ended:?}");
+            assert!(ended.stderr.contains("nobody is asked"), "{ended:?}");
             assert!(ended.stderr.contains(".callgate/tools"), "the remedy: {ended:?}");
         }
-        for granted in [alias.clone(), alias.join("tools"), settings.join("tools/new.toml")] {
+        place.directory(&home.join(".callgate"));
+        let theirs = home.join("theirs/.config/callgate");
+        place.directory(&theirs);
+        let others = [home.join(".callgate"), home.join(".callgate/trust.json"), theirs.clone(), theirs.join("tools")];
+        for granted in [alias.clone(), alias.join("tools"), settings.join("tools/new.toml")].into_iter().chain(others) {
             let ended = place.user().run(&[&binary, "run", "--write", &granted.display().to_string(), "--", "true"]);
             assert_eq!(ended.status.code(), Some(64), "{ended:?}");
-            assert!(ended.stderr.contains("count without being trusted"), "{}: {ended:?}", granted.display());
+            assert!(ended.stderr.contains("nobody is asked"), "{}: {ended:?}", granted.display());
         }
         assert_eq!(fs::read_dir(place.user_tools()).unwrap().count(), 0);
         assert_eq!(fs::read_dir(&settings).unwrap().count(), 1);
@@ -934,6 +938,256 @@ fn e4_c12_no_call_chooses_the_program_of_a_declared_tool() {
     });
 }
 
+/// E4, C12: what a program's file names counts as the program does: an interpreter, what `env` starts, a loader. So does another
+/// name of the file, and another place of its directory.
+#[test]
+fn e4_c12_no_call_chooses_what_runs_the_program_of_a_declared_tool() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let (workspace, programs) = (place.env.workspace(), place.env.outside().join("programs"));
+        let theirs = workspace.join("venv");
+        [&programs, &theirs].iter().for_each(|directory| place.directory(directory));
+        let executable = |path: &Path, bytes: &[u8]| {
+            fs::write(path, bytes).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+            place.env.give(path);
+        };
+        executable(&theirs.join("interp"), &fs::read("/bin/sh").unwrap());
+        symlink("/bin/sh", theirs.join("sh")).unwrap();
+        let says = "echo 1\n";
+        let (at, own) = (theirs.display(), programs.display());
+        let mut elf = fs::read("/bin/true").unwrap();
+        let loader = b"/lib64/ld-linux-x86-64.so.2\0";
+        let found = elf.windows(loader.len()).position(|window| window == loader);
+        let named: Vec<(&str, Vec<u8>, bool)> = vec![
+            ("script", format!("#!{at}/interp\n{says}").into(), false),
+            ("link", format!("#!{at}/sh\n{says}").into(), false),
+            ("twice", format!("#!{own}/script\n{says}").into(), false),
+            ("relative", format!("#!venv/interp\n{says}").into(), false),
+            ("good", format!("#!/bin/sh\n{says}").into(), true),
+            ("by-env", format!("#!/usr/bin/env sh\n{says}").into(), true),
+        ];
+        for (name, bytes, _) in &named {
+            executable(&programs.join(name), bytes);
+        }
+        let tool = |name: &str| {
+            let command = programs.join(name);
+            let more = format!("[requires.fs]\nread = [\"{{workspace}}/**\", \"{own}/**\"]\n");
+            let text =
+                format!("name = \"{name}\"\ndescription = \"D.\"\ncommand = [\"{}\"]\n{more}", command.display());
+            place.file(&place.tools(), &format!("{name}.toml"), &text);
+        };
+        named.iter().for_each(|(name, ..)| tool(name));
+        if let Some(found) = found {
+            // As short as the loader's own path: a link in the root of the workspace would not be.
+            let other = format!("{}\0", workspace.join("l").display());
+            if other.len() <= loader.len() {
+                elf[found..found + other.len()].copy_from_slice(other.as_bytes());
+                executable(&programs.join("loaded"), &elf);
+                executable(&workspace.join("l"), &fs::read("/lib64/ld-linux-x86-64.so.2").unwrap());
+                tool("loaded");
+            }
+        }
+        // A helper that is required by its whole path, which is a link to where calls write.
+        executable(&theirs.join("helper"), format!("#!/bin/sh\n{says}").as_bytes());
+        symlink(theirs.join("helper"), programs.join("helper")).unwrap();
+        for (name, helper) in [("helped", "helper"), ("helped-well", "good")] {
+            let more = format!("\n[[requires.shell]]\ncmd = \"{}\"\n", programs.join(helper).display());
+            place.file(&place.tools(), &format!("{name}.py"), "print(1)\n");
+            place.file(&place.tools(), &format!("{name}.toml"), &definition(name, &more));
+        }
+        executable(&programs.join("linked"), format!("#!/bin/sh\n{says}").as_bytes());
+        fs::hard_link(programs.join("linked"), theirs.join("linked")).unwrap();
+        tool("linked");
+        place.trust();
+        for (name, _, is_good) in &named {
+            if *is_good {
+                assert_eq!(place.result(name, json!({})), 1, "the control");
+                continue;
+            }
+            let text = place.error(name, json!({}), 64);
+            assert!(text.contains("is run by"), "{name}: {text}");
+        }
+        let text = place.error("linked", json!({}), 64);
+        assert!(text.contains("more than one name"), "{text}");
+        let text = place.error("helped", json!({}), 64);
+        assert!(text.contains("calls may write"), "{text}");
+        assert_eq!(place.result("helped-well", json!({})), 1, "the control");
+        // The control: calls do write there.
+        let line = "cp /bin/cat venv/interp && ln -sfn /bin/cat venv/sh && echo '#!/bin/cat' > venv/linked";
+        assert_eq!(place.result("bash", json!({ "command": line }))["exit_code"], 0);
+        fs::remove_file(theirs.join("linked")).unwrap();
+        executable(&programs.join("linked"), format!("#!/bin/sh\n{says}").as_bytes());
+        assert_eq!(place.result("linked", json!({})), 1, "the control: with one name");
+        // The directory of a program may be another place of one that calls write.
+        if target.user.uid() == 0 && target.host == Host::Namespaces {
+            let binary = Binaries::of_this_build().callgate().display().to_string();
+            let (within, shown) = (workspace.join("within"), place.env.outside().join("shown"));
+            [&within, &shown].iter().for_each(|directory| place.directory(directory));
+            executable(&within.join("shown"), format!("#!/bin/sh\n{says}").as_bytes());
+            let command = shown.join("shown");
+            for (name, command) in [("shown", command.display().to_string()), ("found", "shown".to_owned())] {
+                let text = format!("name = \"{name}\"\ndescription = \"D.\"\ncommand = [\"{command}\"]\n");
+                let text = format!("{text}[requires.fs]\nread = [\"{}/**\"]\n", shown.display());
+                place.file(&place.tools(), &format!("{name}.toml"), &text);
+            }
+            place.trust();
+            for tool in ["shown", "found"] {
+                let script = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
+                let [within, shown] = [&within, &shown].map(|path| path.to_str().unwrap());
+                let words = ["unshare", "--mount", "sh", "-c", script, "sh", within, shown, &binary, "call", tool];
+                let path = format!("{shown}:/usr/bin:/bin");
+                let ended = place.user().variable("PATH", &path).run(&words);
+                let envelope: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
+                let text = envelope["error_text"].as_str().unwrap_or_default();
+                assert!(text.contains("calls may write") || text.contains("no directory of PATH"), "{tool}: {ended:?}");
+            }
+        }
+    });
+}
+
+/// S1-31: a tool that fails has changed what it has changed, and its error says so as its result would.
+#[test]
+fn s1_31_a_tool_that_fails_tells_what_it_changed() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let made = "open('Makefile', 'w').close()\n";
+        let writes = "\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n";
+        for (name, end) in [("well", "print(1)"), ("fails", "raise SystemExit(1)"), ("says", "print('no json')")] {
+            place.python(name, writes, &format!("{made}{end}\n"));
+        }
+        place.trust();
+        for name in ["well", "fails", "says"] {
+            let (_, envelope) = place.call(name, json!({}));
+            let changes = &envelope["metadata"]["changes"];
+            assert!(changes["runs_later"].to_string().contains("Makefile"), "{name}: {envelope}");
+            fs::remove_file(place.env.workspace().join("Makefile")).unwrap();
+        }
+    });
+}
+
+/// A1, A3, A18: a rule's grant leaves a tool less than it requires, and releases nothing that is protected where it has all.
+#[test]
+fn a1_a3_a18_a_grant_that_narrows_a_tool_releases_nothing() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        crate::protect::led_to(&place.env);
+        let script = "import json, sys\npath = json.load(sys.stdin)['text']\n\
+                      try:\n open(path, 'w').write('evil')\n print(0)\nexcept OSError as error:\n print(error.errno)\n";
+        place.python("put", "\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n", script);
+        for (granted, path) in crate::protect::LED_TO {
+            let manifest = format!(
+                "id = \"tools\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n[[rules]]\npermission = \"*\"\naction = \"allow\"\n\
+                 grant = {{ write = [\"{granted}\"] }}\n"
+            );
+            drop(place.env.workspace_file("callgate.toml", &manifest));
+            place.trust();
+            let before = fs::read(place.env.workspace().join(path)).ok();
+            assert_eq!(place.result("put", json!({ "text": path })), libc::EACCES, "{granted}: {path}");
+            assert_eq!(fs::read(place.env.workspace().join(path)).ok(), before);
+            let Some(directory) = granted.strip_suffix("/**") else { continue };
+            let own = format!("{directory}/other");
+            let made = place.result("put", json!({ "text": own }));
+            let all = ["tools/hooks", "bare/hooks", "gd/repo/hooks", "shared"].contains(&directory);
+            assert_eq!(made, if all { libc::EACCES } else { 0 }, "the control: {own}");
+        }
+    });
+}
+
+/// S1-23, A1: a link of a call's may lead into the state of a tool, and what is protected elsewhere is protected there too.
+#[test]
+fn s1_23_a1_names_are_protected_in_a_tool_s_state() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let script = "import os, json, sqlite3\n\
+                      state = os.environ['CALLGATE_STATE']\n\
+                      base = sqlite3.connect(state + '/db')\n\
+                      base.execute('create table if not exists t(x)')\n\
+                      base.execute('insert into t values (1)')\n\
+                      base.commit()\n\
+                      try:\n os.mkdir(state + '/.vscode')\n made = None\nexcept OSError as error:\n made = error.errno\n\
+                      print(json.dumps([state, base.execute('select count(*) from t').fetchone()[0], made]))\n";
+        place.python("keeps", "state = true\n", script);
+        place.trust();
+        let first = place.result("keeps", json!({}));
+        let state = PathBuf::from(first[0].as_str().unwrap());
+        assert_eq!((&first[1], &first[2]), (&json!(1), &json!(libc::EACCES)), "{first}");
+        assert_eq!(place.result("keeps", json!({}))[1], 2, "the control");
+        let above = state.ancestors().nth(3).unwrap();
+        assert!(above.ends_with(".local/state/callgate"), "{above:?}");
+        let line = format!("ln -s {} c; ln -s c/tools/x chain; ls -d chain", above.display());
+        place.result("bash", json!({ "command": line }));
+        assert!(!state.join(".vscode").exists());
+    });
+}
+
+/// E4, A11: what a tool has of its own lies where no other call writes, however little the tool may write itself.
+#[test]
+fn e4_a11_no_call_writes_in_the_home_of_a_tool() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let script = "import os, json\nprint(json.dumps([os.environ['HOME'], os.environ['TMPDIR']]))\n";
+        place.python("where", "\n[requires.fs]\nread = [\"{workspace}/**\"]\n", script);
+        place.trust();
+        let temporary = place.env.workspace().join("tmp");
+        place.directory(&temporary);
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let run = place.user().variable("TMPDIR", temporary.to_str().unwrap());
+        let ended = run.run(&[&binary, "call", "where", "{}"]);
+        let envelope: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
+        let own: Vec<&str> = envelope["data"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert_eq!(own.len(), 2, "{envelope}");
+        let workspace = place.env.workspace().canonicalize().unwrap();
+        assert!(!own.iter().any(|path| Path::new(path).starts_with(&workspace)), "{own:?}");
+        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    });
+}
+
+/// C-1, A10: what a session is bound to is what was asked about: a link that another session turns while this one opens leads it
+/// nowhere that its ceiling does not grant.
+#[test]
+fn c_1_a10_a_link_that_is_turned_meanwhile_leads_out_of_no_ceiling() {
+    let place = Place::new(HERE);
+    let (data, other) = (place.env.outside().join("data"), place.env.outside().join("other"));
+    [&other, &data.join("in")].iter().for_each(|directory| place.directory(directory));
+    place.file(&other, "file", "of outside");
+    place.file(&data.join("in"), "file", "inside");
+    let at = data.display();
+    let manifest = format!(
+        "id = \"tools\"\n[requires.fs]\nread = [\"{at}/link/**\"]\n[ceiling.fs]\nread = [\"{{workspace}}/**\", \"{at}/**\"]\n"
+    );
+    drop(place.env.workspace_file("callgate.toml", &manifest));
+    place.trust();
+    let turn = |to: &str| {
+        symlink(to, data.join("next")).unwrap();
+        fs::rename(data.join("next"), data.join("link")).unwrap();
+    };
+    let read = || {
+        let path = data.join("link/file").display().to_string();
+        place.callgate(&["call", "read", &json!({ "path": path }).to_string()])
+    };
+    turn("in");
+    assert!(read().stdout.contains("inside"), "the control");
+    turn("../other");
+    assert!(read().stderr.contains("leads to"), "the control");
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for to in ["in", "../other"].iter().cycle() {
+                if ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                turn(to);
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+        });
+        let shown: Vec<Ended> = (0..40).map(|_| read()).collect();
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        let led_out = shown.into_iter().find(|ended| ended.stdout.contains("of outside"));
+        assert!(led_out.is_none(), "{led_out:?}");
+    });
+}
+
 /// E4, A10: each link on the way to a program counts, and each directory that the way leaves again.
 #[test]
 fn e4_a10_no_link_on_the_way_to_a_program_is_one_that_calls_may_make() {
@@ -1013,7 +1267,10 @@ fn s1_7_s1_29_trusting_a_project_shows_what_its_tools_get() {
     let more = "env = [\"DEPLOY_TOKEN\"]\nstate = true\ngated = false\n\n[requires.fs]\nread = [\"/srv/data/**\"]\n";
     place.python("deploy", more, "print(1)\n");
     place.python("plain", "", "print(1)\n");
+    place.python("always", "approval_key = \"always\"\n", "print(1)\n");
+    place.file(&place.tools(), "grep.toml", "name = \"grep\"\ndisable = true\n");
     let given = place.callgate(&["trust", "."]).stdout;
+    assert!(given.contains("an \"always\" is kept for: always") && given.contains("takes away: grep"), "{given}");
     let shown = place.callgate(&["tools", "deploy"]).stdout;
     for text in [&given, &shown] {
         for words in ["/srv/data/**", "DEPLOY_TOKEN", "keeps state", "runs without asking", "python3"] {

@@ -60,6 +60,36 @@ fn a2_a_grant_follows_no_link_that_a_call_may_have_made() {
     });
 }
 
+/// A2, A10: nor where the workspace's directory is met as the place of a mount that shows it.
+#[test]
+fn a2_a10_a_link_that_a_call_made_is_known_by_another_mount() {
+    matrix(Host::STRENGTHS, |target| {
+        if (target.user, target.host) != (User::Root, Host::Namespaces) {
+            return; // which alone can mount something for it
+        }
+        let env = TestEnv::new(target);
+        let (tree, secret) = planted(&env);
+        let (place, own) = (env.outside().join("place"), env.outside().join("own"));
+        [&place, &own].iter().for_each(|directory| fs::create_dir(directory).unwrap());
+        symlink(&tree, own.join("out")).unwrap();
+        // Not a root itself, which is known by what it is.
+        let made = env.sandbox().write(env.workspace()).run(&["sh", "-c", "mkdir sub && mv out sub/out"]);
+        assert!(made.status.success(), "{made:?}");
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let read = |source: &Path, grant: &Path| {
+            let script = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
+            let [source, place, grant] = [source, &place, grant].map(|path| path.to_str().unwrap());
+            let words =
+                ["unshare", "--mount", "sh", "-c", script, "sh", source, place, &binary, "run", "--read", grant];
+            env.weakened().run(&[&words[..], &["--", "cat", secret.text()]].concat())
+        };
+        refused(&read(&env.workspace().join("sub"), &place.join("out")));
+        // The control: a person's own link in a directory that no call writes.
+        let ended = read(&own, &place.join("out"));
+        assert_eq!(ended.stdout, "old", "{ended:?}");
+    });
+}
+
 /// A2: nor does a directory that is named by a flag, whichever comes first, and whatever may be written of it now.
 #[test]
 fn a2_no_directory_is_found_by_a_link_that_a_call_may_have_made() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use callgate_tests::{Binaries, Host, Target, TestEnv, eventually, matrix};
+use callgate_tests::{Binaries, Host, Target, TestEnv, User, eventually, matrix};
 use libc::{EACCES, EBUSY, ENOENT, EXDEV};
 use serde_json::{Value, json};
 
@@ -407,7 +407,6 @@ fn a1_no_link_leads_to_where_no_names_are_kept() {
             "/proc/self/task",
             "/dev/fd/..",
             "/dev/fd/../../1/cwd",
-            "../state/callgate/tools/user/t",
             &format!("/tmp/callgate-{}/tmp", "0a".repeat(16)),
         ] {
             env.sandbox().probe(&["symlink", to, &text(&env, "app")]).assert_errno(EACCES);
@@ -558,6 +557,109 @@ fn a3_a_single_file_gets_no_second_name() {
         // The controls: it can be changed, and other files get names.
         assert!(granted().run(&["/bin/sh", "-c", "echo new > .vscode/settings.json"]).status.success());
         granted().probe(&["link", &text(&env, "file"), &other]).assert_ok();
+    });
+}
+
+/// What a bound may leave of a workspace, and what is protected there because a repository or a protected name leads to it.
+pub(crate) const LED_TO: [(&str, &str); 12] = [
+    ("tools/hooks/**", "tools/hooks/pre-commit"),
+    ("tools/hooks/new", "tools/hooks/new"),
+    ("conf/**", "conf/inc"),
+    ("conf/inc", "conf/inc"),
+    ("scripts/**", "scripts/pre-commit"),
+    ("scripts/pre-commit", "scripts/pre-commit"),
+    ("src/**", "src/hl"),
+    ("src/hl", "src/hl"),
+    ("node_modules/**", "node_modules/hl"),
+    ("bare/hooks/**", "bare/hooks/post-update"),
+    ("gd/repo/hooks/**", "gd/repo/hooks/post-update"),
+    ("shared/**", "shared/pre-commit"),
+];
+
+/// Makes all that.
+pub(crate) fn led_to(env: &TestEnv) {
+    let made = "mkdir gd && git init -q . && git init -q --bare bare && git init -q --separate-git-dir gd/repo work && git init -q sub &&
+        mkdir -p src scripts tools/hooks shared conf node_modules .git/hooks && echo ok > scripts/pre-commit &&
+        ln -s ../../scripts/pre-commit .git/hooks/pre-commit && echo ok > .git/hooks/post-commit &&
+        ln .git/hooks/post-commit src/hl && ln .git/hooks/post-commit node_modules/hl && git config core.hooksPath tools/hooks &&
+        git -C sub config core.hooksPath ../shared && echo ok > conf/inc && git config include.path ../conf/inc";
+    git(env, made);
+}
+
+/// A1, A3, A18: a ceiling takes rights away and gives none: what it leaves of a workspace is judged from the whole workspace.
+#[test]
+fn a1_a3_a18_what_a_ceiling_leaves_is_judged_from_the_whole() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        led_to(&env);
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let run = |text: &str, path: &str| {
+            let manifest = env.file("manifest.toml", text);
+            let line = format!("echo evil > {path}");
+            let words = [&binary, "run", "--manifest", manifest.text(), "--", "sh", "-c", &line];
+            env.weakened().run(&words)
+        };
+        let all = "[requires]\nshell = [{ cmd = \"*\" }]\n[requires.fs]\nread = [\"{workspace}/**\"]\nwrite = [\"{workspace}/**\"]\n";
+        for (left, path) in LED_TO {
+            let before = fs::read(env.workspace().join(path)).ok();
+            for text in [all.to_owned(), format!("{all}[ceiling.fs]\nwrite = [\"{{workspace}}/{left}\"]\n")] {
+                let ended = run(&text, path);
+                assert!(ended.stderr.contains("Permission denied"), "{left}: {ended:?}");
+                assert_eq!(fs::read(env.workspace().join(path)).ok(), before, "{left}: {path}");
+            }
+        }
+        // Also where the session may not read the rest.
+        let parts = all.replace("read = [\"{workspace}/**\"]", "read = [\"{workspace}\", \"{workspace}/src/**\"]");
+        for left in ["src/**", "src/hl"] {
+            let ended = run(
+                &format!(
+                    "{parts}[ceiling.fs]\nread = [\"{{workspace}}\", \"{{workspace}}/src/**\"]\nwrite = [\"{{workspace}}/{left}\"]\n"
+                ),
+                "src/hl",
+            );
+            assert!(ended.stderr.contains("Permission denied"), "{left}: {ended:?}");
+        }
+        // The controls: what nothing leads to; and what was asked for by itself.
+        for left in ["src/**", "src/new", "target/**"] {
+            fs::create_dir_all(env.workspace().join("target")).unwrap();
+            env.give(&env.workspace().join("target"));
+            let path = left.replace("**", "new");
+            let ended = run(&format!("{all}[ceiling.fs]\nwrite = [\"{{workspace}}/{left}\"]\n"), &path);
+            assert!(ended.status.success(), "{left}: {ended:?}");
+            assert_eq!(fs::read_to_string(env.workspace().join(&path)).unwrap(), "evil\n");
+            fs::remove_file(env.workspace().join(&path)).unwrap();
+        }
+        let named = all.replace("write = [\"{workspace}/**\"]", "write = [\"{workspace}/tools/hooks/**\"]");
+        let ended = run(&named, "tools/hooks/pre-commit");
+        assert!(ended.status.success(), "{ended:?}");
+    });
+}
+
+/// A1: a workspace below `/opt` is no part of the system: no link leads into a tree of it in which names are not protected.
+#[test]
+fn a1_a_link_into_a_workspace_below_opt_is_no_link_into_the_system() {
+    matrix(Host::STRENGTHS, |target| {
+        if (target.user, target.host) != (User::Root, Host::Namespaces) {
+            return; // which alone can mount something for it
+        }
+        let env = TestEnv::new(target);
+        let opt = env.outside().join("opt");
+        fs::create_dir_all(opt.join("w/src")).unwrap();
+        fs::create_dir_all(opt.join("w/.claude/p")).unwrap();
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let script = r#"mount --bind "$1" /opt && cd /opt/w && shift && exec "$@""#;
+        let line = "ln -s /opt/w/.claude/p src/abs; ln -s ../.claude/p src/rel; ln -s /opt/other/node_modules/p src/other; \
+                    ln -s /usr/lib/node_modules/p src/system; ls src";
+        let words = ["unshare", "--mount", "sh", "-c", script, "sh", opt.to_str().unwrap(), &binary, "run"];
+        let grants = ["--write", "src", "--write", ".claude", "--", "sh", "-c", line];
+        let manifest = env.file(
+            "manifest.toml",
+            "[requires.fs]\nread = [\"{workspace}/**\"]\n[requires]\nshell = [{ cmd = \"*\" }]\n",
+        );
+        let ended = env.weakened().run(&[&words[..], &["--manifest", manifest.text()], &grants].concat());
+        assert_eq!(ended.stdout, "system\n", "the control is there, and nothing else: {ended:?}");
+        assert_eq!(ended.stderr.matches("Permission denied").count(), 3, "{ended:?}");
+        assert!(["abs", "rel", "other"].iter().all(|name| fs::symlink_metadata(opt.join("w/src").join(name)).is_err()));
     });
 }
 

@@ -221,7 +221,7 @@ fn a8_write_and_edit_work_on_a_single_file() {
             let manifest = |write: &str| {
                 // `write` and `edit` require all of the workspace.
                 let text = format!(
-                    "id = \"x\"\n[requires.fs]\nread = [{read}]\nwrite = [{write}]\n[ceiling.fs]\nwrite = [{write}]\n"
+                    "id = \"x\"\n[requires.fs]\nread = [\"{{workspace}}/**\", {read}]\nwrite = [{write}]\n[ceiling.fs]\nwrite = [{write}]\n"
                 );
                 env.workspace_file("m.toml", &text);
             };
@@ -352,4 +352,46 @@ fn a8_a18_a_single_file_does_not_open_the_kept_directory_that_it_lies_in() {
             }
         });
     }
+}
+
+/// A8, A2: in `/tmp` too, of which a session with namespaces has one of its own. What lies beside a single name there, or in a
+/// directory that may be listed, is not granted; then programs have `TMPDIR` alone.
+#[test]
+fn a8_in_tmp_nothing_is_granted_beside_a_single_name() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let top = tempfile::Builder::new().prefix("callgate-test-").tempdir_in("/tmp").unwrap();
+        env.give(top.path());
+        for name in ["listed", "single"] {
+            fs::create_dir(top.path().join(name)).unwrap();
+            env.give(&top.path().join(name));
+            env.file_at(top.path().join(name).join("theirs"), "theirs\n");
+        }
+        let at = top.path().display().to_string();
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let run = |read: &str, write: &str, line: &str| {
+            let text = format!(
+                "[requires]\nshell = [{{ cmd = \"*\" }}]\n[requires.fs]\nread = [\"{{workspace}}/**\", {read}]\nwrite = [{write}]\n"
+            );
+            let manifest = env.file("manifest.toml", &text);
+            env.weakened().run(&[&binary, "run", "--manifest", manifest.text(), "--", "/bin/sh", "-c", line])
+        };
+        let (listed, single) = (format!("\"{at}/listed\""), format!("\"{at}/single/name\""));
+        for (read, write, theirs) in [(&*listed, "", "listed/theirs"), ("", &*single, "single/theirs")] {
+            let ended = run(read, write, &format!("cat {at}/{theirs}"));
+            assert_eq!((ended.stdout.as_str(), ended.status.code()), ("", Some(1)), "{ended:?}");
+            assert!(ended.stderr.contains("Permission denied"), "{ended:?}");
+            // The controls: what is granted, and `TMPDIR`.
+            let line = format!(
+                "ls {at}/listed; echo new > {at}/single/name && cat {at}/single/name; cd && pwd > $TMPDIR/f && echo t"
+            );
+            let ended = run(&listed, &single, &line);
+            assert_eq!(ended.stdout, "theirs\nnew\nt\n", "{ended:?}");
+            // With the whole tree granted it may be read, and the session has its own /tmp where it has namespaces.
+            let ended =
+                run(&format!("\"{at}/**\""), write, &format!("cat {at}/{theirs}; echo own > /tmp/own && cat /tmp/own"));
+            let own = target.by_strength("theirs\nown\n", "theirs\n");
+            assert_eq!(ended.stdout, own, "{ended:?}");
+        }
+    });
 }

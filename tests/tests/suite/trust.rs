@@ -526,3 +526,32 @@ fn s1_18_an_approval_that_cannot_be_kept_is_told() {
     person.starts(&format!("{}; echo done", close("u+w")));
     person.shows_line("done");
 }
+
+/// E1, E4: a list of trusted projects that a link leads to counts only under its protected name: elsewhere a call could have written
+/// it.
+#[test]
+fn e1_e4_no_list_is_believed_that_a_link_leads_to() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (home, dotfiles) = (env.outside().join("home"), env.outside().join("dotfiles"));
+        for directory in [&home, &dotfiles, &dotfiles.join(".callgate"), &dotfiles.join("trusted")] {
+            fs::create_dir(directory).unwrap();
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+            env.give(directory);
+        }
+        env.workspace_file("callgate.toml", "id = \"x\"\n");
+        let trust = || {
+            let binary = Binaries::of_this_build().callgate().display().to_string();
+            env.weakened().variable("HOME", home.to_str().unwrap()).run(&[&binary, "trust", "."])
+        };
+        std::os::unix::fs::symlink(dotfiles.join("trusted"), home.join(".callgate")).unwrap();
+        let refused = trust();
+        assert!(!refused.status.success() && refused.stderr.contains("not called .callgate"), "{refused:?}");
+        assert_eq!(fs::read_dir(dotfiles.join("trusted")).unwrap().count(), 0);
+        fs::remove_file(home.join(".callgate")).unwrap();
+        std::os::unix::fs::symlink(dotfiles.join(".callgate"), home.join(".callgate")).unwrap();
+        let given = trust();
+        assert!(given.status.success(), "the control: {given:?}");
+        assert!(dotfiles.join(".callgate/trust.json").exists());
+    });
+}

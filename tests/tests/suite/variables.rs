@@ -155,3 +155,39 @@ fn c12_an_active_environment_works_or_is_said_to_be_left_out() {
         assert_eq!(value(&run.variable("PATH", &path), "PATH").as_deref(), Some("/usr/bin:/bin"));
     });
 }
+
+/// C12: nor may an earlier session have planted a program that takes another's place: a directory of the workspace is not on the
+/// `PATH` of a session that only reads there either.
+#[test]
+fn c12_no_program_of_the_workspace_takes_the_place_of_another() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (planted, beside) = (env.workspace().join("bin"), env.outside().join("bin"));
+        for directory in [&planted, &beside] {
+            fs::create_dir(directory).unwrap();
+            let program = directory.join("printenv");
+            fs::write(&program, "#!/bin/sh\necho planted\n").unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            env.give(directory);
+            env.give(&program);
+        }
+        let manifest = |more: &str| {
+            let text = format!(
+                "[requires.fs]\nread = [\"{{workspace}}/**\", \"{}/**\"]\n[[requires.shell]]\ncmd = \"printenv\"\n{more}",
+                beside.display()
+            );
+            env.file("manifest.toml", &text)
+        };
+        let binary = callgate_tests::Binaries::of_this_build().callgate().display().to_string();
+        let run = |first: &std::path::Path| {
+            let manifest = manifest("");
+            let path = format!("{}:/usr/bin:/bin", first.display());
+            let words = [&binary, "run", "--manifest", manifest.text(), "--", "printenv", "PATH"];
+            env.weakened().variable("PATH", &path).run(&words)
+        };
+        let ended = run(&planted);
+        assert_eq!(ended.stdout.trim_end(), "/usr/bin:/bin", "{ended:?}");
+        let ended = run(&beside);
+        assert_eq!(ended.stdout, "planted\n", "the control: {ended:?}");
+    });
+}

@@ -55,7 +55,7 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     for (path, tree) in &trees {
         place(path, tree, &mut made)?;
         if path == &plan.private.inside.as_path() {
-            share_private(path, &mut made)?;
+            share_private(plan, &mut made)?;
         }
     }
     links()?;
@@ -64,7 +64,8 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     rustix::process::pivot_root(".", ".").map_err(|e| step("pivot_root", e))?;
     rustix::mount::unmount(".", UnmountFlags::DETACH).map_err(|e| step("let the old root go", e))?;
     rustix::process::chdir("/").map_err(|e| step("enter /", e))?;
-    Ok(format!("{} mounts in a root of their own", trees.len()))
+    let tmp = if plan.has_tmp() { "" } else { "; no /tmp of its own, for single names in it are granted" };
+    Ok(format!("{} mounts in a root of their own{tmp}", trees.len()))
 }
 
 /// A procfs for who watches programs: mounted nowhere, so that it is reached by this descriptor alone, and hiding nobody.
@@ -73,15 +74,18 @@ pub(crate) fn procfs() -> Result<OwnedFd, StepFailure> {
     new_filesystem("proc", &[])
 }
 
-/// Fills the session's own directory, and puts its `tmp` and `shm` where programs look for them.
+/// Fills the session's own directory, and puts its `tmp` and `shm` where programs look for them. (In a `/tmp` that is not the
+/// session's own there is what was granted, and nothing can be made.)
 #[expect(clippy::disallowed_methods, reason = "below the root of a mount tree that nobody else is in yet")]
-fn share_private(inside: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
+fn share_private(plan: &SessionPlan, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
+    let inside = plan.private.inside.as_path();
     let relative = inside.strip_prefix("/").unwrap_or(inside);
     for name in PrivateDir::PARTS {
         rustix::fs::mkdir(relative.join(name), Mode::from_raw_mode(0o700))
             .map_err(|e| step("fill the session's own directory", e))?;
     }
-    for (name, target) in [("tmp", "/tmp"), ("shm", "/dev/shm")] {
+    let tmp = plan.has_tmp().then_some(("tmp", "/tmp"));
+    for (name, target) in tmp.into_iter().chain([("shm", "/dev/shm")]) {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = rustix::mount::open_tree(CWD, relative.join(name), flags)
             .map_err(|e| step("clone a part of the session's own directory", e))?;

@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use callgate_policy::path::HostPath;
 use callgate_policy::plan::protect::gitconfig::{self, Redirect};
 use callgate_policy::plan::protect::{self, FREE, Found, Group, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
@@ -65,6 +66,8 @@ struct Root {
     is_single: bool,
     /// It has a protected name, and was granted by that: nothing is kept in it because somebody said so, not for where it is.
     is_named: bool,
+    /// It was left of a larger tree, from which it is judged what is kept.
+    is_left: bool,
 }
 
 impl Root {
@@ -75,7 +78,7 @@ impl Root {
             Step::Kept(_) => (State::FREE, true),
             Step::Open(state) => (state, false),
         };
-        Self { path, state, is_granted: true, is_single: true, is_named }
+        Self { path, state, is_granted: true, is_single: true, is_named, is_left: false }
     }
 
     /// Whether it is a tree in which names are kept.
@@ -170,6 +173,9 @@ pub(super) struct Above {
     seen: Vec<PathBuf>,
     ends: Ends,
     unseen: Unseen,
+    /// All directories of the trees have been looked at as well, and what has a kept name and another.
+    surveyed: bool,
+    linked: Option<Linked>,
 }
 
 /// Files that have a kept name and another.
@@ -225,8 +231,13 @@ fn reached(directory: &Path) -> Option<OwnedFd> {
     rustix::fs::openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
 }
 
+/// Where distributions put programs and libraries, and nobody works: a directory called `target` in one is nobody's project. (Not
+/// `/opt` or `/usr/src`, where people do.)
+const SYSTEM: &[&str] =
+    &["/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/share", "/usr/include"];
+
 /// Whether a link's text leads to what only lives as long as a process: `/proc/PID`, which leads anywhere, or a session's own
-/// directory, in which names are as its calls like; or to the state of a declared tool. Whoever follows `/proc/self` is that
+/// directory, in which names are as its calls like. Whoever follows `/proc/self` is that
 /// process; but from a directory in it `..` leads to the others, whatever links lie between. So of `/proc` only what is known to be
 /// no directory is let be, and nothing that goes back from a name and then on by a number.
 fn leads_to_a_process(target: &Path) -> bool {
@@ -249,8 +260,7 @@ fn leads_to_a_process(target: &Path) -> bool {
             (named, back) = (named || *part != "/", false);
         }
     }
-    let is_state = parts.windows(2).any(|two| two == ["callgate", "tools"]);
-    by_proc || by_number || back || is_state || parts.iter().any(|part| is_own_name(part))
+    by_proc || by_number || back || parts.iter().any(|part| is_own_name(part))
 }
 
 fn is_directory(from: impl AsFd, name: impl rustix::path::Arg) -> bool {
@@ -276,19 +286,39 @@ impl Layout {
         // The session's own, such as a private `/tmp`, is nobody's project.
         roots.extend(kept(&plan.surroundings).into_iter().map(|(path, ..)| {
             let (state, is_granted) = (State::FREE, false);
-            (path.clone(), Root { path, state, is_granted, is_single: false, is_named: false })
+            (path.clone(), Root { path, state, is_granted, is_single: false, is_named: false, is_left: false })
         }));
         let mut grants = kept(&plan.grants);
+        let mut places = Vec::new();
+        // What was left of a larger tree is a part of that, as far as it is asked what is kept.
+        let left: HashMap<PathBuf, PathBuf> =
+            plan.left_of.iter().map(|(place, tree)| (name(place.as_path()), real(tree.as_path()))).collect();
+        // Where a link leads out of that tree it is judged by itself.
+        let is_left = |at: &Path, path: &Path| left.get(path).is_some_and(|tree| at.starts_with(tree));
+        grants.retain(|(tree, path, extent)| {
+            let stays = *extent != Extent::Subtree || !is_left(tree, path);
+            if !stays {
+                places.push((tree.clone(), true));
+            }
+            stays
+        });
+        let trees: BTreeSet<&PathBuf> = left.values().collect();
+        grants.extend(trees.iter().map(|tree| (tree.to_path_buf(), tree.to_path_buf(), Extent::Subtree)));
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
         let whole: HashSet<PathBuf> =
             grants.iter().filter(|(.., extent)| *extent == Extent::Subtree).map(|(tree, ..)| tree.clone()).collect();
         // With each, whether it is called by a protected name.
         let mut granted: Vec<(PathBuf, State, bool)> = Vec::new();
-        let mut places = Vec::new();
         let mut beside: HashMap<PathBuf, Beside> = HashMap::new();
         for (tree, path, extent) in grants {
             let outer = granted.iter().rev().find(|(outer, ..)| tree != *outer && tree.starts_with(outer));
+            if extent == Extent::Entry && is_left(&tree, &path) {
+                let single = Root { is_left: true, is_named: false, ..Root::single(path.clone(), State::default()) };
+                roots.insert(path.clone(), single);
+                places.extend([(tree, false), (path, false)]);
+                continue;
+            }
             if extent == Extent::Entry
                 && !whole.contains(&tree)
                 && let (Some(directory), Some(name)) = (path.parent(), path.file_name())
@@ -314,7 +344,9 @@ impl Layout {
                 Some((Found::Open(state), is_named)) => (state, is_named && state.is_free()),
                 None => (names().root(tree.as_os_str().as_bytes()), false),
             };
-            places.push((tree.clone(), extent == Extent::Subtree));
+            if !trees.contains(&tree) || whole.contains(&tree) {
+                places.push((tree.clone(), extent == Extent::Subtree));
+            }
             if extent == Extent::Entry {
                 // Named as it is: granted, whatever it is called.
                 places.push((path.clone(), false));
@@ -324,7 +356,7 @@ impl Layout {
             granted.push((tree, state, is_named));
         }
         roots.extend(granted.into_iter().map(|(path, state, is_named)| {
-            (path.clone(), Root { path, state, is_granted: true, is_single: false, is_named })
+            (path.clone(), Root { path, state, is_granted: true, is_single: false, is_named, is_left: false })
         }));
         let mut roots: Vec<Root> = roots.into_values().collect();
         roots.sort_by_key(|root| std::cmp::Reverse(root.path.as_os_str().len()));
@@ -342,7 +374,19 @@ impl Keeper {
             tree.ancestors().for_each(|directory| keeper.look_for_repository(directory));
         }
         let seen = trees.iter().flat_map(|(tree, _)| tree.ancestors()).map(Path::to_owned).collect();
-        Above { repositories: keeper.repositories, seen, ends: keeper.ends, unseen: keeper.unseen }
+        // Where the session may not read all of a tree that something was left of, it could not look there later.
+        let reads = |tree: &HostPath| {
+            let mut readable =
+                plan.grants.iter().filter(|rule| rule.extent == Extent::Subtree && rule.access.reads_files());
+            readable.any(|rule| tree.as_path().starts_with(&rule.path))
+        };
+        let surveyed = !plan.left_of.values().all(reads);
+        let linked = surveyed.then(|| {
+            keeper.look_at_all();
+            keeper.find_linked()
+        });
+        let Self { repositories, ends, unseen, .. } = keeper;
+        Above { repositories, seen, ends, unseen, surveyed, linked }
     }
 
     fn of(roots: Vec<Root>, beside: HashMap<PathBuf, Beside>, above: Above) -> Self {
@@ -352,7 +396,7 @@ impl Keeper {
             roots,
             made: Made::default(),
             directories: Made::default(),
-            linked: None,
+            linked: above.linked,
             made_links: Made::default(),
             unkept: Vec::new(),
             beside,
@@ -362,7 +406,7 @@ impl Keeper {
             planted: Made::default(),
             ends: above.ends,
             unseen: above.unseen,
-            surveyed: false,
+            surveyed: above.surveyed,
             states: Remembered::default(),
         }
     }
@@ -460,9 +504,14 @@ impl Keeper {
         self.roots.iter().find(|root| lies_in(path, &root.path))
     }
 
+    /// The tree from which it is judged what is kept at a path: that of a name that was left of it is not the name's own.
+    fn tree(&self, path: &Path) -> Option<&Root> {
+        self.roots.iter().filter(|root| !root.is_left).find(|root| lies_in(path, &root.path))
+    }
+
     /// What is to be said of a path. `None` where the broker is not the writer: Landlock judges there.
     pub(super) fn judge(&mut self, path: &Path) -> Option<Judgement> {
-        let is_free = self.root(path)?.state.is_free();
+        let is_free = self.tree(path)?.state.is_free();
         if !is_free || !self.aliases.is_empty() {
             self.look_at_all();
         }
@@ -507,11 +556,27 @@ impl Keeper {
     /// What is to be said of a path for this name alone.
     fn judge_name(&mut self, path: &Path) -> Option<Judgement> {
         let root = self.root(path)?;
+        let of_root =
+            |judgement| Judgement { single: root.is_single, file: root.is_single && root.is_named, ..judgement };
+        if path == root.path && !root.is_left {
+            return Some(of_root(Judgement { state: root.state, ..Judgement::default() }));
+        }
+        let single = (path == root.path).then(|| of_root(Judgement::default()));
+        let judgement = self.judge_in_tree(path)?;
+        Some(match single {
+            Some(of) => Judgement { single: of.single, file: of.file, ..judgement },
+            None => judgement,
+        })
+    }
+
+    /// The same, from the tree that it lies in.
+    fn judge_in_tree(&mut self, path: &Path) -> Option<Judgement> {
+        let root = self.tree(path)?;
         let (top, start) = (root.path.clone(), root.state);
         let name = path.file_name().unwrap_or_default().as_bytes();
         let mut judgement = Judgement { state: start, ..Judgement::default() };
         if path == top {
-            return Some(Judgement { single: root.is_single, file: root.is_single && root.is_named, ..judgement });
+            return Some(judgement);
         }
         let parent = path.parent().unwrap_or(path);
         if let Some((directory, beside)) = self.beside_of(path, &top) {
@@ -698,8 +763,10 @@ impl Keeper {
         if !below.iter().any(|part| free.iter().any(|free| part.eq_ignore_ascii_case(free))) {
             return None;
         }
-        let is_ours = self.roots.iter().any(|root| target.starts_with(&root.path));
-        let is_the_systems = !climbs && !is_ours && (target.starts_with("/usr") || target.starts_with("/opt"));
+        let mut ours =
+            self.roots.iter().map(|root| root.path.as_path()).chain(self.unkept.iter().map(PathBuf::as_path));
+        let is_ours = ours.any(|root| target.starts_with(root));
+        let is_the_systems = !climbs && !is_ours && SYSTEM.iter().any(|system| target.starts_with(system));
         (!is_the_systems).then_some("it leads to where names are not protected (node_modules, target)")
     }
 
@@ -1029,7 +1096,7 @@ impl Keeper {
     /// Keeps a path. True if it was not kept yet.
     fn keep(&mut self, path: PathBuf, why: &'static str) -> bool {
         // What lies outside is not the broker's to write; a whole tree is not a hook.
-        let Some(root) = self.root(&path).filter(|root| root.keeps()) else { return false };
+        let Some(root) = self.tree(&path).filter(|root| root.keeps()) else { return false };
         if root.path == path {
             self.unseen.add(&path, WHOLE_TREE);
             return false;

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::effective::{Contribution, Declared, Source, narrow};
 use crate::manifest::{Format, Manifest};
@@ -18,6 +20,7 @@ fn facts() -> HostFacts {
         identity: Identity { uid: 1000, gid: 1000 },
         private: PrivateDir { inside: "/run/s1".into(), kind: PrivateKind::OnHost },
         workspace: vec!["/w".into()],
+        left_of: BTreeMap::new(),
         toolchains: vec!["/home/u/.rustup".into()],
         etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: Reading::Tree }],
         path: vec!["/usr/bin".into(), "/odd:dir".into(), "bin".into(), "/bin".into()],

@@ -1,5 +1,11 @@
 //! What the first bytes of an executable file say of what else the kernel opens to run it: no more than execve(2) reads.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use crate::path::HostPath;
+
 /// As much of a file as is looked at.
 pub const HEADER_BYTES: usize = 4096;
 
@@ -76,6 +82,22 @@ fn script(line: &[u8]) -> Header {
 
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
+}
+
+/// What `#!/usr/bin/env` starts, and the words that it puts before the script's name. One word, or with `-S` several plain
+/// ones: quotes, variables and further options are not read, and then nothing is granted by them.
+#[must_use]
+pub fn started_by_env(argument: &[u8]) -> Option<(HostPath, Vec<&[u8]>)> {
+    let mut words = match argument.strip_prefix(b"-S") {
+        Some(rest) => rest.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty()).collect(),
+        None => vec![argument],
+    };
+    let plain = |word: &&[u8]| !word.iter().any(|byte| b"\\'\"$#=".contains(byte));
+    if words.is_empty() || words[0].is_empty() || words[0].starts_with(b"-") || !words.iter().all(plain) {
+        return None;
+    }
+    let program = words.remove(0);
+    Some((HostPath::from(PathBuf::from(OsStr::from_bytes(program))), words))
 }
 
 /// Whether a file that lies in a granted directory is a program by itself, by its first bytes and what `read` has of it at an
@@ -331,5 +353,20 @@ mod tests {
             drop(read_header(&bytes));
             let _is_program = starts(&bytes);
         }
+    }
+
+    #[test]
+    fn what_env_starts() {
+        let of = |text: &'static str| {
+            started_by_env(text.as_bytes()).map(|(program, words)| (program.to_string(), words.len()))
+        };
+        assert_eq!(of("python3"), Some(("python3".to_owned(), 0)));
+        assert_eq!(of("-S python3 -u -B"), Some(("python3".to_owned(), 2)));
+        assert_eq!(of("-Spython3"), Some(("python3".to_owned(), 0)));
+        for text in ["", "-S", "-i", "-S -i python3", "A=b", "-S A=b python3", "-S 'python3'", "-S $x"] {
+            assert_eq!(of(text), None, "{text:?}");
+        }
+        // One argument, as the kernel passes it: a program by that name.
+        assert_eq!(of("python3 -u"), Some(("python3 -u".to_owned(), 0)));
     }
 }

@@ -24,10 +24,10 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
     let columns = columns.max(NARROWEST);
     let mut shown = Shown { text: String::new(), columns };
     shown.own(&format!("callgate: the tool `{}` asks to be run", escaped(&question.tool)));
-    match question.argv.is_empty() {
-        false => {
+    match line_of_a_shell(question) {
+        Some(line) => {
             shown.own("the command:");
-            shown.foreign(question.arguments.get("command").and_then(serde_json::Value::as_str).unwrap_or_default());
+            shown.foreign(line);
             match question.arguments.get("working_dir") {
                 None => {}
                 Some(dir) => {
@@ -46,13 +46,15 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
                 None => shown.own("which could not be taken apart before it runs"),
             }
             shown.items("run by:", question.argv.get(..1).unwrap_or_default());
-            shown.items("it could:", &question.reach);
         }
-        true => {
+        // Any other program is given them all.
+        None => {
             shown.own("with the arguments:");
             shown.foreign(&question.arguments.to_string());
+            shown.items("run by:", &question.argv);
         }
     }
+    shown.items("it could:", &question.reach);
     shown.items("it changes:", &question.writes);
     shown.items("it reads:", &question.reads);
     shown.items("it connects to:", &question.hosts);
@@ -60,6 +62,13 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
     shown.own(&format!("\"always\" would be kept for this {}, for:", question.kept_for.name()));
     shown.foreign(&question.key.to_string());
     shown.text
+}
+
+/// The argument `command`, if it is the line that a shell is given: of another program it says what a model has put there.
+fn line_of_a_shell(question: &Question) -> Option<&str> {
+    let line = question.arguments.get("command")?.as_str()?;
+    let told = HostPath::from(line).to_string();
+    question.argv.windows(2).any(|two| two[0] == "-c" && two[1] == told).then_some(line)
 }
 
 struct Shown {
@@ -193,7 +202,7 @@ mod tests {
         let mut question = Question::new("bash", "execute", json!({ "command": command }), key);
         question.session = "ses_1".into();
         question.why = vec!["no rule allows it".into()];
-        question.argv = vec!["/bin/bash".into()];
+        question.argv = vec!["/bin/bash".into(), "-c".into(), HostPath::from(command).to_string()];
         question.commands = Some(vec!["make".into(), "./x".into()]);
         question.reach = vec!["change /w/**".into()];
         question
@@ -211,6 +220,23 @@ mod tests {
              asked because:\n  | no rule allows it\n\
              \"always\" would be kept for this session, for:\n  | git x\n"
         );
+    }
+
+    /// E8: a program that is no shell is shown with all that it is given, whatever an argument is called.
+    #[test]
+    fn e8_another_program_is_shown_with_all_its_arguments() {
+        let mut asked = of("true");
+        asked.tool = "deploy".into();
+        asked.arguments = json!({ "command": "true", "target": "production", "working_dir": "/w" });
+        asked.argv = vec!["/t/deploy".into(), "--now".into()];
+        asked.commands = None;
+        let text = question(&asked, 80);
+        for part in
+            ["with the arguments:", "\"target\":\"production\"", "run by:\n  | /t/deploy\n  | --now", "it could:"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("the command:") && !text.contains("taken apart"), "{text}");
     }
 
     /// The parts that forgeries are made of: each alone is harmless to a careful eye, together they are not to a careless program.
