@@ -6,6 +6,7 @@ use callgate_policy::step::Step;
 
 use crate::causes::with_causes;
 use crate::confine::ConfineError;
+use crate::gate::Unanswered;
 use crate::store::StoreError;
 
 /// Why a call gave no result. For a model it becomes an envelope of type `error`.
@@ -59,6 +60,9 @@ pub enum CallError {
     /// Whoever answers outside the sandbox did not do so in time.
     #[error("there was no answer within {}s", .0.as_secs_f32())]
     TimedOut(std::time::Duration),
+    /// A person was to be asked, and there is no answer.
+    #[error(transparent)]
+    Unanswered(#[from] Unanswered),
     /// The tool failed.
     #[error("{0}")]
     Tool(String),
@@ -125,6 +129,7 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
         | CallError::Plan(_)
         | CallError::Confine(_)
         | CallError::TimedOut(_)
+        | CallError::Unanswered(_)
         | CallError::Tool(_)
         | CallError::Output { .. } => None,
     }

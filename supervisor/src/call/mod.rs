@@ -124,7 +124,7 @@ impl Session {
         self.goes_on(name)?;
         // Nothing runs that is not recorded.
         recording.start().await?;
-        self.execute(approved, turn, on_output, known).await
+        self.execute(approved, turn, on_output, (known, recording)).await
     }
 
     /// Offered, well-formed, and granted: layer 1.
@@ -142,7 +142,11 @@ impl Session {
         let prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),
-            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => None,
+            Executor::Worker(_)
+            | Executor::Program(_)
+            | Executor::Session(_)
+            | Executor::Host(_)
+            | Executor::Remote(_) => None,
         };
         let grant = match &own {
             Some(own) => own.check(&prepared.needs).map_err(denied)?,
@@ -175,7 +179,7 @@ impl Session {
         approved: Approved<'_>,
         turn: Turn,
         on_output: OnOutput<'_>,
-        known: &mut Known,
+        (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Done, CallError> {
         self.still_there()?;
         let (tool, task) = approved.into_parts();
@@ -197,6 +201,11 @@ impl Session {
             }
             Task::Declared { plan, own, args } => {
                 self.run_declared(tool, (plan, &own), args, turn, on_output, known).await
+            }
+            Task::Session { hosted, args } => {
+                let data = self.answer_itself(hosted, args, recording).await?;
+                drop(turn);
+                self.cut(tool, data)
             }
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await

@@ -225,7 +225,11 @@ impl Tool {
     pub fn command(&self) -> String {
         match &self.executor {
             Executor::Declared(declared) => declared.command(),
-            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => String::new(),
+            Executor::Worker(_)
+            | Executor::Program(_)
+            | Executor::Session(_)
+            | Executor::Host(_)
+            | Executor::Remote(_) => String::new(),
         }
     }
 
@@ -234,7 +238,11 @@ impl Tool {
     pub fn variables(&self) -> &[String] {
         match &self.executor {
             Executor::Declared(declared) => &declared.env,
-            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => &[],
+            Executor::Worker(_)
+            | Executor::Program(_)
+            | Executor::Session(_)
+            | Executor::Host(_)
+            | Executor::Remote(_) => &[],
         }
     }
 
@@ -243,7 +251,11 @@ impl Tool {
     pub fn has_state(&self) -> bool {
         match &self.executor {
             Executor::Declared(declared) => declared.has_state,
-            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => false,
+            Executor::Worker(_)
+            | Executor::Program(_)
+            | Executor::Session(_)
+            | Executor::Host(_)
+            | Executor::Remote(_) => false,
         }
     }
 
@@ -252,7 +264,11 @@ impl Tool {
     pub fn file(&self) -> Option<&std::path::Path> {
         match &self.executor {
             Executor::Declared(declared) => Some(&declared.file),
-            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => None,
+            Executor::Worker(_)
+            | Executor::Program(_)
+            | Executor::Session(_)
+            | Executor::Host(_)
+            | Executor::Remote(_) => None,
         }
     }
 

@@ -36,7 +36,7 @@ use crate::gate::Gate;
 use crate::gate::execs::Watching;
 use crate::gate::people::People;
 use crate::place::{Changeable, Place};
-use crate::registry::Lifecycle;
+use crate::registry::{Lifecycle, hosted};
 use crate::store::{Events, Recorder};
 use crate::turn::Turns;
 
@@ -71,6 +71,8 @@ pub struct Session {
     pub(crate) outputs: Option<Outputs>,
     /// Before what could still be recorded.
     pub(crate) recorder: Arc<Recorder>,
+    /// What it keeps for the tools that it answers itself.
+    pub(crate) hosted: hosted::State,
     pub(crate) turns: Turns,
     /// The order in which people are asked.
     pub(crate) questions: Turns,

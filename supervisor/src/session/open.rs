@@ -32,7 +32,7 @@ use crate::home::{Home, Homes};
 use crate::host::{self, Missing};
 use crate::place::{self, Changeable, Place, Unusable};
 use crate::profile::ProfileError;
-use crate::registry::{Lifecycle, Registry};
+use crate::registry::{Lifecycle, Registry, hosted};
 use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, StoreError, Stored};
 use crate::supervisor::Supervisor;
 use crate::trust::Project;
@@ -176,6 +176,7 @@ impl Supervisor {
             opened,
             outputs,
             recorder,
+            hosted: hosted::State::new(kept.notes),
             turns: Turns::default(),
             questions: Turns::default(),
             launcher: self.launcher.clone(),

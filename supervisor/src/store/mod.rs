@@ -32,6 +32,8 @@ use sha2::{Digest as _, Sha256};
 use self::place::Place;
 use self::recorder::{AGAIN, PATIENCE, now};
 use crate::host;
+use crate::registry::Todo;
+use crate::registry::hosted::Notes;
 use crate::session::new_id;
 
 pub use self::error::StoreError;
@@ -69,6 +71,8 @@ pub enum SessionState {
     Busy,
     /// A call of it waits for a person's yes.
     WaitingOnApproval,
+    /// A call of it waits for a person's answers.
+    WaitingOnUserInput,
     /// It is halted: a person would have had to be asked, and there was none.
     Error,
     /// It is closed.
@@ -99,6 +103,9 @@ pub struct SessionRecord {
     pub calls: u64,
     /// How many of them failed or were denied.
     pub failed: u64,
+    /// What is to be done in it, as its agent keeps it with `todo`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub todos: Vec<Todo>,
     /// What the host keeps with it.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub settings: Value,
@@ -120,7 +127,7 @@ pub struct CallRecord {
     pub tool: String,
     /// `input-available`, `output-available` or `output-error` (X0-58).
     pub state: String,
-    /// `approval` if it waits for that.
+    /// `approval` or `answer` if it waits for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
     /// `succeeded`, `failed` or `cancelled`.
@@ -172,6 +179,8 @@ pub(crate) struct Kept {
     pub(crate) approvals: Approvals,
     pub(crate) rules: Vec<Rule>,
     pub(crate) is_halted: bool,
+    /// What its own tools have noted.
+    pub(crate) notes: Notes,
     /// The place of the last event.
     pub(crate) last: u64,
     /// The directory of its outputs, as it was made.
@@ -368,8 +377,8 @@ impl Store {
         self.write("fork the session", |connection| {
             let transaction = connection.transaction()?;
             transaction.execute(
-                "INSERT INTO sessions (id, parent, title, workspace, manifest, settings, created) \
-                 SELECT ?2, id, title, workspace, manifest, settings, ?3 FROM sessions WHERE number = ?1",
+                "INSERT INTO sessions (id, parent, title, workspace, manifest, settings, notes, created) \
+                 SELECT ?2, id, title, workspace, manifest, settings, notes, ?3 FROM sessions WHERE number = ?1",
                 params![session.number, id, now()],
             )?;
             let fork = transaction.last_insert_rowid();
@@ -566,12 +575,13 @@ impl Store {
 
     fn shown(
         &self,
-        SessionRow { mut record, is_halted, is_closed, unended, waiting }: SessionRow,
+        SessionRow { mut record, is_halted, is_closed, unended, waiting, asking }: SessionRow,
     ) -> Result<SessionRecord, StoreError> {
         record.is_open = self.0.place.is_locked(record.number)?;
         record.state = match () {
             () if is_closed => SessionState::Closed,
             () if waiting > 0 => SessionState::WaitingOnApproval,
+            () if asking > 0 => SessionState::WaitingOnUserInput,
             () if record.is_open && unended > 0 => SessionState::Busy,
             () if is_halted => SessionState::Error,
             () => SessionState::Idle,
@@ -650,7 +660,9 @@ struct SessionRow {
     is_halted: bool,
     is_closed: bool,
     unended: i64,
+    /// Of those: calls that wait for a yes, and for answers.
     waiting: i64,
+    asking: i64,
 }
 
 fn session_sql(which: &str) -> String {
@@ -660,14 +672,16 @@ fn session_sql(which: &str) -> String {
          (SELECT count(*) FROM parts WHERE session = sessions.number), \
          (SELECT count(*) FROM parts WHERE session = sessions.number AND outcome = 'failed'), \
          (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL), \
-         (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL AND waiting IS NOT NULL) \
-         FROM sessions {which}"
+         (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL AND waiting = 'approval'), \
+         (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL AND waiting = 'answer'), \
+         notes FROM sessions {which}"
     )
 }
 
 impl SessionRow {
     fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let (workspace, settings): (String, String) = (row.get(4)?, row.get(5)?);
+        let (workspace, settings, notes): (String, String, String) = (row.get(4)?, row.get(5)?, row.get(15)?);
+        let notes: Notes = serde_json::from_str(&notes).unwrap_or_default();
         let (closed, created): (Option<i64>, i64) = (row.get(7)?, row.get(8)?);
         let last: Option<i64> = row.get(9)?;
         let count = |at| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0));
@@ -684,12 +698,14 @@ impl SessionRow {
                 updated: iso(last.unwrap_or(0).max(closed.unwrap_or(0)).max(created)),
                 calls: count(10)?,
                 failed: count(11)?,
+                todos: notes.todo,
                 settings: serde_json::from_str(&settings).unwrap_or_default(),
             },
             is_halted: row.get(6)?,
             is_closed: closed.is_some(),
             unended: row.get(12)?,
             waiting: row.get(13)?,
+            asking: row.get(14)?,
         })
     }
 }
@@ -702,7 +718,7 @@ fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(boo
         |row| row.get(0),
     )?;
     let outputs = outputs_of(connection, number)?;
-    let sql = "SELECT closed IS NOT NULL, manifest, approvals, rules, halted FROM sessions WHERE number = ?1";
+    let sql = "SELECT closed IS NOT NULL, manifest, approvals, rules, halted, notes FROM sessions WHERE number = ?1";
     connection.query_row(sql, [number], |row| {
         // What cannot be read is not taken for what is not there: it would be a rule less.
         let json = |at| -> rusqlite::Result<String> { row.get(at) };
@@ -711,8 +727,9 @@ fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(boo
         };
         let approvals = serde_json::from_str(&json(2)?).map_err(|error| unreadable(2, error))?;
         let rules = serde_json::from_str(&json(3)?).map_err(|error| unreadable(3, error))?;
+        let notes = serde_json::from_str(&json(5)?).map_err(|error| unreadable(5, error))?;
         let last = u64::try_from(last.unwrap_or(0)).unwrap_or(0);
-        let kept = Kept { id: id.to_owned(), approvals, rules, is_halted: row.get(4)?, last, outputs };
+        let kept = Kept { id: id.to_owned(), approvals, rules, is_halted: row.get(4)?, notes, last, outputs };
         Ok((row.get(0)?, row.get(1)?, kept))
     })
 }

@@ -4,7 +4,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Each step makes the next version of the one before. One that was released is never changed.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE sessions (
     -- Locks are on bytes of this number, so none is used twice.
     number    INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -58,10 +59,41 @@ CREATE TABLE parts (
 ) STRICT;
 CREATE INDEX parts_of_session ON parts (session);
 CREATE INDEX parts_of_message ON parts (message);
-"];
+",
+    "
+-- What the session's own tools keep, as JSON.
+ALTER TABLE sessions ADD COLUMN notes TEXT NOT NULL DEFAULT '{}';
+-- A call may wait for an answer too.
+CREATE TABLE parts_with_answers (
+    number       INTEGER PRIMARY KEY,
+    session      INTEGER NOT NULL REFERENCES sessions (number) ON DELETE CASCADE,
+    message      INTEGER NOT NULL REFERENCES messages (number) ON DELETE CASCADE,
+    id           TEXT NOT NULL,
+    tool         TEXT NOT NULL,
+    origin       TEXT NOT NULL,
+    state        TEXT NOT NULL CHECK (state IN ('input-available', 'output-available', 'output-error')),
+    -- What a person is waited for: before it runs, or to get done.
+    waiting      TEXT CHECK (waiting IN ('approval', 'answer')),
+    outcome      TEXT CHECK (outcome IN ('succeeded', 'failed', 'cancelled')),
+    proposed     INTEGER NOT NULL,
+    proposed_at  INTEGER NOT NULL,
+    started      INTEGER,
+    started_at   INTEGER,
+    ended        INTEGER,
+    ended_at     INTEGER,
+    input        TEXT NOT NULL,
+    envelope     TEXT
+) STRICT;
+INSERT INTO parts_with_answers SELECT * FROM parts;
+DROP TABLE parts;
+ALTER TABLE parts_with_answers RENAME TO parts;
+CREATE INDEX parts_of_session ON parts (session);
+CREATE INDEX parts_of_message ON parts (message);
+",
+];
 
 /// The version that this build reads and writes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Has the connection write ahead, and erase what is deleted. An existing database is not written.
 pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
@@ -132,6 +164,33 @@ mod tests {
         assert!(!is_callgates(&connection).unwrap());
         connection.execute_batch("DROP TRIGGER t; CREATE VIEW v AS SELECT 1").unwrap();
         assert!(!is_callgates(&connection).unwrap());
+    }
+
+    /// A database of the first version keeps what is in it, and has the tables of a new one then.
+    #[test]
+    fn an_older_database_keeps_its_records() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        configure(&connection).unwrap();
+        connection.execute_batch(MIGRATIONS[0]).unwrap();
+        connection
+            .execute_batch(
+                "PRAGMA user_version = 1; \
+                 INSERT INTO sessions (number, id, workspace, settings, created) VALUES (7, 'ses_1', '[]', 'null', 5); \
+                 INSERT INTO messages (number, session, id, role, created) VALUES (3, 7, 'msg_1', 'user', 5); \
+                 INSERT INTO parts (number, session, message, id, tool, origin, state, waiting, proposed, proposed_at, input) \
+                 VALUES (9, 7, 3, 'prt_1', 'bash', 'bundled', 'input-available', 'approval', 1, 5, '{}')",
+            )
+            .unwrap();
+        migrate(&mut connection).unwrap();
+        assert!(is_callgates(&connection).unwrap());
+        let kept: (i64, String, String, String) = connection
+            .query_row(
+                "SELECT parts.number, tool, waiting, notes FROM parts JOIN sessions ON sessions.number = session",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+            )
+            .unwrap();
+        assert_eq!(kept, (9, "bash".to_owned(), "approval".to_owned(), "{}".to_owned()));
     }
 
     #[test]
