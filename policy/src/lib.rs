@@ -79,6 +79,7 @@ pub mod remarks;
 pub mod requirement;
 pub mod rules;
 pub mod shell;
+pub mod skill;
 pub mod step;
 pub mod tool;
 pub mod unit;

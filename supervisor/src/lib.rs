@@ -61,7 +61,8 @@ pub use gate::{
 pub use host::{HostError, HostSupport, close_process, user_settings};
 pub use place::TypedPath;
 pub use registry::{
-    Answering, Handler, HandlerCall, LeftOut, Origin, Registry, RegistryError, Todo, TodoStatus, Tool, ToolState,
+    Answering, Handler, HandlerCall, LeftOut, Origin, Registry, RegistryError, Skill, SkillLeftOut, Skills, Todo,
+    TodoStatus, Tool, ToolState,
 };
 pub use session::{
     AskedBy, Coercion, OpenError, Overflow, ReloadError, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject,

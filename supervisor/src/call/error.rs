@@ -34,6 +34,12 @@ pub enum CallError {
     /// It takes no calls ([`Session::deactivate_tool`](crate::Session::deactivate_tool)).
     #[error("the tool `{0}` was deactivated, and takes no calls")]
     Inactive(String),
+    /// Its schema has not been asked for (S3-8).
+    #[error("`{tool}` is deferred; have tool_search return it, with its parameters, and call it then")]
+    Deferred {
+        /// The tool.
+        tool: String,
+    },
     /// The arguments do not match the schema (S0-4).
     #[error("{0}")]
     Arguments(String),
@@ -126,6 +132,7 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
         CallError::UnknownTool { .. }
         | CallError::LeftOut { .. }
         | CallError::Inactive(_)
+        | CallError::Deferred { .. }
         | CallError::Plan(_)
         | CallError::Confine(_)
         | CallError::TimedOut(_)

@@ -124,7 +124,7 @@ impl Session {
         self.goes_on(name)?;
         // Nothing runs that is not recorded.
         recording.start().await?;
-        self.execute(approved, turn, on_output, (known, recording)).await
+        self.execute(registry, approved, turn, on_output, (known, recording)).await
     }
 
     /// Offered, well-formed, and granted: layer 1.
@@ -135,6 +135,7 @@ impl Session {
         args: Value,
     ) -> Result<Checked<'a>, CallError> {
         let tool = registry.find(name).ok_or_else(|| unknown(registry, name))?;
+        self.refuse_what_is_deferred(tool)?;
         tool.validate(&args).map_err(CallError::Arguments)?;
         let root = self.root();
         let shell_dir = self.shell_dir.as_ref().unwrap_or(&root);
@@ -176,6 +177,7 @@ impl Session {
     /// Has an approved call carried out by whoever does that: the one way to a worker, a program, the host and others.
     async fn execute(
         &self,
+        registry: &Registry,
         approved: Approved<'_>,
         turn: Turn,
         on_output: OnOutput<'_>,
@@ -203,7 +205,7 @@ impl Session {
                 self.run_declared(tool, (plan, &own), args, turn, on_output, known).await
             }
             Task::Session { hosted, args } => {
-                let data = self.answer_itself(hosted, args, recording).await?;
+                let data = self.answer_itself(hosted, registry, args, recording).await?;
                 drop(turn);
                 self.cut(tool, data)
             }

@@ -19,7 +19,7 @@ use callgate_policy::tool::Subject;
 pub(crate) use declared::{Declared, STATE};
 pub use executor::{Answering, Handler, HandlerCall};
 pub(crate) use executor::{Context, Executor, started};
-pub use hosted::{Todo, TodoStatus};
+pub use hosted::{Skill, SkillLeftOut, Skills, Todo, TodoStatus};
 pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};
 pub(crate) use lifecycle::Lifecycle;

@@ -169,6 +169,11 @@ impl Session {
         self.opened.terminal(size, self.facts.identity)
     }
 
+    /// The workspace's first root, held.
+    pub(crate) fn first_root(&self) -> Option<&Place> {
+        self.roots.first()
+    }
+
     /// The roots that are no longer what they were when the session was opened. The kernel holds the session to the old
     /// ones, wherever they are now.
     pub(crate) fn replaced_root(&self) -> Option<&HostPath> {

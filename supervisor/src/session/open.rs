@@ -22,7 +22,7 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use super::id::new_id;
 use super::rules::rules;
-use super::tools::{Sources, leads_out, refuse_to_declare};
+use super::tools::{Believed, Sources, leads_out, refuse_to_declare};
 use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject};
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::gate::Gate;
@@ -53,7 +53,8 @@ impl Supervisor {
         let bounds = bounds(&spec, &profile, &variables)?;
         let sources = Sources::of(&mut spec, &profile, bounds);
         let held = || roots.iter().chain(further.iter().map(|(_, place)| place));
-        let (registry, effective, mut warnings) = sources.believed(&spec, &variables, held())?;
+        let believed = sources.believed(&mut spec, &variables, &roots, held())?;
+        let Believed { registry, skills, effective, mut warnings } = believed;
         env::refuse_steering(&spec.env, &compile::exec(&effective))?;
         let changeable = Changeable::of(held(), &compile::written(&effective));
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
@@ -176,7 +177,7 @@ impl Supervisor {
             opened,
             outputs,
             recorder,
-            hosted: hosted::State::new(kept.notes),
+            hosted: hosted::State::new(kept.notes, skills),
             turns: Turns::default(),
             questions: Turns::default(),
             launcher: self.launcher.clone(),

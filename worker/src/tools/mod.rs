@@ -28,6 +28,7 @@ pub mod read;
 mod results;
 mod search;
 pub mod shell;
+pub mod skill;
 pub mod write;
 
 /// What a tool promises: its name, what it needs, and what a model reads about it.
@@ -196,6 +197,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
         shell::NAME => shell::run(args),
+        skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
     }
 }
