@@ -84,6 +84,8 @@ pub struct Session {
     roots: Vec<Place>,
     /// Where calls may have put links.
     changeable: Changeable,
+    /// What is granted because it was looked at, which was by no link.
+    unlinked: Vec<HostPath>,
     /// Held, because it kills what is left of its sessions a while after the last copy has gone.
     launcher: Launcher,
 }

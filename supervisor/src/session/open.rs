@@ -54,7 +54,7 @@ impl Supervisor {
         let sources = Sources::of(&mut spec, &profile, bounds);
         let held = || roots.iter().chain(further.iter().map(|(_, place)| place));
         let believed = sources.believed(&mut spec, &variables, &roots, held())?;
-        let Believed { registry, skills, effective, mut warnings } = believed;
+        let Believed { registry, skills, beside, effective, mut warnings } = believed;
         env::refuse_steering(&spec.env, &compile::exec(&effective))?;
         let changeable = Changeable::of(held(), &compile::written(&effective));
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
@@ -106,6 +106,7 @@ impl Supervisor {
             lasting,
             roots: &roots,
             changeable: &changeable,
+            unlinked: &beside,
             effective: &effective,
             env: &env,
             bounds: &bounds,
@@ -169,6 +170,7 @@ impl Supervisor {
             #[cfg(feature = "ablation")]
             ablated: None,
             roots,
+            unlinked: beside,
             changeable,
             facts,
             env,
@@ -210,7 +212,7 @@ impl Supervisor {
         &self,
         strength: Strength,
         calls: Calls,
-        Asked { id, roots, changeable, effective, env, bounds, ablation, watched, reads, overflow, lasting }: Asked<'_>,
+        Asked { id, roots, changeable, unlinked, effective, env, bounds, ablation, watched, reads, overflow, lasting }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(roots.first());
         let written = compile::written(effective);
@@ -252,8 +254,9 @@ impl Supervisor {
         let plan = SessionPlan { outputs: plan.outputs.filter(|_| is_removed), ..plan };
         let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
         let trees = plan.program_trees();
-        let seen = place::look(roots, changeable, plan.grants.iter().chain(toolchains).chain(&trees), identity)
-            .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
+        let seen =
+            place::look((roots, unlinked), changeable, plan.grants.iter().chain(toolchains).chain(&trees), identity)
+                .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
         // A toolchain that was not there cannot be told from what has its name later.
         let surroundings = plan.surroundings.into_iter();
         let was_seen = |rule: &FsRule| seen.iter().any(|seen| seen.path == rule.path);
@@ -289,6 +292,8 @@ struct Asked<'a> {
     lasting: Option<(&'a Path, Option<&'a KnownOutputs>)>,
     roots: &'a [Place],
     changeable: &'a Changeable,
+    /// What is granted because it was looked at, which was by no link.
+    unlinked: &'a [HostPath],
     effective: &'a EffectiveSet,
     env: &'a Env,
     bounds: &'a Bounds,

@@ -103,7 +103,7 @@ impl Session {
         let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
         let trees = plan.program_trees();
         let grants = plan.grants.iter().chain(toolchains).chain(&trees);
-        let looked = place::look(&self.roots, &self.changeable, grants, identity);
+        let looked = place::look((&self.roots, &self.unlinked), &self.changeable, grants, identity);
         let seen = looked.map_err(|(path, misled)| {
             let error = OpenError::misled(format!("grant {path}"), misled);
             CallError::Denied(Box::new(Denial::new(Layer::Host, path.to_string(), with_causes(&error))))

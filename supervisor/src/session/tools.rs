@@ -47,6 +47,8 @@ pub(crate) struct Sources {
 pub(super) struct Believed {
     pub(super) registry: Registry,
     pub(super) skills: skill::Found,
+    /// The directories that are granted for them.
+    pub(super) beside: Vec<HostPath>,
     /// What is in force with them.
     pub(super) effective: EffectiveSet,
     pub(super) warnings: Vec<Warning>,
@@ -114,7 +116,8 @@ impl Sources {
         let mut registry = self.read(variables)?;
         let skills = skills(spec, &registry, roots);
         // Files beside a skill are for whoever reads it.
-        if let Some(requires) = skills.requires(host::owner(roots.first()).uid) {
+        let beside = skills.directories(host::owner(roots.first()).uid);
+        if let Some(requires) = skill::requires(&beside) {
             spec.requires.push((Source::Tool("skill".to_owned()), requires));
         }
         loop {
@@ -124,7 +127,7 @@ impl Sources {
             keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
             // Without a tool less is in force, and something else may be found for another one.
             if registry.tools().count() == all {
-                return Ok(Believed { registry, skills, effective, warnings });
+                return Ok(Believed { registry, skills, beside, effective, warnings });
             }
         }
     }

@@ -12,6 +12,7 @@ use callgate::{
     Session, SessionSpec, Store, Supervisor, TodoStatus, Tool, Unanswered,
 };
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::{STRENGTHS, callgate, until};
 
@@ -77,6 +78,28 @@ impl Approver for Person {
                     std::future::pending().await
                 }
             }
+        })
+    }
+}
+
+/// Who answers when the test says so.
+#[derive(Debug, Default)]
+struct Late(Arc<Notify>);
+
+impl Approver for Late {
+    fn name(&self) -> &'static str {
+        "late"
+    }
+
+    fn ask(&self, _question: Arc<Question>) -> Asked {
+        Box::pin(async { None })
+    }
+
+    fn inquire(&self, _inquiry: Arc<Inquiry>) -> Inquired {
+        let now = Arc::clone(&self.0);
+        Box::pin(async move {
+            now.notified().await;
+            answers(&["so"])
         })
     }
 }
@@ -177,17 +200,20 @@ fn x1_20_a_person_has_one_question_at_a_time() {
 fn x1_19_what_is_no_answer_has_a_name() {
     let many = || Some(Reply::Answers(vec![vec!["a".to_owned()], vec!["b".to_owned()]]));
     let two = || Some(Reply::Answers(vec![vec!["a".to_owned(), "b".to_owned()]]));
+    // Whoever answers has all the time there is; only who never does is not waited for.
+    let (long, short) = (Duration::from_secs(600), Duration::from_millis(200));
     for (replies, wanted, code) in [
         (vec![Some(Reply::Dismissed)], Unanswered::Dismissed, "TurnCancelled"),
         (vec![None], Unanswered::Nobody, "NoInteractorAttached"),
         (vec![many()], Unanswered::Unfit { by: "person".to_owned() }, "InteractionPayloadMismatch"),
         (vec![two()], Unanswered::Unfit { by: "person".to_owned() }, "InteractionPayloadMismatch"),
         (vec![answers(&[" "])], Unanswered::Unfit { by: "person".to_owned() }, "InteractionPayloadMismatch"),
-        (vec![], Unanswered::TooLate(Duration::from_millis(200)), "InteractionTimeout"),
+        (vec![], Unanswered::TooLate(short), "InteractionTimeout"),
     ] {
+        let patience = if replies.is_empty() { short } else { long };
         let replies = move || Person::new(replies.clone());
         in_sessions(
-            |spec| spec.approver(replies()).patience(Duration::from_millis(200)),
+            |spec| spec.approver(replies()).patience(patience),
             async |session| {
                 let question = vec![Query::new("Which?", vec![Choice::new("a")])];
                 let why = session.inquire(question).await.unwrap_err();
@@ -195,7 +221,7 @@ fn x1_19_what_is_no_answer_has_a_name() {
             },
         );
         in_sessions(
-            |spec| spec.approver(replies()).patience(Duration::from_millis(200)),
+            |spec| spec.approver(replies()).patience(patience),
             async |session| {
                 let envelope = asks(session, "Which?").await;
                 assert_eq!((envelope.kind, text(&envelope)), (Outcome::Error, wanted.to_string().as_str()));
@@ -226,20 +252,36 @@ fn x1_19_what_is_no_answer_has_a_name() {
     );
 }
 
-/// S0-26: the rest of the session waits while a person is asked.
+/// S0-26: the rest of the session waits while a person is asked: what is called meanwhile begins when there is an answer.
 #[test]
 fn s0_26_the_session_waits_for_the_answer() {
+    let person = Arc::new(Late::default());
     in_sessions(
-        |spec| spec.mode(Mode::Yolo).approver(Person::new([])),
+        |spec| spec.mode(Mode::Yolo).approver(Arc::clone(&person) as Arc<dyn Approver>),
         async |session| {
-            let mut question = std::pin::pin!(asks(session, "Why?"));
-            let mut later = std::pin::pin!(session.call("bash", json!({ "command": "echo ran > ran" })));
-            tokio::select! {
-                biased;
-                _ = &mut question => panic!("nobody answers"),
-                _ = &mut later => panic!("it waits its turn"),
-                () = tokio::time::sleep(Duration::from_millis(500)) => {}
-            }
+            let mut events = session.events();
+            let calls =
+                async { tokio::join!(asks(session, "Why?"), session.call("bash", json!({ "command": "true" }))) };
+            let watch = async {
+                let (mut told, mut is_answered) = (Vec::new(), false);
+                while told.len() < 6 {
+                    let event = events.next().await.unwrap().unwrap();
+                    told.push(format!("{} {}", event.tool, event.kind.name()));
+                    let has = |what: &str| told.iter().any(|told| told == what);
+                    if !is_answered && has("question ToolInvocationStarted") && has("bash ToolInvocationProposed") {
+                        // Time for what does not wait to begin; what does has all the time there is.
+                        tokio::time::sleep(Duration::from_millis(300)).await;
+                        person.0.notify_one();
+                        is_answered = true;
+                    }
+                }
+                told
+            };
+            let ((question, bash), told) = tokio::join!(calls, watch);
+            assert_eq!((data(question), &data(bash)["exit_code"]), (json!({ "answers": [["so"]] }), &json!(0)));
+            let place = |what: &str| told.iter().position(|told| told == what).unwrap();
+            let (answered, began) = ("question ToolInvocationSucceeded", "bash ToolInvocationStarted");
+            assert!(place(answered) < place(began), "{told:?}");
         },
     );
 }
@@ -351,7 +393,7 @@ fn c_33_what_was_searched_for_stays_with_the_session() {
     });
 }
 
-/// S0-31: the index of a session is what it was when it was first looked at, and a text what it was when it was first asked for.
+/// S0-31: a session's skills are what they were when it was opened, and a text what it was when it was first asked for.
 #[test]
 fn s0_31_a_session_s_skills_stay_what_they_are() {
     let home = tempfile::tempdir().unwrap();
@@ -370,13 +412,14 @@ fn s0_31_a_session_s_skills_stay_what_they_are() {
     in_sessions(
         |spec| spec,
         async |session| {
-            write("first");
             let told = async || session.skills().await.unwrap().skills[0].front.description.clone();
             assert_eq!(told().await, "first");
             let content = async || data(session.call("skill", json!({ "name": "one" })).await)["content"].to_string();
             let first = content().await;
             write("second");
             assert_eq!((told().await, content().await), ("first".to_owned(), first));
+            // As the next session finds it.
+            write("first");
         },
     );
 }

@@ -399,6 +399,12 @@ fn x0_37_what_is_no_skill_is_left_out() {
             .unwrap_or_else(|| panic!("{name}: {left_out}"));
         assert!(line.contains(why), "{name}: {line}");
     }
+    // What is left out for its file brings nothing else within reach.
+    let beside = |name: &str| json!({ "path": folder.join(name).canonicalize().unwrap().join("beside.txt") });
+    assert_eq!(data(&env, &[], "read", &beside("good"))["content"], "beside\n");
+    for name in ["plain", "long", "Upper", "bytes", "fifo", "empty", "linked"] {
+        error(&env, &[], "read", &beside(name), 77);
+    }
     let all: Value = serde_json::from_str(&succeeds(&env, &["skills", "--json"])).unwrap();
     assert_eq!(all["skills"][0]["allowed_tools"], json!(["Bash(touch:*)", "Write"]));
     assert_eq!((all["skills"][0]["origin"].as_str(), all["left_out"].as_array().unwrap().len()), (Some("user"), 12));

@@ -133,8 +133,10 @@ struct Candidate {
     /// From the home directory or the project.
     file: PathBuf,
     directory: HostPath,
-    /// What its file must be, if somebody has said.
-    digest: Option<String>,
+    /// Whose that is.
+    owner: u32,
+    /// What its file was when the session was opened.
+    digest: String,
 }
 
 impl Found {
@@ -142,10 +144,13 @@ impl Found {
     pub(crate) fn look(project: Option<(&Place, &BTreeMap<String, String>)>) -> Self {
         let mut found = Self::default();
         if let Some((root, trusted)) = project {
-            for mut candidate in found.below((root.as_fd(), root.path().as_path()), &Origin::Project) {
-                candidate.digest = candidate.file.to_str().and_then(|file| trusted.get(file)).cloned();
-                match &candidate.digest {
-                    Some(_) => found.skills.push(candidate),
+            for candidate in found.below((root.as_fd(), root.path().as_path()), &Origin::Project) {
+                match candidate.file.to_str().and_then(|file| trusted.get(file)) {
+                    Some(digest) if *digest == candidate.digest => found.skills.push(candidate),
+                    Some(_) => found.leave_out(
+                        candidate.directory,
+                        "SKILL.md has changed since the project was trusted; look at it, then: callgate trust DIR",
+                    ),
                     None => found.leave_out(candidate.directory, "it was not there when the project was trusted"),
                 }
             }
@@ -190,14 +195,13 @@ impl Found {
             for name in names.into_iter().take(ENTRIES) {
                 let name = std::ffi::OsStr::from_bytes(&name);
                 let directory = path.join(name);
-                match self.candidate(held.as_fd(), name) {
-                    Err(Errno::NOTDIR) => {}
-                    Err(errno) => self.leave_out(directory.into(), unreadable(errno)),
-                    Ok(Err(why)) => self.leave_out(directory.into(), why),
-                    Ok(Ok(name)) => {
+                match candidate(held.as_fd(), name, origin) {
+                    Ok(None) => {}
+                    Err(why) => self.leave_out(directory.into(), why),
+                    Ok(Some((name, owner, digest))) => {
                         let file = Path::new(folder).join(&name).join(FILE);
                         let directory = HostPath::from(directory);
-                        all.push(Candidate { origin: origin.clone(), name, file, directory, digest: None });
+                        all.push(Candidate { origin: origin.clone(), name, file, directory, owner, digest });
                     }
                 }
             }
@@ -205,40 +209,61 @@ impl Found {
         all
     }
 
-    fn candidate(&self, folder: BorrowedFd<'_>, name: &std::ffi::OsStr) -> Result<Result<String, &'static str>, Errno> {
-        let directory = beneath(folder, Path::new(name), OFlags::DIRECTORY)?;
-        let Some(name) = name.to_str().filter(|name| is_name(name)) else {
-            return Ok(Err("its name is not one of a-z, 0-9 and `-`"));
-        };
-        match rustix::fs::statat(&directory, FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => return Ok(Err("there is no SKILL.md in it")),
-            stat => drop(stat?),
-        }
-        Ok(Ok(name.to_owned()))
-    }
-
-    /// What the files beside them need: reading the directories of those that whoever the session runs as owns.
-    pub(crate) fn requires(&self, owner: u32) -> Option<RequirementSet> {
+    /// The directories that the session may read: for what lies beside a skill's file, those of whoever it runs as.
+    pub(crate) fn directories(&self, session: u32) -> Vec<HostPath> {
         let homes = Homes::find();
-        let readable = |skill: &&Candidate| {
-            let owned = rustix::fs::stat(skill.directory.as_path()).is_ok_and(|stat| stat.st_uid == owner);
-            owned && homes.found_in(skill.directory.as_path()).is_none()
-        };
-        let read: Vec<PathTemplate> =
-            self.skills.iter().filter(readable).map(|skill| PathTemplate::of_tree(&skill.directory)).collect();
-        let fs = FsRequirement { read, ..FsRequirement::default() };
-        (!fs.read.is_empty()).then(|| RequirementSet { fs, ..RequirementSet::default() })
+        let is_granted =
+            |skill: &&Candidate| skill.owner == session && homes.found_in(skill.directory.as_path()).is_none();
+        self.skills.iter().filter(is_granted).map(|skill| skill.directory.clone()).collect()
+    }
+}
+
+/// What reading these directories requires.
+pub(crate) fn requires(directories: &[HostPath]) -> Option<RequirementSet> {
+    let read: Vec<PathTemplate> = directories.iter().map(PathTemplate::of_tree).collect();
+    let fs = FsRequirement { read, ..FsRequirement::default() };
+    (!fs.read.is_empty()).then(|| RequirementSet { fs, ..RequirementSet::default() })
+}
+
+/// The name, the owner and the digest of a skill, all of one directory; `None` for what is none. What is no skill is known before
+/// its directory is granted, as far as that can be seen without reading YAML.
+fn candidate(
+    folder: BorrowedFd<'_>,
+    name: &std::ffi::OsStr,
+    origin: &Origin,
+) -> Result<Option<(String, u32, String)>, String> {
+    let directory = match beneath(folder, Path::new(name), OFlags::DIRECTORY) {
+        Err(Errno::NOTDIR) => return Ok(None),
+        directory => directory.map_err(unreadable)?,
+    };
+    let Some(name) = name.to_str().filter(|name| is_name(name)) else {
+        return Err("its name is not one of a-z, 0-9 and `-`".to_owned());
+    };
+    let owner = rustix::fs::fstat(&directory).map_err(unreadable)?.st_uid;
+    match rustix::fs::statat(&directory, FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Err("there is no SKILL.md in it".to_owned()),
+        stat => drop(stat.map_err(unreadable)?),
+    }
+    let text = text_of(directory.as_fd(), Path::new(FILE), origin)?;
+    front_of(&text)?;
+    Ok(Some((name.to_owned(), owner, digest_of(&text))))
+}
+
+/// The front matter of a skill's text, unread.
+fn front_of(text: &str) -> Result<&str, String> {
+    match split(text) {
+        None => Err("SKILL.md does not begin with a front matter: a line `---`, its keys, and a line `---`".to_owned()),
+        Some((front, _)) if front.len() > FRONT_MAX => {
+            Err(format!("its front matter is longer than {} KiB", FRONT_MAX / 1024))
+        }
+        Some((front, _)) => Ok(front),
     }
 }
 
 /// The digests of a project's skills, for whoever is about to trust it.
 pub(crate) fn digests((held, root): (BorrowedFd<'_>, &Path)) -> BTreeMap<String, String> {
     let candidates = Found::default().below((held, root), &Origin::Project);
-    let digest = |candidate: Candidate| {
-        let text = text_of(held, &candidate.file, None).ok()?;
-        Some((candidate.file.to_str()?.to_owned(), digest_of(&text)))
-    };
-    candidates.into_iter().filter_map(digest).collect()
+    candidates.into_iter().filter_map(|skill| Some((skill.file.to_str()?.to_owned(), skill.digest))).collect()
 }
 
 fn digest_of(text: &str) -> String {
@@ -260,14 +285,15 @@ fn unreadable(errno: Errno) -> String {
     }
 }
 
-/// What is in a skill's file. `owner` is whose it must be, unless root's.
-fn text_of(base: BorrowedFd<'_>, file: &Path, owner: Option<u32>) -> Result<String, String> {
+/// What is in a skill's file. One of the user's is theirs, or root's.
+fn text_of(base: BorrowedFd<'_>, file: &Path, origin: &Origin) -> Result<String, String> {
     let opened = beneath(base, file, OFlags::empty()).map_err(unreadable)?;
     let stat = rustix::fs::fstat(&opened).map_err(unreadable)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err("SKILL.md is not a regular file".to_owned());
     }
-    if owner.is_some_and(|owner| stat.st_uid != owner && stat.st_uid != 0) {
+    let is_theirs = [0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid);
+    if *origin != Origin::Project && !is_theirs {
         return Err(format!("SKILL.md belongs to user {}", stat.st_uid));
     }
     let mut text = Vec::new();
@@ -305,7 +331,7 @@ impl Session {
         let mut all = Skills { skills: Vec::new(), left_out: found.left_out.clone() };
         for candidate in &found.skills {
             let read = match self.text_of_skill(candidate) {
-                Ok(text) => self.front_of(candidate, &text).await?,
+                Ok(text) => self.described(candidate, &text).await?,
                 Err(why) => Err(why),
             };
             let directory = candidate.directory.clone();
@@ -328,31 +354,25 @@ impl Session {
     /// The text of a skill's file, if it is what it must be.
     fn text_of_skill(&self, candidate: &Candidate) -> Result<String, String> {
         let gone = || "its place has gone".to_owned();
-        let (base, owner) = match candidate.origin {
-            Origin::Project => (self.first_root().ok_or_else(gone)?, None),
+        let base = match candidate.origin {
+            Origin::Project => self.first_root().ok_or_else(gone)?,
             Origin::Bundled | Origin::User | Origin::Mcp(_) => {
-                (self.hosted.skills.found.home.as_ref().ok_or_else(gone)?, Some(rustix::process::geteuid().as_raw()))
+                self.hosted.skills.found.home.as_ref().ok_or_else(gone)?
             }
         };
-        let text = text_of(base.as_fd(), &candidate.file, owner)?;
-        if candidate.digest.as_ref().is_some_and(|digest| *digest != digest_of(&text)) {
-            return Err(
-                "SKILL.md has changed since the project was trusted; look at it, then: callgate trust DIR".to_owned()
-            );
+        let text = text_of(base.as_fd(), &candidate.file, &candidate.origin)?;
+        if candidate.digest != digest_of(&text) {
+            return Err("SKILL.md has changed since the session was opened".to_owned());
         }
         Ok(text)
     }
 
     /// What it says of itself, read by a worker.
-    async fn front_of(&self, candidate: &Candidate, text: &str) -> Result<Result<FrontMatter, String>, CallError> {
-        let Some((front, _)) = split(text) else {
-            return Ok(Err(
-                "SKILL.md does not begin with a front matter: a line `---`, its keys, and a line `---`".to_owned()
-            ));
+    async fn described(&self, candidate: &Candidate, text: &str) -> Result<Result<FrontMatter, String>, CallError> {
+        let front = match front_of(text) {
+            Ok(front) => front,
+            Err(why) => return Ok(Err(why)),
         };
-        if front.len() > FRONT_MAX {
-            return Ok(Err(format!("its front matter is longer than {} KiB", FRONT_MAX / 1024)));
-        }
         let args = json!({ "text": front, "file": FILE });
         let said = match self.said_by_reader("read a skill", NAME, args).await? {
             Ok(said) => said,
