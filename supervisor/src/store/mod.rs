@@ -254,9 +254,12 @@ impl Store {
         }
         // One process makes the tables. Changing the journal of a database is not waited for by others.
         let _alone = if found == 0 { Some(place.set_up()?) } else { None };
-        schema::configure(&connection).map_err(failed("set the database up"))?;
-        schema::migrate(&mut connection).map_err(failed("bring the database up to date"))?;
-        if !schema::is_callgates(&connection).map_err(failed("read the database"))? {
+        // Of one that has a version, that is judged before it is written.
+        let is_fit = found > 0 || schema::is_nobodys(&connection).map_err(failed("read the database"))?;
+        if is_fit {
+            schema::configure(&connection).map_err(failed("set the database up"))?;
+        }
+        if !is_fit || !schema::migrate(&mut connection).map_err(failed("bring the database up to date"))? {
             return Err(StoreError::NotYours {
                 path,
                 what: "it has tables, views or triggers that callgate did not make",

@@ -118,26 +118,40 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Makes it what this build reads: whole or not at all.
-pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
-    if version(connection)? >= VERSION {
-        return Ok(());
+/// Makes it what this build reads: whole or not at all. Whether it is callgate's; if not, nothing has been written.
+pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<bool> {
+    if version(connection)? < VERSION {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Somebody else may have been first.
+        let from = version(&transaction)?;
+        if !is_of(&transaction, from)? {
+            return Ok(false);
+        }
+        take(&transaction, from, VERSION)?;
+        transaction.commit()?;
     }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Somebody else may have been first.
-    let from = usize::try_from(version(&transaction)?).unwrap_or(usize::MAX);
-    for step in MIGRATIONS.iter().skip(from) {
-        transaction.execute_batch(step)?;
-    }
-    transaction.pragma_update(None, "user_version", VERSION)?;
-    transaction.commit()
+    is_of(connection, VERSION)
 }
 
-/// Whether its tables are those that this build makes, and nothing is there besides: no trigger that changes what is written, no
-/// view in the place of a table.
-pub(super) fn is_callgates(connection: &Connection) -> rusqlite::Result<bool> {
-    let mut own = Connection::open_in_memory()?;
-    migrate(&mut own)?;
+/// Whether it is empty, or has a version by now.
+pub(super) fn is_nobodys(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(version(connection)? > 0 || is_of(connection, 0)?)
+}
+
+/// Takes the steps between two versions.
+fn take(connection: &Connection, from: u32, to: u32) -> rusqlite::Result<()> {
+    let at = |version| usize::try_from(version).unwrap_or(usize::MAX);
+    for step in MIGRATIONS.iter().take(at(to)).skip(at(from)) {
+        connection.execute_batch(step)?;
+    }
+    connection.pragma_update(None, "user_version", to.max(from))
+}
+
+/// Whether its tables are those that callgate makes for a version, and nothing is there besides: no trigger that changes what is
+/// written, no view in the place of a table.
+pub(super) fn is_of(connection: &Connection, version: u32) -> rusqlite::Result<bool> {
+    let own = Connection::open_in_memory()?;
+    take(&own, 0, version)?;
     Ok(objects(connection)? == objects(&own)?)
 }
 
@@ -157,13 +171,32 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         configure(&connection).unwrap();
         migrate(&mut connection).unwrap();
-        assert!(is_callgates(&connection).unwrap());
+        assert!(is_of(&connection, VERSION).unwrap());
         connection
             .execute_batch("CREATE TRIGGER t AFTER INSERT ON sessions BEGIN UPDATE sessions SET title = 'x'; END")
             .unwrap();
-        assert!(!is_callgates(&connection).unwrap());
+        assert!(!is_of(&connection, VERSION).unwrap());
         connection.execute_batch("DROP TRIGGER t; CREATE VIEW v AS SELECT 1").unwrap();
-        assert!(!is_callgates(&connection).unwrap());
+        assert!(!is_of(&connection, VERSION).unwrap());
+    }
+
+    /// A10: what is somebody else's is not changed, whatever version it says it has.
+    #[test]
+    fn a10_another_s_database_is_left_as_it_is() {
+        for version in 0..=VERSION {
+            let mut connection = Connection::open_in_memory().unwrap();
+            let theirs = format!(
+                "CREATE TABLE parts (kept TEXT); INSERT INTO parts VALUES ('theirs'); PRAGMA user_version = {version}"
+            );
+            connection.execute_batch(&theirs).unwrap();
+            let before = objects(&connection).unwrap();
+            assert!(!migrate(&mut connection).unwrap(), "{version}");
+            assert_eq!((objects(&connection).unwrap(), self::version(&connection).unwrap()), (before, version));
+            let kept: String = connection.query_row("SELECT kept FROM parts", [], |row| row.get(0)).unwrap();
+            assert_eq!(kept, "theirs");
+        }
+        let mut connection = Connection::open_in_memory().unwrap();
+        assert!(migrate(&mut connection).unwrap(), "the control: an empty one is nobody's");
     }
 
     /// A database of the first version keeps what is in it, and has the tables of a new one then.
@@ -181,8 +214,7 @@ mod tests {
                  VALUES (9, 7, 3, 'prt_1', 'bash', 'bundled', 'input-available', 'approval', 1, 5, '{}')",
             )
             .unwrap();
-        migrate(&mut connection).unwrap();
-        assert!(is_callgates(&connection).unwrap());
+        assert!(migrate(&mut connection).unwrap());
         let kept: (i64, String, String, String) = connection
             .query_row(
                 "SELECT parts.number, tool, waiting, notes FROM parts JOIN sessions ON sessions.number = session",
