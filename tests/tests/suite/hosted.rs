@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use callgate_tests::{Binaries, Ended, Host, Person, Run, Target, TestEnv, User, matrix};
 use serde_json::{Value, json};
@@ -194,6 +195,49 @@ fn s0_26_s0_27_s0_28_a_person_answers_at_the_terminal() {
             assert_eq!(out()["error_text"], text, "{flags}");
         }
     });
+}
+
+/// S0-57: what is typed before a question is shown answers no question, whichever of several it is.
+#[test]
+fn s0_57_what_is_typed_ahead_is_no_answer() {
+    let env = TestEnv::new(HERE);
+    let option = |label: &str| json!({ "label": label });
+    let questions = json!({ "questions": [
+        { "question": "First?", "options": [option("a"), option("b")] },
+        { "question": "Delete all?", "options": [option("yes"), option("no")] },
+    ] });
+    env.workspace_file("args", &questions.to_string());
+    let person = Person::new(&env);
+    // The shell in between is what the person's own waits for, which takes no notice of who is stopped below it.
+    person.starts(&format!("sh -c '{} call question - < args > out; echo ended $?'", binary()));
+    let asks = "answer? a number, or your own words [none]:";
+    person.waits_for("the first", |screen| screen.contains("First?") && screen.trim_end().ends_with(asks));
+    let between = person.callgate();
+    let pid = fs::read_to_string(format!("/proc/{between}/task/{between}/children")).unwrap();
+    let pid = pid.split_whitespace().next().unwrap();
+    let signal = |name: &str| {
+        let sent = env.bare().run(&["kill", name, pid]);
+        assert_eq!(sent.status.code(), Some(0), "{sent:?}");
+    };
+    signal("-STOP");
+    let is_stopped = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T"))
+    };
+    let start = Instant::now();
+    while !is_stopped() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it is not stopped");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Both lines are in the terminal before either is read.
+    person.presses(&["1", "Enter", "1", "Enter"]);
+    person.waits_for("both lines", |screen| screen.lines().filter(|line| line.trim_end().ends_with('1')).count() >= 2);
+    signal("-CONT");
+    person.waits_for("the second", |screen| screen.contains("Delete all?") && screen.trim_end().ends_with(asks));
+    person.enters("2");
+    person.shows_line("ended 0");
+    let out: Value = serde_json::from_str(&fs::read_to_string(env.workspace().join("out")).unwrap()).unwrap();
+    assert_eq!(out["data"], json!({ "answers": [["a"], ["no"]] }));
 }
 
 /// X0-57, X0-56: while a person is asked, the session waits for them; after a crash the question is still there.

@@ -74,10 +74,11 @@ async fn ask(question: &Question) -> Option<Answer> {
 async fn inquire(inquiry: &Inquiry) -> Option<Reply> {
     let terminal = hold().await?;
     let mut withdrawn = Withdrawn { terminal: terminal.get_ref(), answered: false };
-    tcflush(terminal.get_ref().as_fd(), QueueSelector::IFlush).ok()?;
     write!(withdrawn.terminal, "\n{}", shown::ASKED).ok()?;
     let mut answers = Vec::new();
     for query in &inquiry.questions {
+        // What was typed before a question was asked is no answer to it, nor is the rest of what was typed for the one before.
+        tcflush(terminal.get_ref().as_fd(), QueueSelector::IFlush).ok()?;
         write!(withdrawn.terminal, "{}{}", shown::query(query, columns(&terminal)), shown::asks(query)).ok()?;
         let answer = loop {
             let line = line(&terminal).await;
