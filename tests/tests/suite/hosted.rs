@@ -1,7 +1,7 @@
 //! The tools that the session answers itself, by command (S0-16, S0-18, S0-21, S0-22, S0-26 to S0-29, S0-31, S0-32).
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -276,10 +276,12 @@ fn skill(env: &TestEnv, below: &Path, name: &str, text: &str) {
         directory.push(part);
         if !directory.is_dir() {
             fs::create_dir(&directory).unwrap();
+            fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
             env.give(&directory);
         }
     }
     env.file_at(directory.join("SKILL.md"), text);
+    fs::set_permissions(directory.join("SKILL.md"), Permissions::from_mode(0o644)).unwrap();
     env.file_at(directory.join("beside.txt"), "beside\n");
 }
 
@@ -421,6 +423,13 @@ fn x0_37_what_is_no_skill_is_left_out() {
     fs::remove_file(folder.join("linked/SKILL.md")).unwrap();
     symlink(home.join("target.md"), folder.join("linked/SKILL.md")).unwrap();
     symlink(folder.join("good"), folder.join("link")).unwrap();
+    // What others could have written, or calls by another name.
+    of("shared", &text_of("shared", "x", "x"));
+    fs::set_permissions(folder.join("shared/SKILL.md"), Permissions::from_mode(0o666)).unwrap();
+    of("open", &text_of("open", "x", "x"));
+    fs::set_permissions(folder.join("open"), Permissions::from_mode(0o777)).unwrap();
+    of("twin", &text_of("twin", "x", "x"));
+    fs::hard_link(folder.join("twin/SKILL.md"), home.join("twin.md")).unwrap();
     let (lines, left_out) = skills(&env);
     assert_eq!(lines, ["good: Is good."], "{left_out}");
     for (name, why) in [
@@ -436,6 +445,9 @@ fn x0_37_what_is_no_skill_is_left_out() {
         ("empty", "there is no SKILL.md in it"),
         ("linked", "it is a symbolic link"),
         ("link", "it is a symbolic link"),
+        ("shared", "SKILL.md: its mode lets others write it"),
+        ("open", "its mode lets others write it"),
+        ("twin", "another name elsewhere"),
     ] {
         let line = left_out
             .lines()
@@ -446,12 +458,12 @@ fn x0_37_what_is_no_skill_is_left_out() {
     // What is left out for its file brings nothing else within reach.
     let beside = |name: &str| json!({ "path": folder.join(name).canonicalize().unwrap().join("beside.txt") });
     assert_eq!(data(&env, &[], "read", &beside("good"))["content"], "beside\n");
-    for name in ["plain", "long", "Upper", "bytes", "fifo", "empty", "linked"] {
+    for name in ["plain", "long", "Upper", "bytes", "fifo", "empty", "linked", "shared", "open", "twin"] {
         error(&env, &[], "read", &beside(name), 77);
     }
     let all: Value = serde_json::from_str(&succeeds(&env, &["skills", "--json"])).unwrap();
     assert_eq!(all["skills"][0]["allowed_tools"], json!(["Bash(touch:*)", "Write"]));
-    assert_eq!((all["skills"][0]["origin"].as_str(), all["left_out"].as_array().unwrap().len()), (Some("user"), 12));
+    assert_eq!((all["skills"][0]["origin"].as_str(), all["left_out"].as_array().unwrap().len()), (Some("user"), 15));
 }
 
 /// S0-22, C-11: an empty query is an error, and a miss says what there is; by command nothing is deferred.

@@ -19,13 +19,14 @@ use callgate_policy::pattern::PathTemplate;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use callgate_policy::skill::{FILE_MAX, FRONT_MAX, FrontMatter, is_name, split};
 use callgate_worker::tools::skill::NAME;
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
+use super::super::layers::refuse_others;
 use super::super::{Origin, RegistryError, Tool};
 use super::{Hosted, tool};
 use crate::call::CallError;
@@ -174,12 +175,16 @@ impl Found {
             let path = place.join(folder);
             let opened = match beneath(base, Path::new(folder), OFlags::DIRECTORY) {
                 Err(Errno::NOENT) => continue,
-                opened => opened.and_then(|folder| Ok((Dir::read_from(&folder)?, folder))),
+                opened => opened.and_then(|folder| Ok((Dir::read_from(&folder)?, rustix::fs::fstat(&folder)?, folder))),
             };
+            let others = |stat: &Stat| if *origin == Origin::Project { Ok(()) } else { refuse_others(stat) };
+            let opened = opened.map_err(unreadable).and_then(|(entries, stat, held)| {
+                others(&stat).map(|()| (entries, held)).map_err(|why| why.to_string())
+            });
             let (entries, held) = match opened {
                 Ok(opened) => opened,
-                Err(errno) => {
-                    self.leave_out(path.into(), unreadable(errno));
+                Err(why) => {
+                    self.leave_out(path.into(), why);
                     continue;
                 }
             };
@@ -239,14 +244,17 @@ fn candidate(
     let Some(name) = name.to_str().filter(|name| is_name(name)) else {
         return Err("its name is not one of a-z, 0-9 and `-`".to_owned());
     };
-    let owner = rustix::fs::fstat(&directory).map_err(unreadable)?.st_uid;
+    let stat = rustix::fs::fstat(&directory).map_err(unreadable)?;
+    if *origin != Origin::Project {
+        refuse_others(&stat).map_err(|why| why.to_string())?;
+    }
     match rustix::fs::statat(&directory, FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Err("there is no SKILL.md in it".to_owned()),
         stat => drop(stat.map_err(unreadable)?),
     }
     let text = text_of(directory.as_fd(), Path::new(FILE), origin)?;
     front_of(&text)?;
-    Ok(Some((name.to_owned(), owner, digest_of(&text))))
+    Ok(Some((name.to_owned(), stat.st_uid, digest_of(&text))))
 }
 
 /// The front matter of a skill's text, unread.
@@ -285,16 +293,19 @@ fn unreadable(errno: Errno) -> String {
     }
 }
 
-/// What is in a skill's file. One of the user's is theirs, or root's.
+/// What is in a skill's file. One of the user's is theirs or root's alone; a project's is what was trusted.
 fn text_of(base: BorrowedFd<'_>, file: &Path, origin: &Origin) -> Result<String, String> {
     let opened = beneath(base, file, OFlags::empty()).map_err(unreadable)?;
     let stat = rustix::fs::fstat(&opened).map_err(unreadable)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err("SKILL.md is not a regular file".to_owned());
     }
-    let is_theirs = [0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid);
-    if *origin != Origin::Project && !is_theirs {
-        return Err(format!("SKILL.md belongs to user {}", stat.st_uid));
+    if *origin != Origin::Project {
+        refuse_others(&stat).map_err(|why| format!("SKILL.md: {why}"))?;
+        // By another name, calls may write what they may not write by this one.
+        if stat.st_nlink != 1 {
+            return Err("SKILL.md has another name elsewhere (a hard link); replace it by a copy".to_owned());
+        }
     }
     let mut text = Vec::new();
     let read = std::fs::File::from(opened).take(FILE_MAX as u64 + 1).read_to_end(&mut text);
