@@ -67,6 +67,7 @@ pub mod document;
 pub mod effective;
 pub mod envelope;
 mod explain;
+pub mod failure;
 pub mod limit;
 pub mod manifest;
 pub mod mode;

@@ -273,6 +273,7 @@ fn call_status(error: &CallError) -> u8 {
         CallError::NotRecorded(store) => store_status(store),
         CallError::TimedOut(_) => TIMEOUT,
         CallError::Tool(_)
+        | CallError::Told { .. }
         | CallError::Halted { .. }
         | CallError::Inactive(_)
         | CallError::Unanswered(_)

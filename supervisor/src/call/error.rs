@@ -1,6 +1,7 @@
 //! Why a call gave no result, and what a model is told of it.
 
 use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::failure::{ErrorCode, Failure};
 use callgate_policy::plan::compile::PlanError;
 use callgate_policy::step::Step;
 
@@ -72,6 +73,14 @@ pub enum CallError {
     /// The tool failed.
     #[error("{0}")]
     Tool(String),
+    /// The same, and it is known in what way.
+    #[error("{text}")]
+    Told {
+        /// What went wrong, and the next step.
+        text: String,
+        /// In which way.
+        code: ErrorCode,
+    },
     /// A pipe for the program's output could not be made or read.
     #[error("{what}")]
     Output {
@@ -80,6 +89,44 @@ pub enum CallError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+impl CallError {
+    /// What kind of error it is (X1-25).
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::UnknownTool { .. } => ErrorCode::NotFound,
+            Self::LeftOut { .. } | Self::Inactive(_) => ErrorCode::ToolNotActive,
+            Self::Deferred { .. } => ErrorCode::SchemaNotLoaded,
+            Self::Arguments(_) => ErrorCode::InputInvalid,
+            Self::Denied(denial) => denial_code(denial),
+            Self::Halted { .. } => ErrorCode::HeadlessInteractionRequired,
+            Self::NotRecorded(_) => ErrorCode::NotRecorded,
+            Self::Plan(_) => ErrorCode::PlanInvalid,
+            Self::TimedOut(_) | Self::Confine(ConfineError::TimedOut(_)) => ErrorCode::ExecutionTimeout,
+            Self::Confine(_) | Self::Output { .. } => ErrorCode::SandboxFailed,
+            Self::Unanswered(why) => why.code(),
+            Self::Told { code, .. } => *code,
+            Self::Tool(_) => ErrorCode::ToolExecutionFailed,
+        }
+    }
+}
+
+/// The same, of a call that runs programs or does not.
+pub(super) fn failure(code: ErrorCode, runs: bool) -> Failure {
+    let is_of_a_command = runs && code == ErrorCode::Forbidden;
+    if is_of_a_command { ErrorCode::CommandRejected.into() } else { code.into() }
+}
+
+pub(super) fn denial_code(denial: &Denial) -> ErrorCode {
+    match denial.layer {
+        Layer::Schema => ErrorCode::InputInvalid,
+        Layer::Limit => ErrorCode::LimitExceeded,
+        Layer::Person => ErrorCode::ApprovalDenied,
+        Layer::Host => ErrorCode::HostRefused,
+        Layer::Capability | Layer::Watchdog | Layer::Sandbox | Layer::Rule | _ => ErrorCode::Forbidden,
+    }
 }
 
 pub(super) fn denied(denial: Denial) -> CallError {
@@ -138,6 +185,7 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
         | CallError::TimedOut(_)
         | CallError::Unanswered(_)
         | CallError::Tool(_)
+        | CallError::Told { .. }
         | CallError::Output { .. } => None,
     }
 }

@@ -21,6 +21,7 @@ use callgate_policy::envelope::{Denial, Layer, ResultEnvelope, StepReport};
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
+use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use self::envelope::Done;
@@ -99,7 +100,8 @@ impl Session {
             // Whoever called is told by the envelope.
             Err(error) => tracing::info!(session = self.id, tool, duration_ms, %error, "call failed"),
         }
-        let mut envelope = self.envelope(outcome, known, duration_ms);
+        let runs = found.is_some_and(|tool| tool.subject == Subject::Execute);
+        let mut envelope = self.envelope(outcome, runs, known, duration_ms);
         envelope.metadata.coerced = coerced;
         recording.end(&mut envelope).await;
         envelope

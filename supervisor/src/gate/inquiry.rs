@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use callgate_policy::failure::ErrorCode;
 use serde::{Deserialize, Serialize};
 
 /// Most bytes of one answer.
@@ -124,13 +125,13 @@ pub enum Unanswered {
 impl Unanswered {
     /// Its name, as S1's interaction protocol has it (X1-19).
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Nobody => "NoInteractorAttached",
-            Self::TooLate(_) => "InteractionTimeout",
-            Self::NoTime => "TimeoutMsInvalid",
-            Self::Dismissed => "TurnCancelled",
-            Self::Unfit { .. } => "InteractionPayloadMismatch",
+            Self::Nobody => ErrorCode::NoInteractorAttached,
+            Self::TooLate(_) => ErrorCode::InteractionTimeout,
+            Self::NoTime => ErrorCode::TimeoutMsInvalid,
+            Self::Dismissed => ErrorCode::TurnCancelled,
+            Self::Unfit { .. } => ErrorCode::InteractionPayloadMismatch,
         }
     }
 }

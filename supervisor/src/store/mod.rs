@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use callgate_policy::approval::Approvals;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Metadata, ResultEnvelope};
+use callgate_policy::failure;
 use callgate_policy::manifest::Manifest;
 use callgate_policy::path::HostPath;
 use callgate_policy::rules::Rule;
@@ -754,7 +755,9 @@ fn end_all(connection: &Connection, session: i64, why: &str, with_waiting: bool)
         .collect::<Result<Vec<_>, _>>()?;
     for (number, _since) in unended {
         // How long it took, nobody knows.
-        let envelope = serde_json::to_string(&ResultEnvelope::error(why, Metadata::new(0))).unwrap_or_default();
+        let mut metadata = Metadata::new(0);
+        metadata.error = Some(failure::ErrorCode::SessionEnded.into());
+        let envelope = serde_json::to_string(&ResultEnvelope::error(why, metadata)).unwrap_or_default();
         connection.execute(
             "UPDATE parts SET state = 'output-error', outcome = 'failed', waiting = NULL, ended_at = ?2, envelope = ?3, \
              ended = (SELECT max(max(proposed, coalesce(started, 0), coalesce(ended, 0))) + 1 FROM parts WHERE session = ?4) \

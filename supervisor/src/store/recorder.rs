@@ -468,7 +468,8 @@ impl Recorder {
             Ok(envelope) => serde_json::to_string(&envelope).unwrap_or_default(),
             // There was more of it than is kept.
             Err(_) => {
-                let (marker, metadata) = (clean, Metadata::new(envelope.metadata.duration_ms));
+                let (marker, mut metadata) = (clean, Metadata::new(envelope.metadata.duration_ms));
+                metadata.error = envelope.metadata.error.clone();
                 let cut = match envelope.kind {
                     Outcome::Output => ResultEnvelope::output(marker, metadata),
                     Outcome::Error => ResultEnvelope::error(marker.as_str().unwrap_or_default(), metadata),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use callgate::policy::failure::ErrorCode;
 use callgate::policy::mode::Mode;
 use callgate::{
     Answer, Approver, Asked, Choice, Inquired, Inquiry, Launcher, Outcome, Query, Question, Reply, ResultEnvelope,
@@ -203,12 +204,12 @@ fn x1_19_what_is_no_answer_has_a_name() {
     // Whoever answers has all the time there is; only who never does is not waited for.
     let (long, short) = (Duration::from_secs(600), Duration::from_millis(200));
     for (replies, wanted, code) in [
-        (vec![Some(Reply::Dismissed)], Unanswered::Dismissed, "TurnCancelled"),
-        (vec![None], Unanswered::Nobody, "NoInteractorAttached"),
-        (vec![many()], Unanswered::Unfit { by: "person".to_owned() }, "InteractionPayloadMismatch"),
-        (vec![two()], Unanswered::Unfit { by: "person".to_owned() }, "InteractionPayloadMismatch"),
-        (vec![answers(&[" "])], Unanswered::Unfit { by: "person".to_owned() }, "InteractionPayloadMismatch"),
-        (vec![], Unanswered::TooLate(short), "InteractionTimeout"),
+        (vec![Some(Reply::Dismissed)], Unanswered::Dismissed, ErrorCode::TurnCancelled),
+        (vec![None], Unanswered::Nobody, ErrorCode::NoInteractorAttached),
+        (vec![many()], Unanswered::Unfit { by: "person".to_owned() }, ErrorCode::InteractionPayloadMismatch),
+        (vec![two()], Unanswered::Unfit { by: "person".to_owned() }, ErrorCode::InteractionPayloadMismatch),
+        (vec![answers(&[" "])], Unanswered::Unfit { by: "person".to_owned() }, ErrorCode::InteractionPayloadMismatch),
+        (vec![], Unanswered::TooLate(short), ErrorCode::InteractionTimeout),
     ] {
         let patience = if replies.is_empty() { short } else { long };
         let replies = move || Person::new(replies.clone());
@@ -225,6 +226,7 @@ fn x1_19_what_is_no_answer_has_a_name() {
             async |session| {
                 let envelope = asks(session, "Which?").await;
                 assert_eq!((envelope.kind, text(&envelope)), (Outcome::Error, wanted.to_string().as_str()));
+                assert_eq!(envelope.metadata.error, Some(code.into()), "X1-25");
             },
         );
     }
@@ -232,7 +234,7 @@ fn x1_19_what_is_no_answer_has_a_name() {
         |spec| spec.approver(Person::new([answers(&["a"])])).patience(Duration::ZERO),
         async |session| {
             let why = session.inquire(vec![Query::new("Which?", Vec::new())]).await.unwrap_err();
-            assert_eq!((&why, why.code()), (&Unanswered::NoTime, "TimeoutMsInvalid"));
+            assert_eq!((&why, why.code()), (&Unanswered::NoTime, ErrorCode::TimeoutMsInvalid));
         },
     );
     // Another one's answer still counts; S0-29: who can only approve is nobody, and the words are the same.
@@ -340,6 +342,8 @@ fn s0_22_s0_32_s3_8_s3_9_c_11_c_33_what_a_search_returns_can_be_called() {
             text(&call("issue").await),
             "`issue` is deferred; have tool_search return it, with its parameters, and call it then"
         );
+        let error = call("issue").await.metadata.error;
+        assert_eq!(error, Some(ErrorCode::SchemaNotLoaded.into()), "X1-25");
         let search = async |query: &str| data(session.call("tool_search", json!({ "query": query })).await);
         let ids = |found: &Value| -> Vec<String> {
             found["matches"].as_array().unwrap().iter().map(|tool| tool["id"].as_str().unwrap().to_owned()).collect()

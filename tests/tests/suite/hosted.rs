@@ -267,6 +267,8 @@ fn x0_56_x0_57_a_session_waits_for_an_answer() {
     succeeds(&env, &["session", "close", &id]);
     let text = show()["calls"][1]["result"]["error_text"].clone();
     assert_eq!(text, "the session was closed before anybody answered; the call was not made");
+    let error = show()["calls"][1]["result"]["metadata"]["error"].clone();
+    assert_eq!(error, json!({ "class": "Session", "context": { "code": "SessionEnded" } }), "X1-25");
 }
 
 /// A skill in a home directory or a project, with a file beside it.

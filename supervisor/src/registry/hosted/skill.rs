@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
@@ -323,7 +324,10 @@ pub(super) async fn answer(session: &Session, args: &Value) -> Result<Value, Cal
         let names: Vec<&str> = index.skills.iter().map(|skill| skill.front.name.as_str()).collect();
         let there =
             if names.is_empty() { "there are none".to_owned() } else { format!("there are: {}", names.join(", ")) };
-        return Err(CallError::Tool(format!("there is no skill {name:?}; {there}")));
+        return Err(CallError::Told {
+            text: format!("there is no skill {name:?}; {there}"),
+            code: ErrorCode::NotFound,
+        });
     };
     Ok(json!({ "content": session.body_of(skill).map_err(|why| CallError::Tool(format!("the skill {name}: {why}")))? }))
 }

@@ -1,5 +1,6 @@
 //! `tool_search` (S0-22): finds deferred tools, and has what it returns called from then on (S3-8, C-33).
 
+use callgate_policy::failure::ErrorCode;
 use serde_json::{Value, json};
 
 use super::super::{Registry, RegistryError, Tool};
@@ -68,7 +69,7 @@ pub(super) fn answer(session: &Session, registry: &Registry, args: &Value) -> Re
     }
     let found = ranked(registry, query);
     if found.is_empty() {
-        return Err(CallError::Tool(nothing(registry, query)));
+        return Err(CallError::Told { text: nothing(registry, query), code: ErrorCode::NotFound });
     }
     let (told, omitted) = found.split_at(found.len().min(MOST));
     session.change_notes(|notes| notes.loaded.extend(told.iter().map(|tool| tool.name.clone())))?;
