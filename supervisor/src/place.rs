@@ -248,9 +248,9 @@ pub(crate) enum Misled {
 
 /// What stands at the paths of grants, and at those above a single name, which is made there: from the workspace's roots on where
 /// a path lies in one, wherever that is now. A link that a call may have made is an error, and so is, for a session that runs as
-/// root, a stranger's say in it.
+/// root, a stranger's say in it. Those of `unlinked` were looked at by no link: whatever is granted in them is gone to by none.
 pub(crate) fn look<'a>(
-    roots: &[Place],
+    (roots, unlinked): (&[Place], &[HostPath]),
     changeable: &Changeable,
     grants: impl IntoIterator<Item = &'a FsRule>,
     session: Identity,
@@ -269,7 +269,13 @@ pub(crate) fn look<'a>(
             if let Some(stranger) = stranger_on(&way).filter(|_| decides && session.uid == 0) {
                 return Err((rule.path.clone(), Misled::ByAStranger(stranger)));
             }
-            if let Some(link) = changeable.planted(&way.links) {
+            let is_on_the_way = |link: &&Link| {
+                unlinked.iter().any(|looked_at| {
+                    path.starts_with(looked_at.as_path()) && looked_at.as_path().starts_with(&link.path)
+                })
+            };
+            let exchanged = way.links.iter().find(is_on_the_way).map(|link| link.path.clone());
+            if let Some(link) = exchanged.or_else(|| changeable.planted(&way.links)) {
                 return Err((rule.path.clone(), Misled::ByALink(link)));
             }
             let path = HostPath::from(path.to_owned());
@@ -341,7 +347,47 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
     use std::os::unix::fs::{chown, lchown, symlink};
 
+    use callgate_policy::plan::{Exactness, FsAccess, Presence};
+
     use super::*;
+
+    /// A10: what was looked at by no link is granted by none, if it has been exchanged for one since.
+    #[test]
+    fn a10_what_was_looked_at_is_granted_by_no_link() {
+        let top = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(top.path()).unwrap();
+        for name in ["skills", "skills/x", "skills/x/sub", "keys", "keys/sub"] {
+            std::fs::create_dir(top.join(name)).unwrap();
+        }
+        symlink("../keys", top.join("skills/y")).unwrap();
+        symlink("sub", top.join("skills/x/own")).unwrap();
+        let look = |unlinked: &[&str], granted: &str| {
+            let unlinked: Vec<HostPath> = unlinked.iter().map(|name| HostPath::from(top.join(name))).collect();
+            let rule = FsRule {
+                path: top.join(granted).into(),
+                access: FsAccess::Read,
+                extent: Extent::Subtree,
+                presence: Presence::Required,
+                exactness: Exactness::Exact,
+                source: String::new(),
+            };
+            look((&[], &unlinked), &Changeable::of([].iter(), &[]), [&rule], Identity { uid: 1, gid: 1 })
+        };
+        for granted in ["skills/x", "skills/x/sub", "skills/x/own"] {
+            assert!(look(&["skills/x"], granted).is_ok(), "{granted}");
+        }
+        let refused = |looked: Result<Looked, (HostPath, Misled)>| match looked {
+            Err((_, Misled::ByALink(link))) => Some(link),
+            _ => None,
+        };
+        for granted in ["skills/y", "skills/y/sub"] {
+            assert_eq!(refused(look(&["skills/y"], granted)), Some(top.join("skills/y")), "{granted}");
+            assert!(look(&[], granted).is_ok(), "the control: a person's own link may be granted by");
+        }
+        std::fs::rename(top.join("skills"), top.join("other")).unwrap();
+        symlink("other", top.join("skills")).unwrap();
+        assert_eq!(refused(look(&["skills/x"], "skills/x/sub")), Some(top.join("skills")), "above it, too");
+    }
 
     /// A10: what lies on the way is root's, or the owner's of what it leads to.
     #[test]
@@ -400,7 +446,8 @@ mod tests {
         assert!(!place.is_there());
         let changeable = Changeable::of([&place], &[]);
         let session = Identity { uid: 4242, gid: 4242 };
-        let Looked { seen, real } = look(&[place], &changeable, &[rule("sub"), rule("absent")], session).unwrap();
+        let Looked { seen, real } =
+            look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();
         let held = host::identity_of(&aside.join("sub")).unwrap();
         assert_eq!(seen, [Seen { path: ws.join("sub").into(), device: held.0, inode: held.1, directory: true }]);
         assert_eq!(real, [aside.join("sub")], "where it is now");

@@ -28,7 +28,8 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     let arguments = arguments(&call.arguments)?;
     let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
     spec.profile = show::profile(profile, &spec)?;
-    spec.calls = if spec.looks_at_commands() { Calls::Many } else { Calls::One };
+    // What a skill says of itself is read by a worker of its own.
+    spec.calls = if spec.looks_at_commands() || call.tool == "skill" { Calls::Many } else { Calls::One };
     spec.asked_by = call.asked_by.into();
     spec.approvers = vec![Arc::new(AtTerminal)];
     spec.mode = recorded.as_ref().map_or(call.mode, Recorded::mode).map(Into::into);

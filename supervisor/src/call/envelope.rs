@@ -6,7 +6,7 @@ use callgate_policy::envelope::{Changes, Denial, Metadata, ResultEnvelope};
 use callgate_policy::limit::{LimitName, LimitReport};
 use serde_json::Value;
 
-use super::error::{denial_of, error_text, timed_out};
+use super::error::{denial_code, denial_of, error_text, failure, timed_out};
 use super::{CallError, Known};
 use crate::session::Session;
 
@@ -44,6 +44,7 @@ impl Session {
     pub(super) fn envelope(
         &self,
         outcome: Result<Done, CallError>,
+        runs: bool,
         Known { passed, steps, changes, asked_for }: Known,
         duration_ms: u64,
     ) -> ResultEnvelope {
@@ -64,6 +65,7 @@ impl Session {
                     None => ResultEnvelope::output(done.data, metadata),
                     Some(denial) => {
                         let error_text = ended_text(&denial, done.data.as_str().unwrap_or_default());
+                        metadata.error = Some(failure(denial_code(&denial), runs));
                         metadata.denial = Some(denial);
                         ResultEnvelope::error(error_text, metadata)
                     }
@@ -71,6 +73,7 @@ impl Session {
             }
             Err(error) => {
                 let error_text = error_text(&error);
+                metadata.error = Some(failure(error.code(), runs));
                 metadata.timed_out = timed_out(&error);
                 metadata.changes = changes;
                 metadata.denial = denial_of(error);

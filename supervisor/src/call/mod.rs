@@ -21,6 +21,7 @@ use callgate_policy::envelope::{Changes, Denial, Layer, ResultEnvelope, StepRepo
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
+use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use self::envelope::Done;
@@ -101,7 +102,8 @@ impl Session {
             // Whoever called is told by the envelope.
             Err(error) => tracing::info!(session = self.id, tool, duration_ms, %error, "call failed"),
         }
-        let mut envelope = self.envelope(outcome, known, duration_ms);
+        let runs = found.is_some_and(|tool| tool.subject == Subject::Execute);
+        let mut envelope = self.envelope(outcome, runs, known, duration_ms);
         envelope.metadata.coerced = coerced;
         recording.end(&mut envelope).await;
         envelope
@@ -126,7 +128,7 @@ impl Session {
         self.goes_on(name)?;
         // Nothing runs that is not recorded.
         recording.start().await?;
-        self.execute(approved, turn, on_output, known).await
+        self.execute(registry, approved, turn, on_output, (known, recording)).await
     }
 
     /// Offered, well-formed, and granted: layer 1.
@@ -137,6 +139,7 @@ impl Session {
         args: Value,
     ) -> Result<Checked<'a>, CallError> {
         let tool = registry.find(name).ok_or_else(|| unknown(registry, name))?;
+        self.refuse_what_is_deferred(tool)?;
         tool.validate(&args).map_err(CallError::Arguments)?;
         let root = self.root();
         let shell_dir = self.shell_dir.as_ref().unwrap_or(&root);
@@ -144,7 +147,11 @@ impl Session {
         let prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),
-            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => None,
+            Executor::Worker(_)
+            | Executor::Program(_)
+            | Executor::Session(_)
+            | Executor::Host(_)
+            | Executor::Remote(_) => None,
         };
         let grant = match &own {
             Some(own) => own.check(&prepared.needs).map_err(denied)?,
@@ -174,10 +181,11 @@ impl Session {
     /// Has an approved call carried out by whoever does that: the one way to a worker, a program, the host and others.
     async fn execute(
         &self,
+        registry: &Registry,
         approved: Approved<'_>,
         turn: Turn,
         on_output: OnOutput<'_>,
-        known: &mut Known,
+        (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Done, CallError> {
         self.still_there()?;
         let (tool, task) = approved.into_parts();
@@ -199,6 +207,11 @@ impl Session {
             }
             Task::Declared { plan, own, args } => {
                 self.run_declared(tool, (plan, &own), args, turn, on_output, known).await
+            }
+            Task::Session { hosted, args } => {
+                let data = self.answer_itself(hosted, registry, args, recording).await?;
+                drop(turn);
+                self.cut(tool, data)
             }
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await

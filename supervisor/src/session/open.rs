@@ -22,7 +22,7 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use super::id::new_id;
 use super::rules::rules;
-use super::tools::{Sources, leads_out, real_path, refuse_to_declare};
+use super::tools::{Believed, Sources, leads_out, real_path, refuse_to_declare};
 use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject};
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::gate::Gate;
@@ -32,7 +32,7 @@ use crate::home::Homes;
 use crate::host::{self, Missing};
 use crate::place::{self, Changeable, Looked, Place, Unusable};
 use crate::profile::ProfileError;
-use crate::registry::{Lifecycle, Registry};
+use crate::registry::{Lifecycle, Registry, hosted};
 use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, Store, StoreError, Stored};
 use crate::supervisor::Supervisor;
 use crate::trust::Project;
@@ -53,7 +53,8 @@ impl Supervisor {
         let bounds = bounds(&spec, &profile, &variables)?;
         let sources = Sources::of(&mut spec, &profile, bounds);
         let held = || roots.iter().chain(further.iter().map(|(_, place)| place));
-        let (registry, effective, mut warnings) = sources.believed(&spec, &variables, held())?;
+        let believed = sources.believed(&mut spec, &variables, &roots, held())?;
+        let Believed { registry, skills, beside, effective, mut warnings } = believed;
         env::refuse_steering(&spec.env, &compile::exec(&effective))?;
         let changeable = Changeable::of(held(), &compile::written(&effective));
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
@@ -106,6 +107,7 @@ impl Supervisor {
             roots: &roots,
             changeable: &changeable,
             barred,
+            unlinked: &beside,
             effective: &effective,
             env: &env,
             bounds: &bounds,
@@ -169,6 +171,7 @@ impl Supervisor {
             #[cfg(feature = "ablation")]
             ablated: None,
             roots,
+            unlinked: beside,
             changeable,
             facts,
             looked,
@@ -178,6 +181,7 @@ impl Supervisor {
             opened,
             outputs,
             recorder,
+            hosted: hosted::State::new(kept.notes, skills),
             turns: Turns::default(),
             questions: Turns::default(),
             launcher: self.launcher.clone(),
@@ -210,7 +214,21 @@ impl Supervisor {
         &self,
         strength: Strength,
         calls: Calls,
-        Asked { id, roots, changeable, barred, effective, env, bounds, ablation, watched, reads, overflow, lasting }: Asked<'_>,
+        Asked {
+            id,
+            roots,
+            changeable,
+            barred,
+            unlinked,
+            effective,
+            env,
+            bounds,
+            ablation,
+            watched,
+            reads,
+            overflow,
+            lasting,
+        }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(roots.first());
         let written = compile::written(effective);
@@ -254,8 +272,9 @@ impl Supervisor {
         let plan = SessionPlan { outputs: plan.outputs.filter(|_| is_removed), ..plan };
         let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
         let trees = plan.program_trees();
-        let looked = place::look(roots, changeable, plan.grants.iter().chain(toolchains).chain(&trees), identity)
-            .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
+        let looked =
+            place::look((roots, unlinked), changeable, plan.grants.iter().chain(toolchains).chain(&trees), identity)
+                .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
         // A link may have been turned since these were asked first; now it is known what the session will be bound to.
         if let Some(error) = leads_out(&effective, |path| looked.real(path), real_path) {
             return Err(error);
@@ -292,6 +311,8 @@ struct Asked<'a> {
     roots: &'a [Place],
     changeable: &'a Changeable,
     barred: Barred<'a>,
+    /// What is granted because it was looked at, which was by no link.
+    unlinked: &'a [HostPath],
     effective: &'a EffectiveSet,
     env: &'a Env,
     bounds: &'a Bounds,

@@ -110,7 +110,7 @@ impl Session {
         let denied = |what: String, error: &OpenError| {
             CallError::Denied(Box::new(Denial::new(Layer::Host, what, with_causes(error))))
         };
-        let looked = place::look(&self.roots, &self.changeable, grants, identity)
+        let looked = place::look((&self.roots, &self.unlinked), &self.changeable, grants, identity)
             .map_err(|(path, misled)| denied(path.to_string(), &OpenError::misled(format!("grant {path}"), misled)))?;
         // What was asked of the tool's grants before is asked of what they turned out to be.
         let most = |path: &Path| self.looked.real(path).or_else(|| real_path(path));

@@ -26,6 +26,7 @@ use crate::causes::with_causes;
 use crate::home::Homes;
 use crate::host::{self, Search};
 use crate::place::{Changeable, Place};
+use crate::registry::hosted::{Hosted, skill};
 use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState, counts};
 use crate::store::{self, StoreError};
 use crate::trust::{Found as FoundProject, Project, TrustError};
@@ -43,6 +44,17 @@ pub(crate) struct Sources {
     offered: Option<Vec<String>>,
     profile: Profile,
     bounds: Vec<Bound>,
+}
+
+/// What a session is opened with of them.
+pub(super) struct Believed {
+    pub(super) registry: Registry,
+    pub(super) skills: skill::Found,
+    /// The directories that are granted for them.
+    pub(super) beside: Vec<HostPath>,
+    /// What is in force with them.
+    pub(super) effective: EffectiveSet,
+    pub(super) warnings: Vec<Warning>,
 }
 
 /// Why tools could not be read again. Those that were there still are.
@@ -99,11 +111,18 @@ impl Sources {
     /// The same, without those that calls of the session could rewrite; what is in force with them, and what is to be told of it.
     pub(super) fn believed<'a>(
         &self,
-        spec: &SessionSpec,
+        spec: &mut SessionSpec,
         variables: &Variables,
+        roots: &'a [Place],
         held: impl Iterator<Item = &'a Place> + Clone,
-    ) -> Result<(Registry, EffectiveSet, Vec<Warning>), OpenError> {
+    ) -> Result<Believed, OpenError> {
         let mut registry = self.read(variables)?;
+        let skills = skills(spec, &registry, roots);
+        // Files beside a skill are for whoever reads it.
+        let beside = skills.directories(host::owner(roots.first()).uid);
+        if let Some(requires) = skill::requires(&beside) {
+            spec.requires.push((Source::Tool("skill".to_owned()), requires));
+        }
         loop {
             let (effective, warnings) = self::effective(spec, &self.bounds, &registry, variables)?;
             let all = registry.tools().count();
@@ -111,7 +130,7 @@ impl Sources {
             keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
             // Without a tool less is in force, and something else may be found for another one.
             if registry.tools().count() == all {
-                return Ok((registry, effective, warnings));
+                return Ok(Believed { registry, skills, beside, effective, warnings });
             }
         }
     }
@@ -136,6 +155,16 @@ impl Sources {
         let refused = refuse_what_is_not_enforced(&part).and_then(|()| barred.refuse(&part));
         refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part))
     }
+}
+
+/// Where skills lie, if the session itself answers for them: those of a project only if it is trusted.
+fn skills(spec: &SessionSpec, registry: &Registry, roots: &[Place]) -> skill::Found {
+    let is_own = |tool: &Tool| matches!(tool.executor, Executor::Session(Hosted::Skill));
+    if !spec.tools || !registry.tools().any(is_own) {
+        return skill::Found::default();
+    }
+    let trusted = |root| spec.project.as_ref().filter(|project| project.is_at(root));
+    skill::Found::look(roots.first().and_then(|root| Some((root, trusted(root)?.skills()))))
 }
 
 /// Why a tool has no place for its state. The place is made when the tool is loaded (S1-20), and stays.
@@ -436,7 +465,8 @@ impl Registry {
         let variables = variables(&roots, &further)?;
         let bounds = bounds(&spec, &profile, &variables)?;
         let held = roots.iter().chain(further.iter().map(|(_, place)| place));
-        Ok(Sources::of(&mut spec, &profile, bounds).believed(&spec, &variables, held)?.0)
+        let sources = Sources::of(&mut spec, &profile, bounds);
+        Ok(sources.believed(&mut spec, &variables, &roots, held)?.registry)
     }
 }
 
