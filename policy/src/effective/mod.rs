@@ -11,7 +11,7 @@ mod rights;
 #[cfg(test)]
 mod laws;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
     let mut narrowings = Narrowings::default();
     let asked = &declared.rights;
     for bound in bounds {
-        let Bound { source, read, write, hosts, shell, capabilities } = bound;
+        let Bound { source, read, write, hosts, shell, capabilities, asked: _ } = bound;
         narrowings.record((Kind::Read, source), &asked.read, read.as_ref(), Scope::meet);
         narrowings.record((Kind::Write, source), &asked.write, write.as_ref(), Scope::meet_without_naming);
         narrowings.record((Kind::Hosts, source), &asked.hosts, hosts.as_ref(), Scope::meet);
@@ -254,17 +254,21 @@ impl EffectiveSet {
     /// was asked for must not be able to do more. A place that was asked for by itself is not one of these.
     #[must_use]
     pub fn left_of(&self) -> BTreeMap<HostPath, HostPath> {
-        let of_parent = self.bounds.iter().filter(|bound| bound.source == Source::Parent);
-        let wider: Vec<&Scope<PathRegion>> =
-            std::iter::once(&self.asked.write).chain(of_parent.filter_map(|bound| bound.write.as_ref())).collect();
+        let wider = self.wider();
         let tree_of = |left: &PathRegion| {
             let place = left.literal_prefix();
             let trees = wider.iter().filter_map(|scope| {
-                let holds = |region: &&PathRegion| left.within(region);
-                let holding = scope.iter().map(|(region, _)| region).filter(holds).map(PathRegion::literal_prefix);
-                let holding: Vec<HostPath> = holding.filter(|tree| place.as_path().starts_with(tree)).collect();
-                let is_named = holding.contains(&place);
-                holding.into_iter().filter(|_| !is_named).min_by_key(|tree| tree.as_bytes().len())
+                let holds =
+                    |region: &&PathRegion| left.within(region) && place.as_path().starts_with(region.literal_prefix());
+                let holding: Vec<&PathRegion> = scope.iter().map(|(region, _)| region).filter(holds).collect();
+                if holding.iter().any(|region| region.literal_prefix() == place) {
+                    return None; // it was asked for by itself
+                }
+                let depth = |region: &&&PathRegion| region.literal_prefix().as_bytes().len();
+                let outermost = holding.iter().min_by_key(depth)?;
+                // What was asked for by its protected name is not kept for that name.
+                let named = holding.iter().filter(|region| region.adds_to(outermost)).max_by_key(depth);
+                Some(named.unwrap_or(outermost).literal_prefix())
             });
             trees.min_by_key(|tree| tree.as_bytes().len())
         };
@@ -272,10 +276,37 @@ impl EffectiveSet {
         left.filter_map(|region| Some((region.literal_prefix(), tree_of(region)?))).collect()
     }
 
+    /// The trees to write in that were asked for and are not granted as a whole, the outermost: what may be written is judged from
+    /// them as well, for something in them may lead there.
+    #[must_use]
+    pub fn judged_from(&self) -> Vec<HostPath> {
+        let trees = |scope: &Scope<PathRegion>| -> Vec<HostPath> {
+            let trees = scope.iter().filter(|(region, _)| !region.is_literal());
+            trees.map(|(region, _)| region.literal_prefix()).collect()
+        };
+        let lies_in = |tree: &HostPath, outer: &HostPath| tree.as_path().starts_with(outer);
+        let granted = trees(&self.rights.write);
+        let asked: BTreeSet<HostPath> = self.wider().into_iter().flat_map(trees).collect();
+        let outermost = |tree: &&HostPath| !asked.iter().any(|outer| outer != *tree && lies_in(tree, outer));
+        let not_granted = |tree: &&HostPath| !granted.iter().any(|outer| lies_in(tree, outer));
+        asked.iter().filter(outermost).filter(not_granted).cloned().collect()
+    }
+
+    /// What it was made of by taking away: what was asked for, and what its parents have and were asked for.
+    fn wider(&self) -> Vec<&Scope<PathRegion>> {
+        let of_parent = self.bounds.iter().filter(|bound| bound.source == Source::Parent);
+        let of_parent = of_parent.flat_map(|bound| bound.write.iter().chain([&bound.asked]));
+        std::iter::once(&self.asked.write).chain(of_parent).collect()
+    }
+
     /// The bound that a session started by this one is under.
     #[must_use]
     pub fn as_parent(&self) -> Bound {
-        Bound::at_most(Source::Parent, self.rights.clone())
+        let mut asked = self.asked.write.clone();
+        for bound in self.bounds.iter().filter(|bound| bound.source == Source::Parent) {
+            bound.asked.iter().for_each(|(region, origins)| asked.insert(region.clone(), origins.iter().cloned()));
+        }
+        Bound { asked, ..Bound::at_most(Source::Parent, self.rights.clone()) }
     }
 
     fn in_session_dir(&self, path: &HostPath) -> bool {

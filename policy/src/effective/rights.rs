@@ -103,6 +103,8 @@ pub struct Bound {
     pub(super) hosts: Option<Scope<HostPattern>>,
     pub(super) shell: Option<Scope<ShellRegion>>,
     pub(super) capabilities: Option<Scope<String>>,
+    /// What a parent was asked for to write in, before its own bounds took from that. It bounds nothing.
+    pub(super) asked: Scope<PathRegion>,
 }
 
 impl Bound {
@@ -110,7 +112,8 @@ impl Bound {
     /// second edit (S0-8, C-1).
     #[must_use]
     pub fn unlimited(source: Source) -> Self {
-        Self { source, read: None, write: None, hosts: None, shell: None, capabilities: None }
+        let asked = Scope::default();
+        Self { source, read: None, write: None, hosts: None, shell: None, capabilities: None, asked }
     }
 
     /// No more than these rights.
@@ -124,6 +127,7 @@ impl Bound {
             hosts: Some(hosts),
             shell: Some(shell),
             capabilities: Some(capabilities),
+            asked: Scope::default(),
         }
     }
 

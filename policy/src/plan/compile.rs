@@ -64,7 +64,9 @@ pub fn session(
     let write = effective.rights().write();
     let mut grants = granted((effective.readable(), write), write, execute, effective.is_exact(), facts)?;
     let mut surroundings = surroundings(facts, execute, home_access(&exec))?;
-    keep_below(&mut surroundings, &mut grants, &facts.private.inside);
+    let judged_from = effective.judged_from();
+    let further = facts.left_of.values().chain(&judged_from);
+    keep_below((&mut surroundings, &mut grants), further, &facts.private.inside);
     Ok(SessionPlan {
         version: PROTOCOL_VERSION,
         strength: facts.strength,
@@ -75,6 +77,7 @@ pub fn session(
         grants,
         seen: Vec::new(),
         left_of: facts.left_of.clone(),
+        judged_from,
         exec,
         reading: None,
         watched: None,
@@ -122,15 +125,26 @@ pub fn exec(effective: &EffectiveSet) -> Exec {
 ///
 /// With namespaces `/tmp` is the same directory as one of the session's own, and Landlock's rules are bound to directories,
 /// not to their names.
-fn keep_below(surroundings: &mut [FsRule], grants: &mut [FsRule], private: &HostPath) {
+///
+/// `further` are trees of which a part is granted and that is judged from there: the broker writes all that lies in them.
+fn keep_below<'a>(
+    (surroundings, grants): (&mut [FsRule], &mut [FsRule]),
+    further: impl Iterator<Item = &'a HostPath>,
+    private: &HostPath,
+) {
     for outer in surroundings.iter_mut().filter(|rule| rule.access == FsAccess::Write) {
         if grants.iter().any(|kept| kept.access == FsAccess::Kept && lies_below(kept, outer, private)) {
             outer.access = FsAccess::Kept;
         }
     }
     let kept = |rule: &&FsRule| rule.access == FsAccess::Kept && rule.extent == Extent::Subtree;
-    let trees: Vec<HostPath> =
-        surroundings.iter().chain(grants.iter()).filter(kept).map(|rule| rule.path.clone()).collect();
+    let trees: Vec<HostPath> = surroundings
+        .iter()
+        .chain(grants.iter())
+        .filter(kept)
+        .map(|rule| rule.path.clone())
+        .chain(further.cloned())
+        .collect();
     for inner in surroundings.iter_mut().chain(grants).filter(|rule| rule.access == FsAccess::Write) {
         if trees.iter().any(|tree| inner.path.as_path().starts_with(tree)) {
             inner.access = FsAccess::Kept;

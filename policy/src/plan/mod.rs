@@ -223,6 +223,9 @@ pub struct SessionPlan {
     /// Of the places among the grants that were left of larger trees, each with its tree: from there it is judged what is protected.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_of: BTreeMap<HostPath, HostPath>,
+    /// Further trees from which that is judged ([`EffectiveSet::judged_from`](crate::effective::EffectiveSet::judged_from)).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub judged_from: Vec<HostPath>,
     /// What may be started.
     pub exec: Exec,
     /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramPattern::One`]. `None`

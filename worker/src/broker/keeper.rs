@@ -302,8 +302,9 @@ impl Layout {
             }
             stays
         });
-        let trees: BTreeSet<&PathBuf> = left.values().collect();
-        grants.extend(trees.iter().map(|tree| (tree.to_path_buf(), tree.to_path_buf(), Extent::Subtree)));
+        let further = plan.judged_from.iter().map(|tree| real(tree.as_path()));
+        let trees: BTreeSet<PathBuf> = left.values().cloned().chain(further).collect();
+        grants.extend(trees.iter().map(|tree| (tree.clone(), tree.clone(), Extent::Subtree)));
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
         let whole: HashSet<PathBuf> =
@@ -380,7 +381,7 @@ impl Keeper {
                 plan.grants.iter().filter(|rule| rule.extent == Extent::Subtree && rule.access.reads_files());
             readable.any(|rule| tree.as_path().starts_with(&rule.path))
         };
-        let surveyed = !plan.left_of.values().all(reads);
+        let surveyed = !plan.left_of.values().chain(&plan.judged_from).all(reads);
         let linked = surveyed.then(|| {
             keeper.look_at_all();
             keeper.find_linked()
@@ -486,7 +487,8 @@ impl Keeper {
         if std::mem::replace(&mut self.surveyed, true) {
             return;
         }
-        let apart = self.roots.iter().map(|root| root.path.clone()).collect();
+        // What was left of a tree is a part of that, whatever it is.
+        let apart = self.roots.iter().filter(|root| !root.is_left).map(|root| root.path.clone()).collect();
         survey(&self.trees(), &apart, BOUNDS, self);
     }
 
