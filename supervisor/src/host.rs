@@ -268,10 +268,10 @@ pub(crate) fn facts(
         landlock_abi,
         identity,
         private,
+        left_of: compile::left_of(effective, &workspace),
         workspace,
         toolchains: search.toolchains,
         etc: etc::readable(),
-        left_of: effective.left_of(),
         path,
         path_left_out,
         env,
@@ -363,7 +363,7 @@ impl Search {
         (session, changeable): (&EffectiveSet, &Changeable),
     ) -> Self {
         let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
-        let (written, workspace) = (Written::by(session), Written(changeable.paths().map(Standing::of).collect()));
+        let (written, workspace) = (Written::by(session), Written(changeable.earlier().map(Standing::of).collect()));
         // What lies there may be seen in a written directory as well. Where mounts cannot be read, nothing is known of that.
         let mounts = mountinfo::read();
         let planted = |real: &Path| {

@@ -145,6 +145,8 @@ pub(crate) struct Changeable {
     ids: Vec<Id>,
     /// What they are called: another directory may have the name for a moment.
     paths: Vec<HostPath>,
+    /// How many of these, the first, are only what this session may write.
+    written: usize,
     /// By which each may have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
 }
@@ -159,12 +161,12 @@ impl Changeable {
             paths.extend(place.repositories());
         }
         ids.extend(paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())));
-        Self { ids, paths, mounts: mountinfo::read().ok() }
+        Self { ids, paths, written: written.len(), mounts: mountinfo::read().ok() }
     }
 
-    /// The directories by their names.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.paths.iter().map(|path| path.as_path().to_owned())
+    /// Where calls of earlier sessions may have worked, by name.
+    pub(crate) fn earlier(&self) -> impl Iterator<Item = PathBuf> {
+        self.paths.iter().skip(self.written).map(|path| path.as_path().to_owned())
     }
 
     fn planted(&self, links: &[Link]) -> Option<PathBuf> {

@@ -380,6 +380,12 @@ fn what_is_left_of_a_tree_is_known_with_it() {
     assert_eq!(left(&["/w/**"], &[ceiling(&["/w/a/**", "/w/b/c"])]), ["/w/a of /w", "/w/b/c of /w"]);
     assert_eq!(left(&["/**", "/w/a/b/**"], &[ceiling(&["/w/a/**"])]), ["/w/a of /"]);
     assert_eq!(left(&["/w/**", "/w/a/*.md"], &[ceiling(&["/w/a/**"])]), ["/w/a of /w"], "less was named");
+    assert_eq!(left(&["/w/**", "/w/a/**"], &[ceiling(&["/w/a/**"])]), ["/w/a of /w"], "the second says nothing");
+    assert_eq!(
+        left(&["/w/**", "/w/.vscode/**"], &[ceiling(&["/w/.vscode/**"])]),
+        [""; 0],
+        "a protected name is asked for"
+    );
     assert_eq!(left(&["/w/a/**"], &[ceiling(&["/w/**"])]), [""; 0], "asked for by itself");
     assert_eq!(left(&["/w/a/**"], &[bound(Source::Parent, &["/w/**"])]), ["/w/a of /w"]);
     assert_eq!(left(&["/w/a/**"], &[bound(Source::Parent, &["/w/a/**"])]), [""; 0]);

@@ -286,25 +286,26 @@ impl EffectiveSet {
         };
         let lies_in = |tree: &HostPath, outer: &HostPath| tree.as_path().starts_with(outer);
         let granted = trees(&self.rights.write);
-        let asked: BTreeSet<HostPath> = self.wider().into_iter().flat_map(trees).collect();
+        let asked: BTreeSet<HostPath> = self.wider().iter().flat_map(trees).collect();
         let outermost = |tree: &&HostPath| !asked.iter().any(|outer| outer != *tree && lies_in(tree, outer));
         let not_granted = |tree: &&HostPath| !granted.iter().any(|outer| lies_in(tree, outer));
         asked.iter().filter(outermost).filter(not_granted).cloned().collect()
     }
 
     /// What it was made of by taking away: what was asked for, and what its parents have and were asked for.
-    fn wider(&self) -> Vec<&Scope<PathRegion>> {
+    fn wider(&self) -> Vec<Scope<PathRegion>> {
         let of_parent = self.bounds.iter().filter(|bound| bound.source == Source::Parent);
-        let of_parent = of_parent.flat_map(|bound| bound.write.iter().chain([&bound.asked]));
-        std::iter::once(&self.asked.write).chain(of_parent).collect()
+        let of_parent = of_parent.flat_map(|bound| bound.write.iter().chain([&bound.asked])).cloned();
+        // What was asked for in a larger tree as well says nothing, unless it is a protected name.
+        std::iter::once(self.asked.write.reduced()).chain(of_parent).collect()
     }
 
     /// The bound that a session started by this one is under.
     #[must_use]
     pub fn as_parent(&self) -> Bound {
-        let mut asked = self.asked.write.clone();
+        let mut asked = self.asked.write.reduced();
         for bound in self.bounds.iter().filter(|bound| bound.source == Source::Parent) {
-            bound.asked.iter().for_each(|(region, origins)| asked.insert(region.clone(), origins.iter().cloned()));
+            bound.asked.iter().for_each(|(region, origins)| asked.add(region.clone(), origins.iter().cloned()));
         }
         Bound { asked, ..Bound::at_most(Source::Parent, self.rights.clone()) }
     }

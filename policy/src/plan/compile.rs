@@ -1,6 +1,6 @@
 //! From rights to rules that the kernel can be told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ pub fn session(
     let write = effective.rights().write();
     let mut grants = granted((effective.readable(), write), write, execute, effective.is_exact(), facts)?;
     let mut surroundings = surroundings(facts, execute, home_access(&exec))?;
-    let judged_from = effective.judged_from();
+    let judged_from = judged_from(effective, &facts.workspace);
     let further = facts.left_of.values().chain(&judged_from);
     keep_below((&mut surroundings, &mut grants), further, &facts.private.inside);
     Ok(SessionPlan {
@@ -272,6 +272,42 @@ pub fn written(effective: &EffectiveSet) -> Vec<HostPath> {
         entry.unwrap_or(path)
     };
     write.map(|(region, _)| place(region)).collect()
+}
+
+/// The places that bounds left of larger trees, each with its tree ([`EffectiveSet::left_of`]). A workspace is a tree of its own: what
+/// was asked for above it (`/**`) is no place to look into.
+#[must_use]
+pub fn left_of(effective: &EffectiveSet, workspace: &[HostPath]) -> BTreeMap<HostPath, HostPath> {
+    let below = |(place, tree): (HostPath, HostPath)| {
+        let mut held = workspace.iter().filter(|root| **root != tree && root.as_path().starts_with(&tree)).peekable();
+        if held.peek().is_none() {
+            return Some((place, tree));
+        }
+        let root = held.find(|root| place.as_path().starts_with(root))?.clone();
+        (place != root).then_some((place, root))
+    };
+    effective.left_of().into_iter().filter_map(below).collect()
+}
+
+/// The trees from which that is judged as well ([`EffectiveSet::judged_from`]).
+fn judged_from(effective: &EffectiveSet, workspace: &[HostPath]) -> Vec<HostPath> {
+    let holds = |tree: &HostPath| workspace.iter().any(|root| root != tree && root.as_path().starts_with(tree));
+    effective.judged_from().into_iter().filter(|tree| !holds(tree)).collect()
+}
+
+/// A plan with one grant more, which is no right of the session's.
+#[must_use]
+pub fn with_grant(mut plan: SessionPlan, rule: FsRule) -> SessionPlan {
+    plan.grants.push(rule);
+    let further: Vec<HostPath> = plan.left_of.values().chain(&plan.judged_from).cloned().collect();
+    keep_below((&mut plan.surroundings, &mut plan.grants), further.iter(), &plan.private.inside);
+    plan
+}
+
+/// What lies at or below these can be changed by the session, or by another one that is asked for the same and bounded less.
+#[must_use]
+pub fn asked_to_write(effective: &EffectiveSet, workspace: &[HostPath]) -> Vec<HostPath> {
+    written(effective).into_iter().chain(judged_from(effective, workspace)).collect()
 }
 
 /// What was granted, if the rules say more.

@@ -56,7 +56,7 @@ impl Supervisor {
         let believed = sources.believed(&mut spec, &variables, &roots, held())?;
         let Believed { registry, skills, beside, effective, mut warnings } = believed;
         env::refuse_steering(&spec.env, &compile::exec(&effective))?;
-        let changeable = Changeable::of(held(), &compile::written(&effective));
+        let changeable = Changeable::of(held(), &compile::asked_to_write(&effective, &workspace));
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
         let typed = spec.typed.iter().map(|path| (path.typed(), path.planted_link(&changeable)));
         if let Some((path, Some(link))) = directories.chain(typed).find(|(_, link)| link.is_some()) {

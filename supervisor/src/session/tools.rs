@@ -126,7 +126,7 @@ impl Sources {
         loop {
             let (effective, warnings) = self::effective(spec, &self.bounds, &registry, variables)?;
             let all = registry.tools().count();
-            let changeable = Changeable::of(held.clone(), &compile::written(&effective));
+            let changeable = Changeable::of(held.clone(), &compile::asked_to_write(&effective, variables.workspace()));
             keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
             // Without a tool less is in force, and something else may be found for another one.
             if registry.tools().count() == all {
@@ -311,10 +311,14 @@ impl<'a> Writes<'a> {
             return Err(told(why));
         }
         if by.as_path().file_name().is_some_and(|name| name == "env")
-            && let Some((name, _)) = started_by_env(&argument.unwrap_or_default())
-            && let Some(found) = find(&name, self, path).map_err(&told)?
+            && let Some(argument) = argument
         {
-            self.start(&found, path, depth).map_err(&told)?;
+            let plain = started_by_env(&argument).map(|(name, _)| name).filter(|name| !name.as_bytes().contains(&b'/'));
+            let name =
+                plain.ok_or_else(|| format!("what {program} starts by env is no plain name; write its whole path"))?;
+            if let Some(found) = find(&name, self, path).map_err(&told)? {
+                self.start(&found, path, depth).map_err(&told)?;
+            }
         }
         self.start(&by, path, depth)
     }
@@ -423,9 +427,18 @@ pub(super) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -
 fn has_other_names(way: &Way, real: &Path) -> Option<&'static str> {
     let stat = way.stat();
     let is_the_systems = stat.st_uid == 0
-        && ["/usr", "/opt", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/gnu"]
-            .iter()
-            .any(|system| real.starts_with(system));
+        && [
+            "/usr/bin",
+            "/usr/sbin",
+            "/usr/lib",
+            "/usr/lib64",
+            "/usr/libexec",
+            "/usr/share",
+            "/nix/store",
+            "/gnu/store",
+        ]
+        .iter()
+        .any(|system| real.starts_with(system));
     let has_others = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_nlink > 1;
     (has_others && !is_the_systems)
         .then_some("has more than one name (hard links), by which calls could write it; give it a copy")

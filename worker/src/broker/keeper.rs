@@ -367,8 +367,8 @@ impl Layout {
 
 impl Keeper {
     /// Looks at the repositories that granted trees lie in. To be called before the session is confined.
-    pub(super) fn look_above(plan: &SessionPlan) -> Above {
-        let Layout { roots, beside, .. } = Layout::of(plan);
+    pub(super) fn look_above(plan: &SessionPlan, mounts: &Mounts) -> Result<Above, StepFailure> {
+        let Layout { roots, places, beside } = Layout::of(plan);
         let mut keeper = Self::of(roots, beside, Above::default());
         let trees = keeper.trees();
         for (tree, _) in &trees {
@@ -382,12 +382,16 @@ impl Keeper {
             readable.any(|rule| tree.as_path().starts_with(&rule.path))
         };
         let surveyed = !plan.left_of.values().chain(&plan.judged_from).all(reads);
-        let linked = surveyed.then(|| {
+        let mut linked = None;
+        if surveyed {
+            let places: Vec<Granted<'_>> =
+                places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
+            keeper.aliases = mounts.aliases(&places)?;
             keeper.look_at_all();
-            keeper.find_linked()
-        });
+            linked = Some(keeper.find_linked());
+        }
         let Self { repositories, ends, unseen, .. } = keeper;
-        Above { repositories, seen, ends, unseen, surveyed, linked }
+        Ok(Above { repositories, seen, ends, unseen, surveyed, linked })
     }
 
     fn of(roots: Vec<Root>, beside: HashMap<PathBuf, Beside>, above: Above) -> Self {
@@ -1269,10 +1273,14 @@ fn text_of(found: &OwnedFd) -> Option<Vec<u8>> {
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
         return None;
     }
+    // A file of the kernel's own may keep whoever reads it waiting, however regular it looks (/proc/kmsg).
+    let kind = rustix::fs::fstatfs(found).ok()?.f_type;
+    if [libc::PROC_SUPER_MAGIC, libc::SYSFS_MAGIC, libc::TRACEFS_MAGIC, libc::DEBUGFS_MAGIC].contains(&kind) {
+        return None;
+    }
     let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
     let file = fs::File::from(rustix::fs::open(itself, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
     let mut text = Vec::new();
-    // A file of /proc has more in it than its size says.
     let read = file.take(SETTINGS + 1).read_to_end(&mut text).ok()?;
     (read as u64 <= SETTINGS).then_some(text)
 }

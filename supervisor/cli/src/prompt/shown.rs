@@ -66,7 +66,8 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
 
 /// The argument `command`, if it is the line that a shell is given: of another program it says what a model has put there.
 fn line_of_a_shell(question: &Question) -> Option<&str> {
-    let line = question.arguments.get("command")?.as_str()?;
+    let is_bash = question.tool == "bash" && question.argv.first().is_some_and(|program| program == "/bin/bash");
+    let line = question.arguments.get("command").filter(|_| is_bash)?.as_str()?;
     let told = HostPath::from(line).to_string();
     question.argv.windows(2).any(|two| two[0] == "-c" && two[1] == told).then_some(line)
 }
