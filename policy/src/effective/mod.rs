@@ -276,8 +276,8 @@ impl EffectiveSet {
         left.filter_map(|region| Some((region.literal_prefix(), tree_of(region)?))).collect()
     }
 
-    /// The trees to write in that were asked for and are not granted as a whole, the outermost: what may be written is judged from
-    /// them as well, for something in them may lead there.
+    /// The trees to write in that were asked for and are not granted as a whole, the outermost: what may be written, if anything,
+    /// is judged from them as well, for something in them may lead there.
     #[must_use]
     pub fn judged_from(&self) -> Vec<HostPath> {
         let trees = |scope: &Scope<PathRegion>| -> Vec<HostPath> {
@@ -285,6 +285,9 @@ impl EffectiveSet {
             trees.map(|(region, _)| region.literal_prefix()).collect()
         };
         let lies_in = |tree: &HostPath, outer: &HostPath| tree.as_path().starts_with(outer);
+        if self.rights.write.is_empty() {
+            return Vec::new();
+        }
         let granted = trees(&self.rights.write);
         let asked: BTreeSet<HostPath> = self.wider().iter().flat_map(trees).collect();
         let outermost = |tree: &&HostPath| !asked.iter().any(|outer| outer != *tree && lies_in(tree, outer));

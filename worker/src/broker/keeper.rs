@@ -345,9 +345,7 @@ impl Layout {
                 Some((Found::Open(state), is_named)) => (state, is_named && state.is_free()),
                 None => (names().root(tree.as_os_str().as_bytes()), false),
             };
-            if !trees.contains(&tree) || whole.contains(&tree) {
-                places.push((tree.clone(), extent == Extent::Subtree));
-            }
+            places.push((tree.clone(), extent == Extent::Subtree));
             if extent == Extent::Entry {
                 // Named as it is: granted, whatever it is called.
                 places.push((path.clone(), false));
