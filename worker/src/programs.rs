@@ -225,7 +225,9 @@ impl Found {
         // A file with a second name may have that where calls write, unless it comes with the system.
         let stat = way.stat();
         let is_linked = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1;
-        let is_the_systems = stat.st_uid == 0 && way.real_path().is_ok_and(|real| real.starts_with("/usr"));
+        // In a user namespace root's files are nobody's.
+        let is_anothers = stat.st_uid == 0 || stat.st_uid != rustix::process::geteuid().as_raw();
+        let is_the_systems = is_anothers && way.real_path().is_ok_and(|real| real.starts_with("/usr"));
         let is_linked = is_linked && !is_the_systems;
         is_linked
             || within(path)
