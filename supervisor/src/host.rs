@@ -13,7 +13,6 @@ use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
 use callgate_policy::step::Step;
 use callgate_worker::apply::landlock::host_abi;
 use callgate_worker::apply::limit::limit_cores;
-use callgate_worker::mountinfo;
 use callgate_worker::protocol::StepFailure;
 use callgate_worker::way::{Id, Link};
 use rustix::fs::OFlags;
@@ -365,11 +364,8 @@ impl Search {
         let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
         let (written, workspace) = (Written::by(session), Written(changeable.earlier().map(Standing::of).collect()));
         // What lies there may be seen in a written directory as well. Where mounts cannot be read, nothing is known of that.
-        let mounts = mountinfo::read();
         let planted = |real: &Path| {
-            let names =
-                mounts.as_ref().map(|mounts| [mountinfo::other_names(mounts, real), vec![real.to_owned()]].concat());
-            let Ok(names) = names else { return Some(LeftOut::Writable) };
+            let Some(names) = changeable.names(real) else { return Some(LeftOut::Writable) };
             let touches = |all: &Written| names.iter().any(|name| all.touches(name));
             match () {
                 () if touches(&written) => Some(LeftOut::Writable),

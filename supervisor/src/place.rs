@@ -169,13 +169,17 @@ impl Changeable {
         self.paths.iter().skip(self.written).map(|path| path.as_path().to_owned())
     }
 
+    /// All names of a place, its own first. `None` where the mounts are not known that show it elsewhere.
+    pub(crate) fn names(&self, place: &Path) -> Option<Vec<PathBuf>> {
+        let others = mountinfo::other_names(self.mounts.as_ref()?, place);
+        Some(std::iter::once(place.to_owned()).chain(others).collect())
+    }
+
     fn planted(&self, links: &[Link]) -> Option<PathBuf> {
         // A person's own link to a root is called what the root is, and lies beside it.
         let by_name = |directory: &Path| self.paths.iter().any(|path| directory.starts_with(path));
-        let is_below = |directory: &Path| {
-            let Some(mounts) = &self.mounts else { return true };
-            by_name(directory) || mountinfo::other_names(mounts, directory).iter().any(|name| by_name(name))
-        };
+        let is_below =
+            |directory: &Path| self.names(directory).is_none_or(|names| names.iter().any(|name| by_name(name)));
         let below = |link: &Link| link.path.parent().is_some_and(is_below);
         links.iter().find(|link| link.may_lie_in(&self.ids) || below(link)).map(|link| link.path.clone())
     }

@@ -249,9 +249,10 @@ impl EffectiveSet {
         self.rights.allows_write(path)
     }
 
-    /// What bounds have left of larger trees to write in, each place with the outermost of these. What lies there is protected for
-    /// what leads to it from anywhere in that tree (a repository's `core.hooksPath`, a link with a protected name): who has less than
-    /// was asked for must not be able to do more. A place that was asked for by itself is not one of these.
+    /// What bounds have left of larger trees to write in, each place with the outermost of these, or with the tree in it that was
+    /// asked for by a protected name. What lies there is protected for what leads to it from anywhere in that tree (a repository's
+    /// `core.hooksPath`, a link with a protected name): who has less than was asked for must not be able to do more. A place that
+    /// was asked for by itself is not one of these.
     #[must_use]
     pub fn left_of(&self) -> BTreeMap<HostPath, HostPath> {
         let wider = self.wider();

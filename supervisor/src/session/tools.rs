@@ -363,10 +363,8 @@ impl<'a> Writes<'a> {
         let (parent, name) = (file.as_path().parent(), file.as_path().file_name());
         let real = parent.and_then(real_path).zip(name).map(|(parent, name)| parent.join(name));
         let others = real.iter().flat_map(|real| mountinfo::other_names(&self.mounts, real));
-        let mut names = std::iter::once(file.clone()).chain(real.iter().cloned().map(HostPath::from));
-        names
-            .find_map(|name| self.region_by(&name))
-            .or_else(|| others.map(HostPath::from).find_map(|name| self.region_by(&name)))
+        let names = std::iter::once(file.as_path().to_owned()).chain(real.clone()).chain(others);
+        names.map(HostPath::from).find_map(|name| self.region_by(&name))
     }
 
     fn region_by(&self, file: &HostPath) -> Option<&'a PathRegion> {
