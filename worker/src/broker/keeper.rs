@@ -402,8 +402,8 @@ impl Keeper {
             tree.ancestors().for_each(|directory| keeper.look_for_repository(directory));
         }
         let seen = trees.iter().flat_map(|(tree, _)| tree.ancestors()).map(Path::to_owned).collect();
-        // Of a tree that something was left of, the session may have a part: it could not look there later.
-        let surveyed = keeper.roots.iter().any(|root| root.is_further);
+        // Of what was asked for the session may read a part: it could not look at all of it later.
+        let surveyed = keeper.roots.iter().any(|root| root.is_further || (plan.bounded && root.is_granted));
         let mut linked = None;
         if surveyed {
             let places: Vec<Granted<'_>> =
