@@ -294,12 +294,6 @@ impl EffectiveSet {
         asked.iter().filter(outermost).filter(not_granted).cloned().collect()
     }
 
-    /// Whether bounds took anything of what was asked for of files.
-    #[must_use]
-    pub fn is_bounded(&self) -> bool {
-        self.narrowings.iter().any(|lost| matches!(lost.kind, Kind::Read | Kind::Write))
-    }
-
     /// All trees to write in that were asked for, whatever bounds left of them.
     #[must_use]
     pub fn asked_trees(&self) -> Vec<HostPath> {

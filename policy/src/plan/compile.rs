@@ -79,7 +79,6 @@ pub fn session(
         seen: Vec::new(),
         left_of: facts.left_of.clone(),
         judged_from,
-        bounded: effective.is_bounded(),
         exec,
         reading: None,
         watched: None,
