@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Extent, FsRule, Identity, Seen};
 use callgate_worker::mountinfo::{self, Mount};
@@ -16,7 +17,7 @@ use callgate_worker::way::{self, Id, Link, Way};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::home::Homes;
+use crate::home::{Home, Homes};
 use crate::host;
 
 /// Who owns what belongs to nobody in this user namespace (user_namespaces(7)).
@@ -212,6 +213,14 @@ impl Changeable {
         let Ok(way) = Way::follow(path) else { return Ok(None) };
         self.planted(&way.links).map_or(Ok(Some(way)), Err)
     }
+}
+
+/// What was asked for to write in, and an earlier session may have been granted: it is refused all that a home directory lies in,
+/// unless somebody insists.
+pub(crate) fn asked_before(effective: &EffectiveSet, allow_home: bool) -> Vec<HostPath> {
+    let homes = Homes::find();
+    let holds_a_home = |tree: &HostPath| matches!(homes.found_in(tree.as_path()), Some(Home::Itself | Home::Above(_)));
+    effective.asked_trees().into_iter().filter(|tree| allow_home || !holds_a_home(tree)).collect()
 }
 
 /// A tree that was asked for.

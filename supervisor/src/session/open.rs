@@ -30,7 +30,7 @@ use crate::gate::execs::Watch;
 use crate::gate::people::People;
 use crate::home::Homes;
 use crate::host::{self, Missing};
-use crate::place::{self, Changeable, Looked, Place, Unusable};
+use crate::place::{self, Changeable, Looked, Place, Unusable, asked_before};
 use crate::profile::ProfileError;
 use crate::registry::{Lifecycle, Registry, hosted};
 use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, Store, StoreError, Stored};
@@ -56,7 +56,8 @@ impl Supervisor {
         let believed = sources.believed(&mut spec, &variables, &roots, held())?;
         let Believed { registry, skills, beside, effective, mut warnings } = believed;
         env::refuse_steering(&spec.env, &compile::exec(&effective))?;
-        let changeable = Changeable::of(held(), &compile::written(&effective), &effective.asked_trees());
+        let changeable =
+            Changeable::of(held(), &compile::written(&effective), &asked_before(&effective, spec.allow_home));
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
         let typed = spec.typed.iter().map(|path| (path.typed(), path.planted_link(&changeable)));
         if let Some((path, Some(link))) = directories.chain(typed).find(|(_, link)| link.is_some()) {

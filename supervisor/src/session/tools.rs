@@ -25,7 +25,7 @@ use super::{OpenError, Session, SessionSpec, Warning};
 use crate::causes::with_causes;
 use crate::home::Homes;
 use crate::host::{self, Search};
-use crate::place::{Changeable, Place};
+use crate::place::{Changeable, Place, asked_before};
 use crate::registry::hosted::{Hosted, skill};
 use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState, counts};
 use crate::store::{self, StoreError};
@@ -126,7 +126,8 @@ impl Sources {
         loop {
             let (effective, warnings) = self::effective(spec, &self.bounds, &registry, variables)?;
             let all = registry.tools().count();
-            let changeable = Changeable::of(held.clone(), &compile::written(&effective), &effective.asked_trees());
+            let asked = asked_before(&effective, spec.allow_home);
+            let changeable = Changeable::of(held.clone(), &compile::written(&effective), &asked);
             keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
             // Without a tool less is in force, and something else may be found for another one.
             if registry.tools().count() == all {
