@@ -59,6 +59,9 @@ pub enum CallError {
     /// Whoever answers outside the sandbox did not do so in time.
     #[error("there was no answer within {}s", .0.as_secs_f32())]
     TimedOut(std::time::Duration),
+    /// The session's calls were aborted ([`Session::abort`](crate::Session::abort)).
+    #[error("the call was aborted")]
+    Aborted,
     /// The tool failed.
     #[error("{0}")]
     Tool(String),
@@ -125,6 +128,7 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
         | CallError::Plan(_)
         | CallError::Confine(_)
         | CallError::TimedOut(_)
+        | CallError::Aborted
         | CallError::Tool(_)
         | CallError::Output { .. } => None,
     }

@@ -20,8 +20,8 @@ pub use executor::{Answering, Handler, HandlerCall};
 pub(crate) use executor::{Context, Executor, started};
 pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};
-pub(crate) use lifecycle::Lifecycle;
 pub use lifecycle::ToolState;
+pub(crate) use lifecycle::{InFlight, Inactive, Lifecycle};
 use surface::Surface;
 pub use tool::{Origin, Tool};
 

@@ -31,6 +31,7 @@ use callgate_policy::profile::Profile;
 use callgate_policy::rules::RuleSet;
 use callgate_policy::variable::Variables;
 
+use crate::call::Aborts;
 use crate::confine::{Launcher, Opened, Outputs, Stdio, Terminal, TerminalError, WindowSize};
 use crate::gate::Gate;
 use crate::gate::execs::Watching;
@@ -74,6 +75,7 @@ pub struct Session {
     /// Before what could still be recorded.
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) turns: Turns,
+    pub(crate) aborts: Aborts,
     /// The order in which people are asked.
     pub(crate) questions: Turns,
     #[cfg(feature = "ablation")]

@@ -24,6 +24,7 @@ use super::id::new_id;
 use super::rules::rules;
 use super::tools::{Sources, leads_out, real_path, refuse_to_declare};
 use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject};
+use crate::call::Aborts;
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::gate::Gate;
 use crate::gate::execs::Watch;
@@ -179,6 +180,7 @@ impl Supervisor {
             outputs,
             recorder,
             turns: Turns::default(),
+            aborts: Aborts::default(),
             questions: Turns::default(),
             launcher: self.launcher.clone(),
         })

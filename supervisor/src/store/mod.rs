@@ -411,16 +411,21 @@ impl Store {
         let Some(_lock) = self.0.place.lock(session.number)? else {
             return Err(StoreError::InUse { id: session.id.clone() });
         };
+        self.close_locked(session.number)?;
+        self.session(&session.id)
+    }
+
+    /// Closes a session whose lock is held.
+    pub(crate) fn close_locked(&self, number: i64) -> Result<(), StoreError> {
         self.write("close the session", |connection| {
             let transaction = connection.transaction()?;
-            end_all(&transaction, session.number, ORPHANED, false)?;
-            end_all(&transaction, session.number, CLOSED, true)?;
+            end_all(&transaction, number, ORPHANED, false)?;
+            end_all(&transaction, number, CLOSED, true)?;
             let sql = "UPDATE sessions SET closed = ?2, opened = 0 WHERE number = ?1 AND closed IS NULL";
-            transaction.execute(sql, params![session.number, now()])?;
+            transaction.execute(sql, params![number, now()])?;
             transaction.commit()
         })?;
-        self.remove_outputs(session)?;
-        self.session(&session.id)
+        self.remove_outputs(number)
     }
 
     /// Removes sessions, with all that is recorded of them. Those that are open stay. Returns which went.
@@ -440,7 +445,7 @@ impl Store {
                 continue;
             }
             let Some(_lock) = self.0.place.lock(session.number)? else { continue };
-            self.remove_outputs(&session)?;
+            self.remove_outputs(session.number)?;
             self.write("remove a session", |connection| {
                 connection.execute("DELETE FROM sessions WHERE number = ?1", [session.number]).map(drop)
             })?;
@@ -547,8 +552,8 @@ impl Store {
 
     /// Removes the files of a session's outputs. They were all made by callgate, in one directory: what else has been put there
     /// stays, and the directory with it.
-    fn remove_outputs(&self, session: &SessionRecord) -> Result<(), StoreError> {
-        let known = self.read("look for the session's outputs", |connection| outputs_of(connection, session.number))?;
+    fn remove_outputs(&self, number: i64) -> Result<(), StoreError> {
+        let known = self.read("look for the session's outputs", |connection| outputs_of(connection, number))?;
         let Some(known) = known else { return Ok(()) };
         let failed = StoreError::place(Path::new(&known.path));
         match crate::confine::remove_kept(&known) {
@@ -560,7 +565,7 @@ impl Store {
             Err(error) => return Err(failed(error)),
         }
         self.write("forget the session's outputs", |connection| {
-            connection.execute("UPDATE sessions SET outputs = NULL WHERE number = ?1", [session.number]).map(drop)
+            connection.execute("UPDATE sessions SET outputs = NULL WHERE number = ?1", [number]).map(drop)
         })
     }
 

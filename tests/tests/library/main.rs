@@ -3,6 +3,7 @@
 
 mod ablated;
 mod approvals;
+mod batch;
 mod declared;
 mod everyday;
 mod hidden;
