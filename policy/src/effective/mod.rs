@@ -20,7 +20,7 @@ use crate::pattern::PathPattern;
 use crate::rules::{Capability, SubPolicy};
 
 pub use beyond::{Beyond, beyond};
-pub use declared::{CAPABILITIES, Contribution, DEBUG, DeclareError, Declared};
+pub use declared::{CAPABILITIES, Contribution, DEBUG, DeclareError, Declared, NOT_DELEGATED};
 pub use everything::everything;
 pub use links::LeadsOut;
 pub use origin::{Kind, Origin, Source};
@@ -125,9 +125,9 @@ pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
     let mut narrowings = Narrowings::default();
     let asked = &declared.rights;
     for bound in bounds {
-        let Bound { source, read, write, hosts, shell, capabilities } = bound;
+        let Bound { source, read, write, hosts, shell, capabilities, left_of: _ } = bound;
         narrowings.record((Kind::Read, source), &asked.read, read.as_ref(), Scope::meet);
-        narrowings.record((Kind::Write, source), &asked.write, write.as_ref(), Scope::meet_without_naming);
+        narrowings.record((Kind::Write, source), &asked.write, write.as_ref(), bound.meets_writing());
         narrowings.record((Kind::Hosts, source), &asked.hosts, hosts.as_ref(), Scope::meet);
         narrowings.record((Kind::Shell, source), &asked.shell, shell.as_ref(), Scope::meet);
         narrowings.record((Kind::Capabilities, source), &asked.capabilities, capabilities.as_ref(), Scope::meet);
@@ -191,7 +191,8 @@ impl EffectiveSet {
     /// what bounds this, and by this itself.
     #[must_use]
     pub fn part(&self, declared: &Declared) -> Self {
-        let bounds: Vec<Bound> = self.bounds.iter().cloned().chain([self.as_parent()]).collect();
+        let itself = Bound { left_of: self.left_of(), ..Bound::at_most(Source::Parent, self.rights.clone()) };
+        let bounds: Vec<Bound> = self.bounds.iter().cloned().chain([itself]).collect();
         narrow(declared, &bounds)
     }
 
@@ -255,8 +256,9 @@ impl EffectiveSet {
     #[must_use]
     pub fn left_of(&self) -> BTreeMap<HostPath, HostPath> {
         let of_parent = self.bounds.iter().filter(|bound| bound.source == Source::Parent);
-        let wider: Vec<&Scope<PathRegion>> =
-            std::iter::once(&self.asked.write).chain(of_parent.filter_map(|bound| bound.write.as_ref())).collect();
+        let wider: Vec<&Scope<PathRegion>> = std::iter::once(&self.asked.write)
+            .chain(of_parent.clone().filter_map(|bound| bound.write.as_ref()))
+            .collect();
         let tree_of = |left: &PathRegion| {
             let place = left.literal_prefix();
             let trees = wider.iter().filter_map(|scope| {
@@ -266,16 +268,27 @@ impl EffectiveSet {
                 let is_named = holding.contains(&place);
                 holding.into_iter().filter(|_| !is_named).min_by_key(|tree| tree.as_bytes().len())
             });
-            trees.min_by_key(|tree| tree.as_bytes().len())
+            // What is left of a tree for a parent is left of it for all below, also if they ask for just that place.
+            let of_parents = of_parent.clone().flat_map(|bound| &bound.left_of);
+            let inherited =
+                of_parents.filter(|(left, _)| place.as_path().starts_with(left)).map(|(_, tree)| tree.clone());
+            trees.chain(inherited).min_by_key(|tree| tree.as_bytes().len())
         };
         let left = self.rights.write.iter().map(|(region, _)| region);
         left.filter_map(|region| Some((region.literal_prefix(), tree_of(region)?))).collect()
     }
 
-    /// The bound that a session started by this one is under.
+    /// The bound that a session started by this one is under: its rights, but for those that are not passed on (X0-27).
     #[must_use]
     pub fn as_parent(&self) -> Bound {
-        Bound::at_most(Source::Parent, self.rights.clone())
+        let mut rights = self.rights.clone();
+        rights.capabilities = Scope::default();
+        for (name, origins) in
+            self.rights.capabilities.iter().filter(|(name, _)| !NOT_DELEGATED.contains(&name.as_str()))
+        {
+            rights.capabilities.insert(name.clone(), origins.iter().cloned());
+        }
+        Bound { left_of: self.left_of(), ..Bound::at_most(Source::Parent, rights) }
     }
 
     fn in_session_dir(&self, path: &HostPath) -> bool {

@@ -1,5 +1,7 @@
 //! Rights of every kind together, and a bound on them.
 
+use std::collections::BTreeMap;
+
 use crate::ceiling::Ceiling;
 use crate::path::HostPath;
 use crate::pattern::{Host, HostPattern};
@@ -103,6 +105,8 @@ pub struct Bound {
     pub(super) hosts: Option<Scope<HostPattern>>,
     pub(super) shell: Option<Scope<ShellRegion>>,
     pub(super) capabilities: Option<Scope<String>>,
+    /// Of a parent: [`EffectiveSet::left_of`](super::EffectiveSet::left_of), which holds in all below.
+    pub(super) left_of: BTreeMap<HostPath, HostPath>,
 }
 
 impl Bound {
@@ -110,7 +114,8 @@ impl Bound {
     /// second edit (S0-8, C-1).
     #[must_use]
     pub fn unlimited(source: Source) -> Self {
-        Self { source, read: None, write: None, hosts: None, shell: None, capabilities: None }
+        let left_of = BTreeMap::new();
+        Self { source, read: None, write: None, hosts: None, shell: None, capabilities: None, left_of }
     }
 
     /// No more than these rights.
@@ -124,6 +129,7 @@ impl Bound {
             hosts: Some(hosts),
             shell: Some(shell),
             capabilities: Some(capabilities),
+            left_of: BTreeMap::new(),
         }
     }
 
@@ -173,11 +179,16 @@ impl Bound {
         &self.source
     }
 
+    /// What is left of what may be written, as to names that are kept in a tree.
+    pub(crate) fn meets_writing(&self) -> fn(&Scope<PathRegion>, &Scope<PathRegion>) -> Scope<PathRegion> {
+        if self.source == Source::Parent { Scope::meet_without_further_naming } else { Scope::meet_without_naming }
+    }
+
     /// What it leaves of these rights.
     pub(crate) fn leaves(&self, rights: &Rights) -> Rights {
         Rights {
             read: met(&rights.read, self.read.as_ref(), Scope::meet),
-            write: met(&rights.write, self.write.as_ref(), Scope::meet_without_naming),
+            write: met(&rights.write, self.write.as_ref(), self.meets_writing()),
             hosts: met(&rights.hosts, self.hosts.as_ref(), Scope::meet),
             shell: met(&rights.shell, self.shell.as_ref(), Scope::meet),
             capabilities: met(&rights.capabilities, self.capabilities.as_ref(), Scope::meet),

@@ -308,8 +308,6 @@ impl RuleSet {
 
     /// What is left for a subagent (S0-56, X0-25): all that denies and asks; of what allows, only the author's. A denial
     /// that the parent was given by anybody cannot be lifted by the child's own rules.
-    ///
-    /// Nothing calls it until a session has subagents.
     #[must_use]
     pub fn inherited(&self) -> Self {
         let kept = |rule: &Compiled| rule.action != Action::Allow || rule.told.source.scope == RuleScope::Manifest;
@@ -319,6 +317,21 @@ impl RuleSet {
             left.insert(&self.permissions[key.permission], Compiled { rank, ..rule.clone() });
         }
         left
+    }
+
+    /// Adds what is left for a subagent of a rule that its parent was given later.
+    ///
+    /// # Errors
+    /// [`RuleError`], as of [`RuleSet::add`].
+    pub fn inherit(&mut self, rule: &Rule, source: &RuleSource, variables: &Variables) -> Result<(), RuleError> {
+        let mut alone = Self { subjects: self.subjects.clone(), added: self.added, ..Self::default() };
+        alone.add(rule, source, variables)?;
+        (self.added, self.has_grants) = (alone.added, self.has_grants || alone.has_grants);
+        let left = alone.inherited();
+        for (key, rule) in left.with_keys() {
+            self.insert(&left.permissions[key.permission], rule.clone());
+        }
+        Ok(())
     }
 
     /// How many rules there are, one with a variable counted for each of its values.

@@ -272,7 +272,11 @@ fn call_status(error: &CallError) -> u8 {
         CallError::Confine(confine) => confine_status(confine),
         CallError::NotRecorded(store) => store_status(store),
         CallError::TimedOut(_) => TIMEOUT,
-        CallError::Tool(_) | CallError::Halted { .. } | CallError::Inactive(_) | CallError::Aborted => TOOL,
+        CallError::Tool(_)
+        | CallError::Halted { .. }
+        | CallError::Inactive(_)
+        | CallError::Aborted
+        | CallError::Ended => TOOL,
         CallError::Output { .. } => SOFTWARE,
         _ => SOFTWARE,
     }

@@ -84,7 +84,11 @@ pub(super) fn session(act: SessionAct, json: bool) -> Result<ExitCode, Failure> 
             let store = Store::of_user()?;
             let record = store.session(&of.id)?;
             let calls = store.calls(&record)?;
-            if json { format!("{}\n", with_calls(&record, &calls)) } else { return people(&record, &calls) }
+            if json {
+                format!("{}\n", with_calls(&record, &calls))
+            } else {
+                return people(&record, &store.children(&record)?, &calls);
+            }
         }
         SessionAct::Replay(replay) => return self::replay(&replay.id, replay.results),
         SessionAct::Fork(of) => {
@@ -259,16 +263,23 @@ fn list(sessions: &[SessionRecord]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn people(record: &SessionRecord, calls: &[CallRecord]) -> Result<ExitCode, Failure> {
+fn people(record: &SessionRecord, children: &[SessionRecord], calls: &[CallRecord]) -> Result<ExitCode, Failure> {
     let mut out = paint::stdout();
     let mut text = || -> std::io::Result<()> {
         writeln!(out, "{}  {}  {}", record.id, state(record), title(record))?;
         writeln!(out, "  workspace  {}", record.workspace.join(", ").escape_debug())?;
         writeln!(out, "  made       {}", minute(&record.created))?;
         if let Some(parent) = &record.parent {
-            writeln!(out, "  fork of    {parent}")?;
+            match &record.agent {
+                Some(agent) => writeln!(out, "  subagent   {agent}, started by {parent}")?,
+                None => writeln!(out, "  fork of    {parent}")?,
+            }
         }
         writeln!(out, "  calls      {}, {} failed", record.calls, record.failed)?;
+        for child in children {
+            let agent = child.agent.as_deref().unwrap_or_default();
+            writeln!(out, "  started    {}  {}  {agent}", child.id, state(child))?;
+        }
         for call in calls {
             let (word, what) = match (call.outcome.as_deref(), call.waiting.is_some()) {
                 (Some("succeeded"), _) => (Word::Good("ok"), String::new()),

@@ -14,7 +14,8 @@ impl Session {
     ///
     /// First all of them pass rules, watchdogs and people, one after the other; nothing runs before the last answer. Then those
     /// that passed run: calls that only read side by side, each of the others alone, in their order (C-17). What fails or is
-    /// denied fails nothing else. Dropping the future aborts all of them.
+    /// denied fails nothing else. `task` counts as a call that only reads: what a subagent changes, it changes in its own session,
+    /// while the others of this one that only read run beside it. Dropping the future aborts all of them.
     pub async fn batch<S: Into<String>>(&self, calls: impl IntoIterator<Item = (S, Value)>) -> Vec<ResultEnvelope> {
         let aborted = self.aborts.listen();
         let calls: Vec<(String, Value)> = calls.into_iter().map(|(tool, args)| (tool.into(), args)).collect();

@@ -21,6 +21,8 @@ pub(super) struct Done {
     pub(super) limits: Vec<LimitReport>,
     /// It was ended for a limit: then `data` is what there is of a result, for the error's text.
     pub(super) ended_for: Option<Denial>,
+    /// What went wrong with it, though it is known what it did.
+    pub(super) failed: Option<String>,
     pub(super) changes: Option<Changes>,
 }
 
@@ -34,6 +36,7 @@ impl Done {
             rest_lost: None,
             limits: Vec::new(),
             ended_for: None,
+            failed: None,
             changes: None,
         }
     }
@@ -60,9 +63,10 @@ impl Session {
                 metadata.rest_lost = done.rest_lost;
                 metadata.limits = done.limits.into_iter().map(|limit| requested(limit, asked_for)).collect();
                 metadata.changes = done.changes;
-                match done.ended_for {
-                    None => ResultEnvelope::output(done.data, metadata),
-                    Some(denial) => {
+                match (done.failed, done.ended_for) {
+                    (Some(error_text), _) => ResultEnvelope::error(error_text, metadata),
+                    (None, None) => ResultEnvelope::output(done.data, metadata),
+                    (None, Some(denial)) => {
                         let error_text = ended_text(&denial, done.data.as_str().unwrap_or_default());
                         metadata.denial = Some(denial);
                         ResultEnvelope::error(error_text, metadata)

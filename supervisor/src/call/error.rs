@@ -62,6 +62,9 @@ pub enum CallError {
     /// The session's calls were aborted ([`Session::abort`](crate::Session::abort)).
     #[error("the call was aborted")]
     Aborted,
+    /// The session is a subagent's, and its parent has ended it.
+    #[error("the call was aborted by the parent of its session, which has ended")]
+    Ended,
     /// The tool failed.
     #[error("{0}")]
     Tool(String),
@@ -129,6 +132,7 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
         | CallError::Confine(_)
         | CallError::TimedOut(_)
         | CallError::Aborted
+        | CallError::Ended
         | CallError::Tool(_)
         | CallError::Output { .. } => None,
     }

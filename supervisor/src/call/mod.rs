@@ -4,6 +4,7 @@ mod abort;
 mod answer;
 mod batch;
 mod declared;
+mod delegate;
 mod enforced;
 mod envelope;
 mod error;
@@ -149,7 +150,7 @@ impl Session {
         self.goes_on(&call.tool)?;
         // Nothing runs that is not recorded.
         call.recording.start().await?;
-        self.execute(approved, turn, on_output, &mut call.known).await
+        self.execute(approved, turn, on_output, (&mut call.known, call.recording.id())).await
     }
 
     /// The envelope, which is recorded with the call's end.
@@ -161,7 +162,7 @@ impl Session {
             // Whoever called is told by the envelope.
             Err(error) => tracing::info!(session = self.id, tool, duration_ms, %error, "call failed"),
         }
-        let is_cancelled = matches!(outcome, Err(CallError::Aborted));
+        let is_cancelled = matches!(outcome, Err(CallError::Aborted | CallError::Ended));
         let mut envelope = self.envelope(outcome, known, duration_ms);
         envelope.metadata.coerced = coerced;
         if is_cancelled {
@@ -184,9 +185,15 @@ impl Session {
         let root = self.root();
         let shell_dir = self.shell_dir.as_ref().unwrap_or(&root);
         let context = Context { root: &root, shell_dir, limit: registry.output_limit(&tool.name) };
-        let prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
+        let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),
+            Executor::Delegate => {
+                let (own, runner) = self.part_for_agent(args["subagent_type"].as_str().unwrap_or_default())?;
+                // The model starts it, with what it says: rules, watchdogs and people see it as they see what a shell starts.
+                prepared.needs.shell = runner;
+                Some(own)
+            }
             Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => None,
         };
         let grant = match &own {
@@ -220,7 +227,7 @@ impl Session {
         approved: Approved<'_>,
         turn: Turn,
         on_output: OnOutput<'_>,
-        known: &mut Known,
+        (known, call): (&mut Known, &str),
     ) -> Result<Done, CallError> {
         self.still_there()?;
         let (tool, task) = approved.into_parts();
@@ -246,6 +253,7 @@ impl Session {
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }
+            Task::Delegate { args, most } => self.delegate(tool, (&args, &most), call, turn).await,
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use callgate_policy::approval::ApprovalKey;
 use callgate_policy::effective::EffectiveSet;
@@ -95,13 +94,15 @@ impl Session {
     /// [`OpenError::Rule`] if it makes no sense; [`OpenError::Store`] if it cannot be recorded with the session.
     pub fn add_rule(&self, rule: &Rule) -> Result<(), OpenError> {
         let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
+        let mut reared = self.children.reared();
         let mut rules = self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         // What makes no sense is not kept, and what cannot be kept is not in force.
         let mut with = rules.clone();
         with.add(rule, &source, &self.variables).map_err(OpenError::Rule)?;
         self.recorder.keep_rule(rule)?;
         *rules = with;
-        Ok(())
+        drop(rules);
+        reared.pass_on(rule)
     }
 
     /// Layer 2, whole: rules and mode, watchdogs, and the person. What it returns may be carried out, and nothing else may.
@@ -160,6 +161,10 @@ impl Session {
             }
             (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
             (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
+            (Executor::Delegate, _) => {
+                let lost = || CallError::Tool(format!("`{}` has no agent to start", tool.name));
+                Task::Delegate { args, most: Box::new(left.ok_or_else(lost)?) }
+            }
             (Executor::Worker(_) | Executor::Program(_) | Executor::Declared(_), None) => {
                 return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
             }
@@ -346,7 +351,7 @@ impl Session {
     /// Whether a person would have had to be asked, and there was none (`headless = "halt"`): nothing else will run.
     #[must_use]
     pub fn is_halted(&self) -> bool {
-        self.halted.load(Ordering::Relaxed)
+        self.halt.is_halted()
     }
 
     /// Has a person say yes, if there is a reason, and tells who did. Nothing that they did not see runs: the answer is for
@@ -365,7 +370,11 @@ impl Session {
         if let Some(scope) = self.people.has_said_yes(&call.tool.rule_name(), &key) {
             return Ok(Some(scope.name().to_owned()));
         }
-        let digest = people::digest(&call.tool.rule_name(), call.args, plan);
+        let program = match (plan.map(|plan| &plan.work), &call.needs.shell) {
+            (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => argv.first(),
+            _ => None,
+        };
+        let digest = people::digest(&call.tool.rule_name(), call.args, plan, program);
         // A person sees what a line is made of, though no rule looked at that.
         let line = match (call.line, call.needs.command_line()) {
             (None, Some(command)) => self.understand(command).await.ok(),
@@ -378,13 +387,12 @@ impl Session {
         let _asking = asking.turn().await;
         // A question that nobody has answered is there after a crash.
         recording.wait_for_approval().await?;
-        let holds = || people::digest(&call.tool.rule_name(), call.args, plan) == digest;
+        let holds = || people::digest(&call.tool.rule_name(), call.args, plan, program) == digest;
         match self.people.ask(question, holds).await {
             Ok(Yes::Kept(scope)) => Ok(Some(scope.name().to_owned())),
             Ok(Yes::Now { by, .. }) => Ok(Some(by)),
             Err(NoAnswer::Nobody) if self.headless == Headless::Halt => {
-                self.halted.store(true, Ordering::Relaxed);
-                self.recorder.keep_halt();
+                self.halt.halt();
                 Err(CallError::Halted { tool: call.tool.name.clone(), why: why.join("; ") })
             }
             Err(none) => {
@@ -420,9 +428,12 @@ impl Session {
         let texts = |paths: &[HostPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut reads = texts(&needs.read);
         reads.extend(needs.read_below.iter().map(|dir| format!("{dir} and all beneath it")));
-        let (argv, reach) = match plan.map(|plan| &plan.work) {
-            Some(Work::Program { argv, .. }) => (texts(argv), reach),
-            Some(Work::Tool { .. }) | None => (Vec::new(), Vec::new()),
+        let is_agents = matches!(call.tool.executor, Executor::Delegate);
+        let (argv, reach) = match (plan.map(|plan| &plan.work), &needs.shell) {
+            (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => (texts(argv), reach),
+            // A host's own loop is no program. What it may change is as much for a person to know.
+            (None, None) if is_agents => (Vec::new(), reach),
+            _ => (Vec::new(), Vec::new()),
         };
         Question {
             session: self.id.clone(),

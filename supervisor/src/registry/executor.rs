@@ -25,6 +25,8 @@ pub(crate) enum Executor {
     Host(Arc<dyn Handler>),
     /// Another process, such as an MCP server.
     Remote(Arc<dyn Handler>),
+    /// A subagent, in a session of its own.
+    Delegate,
 }
 
 /// How a tool turns validated arguments into work for the sandbox.
@@ -110,7 +112,9 @@ impl Executor {
         match self {
             Self::Worker(tool) | Self::Program(tool) => tool.prepare(args, context),
             Self::Declared(tool) => tool.prepare(args, context),
-            Self::Host(_) | Self::Remote(_) => Ok(Prepared { needs: CallNeeds::default(), work: None, timeout: None }),
+            Self::Host(_) | Self::Remote(_) | Self::Delegate => {
+                Ok(Prepared { needs: CallNeeds::default(), work: None, timeout: None })
+            }
         }
     }
 }

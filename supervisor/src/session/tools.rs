@@ -1,6 +1,6 @@
 //! The tools of a session: found when it is opened, and found again between turns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use callgate_policy::effective::{
     Bound, Contribution, DeclareError, Declared, EffectiveSet, PathRegion, Source, narrow,
 };
+use callgate_policy::manifest::Agent;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::ProgramPattern;
 use callgate_policy::plan::compile;
@@ -33,6 +34,10 @@ use crate::trust::{Found as FoundProject, Project, TrustError};
 /// Where a session's tools come from.
 #[derive(Debug)]
 pub(crate) struct Sources {
+    /// Of a subagent: those that its parent had when it was started. It has no others, whatever is declared by now.
+    inherited: Option<Registry>,
+    /// The subagents that a tool starts.
+    agents: BTreeMap<String, Agent>,
     /// The host's.
     further: Vec<Tool>,
     /// Where the user declares some.
@@ -64,8 +69,15 @@ pub enum ReloadError {
 }
 
 impl Sources {
-    pub(super) fn of(spec: &mut SessionSpec, profile: &Profile, bounds: Vec<Bound>) -> Self {
+    pub(super) fn of(
+        spec: &mut SessionSpec,
+        profile: &Profile,
+        bounds: Vec<Bound>,
+        inherited: Option<Registry>,
+    ) -> Self {
         Self {
+            inherited,
+            agents: spec.manifest.as_ref().map(|manifest| manifest.agents.clone()).unwrap_or_default(),
             further: std::mem::take(&mut spec.further_tools),
             // What the host starts by itself is no tool's.
             user: spec.user_tools.clone().filter(|_| spec.tools),
@@ -78,6 +90,24 @@ impl Sources {
 
     /// Reads them, and leaves out what cannot be offered.
     pub(super) fn read(&self, variables: &Variables) -> Result<Registry, RegistryError> {
+        let mut registry = match &self.inherited {
+            Some(parents) => parents.clone(),
+            None => self.declared(variables)?,
+        };
+        registry.leave_out(|tool| self.unfit(tool, variables));
+        if self.inherited.is_none() {
+            registry.know_tools_of(&self.agents)?;
+            registry.add_task(&self.agents)?;
+            registry.offer(&self.profile)?;
+        }
+        if let Some(offered) = &self.offered {
+            registry.offer_only(offered)?;
+        }
+        Ok(registry)
+    }
+
+    /// Those that callgate, the host, the user and the project have.
+    fn declared(&self, variables: &Variables) -> Result<Registry, RegistryError> {
         let mut registry = Registry::locked()?;
         for tool in &self.further {
             registry.add(tool.clone())?;
@@ -88,11 +118,6 @@ impl Sources {
         registry.declare(&layers);
         // Before it is asked whether anybody could reach what they keep.
         registry.leave_out(|tool| without_state(tool, variables));
-        registry.leave_out(|tool| self.unfit(tool, variables));
-        registry.offer(&self.profile)?;
-        if let Some(offered) = &self.offered {
-            registry.offer_only(offered)?;
-        }
         Ok(registry)
     }
 
@@ -107,8 +132,14 @@ impl Sources {
         loop {
             let (effective, warnings) = self::effective(spec, &self.bounds, &registry, variables)?;
             let all = registry.tools().count();
-            let changeable = Changeable::of(held.clone(), &compile::written(&effective));
-            keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
+            if self.inherited.is_some() {
+                // Whether calls could rewrite them, and where their programs are, was found with the rights of the first session,
+                // which has the most.
+                keep_what_leads_nowhere(&mut registry, &effective, variables);
+            } else {
+                let changeable = Changeable::of(held.clone(), &compile::written(&effective));
+                keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
+            }
             // Without a tool less is in force, and something else may be found for another one.
             if registry.tools().count() == all {
                 return Ok((registry, effective, warnings));
@@ -164,6 +195,14 @@ fn keep_what_is_their_own(
             let settled = settle(tool, (effective, &own), &search.path(&own, None).0);
             settled.err().or_else(|| leads_out(&own, real_path, real_path).map(|error| with_causes(&error)))
         })
+    });
+}
+
+/// Leaves out the tools whose part leads out of what bounds the session, by a link.
+fn keep_what_leads_nowhere(registry: &mut Registry, effective: &EffectiveSet, variables: &Variables) {
+    registry.leave_out(|tool| match part(tool, effective, variables) {
+        Ok(own) => leads_out(&own, real_path, real_path).map(|error| with_causes(&error)),
+        Err(error) => Some(error.to_string()),
     });
 }
 
@@ -245,6 +284,21 @@ pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String>
     // The program may be a link. What it leads to must be there, or calls could put something there later.
     let program = declared.program().and_then(|program| writes.way(program));
     program.or_else(|| declared.paths().find_map(|file| writes.file(&file)))
+}
+
+/// Why calls of a session with these rights would choose what a program is: by its name, by what is at its path, or by what it is
+/// run by.
+pub(super) fn chosen_by_calls(program: &HostPath, effective: &EffectiveSet, path: &[HostPath]) -> Option<String> {
+    let judged = || {
+        let writes = Writes::of(effective)?;
+        let found = if program.as_bytes().contains(&b'/') {
+            writes.way(program).map_or(Ok(Some(program.clone())), Err)?
+        } else {
+            find(program, &writes, path)?
+        };
+        found.map_or(Ok(()), |found| writes.start(&found, path, DEPTH))
+    };
+    judged().err()
 }
 
 /// What a session may write.
@@ -436,7 +490,7 @@ impl Registry {
         let variables = variables(&roots, &further)?;
         let bounds = bounds(&spec, &profile, &variables)?;
         let held = roots.iter().chain(further.iter().map(|(_, place)| place));
-        Ok(Sources::of(&mut spec, &profile, bounds).believed(&spec, &variables, held)?.0)
+        Ok(Sources::of(&mut spec, &profile, bounds, None).believed(&spec, &variables, held)?.0)
     }
 }
 
@@ -506,7 +560,11 @@ impl Session {
                 sources.project = Some(found);
             }
             let mut registry = sources.read(&self.variables)?;
-            keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &self.changeable));
+            if sources.inherited.is_some() {
+                keep_what_leads_nowhere(&mut registry, &self.effective, &self.variables);
+            } else {
+                keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &self.changeable));
+            }
             self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner).subjects = registry.subjects();
             Ok((registry, ()))
         };

@@ -276,6 +276,11 @@ fn states(kind: EventKind) -> (&'static str, &'static str) {
 }
 
 impl Recording {
+    /// Its id; empty where nobody wants to know.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     /// A person is asked before it runs.
     pub(crate) async fn wait_for_approval(&mut self) -> Result<(), StoreError> {
         let Some(recorder) = self.recorder.clone() else { return Ok(()) };

@@ -4,7 +4,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Each step makes the next version of the one before. One that was released is never changed.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE sessions (
     -- Locks are on bytes of this number, so none is used twice.
     number    INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -58,10 +59,17 @@ CREATE TABLE parts (
 ) STRICT;
 CREATE INDEX parts_of_session ON parts (session);
 CREATE INDEX parts_of_message ON parts (message);
-"];
+",
+    "
+-- Of a subagent's session: the agent, the call of its parent that has started it, and whether lists show it.
+ALTER TABLE sessions ADD COLUMN agent TEXT;
+ALTER TABLE sessions ADD COLUMN call TEXT;
+ALTER TABLE sessions ADD COLUMN listed INTEGER NOT NULL DEFAULT 1;
+",
+];
 
 /// The version that this build reads and writes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Has the connection write ahead, and erase what is deleted. An existing database is not written.
 pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {

@@ -16,6 +16,8 @@ mod scopes;
 mod servers;
 mod shell;
 mod soak;
+mod task;
+mod task_holds;
 mod terminals;
 mod tools;
 mod watchdog;
