@@ -145,3 +145,40 @@ fn c12_calls_of_the_parent_choose_no_program_of_an_agent() {
         tool.assert_contents("#!/bin/sh\necho planted\n");
     });
 }
+
+/// X1-22: `call --batch` makes the calls that standard input has, one a line, and prints a result for each in their order. What
+/// fails fails nothing else, and the exit status is that of the first that failed.
+#[test]
+fn x1_22_a_batch_by_command() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("m.toml", "mode = \"yolo\"\n");
+        let callgate = Binaries::of_this_build().callgate().display().to_string();
+        let batch = |lines: &str| {
+            env.workspace_file("calls", lines);
+            let line = format!("exec {callgate} call --manifest m.toml --batch < calls");
+            env.weakened().run(&["/bin/sh", "-c", &line])
+        };
+        let ended = batch(
+            "{\"tool\": \"write\", \"arguments\": {\"path\": \"a\", \"content\": \"one\"}}\n\
+             {\"tool\": \"read\", \"arguments\": {\"path\": \"absent\"}}\n\n\
+             {\"tool\": \"no-such\"}\n\
+             {\"tool\": \"read\", \"arguments\": {\"path\": \"a\"}}\n",
+        );
+        let results: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let kinds: Vec<_> = results.iter().map(|result| result["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["output", "error", "error", "output"], "{ended:?}");
+        assert_eq!(results[3]["data"]["content"], "one");
+        assert_eq!(ended.status.code(), Some(1), "the first that failed: {ended:?}");
+        assert_eq!(batch("{\"tool\": \"read\", \"arguments\": {\"path\": \"a\"}}\n").status.code(), Some(0));
+        for (lines, problem) in [
+            ("", "no call"),
+            ("{\"tool\": \"write\", \"arguments\": {\"path\": \"b\", \"content\": \"\"}}\n{\"name\": 1}\n", "line 2"),
+        ] {
+            let ended = batch(lines);
+            assert_eq!(ended.status.code(), Some(65), "{ended:?}");
+            assert!(ended.stderr.contains(problem) && ended.stdout.is_empty(), "{ended:?}");
+        }
+        assert!(!env.workspace().join("b").exists(), "nothing was called");
+    });
+}
