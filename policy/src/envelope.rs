@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::failure::Failure;
 use crate::step::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,6 +69,9 @@ pub struct Metadata {
     /// There is no result because the call's time was up.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timed_out: Option<bool>,
+    /// What kind of error it is, for programs (X1-25). Present when `type` is `error`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<Failure>,
     /// Which layer said no, when one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub denial: Option<Denial>,

@@ -13,7 +13,6 @@ use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
 use callgate_policy::step::Step;
 use callgate_worker::apply::landlock::host_abi;
 use callgate_worker::apply::limit::limit_cores;
-use callgate_worker::mountinfo;
 use callgate_worker::protocol::StepFailure;
 use callgate_worker::way::{Id, Link};
 use rustix::fs::OFlags;
@@ -268,10 +267,10 @@ pub(crate) fn facts(
         landlock_abi,
         identity,
         private,
+        left_of: compile::left_of(effective, &workspace),
         workspace,
         toolchains: search.toolchains,
         etc: etc::readable(),
-        left_of: effective.left_of(),
         path,
         path_left_out,
         env,
@@ -363,13 +362,10 @@ impl Search {
         (session, changeable): (&EffectiveSet, &Changeable),
     ) -> Self {
         let given = given.map_or("/usr/local/bin:/usr/bin:/bin".into(), |path| path.as_path().as_os_str().to_owned());
-        let (written, workspace) = (Written::by(session), Written(changeable.paths().map(Standing::of).collect()));
+        let (written, workspace) = (Written::by(session), Written(changeable.earlier().map(Standing::of).collect()));
         // What lies there may be seen in a written directory as well. Where mounts cannot be read, nothing is known of that.
-        let mounts = mountinfo::read();
         let planted = |real: &Path| {
-            let names =
-                mounts.as_ref().map(|mounts| [mountinfo::other_names(mounts, real), vec![real.to_owned()]].concat());
-            let Ok(names) = names else { return Some(LeftOut::Writable) };
+            let Some(names) = changeable.names(real) else { return Some(LeftOut::Writable) };
             let touches = |all: &Written| names.iter().any(|name| all.touches(name));
             match () {
                 () if touches(&written) => Some(LeftOut::Writable),

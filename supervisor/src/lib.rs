@@ -55,11 +55,15 @@ pub use confine::{
     TerminalError, WindowSize,
 };
 pub use gate::{
-    Answer, Approver, Asked, Preview, Question, WatchdogProgram, WatchdogProgramError, interaction_required,
+    Answer, Approver, Asked, Choice, Inquired, Inquiry, Preview, Query, Question, Reply, Unanswered, WatchdogProgram,
+    WatchdogProgramError, interaction_required,
 };
 pub use host::{HostError, HostSupport, close_process, user_settings};
 pub use place::TypedPath;
-pub use registry::{Answering, Handler, HandlerCall, LeftOut, Origin, Registry, RegistryError, Tool, ToolState};
+pub use registry::{
+    Answering, Handler, HandlerCall, LeftOut, Origin, Registry, RegistryError, Skill, SkillLeftOut, Skills, Todo,
+    TodoStatus, Tool, ToolState,
+};
 pub use session::{
     AGENT_DEPTH_MAX, AGENTS_MAX, AgentRun, AgentRunner, AgentTask, AskedBy, Coercion, FAMILY_MAX, OpenError, Overflow,
     ReloadError, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject, refuse_strangers,

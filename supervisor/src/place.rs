@@ -145,6 +145,8 @@ pub(crate) struct Changeable {
     ids: Vec<Id>,
     /// What they are called: another directory may have the name for a moment.
     paths: Vec<HostPath>,
+    /// How many of these, the first, are only what this session may write.
+    written: usize,
     /// By which each may have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
 }
@@ -159,21 +161,25 @@ impl Changeable {
             paths.extend(place.repositories());
         }
         ids.extend(paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())));
-        Self { ids, paths, mounts: mountinfo::read().ok() }
+        Self { ids, paths, written: written.len(), mounts: mountinfo::read().ok() }
     }
 
-    /// The directories by their names.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.paths.iter().map(|path| path.as_path().to_owned())
+    /// Where calls of earlier sessions may have worked, by name.
+    pub(crate) fn earlier(&self) -> impl Iterator<Item = PathBuf> {
+        self.paths.iter().skip(self.written).map(|path| path.as_path().to_owned())
+    }
+
+    /// All names of a place, its own first. `None` where the mounts are not known that show it elsewhere.
+    pub(crate) fn names(&self, place: &Path) -> Option<Vec<PathBuf>> {
+        let others = mountinfo::other_names(self.mounts.as_ref()?, place);
+        Some(std::iter::once(place.to_owned()).chain(others).collect())
     }
 
     fn planted(&self, links: &[Link]) -> Option<PathBuf> {
         // A person's own link to a root is called what the root is, and lies beside it.
         let by_name = |directory: &Path| self.paths.iter().any(|path| directory.starts_with(path));
-        let is_below = |directory: &Path| {
-            let Some(mounts) = &self.mounts else { return true };
-            by_name(directory) || mountinfo::other_names(mounts, directory).iter().any(|name| by_name(name))
-        };
+        let is_below =
+            |directory: &Path| self.names(directory).is_none_or(|names| names.iter().any(|name| by_name(name)));
         let below = |link: &Link| link.path.parent().is_some_and(is_below);
         links.iter().find(|link| link.may_lie_in(&self.ids) || below(link)).map(|link| link.path.clone())
     }
@@ -248,9 +254,9 @@ pub(crate) enum Misled {
 
 /// What stands at the paths of grants, and at those above a single name, which is made there: from the workspace's roots on where
 /// a path lies in one, wherever that is now. A link that a call may have made is an error, and so is, for a session that runs as
-/// root, a stranger's say in it.
+/// root, a stranger's say in it. Those of `unlinked` were looked at by no link: whatever is granted in them is gone to by none.
 pub(crate) fn look<'a>(
-    roots: &[Place],
+    (roots, unlinked): (&[Place], &[HostPath]),
     changeable: &Changeable,
     grants: impl IntoIterator<Item = &'a FsRule>,
     session: Identity,
@@ -269,7 +275,13 @@ pub(crate) fn look<'a>(
             if let Some(stranger) = stranger_on(&way).filter(|_| decides && session.uid == 0) {
                 return Err((rule.path.clone(), Misled::ByAStranger(stranger)));
             }
-            if let Some(link) = changeable.planted(&way.links) {
+            let is_on_the_way = |link: &&Link| {
+                unlinked.iter().any(|looked_at| {
+                    path.starts_with(looked_at.as_path()) && looked_at.as_path().starts_with(&link.path)
+                })
+            };
+            let exchanged = way.links.iter().find(is_on_the_way).map(|link| link.path.clone());
+            if let Some(link) = exchanged.or_else(|| changeable.planted(&way.links)) {
                 return Err((rule.path.clone(), Misled::ByALink(link)));
             }
             let path = HostPath::from(path.to_owned());
@@ -341,7 +353,47 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
     use std::os::unix::fs::{chown, lchown, symlink};
 
+    use callgate_policy::plan::{Exactness, FsAccess, Presence};
+
     use super::*;
+
+    /// A10: what was looked at by no link is granted by none, if it has been exchanged for one since.
+    #[test]
+    fn a10_what_was_looked_at_is_granted_by_no_link() {
+        let top = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(top.path()).unwrap();
+        for name in ["skills", "skills/x", "skills/x/sub", "keys", "keys/sub"] {
+            std::fs::create_dir(top.join(name)).unwrap();
+        }
+        symlink("../keys", top.join("skills/y")).unwrap();
+        symlink("sub", top.join("skills/x/own")).unwrap();
+        let look = |unlinked: &[&str], granted: &str| {
+            let unlinked: Vec<HostPath> = unlinked.iter().map(|name| HostPath::from(top.join(name))).collect();
+            let rule = FsRule {
+                path: top.join(granted).into(),
+                access: FsAccess::Read,
+                extent: Extent::Subtree,
+                presence: Presence::Required,
+                exactness: Exactness::Exact,
+                source: String::new(),
+            };
+            look((&[], &unlinked), &Changeable::of([].iter(), &[]), [&rule], Identity { uid: 1, gid: 1 })
+        };
+        for granted in ["skills/x", "skills/x/sub", "skills/x/own"] {
+            assert!(look(&["skills/x"], granted).is_ok(), "{granted}");
+        }
+        let refused = |looked: Result<Looked, (HostPath, Misled)>| match looked {
+            Err((_, Misled::ByALink(link))) => Some(link),
+            _ => None,
+        };
+        for granted in ["skills/y", "skills/y/sub"] {
+            assert_eq!(refused(look(&["skills/y"], granted)), Some(top.join("skills/y")), "{granted}");
+            assert!(look(&[], granted).is_ok(), "the control: a person's own link may be granted by");
+        }
+        std::fs::rename(top.join("skills"), top.join("other")).unwrap();
+        symlink("other", top.join("skills")).unwrap();
+        assert_eq!(refused(look(&["skills/x"], "skills/x/sub")), Some(top.join("skills")), "above it, too");
+    }
 
     /// A10: what lies on the way is root's, or the owner's of what it leads to.
     #[test]
@@ -400,7 +452,8 @@ mod tests {
         assert!(!place.is_there());
         let changeable = Changeable::of([&place], &[]);
         let session = Identity { uid: 4242, gid: 4242 };
-        let Looked { seen, real } = look(&[place], &changeable, &[rule("sub"), rule("absent")], session).unwrap();
+        let Looked { seen, real } =
+            look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();
         let held = host::identity_of(&aside.join("sub")).unwrap();
         assert_eq!(seen, [Seen { path: ws.join("sub").into(), device: held.0, inode: held.1, directory: true }]);
         assert_eq!(real, [aside.join("sub")], "where it is now");

@@ -36,6 +36,11 @@ pub mod envelope {
     pub use callgate_policy::remarks::remarks;
 }
 
+/// What kind of error a call ended with.
+pub mod failure {
+    pub use callgate_policy::failure::{ErrorClass, ErrorCode, Failure, FailureContext};
+}
+
 /// Limits: their names, how they are set, and what a result says of them.
 pub mod limit {
     pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitReport, Limits, Unit};
@@ -101,6 +106,11 @@ pub mod rules {
 /// A command line, taken apart.
 pub mod shell {
     pub use callgate_policy::shell::{Assignment, Line, Nest, Piece, Redirect, Simple, Unknown, Word};
+}
+
+/// What a skill says of itself.
+pub mod skill {
+    pub use callgate_policy::skill::FrontMatter;
 }
 
 /// The steps of confinement.

@@ -22,6 +22,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use self::helpers::Helpers;
 pub(crate) use self::trees::{Tree, locate};
+use crate::mountinfo::{self, Mount};
 use crate::protocol::StepFailure;
 use crate::sys::fd::path_of;
 use crate::way::Way;
@@ -48,6 +49,8 @@ pub(crate) struct Found {
     readable: Vec<PathBuf>,
     /// Where it may write, or an earlier session of its workspace.
     changeable: Vec<PathBuf>,
+    /// By which those have further names; without them anything may be one.
+    mounts: Option<Vec<Mount>>,
     pub(crate) starts: Starts,
     /// The files that the kernel must be let execute for it.
     pub(crate) files: Vec<OwnedFd>,
@@ -178,10 +181,11 @@ impl File {
 impl Found {
     /// What callgate starts itself is executable, and nothing that is granted; and loaders are not started.
     fn of(plan: &SessionPlan, readable: &[PathBuf]) -> Self {
-        let written = plan.rules().filter(|rule| rule.access.changes()).map(|rule| &rule.path);
+        // Not what the session has of its own: a private `/tmp` is not where the host's programs are.
+        let written = plan.grants.iter().filter(|rule| rule.access.changes()).map(|rule| &rule.path);
         let changeable = written.chain(&plan.workspace).map(|path| path.as_path().to_owned()).collect();
         let (readable, starts) = (readable.to_vec(), Starts::with(Environment::of(&plan.env)));
-        let mut found = Self { readable, changeable, starts, ..Self::default() };
+        let mut found = Self { readable, changeable, mounts: mountinfo::read().ok(), starts, ..Self::default() };
         for own in OWN_STARTS {
             found.executable(Path::new(own), Named::Granted);
         }
@@ -212,9 +216,21 @@ impl Found {
 
     /// Whether calls can have something else be found at a path: by what lies there, or by a link on the way.
     fn may_change(&self, path: &Path) -> bool {
-        let within = |at: &Path| self.changeable.iter().any(|tree| at.starts_with(tree));
+        let by_name = |at: &Path| self.changeable.iter().any(|tree| at.starts_with(tree));
+        let within = |at: &Path| {
+            let Some(mounts) = &self.mounts else { return true };
+            by_name(at) || mountinfo::other_names(mounts, at).iter().any(|name| by_name(name))
+        };
         let Ok(way) = Way::follow(path) else { return within(path) };
-        within(path)
+        // A file with a second name may have that where calls write, unless it comes with the system.
+        let stat = way.stat();
+        let is_linked = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1;
+        // In a user namespace root's files are nobody's.
+        let is_anothers = stat.st_uid == 0 || stat.st_uid != rustix::process::geteuid().as_raw();
+        let is_the_systems = is_anothers && way.real_path().is_ok_and(|real| real.starts_with("/usr"));
+        let is_linked = is_linked && !is_the_systems;
+        is_linked
+            || within(path)
             || way.real_path().is_ok_and(|real| within(&real))
             || way.links.iter().any(|link| within(&link.path))
     }

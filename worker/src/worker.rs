@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::StepReport;
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::{Bounds, LimitName, Limits};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{
@@ -313,15 +314,18 @@ fn tool(
 }
 
 fn work(channel: &Channel, plan: &CallPlan, threads: Threads, arguments: &Value) -> io::Result<()> {
-    let error =
-        |text, errno| channel.send(&FromWorker::ToolEnded(ToolEnd::Error { text: shortened(text), errno }), &[]);
-    let Some((name, mut context)) = tools::Context::of(plan) else { return error("a program".to_owned(), None) };
+    let error = |text, errno, code| {
+        channel.send(&FromWorker::ToolEnded(ToolEnd::Error { text: shortened(text), errno, code }), &[])
+    };
+    let Some((name, mut context)) = tools::Context::of(plan) else {
+        return error("a program".to_owned(), None, ErrorCode::ToolExecutionFailed);
+    };
     if threads == Threads::OfItsOwn {
         context.threads = processors();
     }
     match tools::run(name, arguments, &context) {
         Ok(output) => send_result(channel, output),
-        Err(failed) => error(failed.text(), failed.errno()),
+        Err(failed) => error(failed.text(), failed.errno(), failed.code()),
     }
 }
 

@@ -25,6 +25,12 @@ impl Table {
         }
     }
 
+    /// A table that may have other keys as well.
+    pub(crate) fn open(node: Node, what: &'static str) -> Result<Self, Fault> {
+        let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
+        Ok(Self { span: node.span, what, entries })
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -65,7 +65,7 @@ fn message(error: &Error, location: &Location) -> String {
         Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } | Error::AliasReplayStackDepthExceeded { .. }
     );
     if too_much {
-        return "there are more values, aliases or levels than a profile may have".to_owned();
+        return "there are more values, aliases or levels than there may be".to_owned();
     }
     if let Error::MergeKeyNotAllowed { .. } = error {
         return "keys cannot be merged by `<<`; write them out".to_owned();

@@ -536,9 +536,28 @@ fn what_is_left_of_a_tree_is_known_with_it() {
     assert_eq!(left(&["/w/**"], &[ceiling(&["/w/a/**", "/w/b/c"])]), ["/w/a of /w", "/w/b/c of /w"]);
     assert_eq!(left(&["/**", "/w/a/b/**"], &[ceiling(&["/w/a/**"])]), ["/w/a of /"]);
     assert_eq!(left(&["/w/**", "/w/a/*.md"], &[ceiling(&["/w/a/**"])]), ["/w/a of /w"], "less was named");
+    assert_eq!(left(&["/w/**", "/w/a/**"], &[ceiling(&["/w/a/**"])]), ["/w/a of /w"], "the second says nothing");
+    assert_eq!(
+        left(&["/w/**", "/w/.vscode/**"], &[ceiling(&["/w/.vscode/**"])]),
+        [""; 0],
+        "a protected name is asked for"
+    );
     assert_eq!(left(&["/w/a/**"], &[ceiling(&["/w/**"])]), [""; 0], "asked for by itself");
     assert_eq!(left(&["/w/a/**"], &[bound(Source::Parent, &["/w/**"])]), ["/w/a of /w"]);
     assert_eq!(left(&["/w/a/**"], &[bound(Source::Parent, &["/w/a/**"])]), [""; 0]);
+    // A parent that has less than it was asked for leaves a part of that.
+    let parent = narrow(&writes(&["/w/**"]), &[ceiling(&["/w/a/b/**"])]).as_parent();
+    let child = narrow(&writes(&["/w/a/**"]), std::slice::from_ref(&parent));
+    assert_eq!(child.left_of(), [("/w/a/b".into(), "/w".into())].into());
+    assert_eq!(
+        narrow(&writes(&["/w/a/b/**"]), &[child.as_parent()]).left_of(),
+        [("/w/a/b".into(), "/w".into())].into()
+    );
+    // What bounds leave nothing of may lead to what they leave.
+    let from = |asked: &[&str], bounds: &[Bound]| narrow(&writes(asked), bounds).judged_from();
+    assert_eq!(from(&["/w/**", "/v/**", "/v/a/**"], &[ceiling(&["/w/**"])]), ["/v".into()]);
+    assert_eq!(from(&["/w/**", "/w/a/**", "/v/x"], &[]), []);
+    assert_eq!(from(&["/w/**"], &[ceiling(&[])]), [], "nothing may be written");
 }
 
 /// X0-25, X0-26: what bounds have left of a tree for a session is left of it for all below, who ask for just that place.

@@ -11,7 +11,7 @@ mod rights;
 #[cfg(test)]
 mod laws;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
     let mut narrowings = Narrowings::default();
     let asked = &declared.rights;
     for bound in bounds {
-        let Bound { source, read, write, hosts, shell, capabilities, left_of: _ } = bound;
+        let Bound { source, read, write, hosts, shell, capabilities, asked: _ } = bound;
         narrowings.record((Kind::Read, source), &asked.read, read.as_ref(), Scope::meet);
         narrowings.record((Kind::Write, source), &asked.write, write.as_ref(), bound.meets_writing());
         narrowings.record((Kind::Hosts, source), &asked.hosts, hosts.as_ref(), Scope::meet);
@@ -191,7 +191,7 @@ impl EffectiveSet {
     /// what bounds this, and by this itself.
     #[must_use]
     pub fn part(&self, declared: &Declared) -> Self {
-        let itself = Bound { left_of: self.left_of(), ..Bound::at_most(Source::Parent, self.rights.clone()) };
+        let itself = Bound { asked: self.asked_in_all(), ..Bound::at_most(Source::Parent, self.rights.clone()) };
         let bounds: Vec<Bound> = self.bounds.iter().cloned().chain([itself]).collect();
         narrow(declared, &bounds)
     }
@@ -250,32 +250,68 @@ impl EffectiveSet {
         self.rights.allows_write(path)
     }
 
-    /// What bounds have left of larger trees to write in, each place with the outermost of these. What lies there is protected for
-    /// what leads to it from anywhere in that tree (a repository's `core.hooksPath`, a link with a protected name): who has less than
-    /// was asked for must not be able to do more. A place that was asked for by itself is not one of these.
+    /// What bounds have left of larger trees to write in, each place with the outermost of these, or with the tree in it that was
+    /// asked for by a protected name. What lies there is protected for what leads to it from anywhere in that tree (a repository's
+    /// `core.hooksPath`, a link with a protected name): who has less than was asked for must not be able to do more. A place that
+    /// was asked for by itself is not one of these.
     #[must_use]
     pub fn left_of(&self) -> BTreeMap<HostPath, HostPath> {
-        let of_parent = self.bounds.iter().filter(|bound| bound.source == Source::Parent);
-        let wider: Vec<&Scope<PathRegion>> = std::iter::once(&self.asked.write)
-            .chain(of_parent.clone().filter_map(|bound| bound.write.as_ref()))
-            .collect();
+        let wider = self.wider();
         let tree_of = |left: &PathRegion| {
             let place = left.literal_prefix();
             let trees = wider.iter().filter_map(|scope| {
-                let holds = |region: &&PathRegion| left.within(region);
-                let holding = scope.iter().map(|(region, _)| region).filter(holds).map(PathRegion::literal_prefix);
-                let holding: Vec<HostPath> = holding.filter(|tree| place.as_path().starts_with(tree)).collect();
-                let is_named = holding.contains(&place);
-                holding.into_iter().filter(|_| !is_named).min_by_key(|tree| tree.as_bytes().len())
+                let holds =
+                    |region: &&PathRegion| left.within(region) && place.as_path().starts_with(region.literal_prefix());
+                let holding: Vec<&PathRegion> = scope.iter().map(|(region, _)| region).filter(holds).collect();
+                if holding.iter().any(|region| region.literal_prefix() == place) {
+                    return None; // it was asked for by itself
+                }
+                let depth = |region: &&&PathRegion| region.literal_prefix().as_bytes().len();
+                let outermost = holding.iter().min_by_key(depth)?;
+                // What was asked for by its protected name is not kept for that name.
+                let named = holding.iter().filter(|region| region.adds_to(outermost)).max_by_key(depth);
+                Some(named.unwrap_or(outermost).literal_prefix())
             });
-            // What is left of a tree for a parent is left of it for all below, also if they ask for just that place.
-            let of_parents = of_parent.clone().flat_map(|bound| &bound.left_of);
-            let inherited =
-                of_parents.filter(|(left, _)| place.as_path().starts_with(left)).map(|(_, tree)| tree.clone());
-            trees.chain(inherited).min_by_key(|tree| tree.as_bytes().len())
+            trees.min_by_key(|tree| tree.as_bytes().len())
         };
         let left = self.rights.write.iter().map(|(region, _)| region);
         left.filter_map(|region| Some((region.literal_prefix(), tree_of(region)?))).collect()
+    }
+
+    /// The trees to write in that were asked for and are not granted as a whole, the outermost: what may be written, if anything,
+    /// is judged from them as well, for something in them may lead there.
+    #[must_use]
+    pub fn judged_from(&self) -> Vec<HostPath> {
+        let trees = |scope: &Scope<PathRegion>| -> Vec<HostPath> {
+            let trees = scope.iter().filter(|(region, _)| !region.is_literal());
+            trees.map(|(region, _)| region.literal_prefix()).collect()
+        };
+        let lies_in = |tree: &HostPath, outer: &HostPath| tree.as_path().starts_with(outer);
+        if self.rights.write.is_empty() {
+            return Vec::new();
+        }
+        let granted = trees(&self.rights.write);
+        let asked: BTreeSet<HostPath> = self.wider().iter().flat_map(trees).collect();
+        let outermost = |tree: &&HostPath| !asked.iter().any(|outer| outer != *tree && lies_in(tree, outer));
+        let not_granted = |tree: &&HostPath| !granted.iter().any(|outer| lies_in(tree, outer));
+        asked.iter().filter(outermost).filter(not_granted).cloned().collect()
+    }
+
+    /// What it was made of by taking away: what was asked for, and what its parents have and were asked for.
+    fn wider(&self) -> Vec<Scope<PathRegion>> {
+        let of_parent = self.bounds.iter().filter(|bound| bound.source == Source::Parent);
+        let of_parent = of_parent.flat_map(|bound| bound.write.iter().chain([&bound.asked])).cloned();
+        // What was asked for in a larger tree as well says nothing, unless it is a protected name.
+        std::iter::once(self.asked.write.reduced()).chain(of_parent).collect()
+    }
+
+    /// What it was asked for to write in, and its parents.
+    fn asked_in_all(&self) -> Scope<PathRegion> {
+        let mut asked = self.asked.write.reduced();
+        for bound in self.bounds.iter().filter(|bound| bound.source == Source::Parent) {
+            bound.asked.iter().for_each(|(region, origins)| asked.add(region.clone(), origins.iter().cloned()));
+        }
+        asked
     }
 
     /// The bound that a session started by this one is under: its rights, but for those that are not passed on (X0-27).
@@ -288,7 +324,7 @@ impl EffectiveSet {
         {
             rights.capabilities.insert(name.clone(), origins.iter().cloned());
         }
-        Bound { left_of: self.left_of(), ..Bound::at_most(Source::Parent, rights) }
+        Bound { asked: self.asked_in_all(), ..Bound::at_most(Source::Parent, rights) }
     }
 
     fn in_session_dir(&self, path: &HostPath) -> bool {

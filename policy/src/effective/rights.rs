@@ -1,7 +1,5 @@
 //! Rights of every kind together, and a bound on them.
 
-use std::collections::BTreeMap;
-
 use crate::ceiling::Ceiling;
 use crate::path::HostPath;
 use crate::pattern::{Host, HostPattern};
@@ -105,8 +103,8 @@ pub struct Bound {
     pub(super) hosts: Option<Scope<HostPattern>>,
     pub(super) shell: Option<Scope<ShellRegion>>,
     pub(super) capabilities: Option<Scope<String>>,
-    /// Of a parent: [`EffectiveSet::left_of`](super::EffectiveSet::left_of), which holds in all below.
-    pub(super) left_of: BTreeMap<HostPath, HostPath>,
+    /// What a parent was asked for to write in, before its own bounds took from that. It bounds nothing.
+    pub(super) asked: Scope<PathRegion>,
 }
 
 impl Bound {
@@ -114,8 +112,8 @@ impl Bound {
     /// second edit (S0-8, C-1).
     #[must_use]
     pub fn unlimited(source: Source) -> Self {
-        let left_of = BTreeMap::new();
-        Self { source, read: None, write: None, hosts: None, shell: None, capabilities: None, left_of }
+        let asked = Scope::default();
+        Self { source, read: None, write: None, hosts: None, shell: None, capabilities: None, asked }
     }
 
     /// No more than these rights.
@@ -129,7 +127,7 @@ impl Bound {
             hosts: Some(hosts),
             shell: Some(shell),
             capabilities: Some(capabilities),
-            left_of: BTreeMap::new(),
+            asked: Scope::default(),
         }
     }
 

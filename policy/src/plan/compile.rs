@@ -1,6 +1,6 @@
 //! From rights to rules that the kernel can be told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -64,7 +64,9 @@ pub fn session(
     let write = effective.rights().write();
     let mut grants = granted((effective.readable(), write), write, execute, effective.is_exact(), facts)?;
     let mut surroundings = surroundings(facts, execute, home_access(&exec))?;
-    keep_below(&mut surroundings, &mut grants, &facts.private.inside);
+    let judged_from = judged_from(effective, &facts.workspace);
+    let further = facts.left_of.values().chain(&judged_from);
+    keep_below((&mut surroundings, &mut grants), further, &facts.private.inside);
     Ok(SessionPlan {
         version: PROTOCOL_VERSION,
         strength: facts.strength,
@@ -75,6 +77,7 @@ pub fn session(
         grants,
         seen: Vec::new(),
         left_of: facts.left_of.clone(),
+        judged_from,
         exec,
         reading: None,
         watched: None,
@@ -122,15 +125,26 @@ pub fn exec(effective: &EffectiveSet) -> Exec {
 ///
 /// With namespaces `/tmp` is the same directory as one of the session's own, and Landlock's rules are bound to directories,
 /// not to their names.
-fn keep_below(surroundings: &mut [FsRule], grants: &mut [FsRule], private: &HostPath) {
+///
+/// `further` are trees of which a part is granted and that is judged from there: the broker writes all that lies in them.
+fn keep_below<'a>(
+    (surroundings, grants): (&mut [FsRule], &mut [FsRule]),
+    further: impl Iterator<Item = &'a HostPath>,
+    private: &HostPath,
+) {
     for outer in surroundings.iter_mut().filter(|rule| rule.access == FsAccess::Write) {
         if grants.iter().any(|kept| kept.access == FsAccess::Kept && lies_below(kept, outer, private)) {
             outer.access = FsAccess::Kept;
         }
     }
     let kept = |rule: &&FsRule| rule.access == FsAccess::Kept && rule.extent == Extent::Subtree;
-    let trees: Vec<HostPath> =
-        surroundings.iter().chain(grants.iter()).filter(kept).map(|rule| rule.path.clone()).collect();
+    let trees: Vec<HostPath> = surroundings
+        .iter()
+        .chain(grants.iter())
+        .filter(kept)
+        .map(|rule| rule.path.clone())
+        .chain(further.cloned())
+        .collect();
     for inner in surroundings.iter_mut().chain(grants).filter(|rule| rule.access == FsAccess::Write) {
         if trees.iter().any(|tree| inner.path.as_path().starts_with(tree)) {
             inner.access = FsAccess::Kept;
@@ -258,6 +272,42 @@ pub fn written(effective: &EffectiveSet) -> Vec<HostPath> {
         entry.unwrap_or(path)
     };
     write.map(|(region, _)| place(region)).collect()
+}
+
+/// The places that bounds left of larger trees, each with its tree ([`EffectiveSet::left_of`]). A workspace is a tree of its own: what
+/// was asked for above it (`/**`) is no place to look into.
+#[must_use]
+pub fn left_of(effective: &EffectiveSet, workspace: &[HostPath]) -> BTreeMap<HostPath, HostPath> {
+    let below = |(place, tree): (HostPath, HostPath)| {
+        let mut held = workspace.iter().filter(|root| **root != tree && root.as_path().starts_with(&tree)).peekable();
+        if held.peek().is_none() {
+            return Some((place, tree));
+        }
+        let root = held.find(|root| place.as_path().starts_with(root))?.clone();
+        (place != root).then_some((place, root))
+    };
+    effective.left_of().into_iter().filter_map(below).collect()
+}
+
+/// The trees from which that is judged as well ([`EffectiveSet::judged_from`]).
+fn judged_from(effective: &EffectiveSet, workspace: &[HostPath]) -> Vec<HostPath> {
+    let holds = |tree: &HostPath| workspace.iter().any(|root| root != tree && root.as_path().starts_with(tree));
+    effective.judged_from().into_iter().filter(|tree| !holds(tree)).collect()
+}
+
+/// A plan with one grant more, which is no right of the session's.
+#[must_use]
+pub fn with_grant(mut plan: SessionPlan, rule: FsRule) -> SessionPlan {
+    plan.grants.push(rule);
+    let further: Vec<HostPath> = plan.left_of.values().chain(&plan.judged_from).cloned().collect();
+    keep_below((&mut plan.surroundings, &mut plan.grants), further.iter(), &plan.private.inside);
+    plan
+}
+
+/// What lies at or below these can be changed by the session, or by another one that is asked for the same and bounded less.
+#[must_use]
+pub fn asked_to_write(effective: &EffectiveSet, workspace: &[HostPath]) -> Vec<HostPath> {
+    written(effective).into_iter().chain(judged_from(effective, workspace)).collect()
 }
 
 /// What was granted, if the rules say more.

@@ -223,6 +223,9 @@ pub struct SessionPlan {
     /// Of the places among the grants that were left of larger trees, each with its tree: from there it is judged what is protected.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_of: BTreeMap<HostPath, HostPath>,
+    /// Further trees from which that is judged ([`EffectiveSet::judged_from`](crate::effective::EffectiveSet::judged_from)).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub judged_from: Vec<HostPath>,
     /// What may be started.
     pub exec: Exec,
     /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramPattern::One`]. `None`
@@ -294,18 +297,18 @@ impl SessionPlan {
     fn would_show_more(&self, rule: &FsRule) -> bool {
         let path = rule.path.as_path();
         let seen = |path: &Path| self.seen.iter().find(|seen| seen.path.as_path() == path);
-        let may_be_read = |tree: &FsRule| {
-            let reads = tree.extent == Extent::Subtree && tree.access.reads_files();
-            reads && path.starts_with(&tree.path) && seen(tree.path.as_path()).is_some()
-        };
         let directory = match rule.extent {
             // It is replaced in its directory. Of a file in `/tmp` itself the file alone is mounted.
             Extent::Entry => path.ancestors().skip(1).find(|above| seen(above).is_some_and(|seen| seen.directory)),
             Extent::File => seen(path).filter(|seen| seen.directory).map(|seen| seen.path.as_path()),
             Extent::Subtree => Some(path),
         };
-        let is_mounted = directory.is_some_and(|at| at != Path::new(TMP) && at.starts_with(TMP));
-        is_mounted && !self.grants.iter().any(may_be_read)
+        let Some(mounted) = directory.filter(|at| *at != Path::new(TMP) && at.starts_with(TMP)) else { return false };
+        let shows_all = |tree: &FsRule| {
+            let reads = tree.extent == Extent::Subtree && tree.access.reads_files();
+            reads && mounted.starts_with(&tree.path) && seen(tree.path.as_path()).is_some()
+        };
+        !self.grants.iter().any(shows_all)
     }
 
     /// The same, with every program judged that is about to run.

@@ -49,6 +49,7 @@ pub(super) enum Command {
     Run(Run),
     Call(Call),
     Tools(Tools),
+    Skills(Skills),
     Trust(Trust),
     Session(Sessions),
     Doctor(Doctor),
@@ -172,6 +173,7 @@ pub(super) struct Run {
   callgate call --manifest callgate.toml bash '{\"command\": \"git push\"}'
   callgate call --asked-by agent --mode ask bash '{\"command\": \"ls\"}'
   callgate call --session ses_0195 bash '{\"command\": \"make\"}'
+  callgate call question '{\"questions\": [{\"question\": \"Which port?\"}]}'
   jq -n '{path: \"notes.txt\", content: \"…\"}' | callgate call write -
   callgate call --batch < calls.jsonl             several calls, one a line
 
@@ -249,6 +251,24 @@ pub(super) struct Tools {
     pub(super) workspace: Option<PathBuf>,
     /// The tool to show.
     pub(super) name: Option<String>,
+}
+
+/// List the skills, one line each, as an agent host puts them before a model.
+///
+/// A skill is a directory with a SKILL.md in `.callgate/skills`, `.agents/skills` or `.claude/skills`: in your home directory,
+/// or in the project if its manifest is trusted. Of two with one name the project's counts. The SKILL.md of a project's skill
+/// counts as it was when you trusted it; one that is new or has changed is left out until you trust the project again.
+///
+/// `callgate call skill` returns the text. A skill grants no tool and no right. The files beside it can be read.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate skills
+  callgate skills --json | jq '.left_out'
+  callgate call skill '{\"name\": \"release-notes\"}'")]
+pub(super) struct Skills {
+    /// The workspace. Default: this directory.
+    #[arg(long, short = 'C', value_name = "DIR")]
+    pub(super) workspace: Option<PathBuf>,
 }
 
 /// Trust a project's own manifest, until it changes.

@@ -33,7 +33,9 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     };
     let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
     spec.profile = show::profile(profile, &spec)?;
-    spec.calls = if call.batch || spec.looks_at_commands() { Calls::Many } else { Calls::One };
+    // What a skill says of itself is read by a worker of its own.
+    let has_several = call.batch || spec.looks_at_commands() || call.tool.as_deref() == Some("skill");
+    spec.calls = if has_several { Calls::Many } else { Calls::One };
     spec.asked_by = call.asked_by.into();
     spec.approvers = vec![Arc::new(AtTerminal)];
     spec.mode = recorded.as_ref().map_or(call.mode, Recorded::mode).map(Into::into);

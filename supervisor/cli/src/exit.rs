@@ -273,10 +273,13 @@ fn call_status(error: &CallError) -> u8 {
         CallError::NotRecorded(store) => store_status(store),
         CallError::TimedOut(_) => TIMEOUT,
         CallError::Tool(_)
+        | CallError::Aborted
+        | CallError::Ended
+        | CallError::Told { .. }
         | CallError::Halted { .. }
         | CallError::Inactive(_)
-        | CallError::Aborted
-        | CallError::Ended => TOOL,
+        | CallError::Unanswered(_)
+        | CallError::Deferred { .. } => TOOL,
         CallError::Output { .. } => SOFTWARE,
         _ => SOFTWARE,
     }

@@ -13,6 +13,7 @@ mod prompt;
 mod run;
 mod session;
 mod show;
+mod skills;
 mod temporary;
 mod terminal;
 mod tools;
@@ -60,6 +61,7 @@ fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Fail
         Command::Run(run) => run::run(run, Launcher::here(ahead), json),
         Command::Call(call) => call::call(call, Launcher::here(ahead)),
         Command::Tools(tools) => tools::tools(&tools, json),
+        Command::Skills(arguments) => skills::skills(&arguments, json),
         Command::Trust(arguments) => trust::trust(&arguments, json),
         Command::Session(sessions) => session::session(sessions.act, json),
         Command::Doctor(Doctor { attack: false, .. }) => doctor::doctor(json),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use callgate::policy::plan::Calls;
-use callgate::{AskedBy, CallRecord, Retention, SessionRecord, SessionState, Store};
+use callgate::{AskedBy, CallRecord, Retention, SessionRecord, SessionState, Store, TodoStatus};
 use callgate_policy::plan::env::is_secret_name;
 use callgate_policy::unit::{ByteSize, parse_duration};
 use serde::{Deserialize, Serialize};
@@ -280,6 +280,14 @@ fn people(record: &SessionRecord, children: &[SessionRecord], calls: &[CallRecor
             let agent = child.agent.as_deref().unwrap_or_default();
             writeln!(out, "  started    {}  {}  {agent}", child.id, state(child))?;
         }
+        for todo in &record.todos {
+            let mark = match todo.status {
+                TodoStatus::Pending => " ",
+                TodoStatus::InProgress => ">",
+                TodoStatus::Completed => "x",
+            };
+            writeln!(out, "  [{mark}] {}", shortened(&todo.content, 100))?;
+        }
         for call in calls {
             let (word, what) = match (call.outcome.as_deref(), call.waiting.is_some()) {
                 (Some("succeeded"), _) => (Word::Good("ok"), String::new()),
@@ -288,7 +296,7 @@ fn people(record: &SessionRecord, children: &[SessionRecord], calls: &[CallRecor
                     let why = call.result.as_ref().and_then(|result| result.error_text.clone()).unwrap_or_default();
                     (Word::Bad("failed"), why)
                 }
-                (None, true) => (Word::Warn("waits"), "for approval".to_owned()),
+                (None, true) => (Word::Warn("waits"), format!("for {}", call.waiting.as_deref().unwrap_or_default())),
                 (None, false) => (Word::Dim("runs"), String::new()),
             };
             let arguments = shortened(&call.arguments.to_string(), 60);
@@ -321,6 +329,7 @@ fn state(record: &SessionRecord) -> Word {
         SessionState::Idle => Word::Good("idle"),
         SessionState::Busy => Word::Warn("busy"),
         SessionState::WaitingOnApproval => Word::Warn("waiting on approval"),
+        SessionState::WaitingOnUserInput => Word::Warn("waiting on an answer"),
         SessionState::Error => Word::Bad("halted"),
         SessionState::Closed => Word::Dim("closed"),
         _ => Word::Dim("unknown"),

@@ -30,7 +30,7 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     };
     let mut spec = match &grants.manifest {
         Some(file) => SessionSpec::with_manifest(workspace, manifest(file)?),
-        None => of_directory(workspace)?,
+        None => of_directory(workspace, Trust::Used)?,
     };
     spec.workspace.extend(grants.root.iter().cloned());
     spec.ad_hoc.extend(grants.ad_hoc.iter().cloned());
@@ -145,8 +145,17 @@ fn manifest(file: &Path) -> Result<Manifest, Failure> {
     })
 }
 
+/// What becomes of trust for once.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Trust {
+    /// It is used up.
+    Used,
+    /// It stays: nothing runs.
+    LookedAt,
+}
+
 /// What the workspace's own manifest asks for if it is trusted; otherwise the defaults, and a word about it (X1-35).
-fn of_directory(workspace: PathBuf) -> Result<SessionSpec, Failure> {
+pub(super) fn of_directory(workspace: PathBuf, trust: Trust) -> Result<SessionSpec, Failure> {
     // Where there is no home there is nothing trusted, which matters only where there is something to trust.
     let list = match TrustList::of_user() {
         Ok(list) => list,
@@ -155,7 +164,11 @@ fn of_directory(workspace: PathBuf) -> Result<SessionSpec, Failure> {
         }
         Err(error) => return Err(error.into()),
     };
-    let found = match list.find(&workspace) {
+    let found = match trust {
+        Trust::Used => list.find(&workspace),
+        Trust::LookedAt => list.look(&workspace),
+    };
+    let found = match found {
         // That there is no such workspace is told when it is opened.
         Err(TrustError::Project { .. }) => Found::Nothing,
         found => found?,

@@ -97,6 +97,7 @@ fn whole(tool: &Tool) -> Value {
         "state": "active",
         "concurrency": tool.concurrency,
         "gated": tool.gated,
+        "deferred": tool.deferred,
         "description": tool.description,
         "requires": tool.requires,
         "parameters": tool.parameters,

@@ -67,7 +67,12 @@ fn given(out: &mut Vec<u8>, trusted: &Trusted, manifest: &Manifest, json: bool) 
     writeln!(out, "{} is trusted {lasts}. It asks for:", manifest.file.escape_debug())?;
     let entries = manifest.entries();
     let width = entries.iter().map(|(key, _)| key.len()).max().unwrap_or_default();
-    entries.iter().try_for_each(|(key, says)| writeln!(out, "  {key:<width$} {}", says.escape_debug()))
+    entries.iter().try_for_each(|(key, says)| writeln!(out, "  {key:<width$} {}", says.escape_debug()))?;
+    if trusted.skills.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "Its skills are trusted as they are now:")?;
+    trusted.skills.keys().try_for_each(|file| writeln!(out, "  {}", file.escape_debug()))
 }
 
 /// The tools that are trusted with it.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::manifest::Env;
 use callgate_policy::path::HostPath;
 use callgate_policy::remarks::remarks;
@@ -85,7 +86,8 @@ impl Session {
             return Err(CallError::TimedOut(timeout));
         }
         let notes = changes.as_ref().map(|changes| remarks(changes, true)).unwrap_or_default();
-        let data = heard.result(tool, &end).map_err(|why| CallError::Tool(with_notes(why, &notes)))?;
+        let told = |(code, why)| CallError::Told { text: with_notes(why, &notes), code };
+        let data = heard.result(tool, &end).map_err(told)?;
         Ok(Done { limits, changes, ..self.cut(tool, data)? })
     }
 
@@ -214,25 +216,27 @@ impl Heard {
     }
 
     /// The result, or what is wrong with what it printed.
-    fn result(&self, tool: &Tool, end: &ProgramEnd) -> Result<Value, String> {
+    fn result(&self, tool: &Tool, end: &ProgramEnd) -> Result<Value, (ErrorCode, String)> {
         let name = &tool.name;
+        let failed = |what| (ErrorCode::ToolExecutionFailed, self.failed(what));
+        let malformed = |what| (ErrorCode::OutputMalformed, self.failed(what));
         if self.out.len() > ANSWER_MAX {
-            return Err(self.failed(format!("`{name}` printed more than {ANSWER_MAX} bytes, and was ended")));
+            return Err(malformed(format!("`{name}` printed more than {ANSWER_MAX} bytes, and was ended")));
         }
         match (end.code, end.signal) {
             (Some(0), _) => {}
-            (Some(code), _) => return Err(self.failed(format!("`{name}` exited with status {code}"))),
-            (None, Some(signal)) => return Err(self.failed(format!("`{name}` was ended by signal {signal}"))),
-            (None, None) => return Err(self.failed(format!("`{name}` did not end by itself"))),
+            (Some(code), _) => return Err(failed(format!("`{name}` exited with status {code}"))),
+            (None, Some(signal)) => return Err(failed(format!("`{name}` was ended by signal {signal}"))),
+            (None, None) => return Err(failed(format!("`{name}` did not end by itself"))),
         }
         if self.out.iter().all(u8::is_ascii_whitespace) {
-            return Err(self.failed(format!("`{name}` printed no result: it is to be JSON on standard output")));
+            return Err(malformed(format!("`{name}` printed no result: it is to be JSON on standard output")));
         }
         let data = json::parse(&self.out, PARSED_MAX).map_err(|error| {
             let begins: String = String::from_utf8_lossy(&self.out).chars().take(80).collect();
-            self.failed(format!("`{name}` printed what is no JSON ({error}); it begins with {begins:?}"))
+            malformed(format!("`{name}` printed what is no JSON ({error}); it begins with {begins:?}"))
         })?;
-        tool.validate_result(&data).map_err(|why| self.failed(why))?;
+        tool.validate_result(&data).map_err(malformed)?;
         Ok(data)
     }
 }

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Changes, Metadata, ResultEnvelope};
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::manifest::Agent;
 use callgate_policy::need::ShellNeed;
 use callgate_policy::path::HostPath;
@@ -15,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
-use super::CallError;
 use super::envelope::Done;
 use super::error::error_text;
+use super::{CallError, Known};
 use crate::causes::with_causes;
 use crate::confine::Stdio;
 use crate::registry::{Tool, started};
@@ -83,15 +84,18 @@ impl Session {
         &self,
         tool: &Tool,
         (args, most): (&Value, &EffectiveSet),
-        call: &str,
+        (known, call): (&mut Known, &str),
         _turn: Turn,
     ) -> Result<Done, CallError> {
         let name = args["subagent_type"].as_str().unwrap_or_default();
         let agent = self.subagent(name)?;
         if self.rearing.depth >= AGENT_DEPTH_MAX {
-            return Err(CallError::Tool(format!(
-                "subagents are nested at most {AGENT_DEPTH_MAX} deep, and this session is at that depth; do the work here"
-            )));
+            return Err(CallError::Told {
+                code: ErrorCode::LimitExceeded,
+                text: format!(
+                    "subagents are nested at most {AGENT_DEPTH_MAX} deep, and this session is at that depth; do the work here"
+                ),
+            });
         }
         let runner = self.rearing.runner.clone().filter(|_| agent.runner.is_empty());
         if agent.runner.is_empty() && runner.is_none() {
@@ -100,16 +104,22 @@ impl Session {
             )));
         }
         let Some(place) = self.children.enter() else {
-            return Err(CallError::Tool(format!(
-                "{AGENTS_MAX} subagents of this session are in flight, and there are at most {AGENTS_MAX}; wait until one of \
+            return Err(CallError::Told {
+                code: ErrorCode::ResourceBusy,
+                text: format!(
+                    "{AGENTS_MAX} subagents of this session are in flight, and there are at most {AGENTS_MAX}; wait until one of \
                  them has ended"
-            )));
+                ),
+            });
         };
         let Some(of_family) = self.rearing.ancestry.places.take() else {
-            return Err(CallError::Tool(format!(
-                "{FAMILY_MAX} subagents are in flight together, below the session that began, and there are at most {FAMILY_MAX}; \
+            return Err(CallError::Told {
+                code: ErrorCode::ResourceBusy,
+                text: format!(
+                    "{FAMILY_MAX} subagents are in flight together, below the session that began, and there are at most {FAMILY_MAX}; \
                  wait until one of them has ended"
-            )));
+                ),
+            });
         };
         let prompt = args["prompt"].as_str().unwrap_or_default();
         let is_background = args["background"].as_bool() == Some(true);
@@ -149,7 +159,10 @@ impl Session {
         let Answered { output, changes } = lived.map_err(broke)??;
         let output = match output {
             Ok(output) => output,
-            Err(text) => return Ok(Done { failed: Some(text), changes, ..Done::of(Value::Null) }),
+            Err(text) => {
+                known.changes = changes;
+                return Err(CallError::Tool(text));
+            }
         };
         let notes = changes.as_ref().map(|changes| remarks(changes, true)).unwrap_or_default();
         let id = told.await.ok().and_then(Result::ok).filter(|_| agent.inspectable);
@@ -175,7 +188,10 @@ impl Session {
         let agents = self.manifest.iter().flat_map(|manifest| &manifest.agents);
         let known: Vec<&str> =
             agents.filter(|(_, agent)| agent.mode.is_subagent()).map(|(name, _)| name.as_str()).collect();
-        CallError::Tool(format!("there is no subagent `{name}`; there are: {}", known.join(", ")))
+        CallError::Told {
+            code: ErrorCode::NotFound,
+            text: format!("there is no subagent `{name}`; there are: {}", known.join(", ")),
+        }
     }
 }
 
@@ -272,12 +288,18 @@ async fn complete(completion: Recording, session: &str, outcome: Result<Answered
             metadata.changes = changes;
             let mut envelope = match output {
                 Ok(output) => ResultEnvelope::output(json!({ "output": output, "session_id": session }), metadata),
-                Err(text) => ResultEnvelope::error(text, metadata),
+                Err(text) => {
+                    metadata.error = Some(ErrorCode::ToolExecutionFailed.into());
+                    ResultEnvelope::error(text, metadata)
+                }
             };
             completion.end(&mut envelope).await;
         }
         Err(CallError::Ended) => completion.cancel(&mut ResultEnvelope::error("", metadata)).await,
-        Err(error) => completion.end(&mut ResultEnvelope::error(error_text(&error), metadata)).await,
+        Err(error) => {
+            metadata.error = Some(error.code().into());
+            completion.end(&mut ResultEnvelope::error(error_text(&error), metadata)).await;
+        }
     }
 }
 

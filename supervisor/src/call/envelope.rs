@@ -6,7 +6,7 @@ use callgate_policy::envelope::{Changes, Denial, Metadata, ResultEnvelope};
 use callgate_policy::limit::{LimitName, LimitReport};
 use serde_json::Value;
 
-use super::error::{denial_of, error_text, timed_out};
+use super::error::{denial_code, denial_of, error_text, failure, timed_out};
 use super::{CallError, Known};
 use crate::session::Session;
 
@@ -21,8 +21,6 @@ pub(super) struct Done {
     pub(super) limits: Vec<LimitReport>,
     /// It was ended for a limit: then `data` is what there is of a result, for the error's text.
     pub(super) ended_for: Option<Denial>,
-    /// What went wrong with it, though it is known what it did.
-    pub(super) failed: Option<String>,
     pub(super) changes: Option<Changes>,
 }
 
@@ -36,7 +34,6 @@ impl Done {
             rest_lost: None,
             limits: Vec::new(),
             ended_for: None,
-            failed: None,
             changes: None,
         }
     }
@@ -47,6 +44,7 @@ impl Session {
     pub(super) fn envelope(
         &self,
         outcome: Result<Done, CallError>,
+        runs: bool,
         Known { passed, steps, changes, asked_for }: Known,
         duration_ms: u64,
     ) -> ResultEnvelope {
@@ -63,11 +61,11 @@ impl Session {
                 metadata.rest_lost = done.rest_lost;
                 metadata.limits = done.limits.into_iter().map(|limit| requested(limit, asked_for)).collect();
                 metadata.changes = done.changes;
-                match (done.failed, done.ended_for) {
-                    (Some(error_text), _) => ResultEnvelope::error(error_text, metadata),
-                    (None, None) => ResultEnvelope::output(done.data, metadata),
-                    (None, Some(denial)) => {
+                match done.ended_for {
+                    None => ResultEnvelope::output(done.data, metadata),
+                    Some(denial) => {
                         let error_text = ended_text(&denial, done.data.as_str().unwrap_or_default());
+                        metadata.error = Some(failure(denial_code(&denial), runs));
                         metadata.denial = Some(denial);
                         ResultEnvelope::error(error_text, metadata)
                     }
@@ -75,6 +73,7 @@ impl Session {
             }
             Err(error) => {
                 let error_text = error_text(&error);
+                metadata.error = Some(failure(error.code(), runs));
                 metadata.timed_out = timed_out(&error);
                 metadata.changes = changes;
                 metadata.denial = denial_of(error);

@@ -1,11 +1,13 @@
 //! Why a call gave no result, and what a model is told of it.
 
 use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::failure::{ErrorCode, Failure};
 use callgate_policy::plan::compile::PlanError;
 use callgate_policy::step::Step;
 
 use crate::causes::with_causes;
 use crate::confine::ConfineError;
+use crate::gate::Unanswered;
 use crate::store::StoreError;
 
 /// Why a call gave no result. For a model it becomes an envelope of type `error`.
@@ -33,6 +35,12 @@ pub enum CallError {
     /// It takes no calls ([`Session::deactivate_tool`](crate::Session::deactivate_tool)).
     #[error("the tool `{0}` was deactivated, and takes no calls")]
     Inactive(String),
+    /// Its schema has not been asked for (S3-8).
+    #[error("`{tool}` is deferred; have tool_search return it, with its parameters, and call it then")]
+    Deferred {
+        /// The tool.
+        tool: String,
+    },
     /// The arguments do not match the schema (S0-4).
     #[error("{0}")]
     Arguments(String),
@@ -65,9 +73,20 @@ pub enum CallError {
     /// The session is a subagent's, and its parent has ended it.
     #[error("the call was aborted by the parent of its session, which has ended")]
     Ended,
+    /// A person was to be asked, and there is no answer.
+    #[error(transparent)]
+    Unanswered(#[from] Unanswered),
     /// The tool failed.
     #[error("{0}")]
     Tool(String),
+    /// The same, and it is known in what way.
+    #[error("{text}")]
+    Told {
+        /// What went wrong, and the next step.
+        text: String,
+        /// In which way.
+        code: ErrorCode,
+    },
     /// A pipe for the program's output could not be made or read.
     #[error("{what}")]
     Output {
@@ -76,6 +95,46 @@ pub enum CallError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+impl CallError {
+    /// What kind of error it is (X1-25).
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::UnknownTool { .. } => ErrorCode::NotFound,
+            Self::LeftOut { .. } | Self::Inactive(_) => ErrorCode::ToolNotActive,
+            Self::Deferred { .. } => ErrorCode::SchemaNotLoaded,
+            Self::Arguments(_) => ErrorCode::InputInvalid,
+            Self::Denied(denial) => denial_code(denial),
+            Self::Halted { .. } => ErrorCode::HeadlessInteractionRequired,
+            Self::NotRecorded(_) => ErrorCode::NotRecorded,
+            Self::Plan(_) => ErrorCode::PlanInvalid,
+            Self::TimedOut(_) | Self::Confine(ConfineError::TimedOut(_)) => ErrorCode::ExecutionTimeout,
+            Self::Confine(_) | Self::Output { .. } => ErrorCode::SandboxFailed,
+            Self::Aborted => ErrorCode::TurnCancelled,
+            Self::Ended => ErrorCode::SessionEnded,
+            Self::Unanswered(why) => why.code(),
+            Self::Told { code, .. } => *code,
+            Self::Tool(_) => ErrorCode::ToolExecutionFailed,
+        }
+    }
+}
+
+/// The same, of a call that runs programs or does not.
+pub(super) fn failure(code: ErrorCode, runs: bool) -> Failure {
+    let is_of_a_command = runs && code == ErrorCode::Forbidden;
+    if is_of_a_command { ErrorCode::CommandRejected.into() } else { code.into() }
+}
+
+pub(super) fn denial_code(denial: &Denial) -> ErrorCode {
+    match denial.layer {
+        Layer::Schema => ErrorCode::InputInvalid,
+        Layer::Limit => ErrorCode::LimitExceeded,
+        Layer::Person => ErrorCode::ApprovalDenied,
+        Layer::Host => ErrorCode::HostRefused,
+        Layer::Capability | Layer::Watchdog | Layer::Sandbox | Layer::Rule | _ => ErrorCode::Forbidden,
+    }
 }
 
 pub(super) fn denied(denial: Denial) -> CallError {
@@ -128,12 +187,15 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
         CallError::UnknownTool { .. }
         | CallError::LeftOut { .. }
         | CallError::Inactive(_)
+        | CallError::Deferred { .. }
         | CallError::Plan(_)
         | CallError::Confine(_)
         | CallError::TimedOut(_)
         | CallError::Aborted
         | CallError::Ended
+        | CallError::Unanswered(_)
         | CallError::Tool(_)
+        | CallError::Told { .. }
         | CallError::Output { .. } => None,
     }
 }

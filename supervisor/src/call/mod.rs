@@ -24,6 +24,7 @@ use callgate_policy::envelope::{Changes, Coerced, Denial, Layer, ResultEnvelope,
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
+use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use self::envelope::Done;
@@ -150,12 +151,13 @@ impl Session {
         self.goes_on(&call.tool)?;
         // Nothing runs that is not recorded.
         call.recording.start().await?;
-        self.execute(approved, turn, on_output, (&mut call.known, call.recording.id())).await
+        let registry = call.registry.map_err(|inactive| CallError::Inactive(inactive.0.clone()))?;
+        self.execute(registry, approved, turn, on_output, (&mut call.known, &mut call.recording)).await
     }
 
     /// The envelope, which is recorded with the call's end.
     async fn conclude(&self, call: Proposed<'_>, outcome: Result<Done, CallError>) -> ResultEnvelope {
-        let Proposed { started, tool, coerced, known, recording, .. } = call;
+        let Proposed { started, tool, registry, coerced, known, recording, .. } = call;
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &outcome {
             Ok(_) => tracing::info!(session = self.id, tool, duration_ms, "call"),
@@ -163,7 +165,9 @@ impl Session {
             Err(error) => tracing::info!(session = self.id, tool, duration_ms, %error, "call failed"),
         }
         let is_cancelled = matches!(outcome, Err(CallError::Aborted | CallError::Ended));
-        let mut envelope = self.envelope(outcome, known, duration_ms);
+        let found = registry.ok().and_then(|registry| registry.find(&tool));
+        let runs = found.is_some_and(|tool| tool.subject == Subject::Execute);
+        let mut envelope = self.envelope(outcome, runs, known, duration_ms);
         envelope.metadata.coerced = coerced;
         if is_cancelled {
             recording.cancel(&mut envelope).await;
@@ -181,6 +185,7 @@ impl Session {
         args: Value,
     ) -> Result<Checked<'a>, CallError> {
         let tool = registry.find(name).ok_or_else(|| unknown(registry, name))?;
+        self.refuse_what_is_deferred(tool)?;
         tool.validate(&args).map_err(CallError::Arguments)?;
         let root = self.root();
         let shell_dir = self.shell_dir.as_ref().unwrap_or(&root);
@@ -194,7 +199,11 @@ impl Session {
                 prepared.needs.shell = runner;
                 Some(own)
             }
-            Executor::Worker(_) | Executor::Program(_) | Executor::Host(_) | Executor::Remote(_) => None,
+            Executor::Worker(_)
+            | Executor::Program(_)
+            | Executor::Session(_)
+            | Executor::Host(_)
+            | Executor::Remote(_) => None,
         };
         let grant = match &own {
             Some(own) => own.check(&prepared.needs).map_err(denied)?,
@@ -224,10 +233,11 @@ impl Session {
     /// Has an approved call carried out by whoever does that: the one way to a worker, a program, the host and others.
     async fn execute(
         &self,
+        registry: &Registry,
         approved: Approved<'_>,
         turn: Turn,
         on_output: OnOutput<'_>,
-        (known, call): (&mut Known, &str),
+        (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Done, CallError> {
         self.still_there()?;
         let (tool, task) = approved.into_parts();
@@ -250,10 +260,15 @@ impl Session {
             Task::Declared { plan, own, args } => {
                 self.run_declared(tool, (plan, &own), args, turn, on_output, known).await
             }
+            Task::Session { hosted, args } => {
+                let data = self.answer_itself(hosted, registry, args, recording).await?;
+                drop(turn);
+                self.cut(tool, data)
+            }
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }
-            Task::Delegate { args, most } => self.delegate(tool, (&args, &most), call, turn).await,
+            Task::Delegate { args, most } => self.delegate(tool, (&args, &most), (known, recording.id()), turn).await,
         }
     }
 

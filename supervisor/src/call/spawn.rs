@@ -10,7 +10,7 @@ use callgate_policy::plan::{CallPlan, Work};
 use serde_json::json;
 
 use super::CallError;
-use super::error::error_text;
+use super::error::{error_text, failure};
 use crate::confine::{Program, Stdio};
 use crate::registry::started;
 use crate::session::Session;
@@ -66,6 +66,7 @@ impl Session {
             Ok(program) => Ok(program.record(recording)),
             Err(error) => {
                 let mut metadata = Metadata::new(0);
+                metadata.error = Some(failure(error.code(), true));
                 if let CallError::Denied(denial) = &error {
                     metadata.denial = Some(*denial.clone());
                 }

@@ -34,7 +34,7 @@ impl Session {
                 let hit = LimitHit::new(LimitName::FileSize, 0);
                 Err(denied(crate::call::limits::denial(bounds, hit, 0)))
             }
-            Err(ToolError { text, errno: Some(libc_errno) })
+            Err(ToolError { text, errno: Some(libc_errno), .. })
                 if is_refusal(libc_errno)
                     && run.changes.as_ref().is_some_and(|changes| !changes.refused.is_empty()) =>
             {
@@ -45,14 +45,14 @@ impl Session {
                         .typed("grant it by its name (requires.fs.write, or --write)"),
                 ))
             }
-            Err(ToolError { text, errno: Some(libc_errno) }) if is_refusal(libc_errno) => Err(denied({
+            Err(ToolError { text, errno: Some(libc_errno), .. }) if is_refusal(libc_errno) => Err(denied({
                 let errno = std::io::Error::from_raw_os_error(libc_errno);
                 Denial::new(Layer::Sandbox, text, format!("the kernel refused it ({errno})")).remedy(
                     "grant where its links lead and the directories that it needs made, if it is not the file's own \
                      permissions",
                 )
             })),
-            Err(ToolError { text, .. }) => Err(CallError::Tool(text)),
+            Err(ToolError { text, code, .. }) => Err(CallError::Told { text, code }),
         }
     }
 }

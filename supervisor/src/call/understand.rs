@@ -14,7 +14,7 @@ use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::shell::Line;
 use callgate_worker::tools::shell;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::call::CallError;
 use crate::confine::ConfineError;
@@ -26,6 +26,8 @@ use crate::turn::{Concurrency, Turns};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The tree of the longest line, several times over, bytes.
 const MEMORY: u64 = 512 << 20;
+/// For errors.
+const UNDERSTAND: &str = "understand the command line";
 
 impl Session {
     /// What a command line says. One that bash's grammar does not know, or that may be something else for bash, is a
@@ -34,26 +36,41 @@ impl Session {
     /// # Errors
     /// [`CallError`] if there is no worker for it: in a session for one call there is none but that call's.
     pub async fn understand(&self, line: &str) -> Result<Line, CallError> {
-        let lost = |source| CallError::Output { what: "understand the command line", source };
+        let lost = |source| CallError::Output { what: UNDERSTAND, source };
+        match self.said_by_reader(UNDERSTAND, shell::NAME, json!({ "command": line })).await? {
+            Ok(said) => serde_json::from_value(said).map_err(|error| lost(error.into())),
+            // Nothing is known of it.
+            Err(why) => Ok(Line::unknown(why, 0)),
+        }
+    }
+
+    /// What a worker of the readers says of a text that a stranger wrote: it does this and ends. Why it says nothing, if it met a
+    /// limit or broke.
+    pub(crate) async fn said_by_reader(
+        &self,
+        what: &'static str,
+        name: &'static str,
+        args: Value,
+    ) -> Result<Result<Value, &'static str>, CallError> {
         if !self.opened.has_readers() {
-            return Err(lost(std::io::Error::other("this session is for one call; open one for many")));
+            let source = std::io::Error::other("this session is for one call; open one for many");
+            return Err(CallError::Output { what, source });
         }
         let grant =
             self.effective.check(&CallNeeds::default()).map_err(|denial| CallError::Denied(Box::new(denial)))?;
-        let work = Work::Tool { name: shell::NAME.to_owned(), paths: Vec::new(), limit: 0 };
+        let work = Work::Tool { name: name.to_owned(), paths: Vec::new(), limit: 0 };
         let mut bounds = self.bounds;
         (bounds.memory, bounds.cpu) = (bounds.memory.min(MEMORY), bounds.cpu.min(TIMEOUT));
         let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout: TIMEOUT })?;
         // It touches nothing that another call could change, and waits for none.
         let turn = Turns::default().take(Concurrency::SideBySide).await;
-        match self.opened.tool(ApprovedPlan::of_the_grammar(plan), json!({ "command": line }), turn).await {
+        match self.opened.tool(ApprovedPlan::of_the_grammar(plan), args, turn).await {
             Ok(run) => match run.end {
-                Ok(output) => serde_json::from_value(output.data).map_err(|error| lost(error.into())),
+                Ok(output) => Ok(Ok(output.data)),
                 Err(failed) => Err(CallError::Tool(failed.text)),
             },
-            // It met a limit, or broke: nothing is known of it.
-            Err(ConfineError::TimedOut(_)) => Ok(Line::unknown("it took too long to read", 0)),
-            Err(ConfineError::WorkerLost) => Ok(Line::unknown("it ended the parser", 0)),
+            Err(ConfineError::TimedOut(_)) => Ok(Err("it took too long to read")),
+            Err(ConfineError::WorkerLost) => Ok(Err("it ended the parser")),
             Err(error) => Err(error.into()),
         }
     }

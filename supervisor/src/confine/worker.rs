@@ -1,6 +1,7 @@
 //! One worker: its call, and its end.
 
 use callgate_policy::envelope::{Changes, StepReport};
+use callgate_policy::failure::ErrorCode;
 use callgate_worker::protocol::{FromWorker, Received, ToWorker, ToolEnd};
 use serde_json::Value;
 
@@ -42,6 +43,7 @@ pub(crate) struct ToolOutput {
 pub(crate) struct ToolError {
     pub(crate) text: String,
     pub(crate) errno: Option<i32>,
+    pub(crate) code: ErrorCode,
 }
 
 /// A worker with a call. Dropped before its end, it is killed, and its turn is over when it is gone.
@@ -144,8 +146,8 @@ impl Worker {
                     let rest = rest.unwrap_or_default();
                     return Ok((steps, Ok(ToolOutput { data, truncated, rest, lost })));
                 }
-                Received::Message(FromWorker::ToolEnded(ToolEnd::Error { text, errno }), _) => {
-                    return Ok((steps, Err(ToolError { text, errno })));
+                Received::Message(FromWorker::ToolEnded(ToolEnd::Error { text, errno, code }), _) => {
+                    return Ok((steps, Err(ToolError { text, errno, code })));
                 }
                 Received::Message(..) => {
                     return Err(ConfineError::Hostile { what: "a frame that a tool does not send" });

@@ -13,6 +13,7 @@ use callgate_policy::rules::{Decision, SubPolicyReport};
 use serde_json::Value;
 
 use super::sub_policy::GrantedPlaces;
+use crate::registry::hosted::Hosted;
 use crate::registry::{Handler, Tool};
 
 /// A plan that may be carried out.
@@ -76,6 +77,10 @@ pub(crate) enum Task {
     Declared {
         plan: ApprovedPlan,
         own: Box<EffectiveSet>,
+        args: Value,
+    },
+    Session {
+        hosted: Hosted,
         args: Value,
     },
     Host {

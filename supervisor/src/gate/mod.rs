@@ -3,6 +3,7 @@
 mod approved;
 mod decide;
 pub(crate) mod execs;
+mod inquiry;
 pub(crate) mod people;
 mod program;
 mod sub_policy;
@@ -13,6 +14,7 @@ use callgate_policy::watchdog::{Builtin, CallFacts, ExecFacts, Verdict, Wants, W
 
 pub(crate) use approved::{Approved, ApprovedPlan, Passed, Task};
 pub use decide::{Preview, interaction_required};
+pub use inquiry::{Choice, Inquired, Inquiry, Query, Reply, Unanswered};
 pub use people::{Answer, Approver, Asked, Question};
 pub use program::{WatchdogProgram, WatchdogProgramError};
 

@@ -14,6 +14,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 
+use super::inquiry::{Inquired, Inquiry, Reply, Unanswered};
 use crate::host;
 use crate::store::Recorder;
 use crate::trust::{Project, now};
@@ -107,6 +108,13 @@ pub trait Approver: Send + Sync + fmt::Debug {
     /// Asks. Dropping what it returns withdraws the question. The session's later calls wait for the answer: to wait for one
     /// of them in here is to wait for ever.
     fn ask(&self, question: Arc<Question>) -> Asked;
+
+    /// Puts questions of the agent's to the person (S0-26). As [`Approver::ask`] otherwise. One that does not say how has no way
+    /// to.
+    fn inquire(&self, inquiry: Arc<Inquiry>) -> Inquired {
+        drop(inquiry);
+        Box::pin(async { None })
+    }
 }
 
 /// Why there was no yes.
@@ -201,7 +209,8 @@ impl People {
             return if holds() { Ok(Yes::Kept(scope)) } else { Err(NoAnswer::Changed) };
         }
         let question = Arc::new(question);
-        match tokio::time::timeout(self.patience, self.first(&question)).await {
+        let ask = |approver: &dyn Approver| approver.ask(Arc::clone(&question));
+        match tokio::time::timeout(self.patience, self.first(ask, |_, _| true)).await {
             Err(_elapsed) => Err(NoAnswer::TooLate(self.patience)),
             Ok(None) => Err(NoAnswer::Nobody),
             Ok(Some((_, Answer::Reject))) => Err(NoAnswer::Rejected),
@@ -213,6 +222,42 @@ impl People {
                 Ok(Yes::Now { by, answer })
             }
         }
+    }
+
+    /// Asks something else, when it is its turn: a person has one question before them at a time (X1-20). Returns who answered,
+    /// and what.
+    pub(crate) async fn inquire(&self, inquiry: Inquiry) -> Result<(String, Vec<Vec<String>>), Unanswered> {
+        if !self.is_anybody_there() {
+            return Err(Unanswered::Nobody);
+        }
+        if self.patience.is_zero() {
+            return Err(Unanswered::NoTime);
+        }
+        let _turn = self.turn.lock().await;
+        let inquiry = Arc::new(inquiry);
+        let unfit = Mutex::new(None);
+        let fits = |by: &str, reply: &Reply| {
+            let fits = reply.fits(&inquiry);
+            if !fits {
+                *unfit.lock().unwrap_or_else(PoisonError::into_inner) = Some(by.to_owned());
+            }
+            fits
+        };
+        let ask = |approver: &dyn Approver| approver.inquire(Arc::clone(&inquiry));
+        match tokio::time::timeout(self.patience, self.first(ask, fits)).await {
+            Err(_elapsed) => Err(Unanswered::TooLate(self.patience)),
+            Ok(Some((by, Reply::Answers(answers)))) => Ok((by, answers)),
+            Ok(Some((_, Reply::Dismissed))) => Err(Unanswered::Dismissed),
+            Ok(None) => match unfit.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                Some(by) => Err(Unanswered::Unfit { by }),
+                None => Err(Unanswered::Nobody),
+            },
+        }
+    }
+
+    /// Whether anybody could be asked. They may still have no way to be.
+    pub(crate) fn is_anybody_there(&self) -> bool {
+        !self.approvers.is_empty()
     }
 
     fn keep(&self, question: &Question) {
@@ -240,16 +285,23 @@ impl People {
     }
 
     /// The first answer of anybody. Whoever falls over has not answered.
-    async fn first(&self, question: &Arc<Question>) -> Option<(String, Answer)> {
+    /// An answer that does not fit is none either.
+    async fn first<T: Send + 'static>(
+        &self,
+        ask: impl Fn(&dyn Approver) -> Pin<Box<dyn Future<Output = Option<T>> + Send>>,
+        fits: impl Fn(&str, &T) -> bool,
+    ) -> Option<(String, T)> {
         let mut asked = JoinSet::new();
         for approver in &self.approvers {
-            let answer = approver.ask(Arc::clone(question));
+            let answer = ask(&**approver);
             let name = approver.name().to_owned();
             asked.spawn(async move { answer.await.map(|answer| (name, answer)) });
         }
         while let Some(answer) = asked.join_next().await {
-            if let Ok(Some(answer)) = answer {
-                return Some(answer);
+            if let Ok(Some((name, answer))) = answer
+                && fits(&name, &answer)
+            {
+                return Some((name, answer));
             }
         }
         None

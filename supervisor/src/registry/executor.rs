@@ -11,6 +11,7 @@ use callgate_policy::plan::Work;
 use serde_json::Value;
 
 use super::declared::Declared;
+use super::hosted::Hosted;
 
 /// Who carries calls out.
 #[derive(Clone)]
@@ -21,7 +22,9 @@ pub(crate) enum Executor {
     Program(Arc<dyn Prepare>),
     /// A program that a definition names, in a sandbox of its own.
     Declared(Arc<Declared>),
-    /// The session itself, or the host that embeds it.
+    /// The session itself.
+    Session(Hosted),
+    /// The host that embeds it.
     Host(Arc<dyn Handler>),
     /// Another process, such as an MCP server.
     Remote(Arc<dyn Handler>),
@@ -112,7 +115,7 @@ impl Executor {
         match self {
             Self::Worker(tool) | Self::Program(tool) => tool.prepare(args, context),
             Self::Declared(tool) => tool.prepare(args, context),
-            Self::Host(_) | Self::Remote(_) | Self::Delegate => {
+            Self::Session(_) | Self::Host(_) | Self::Remote(_) | Self::Delegate => {
                 Ok(Prepared { needs: CallNeeds::default(), work: None, timeout: None })
             }
         }

@@ -180,7 +180,7 @@ pub(crate) fn counts(path: &Path) -> bool {
 }
 
 /// What others could have written is not the user's.
-fn refuse_others(stat: &Stat) -> io::Result<()> {
+pub(super) fn refuse_others(stat: &Stat) -> io::Result<()> {
     let me = rustix::process::geteuid().as_raw();
     match stat {
         stat if stat.st_uid != me && stat.st_uid != 0 => Err(io::Error::other("it belongs to another user")),

@@ -5,7 +5,7 @@ mod coerce;
 mod declared;
 mod executor;
 mod files;
-mod hosted;
+pub(crate) mod hosted;
 mod layers;
 mod lifecycle;
 mod surface;
@@ -20,6 +20,7 @@ use callgate_policy::tool::Subject;
 pub(crate) use declared::{Declared, STATE};
 pub use executor::{Answering, Handler, HandlerCall};
 pub(crate) use executor::{Context, Executor, started};
+pub use hosted::{Skill, SkillLeftOut, Skills, Todo, TodoStatus};
 pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};
 pub use lifecycle::ToolState;
@@ -104,8 +105,9 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`]; none in practice, since the contracts are constants that a test builds.
     pub fn locked() -> Result<Self, RegistryError> {
-        let tools =
+        let mut tools =
             vec![files::read()?, files::write()?, files::edit()?, files::glob()?, files::grep()?, bash::bash()?];
+        tools.extend(hosted::tools()?);
         Ok(Self { surface: Surface::locked(), tools, left_out: Vec::new() })
     }
 

@@ -75,6 +75,8 @@ pub struct Tool {
     pub gated: bool,
     /// How long a call may take that does not say.
     pub timeout: Option<Duration>,
+    /// Whether it is listed by name alone, and called only once `tool_search` has returned it (S3-8).
+    pub deferred: bool,
     /// Tighter limits for its calls than the session's.
     pub limits: Limits,
     pub(crate) executor: Executor,
@@ -102,6 +104,7 @@ impl Tool {
             concurrency: Concurrency::default(),
             gated: true,
             timeout: None,
+            deferred: false,
             limits: Limits::default(),
             executor,
             key_of: None,
@@ -198,6 +201,12 @@ impl Tool {
         Self { timeout: Some(timeout), ..self }
     }
 
+    /// Listed by name alone, and called only once `tool_search` has returned it (S3-8): for one of many.
+    #[must_use]
+    pub fn deferred(self) -> Self {
+        Self { deferred: true, ..self }
+    }
+
     /// With tighter limits than the session's.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
@@ -225,6 +234,7 @@ impl Tool {
             Executor::Declared(declared) => Some(declared),
             Executor::Worker(_)
             | Executor::Program(_)
+            | Executor::Session(_)
             | Executor::Host(_)
             | Executor::Remote(_)
             | Executor::Delegate => None,

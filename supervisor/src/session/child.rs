@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use callgate_policy::effective::{Bound, EffectiveSet};
+use callgate_policy::effective::{Bound, EffectiveSet, Source};
 use callgate_policy::limit::Limits;
 use callgate_policy::manifest::Env;
 use callgate_policy::path::HostPath;
@@ -20,11 +20,12 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::open::{bounds, effective};
-use super::tools::chosen_by_calls;
+use super::tools::{Inherited, chosen_by_calls, has_skills};
 use super::{Halt, OpenError, Session, SessionSpec};
 use crate::gate::Gate;
 use crate::gate::people::Approver;
 use crate::place::Place;
+use crate::registry::hosted::skill;
 use crate::registry::{Registry, ToolState};
 use crate::supervisor::Supervisor;
 
@@ -74,8 +75,8 @@ pub(crate) struct Lineage {
     pub(crate) bound: Bound,
     pub(crate) rules: RuleSet,
     pub(crate) gate: Arc<Gate>,
-    /// The tools that its parent has. Taken when it is opened.
-    pub(crate) tools: Option<Registry>,
+    /// Taken when it is opened.
+    pub(crate) inherited: Option<Inherited>,
     pub(crate) roots: Vec<Id>,
     pub(crate) ancestry: Ancestry,
     pub(crate) halt: Arc<Halt>,
@@ -96,6 +97,8 @@ pub(crate) struct Opening {
 pub(crate) struct Ancestry {
     /// Where the first session may write, and so all of them.
     pub(crate) written: Vec<HostPath>,
+    /// The same, and where it was asked to write and may not: another session of the workspace may.
+    pub(crate) asked: Vec<HostPath>,
     /// All that the first session may: what a child cannot write, its parent may have written.
     pub(crate) most: Option<Arc<EffectiveSet>>,
     /// The first session's variables: their secrets are in nobody's record.
@@ -247,9 +250,14 @@ impl Session {
 
     /// The most that one of the manifest's agents gets: what it asks for with its tools, and its ceiling and this session leave.
     pub(crate) fn part_of_agent(&self, agent: &str) -> Option<Result<EffectiveSet, OpenError>> {
-        let (spec, tools) = self.spec_for_agent(agent)?;
+        let (mut spec, tools) = self.spec_for_agent(agent)?;
         let offered = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref());
         let tools = tools.only(|tool| offered.is_none_or(|offered| offered.contains(&tool.name)));
+        if has_skills(&tools)
+            && let Some(requires) = skill::requires(&self.unlinked)
+        {
+            spec.requires.push((Source::Tool("skill".to_owned()), requires));
+        }
         let own = bounds(&spec, &self.profile, &self.variables).and_then(|mut bounds| {
             bounds.push(self.effective.as_parent());
             Ok(effective(&spec, &bounds, &tools, &self.variables)?.0)
@@ -273,7 +281,7 @@ impl Session {
             bound: most.as_parent(),
             rules,
             gate: Arc::clone(&self.gate),
-            tools: Some(tools),
+            inherited: Some(Inherited { tools, skills: self.hosted.skills() }),
             roots: self.roots.iter().map(Place::id).collect(),
             ancestry: self.rearing.ancestry.clone(),
             halt: Arc::clone(&self.halt),

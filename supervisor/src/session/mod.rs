@@ -41,7 +41,7 @@ use crate::gate::Gate;
 use crate::gate::execs::Watching;
 use crate::gate::people::People;
 use crate::place::{Changeable, Looked, Place};
-use crate::registry::Lifecycle;
+use crate::registry::{Lifecycle, hosted};
 use crate::store::{Events, Recorder};
 use crate::turn::Turns;
 
@@ -78,6 +78,8 @@ pub struct Session {
     pub(crate) outputs: Option<Outputs>,
     /// Before what could still be recorded.
     pub(crate) recorder: Arc<Recorder>,
+    /// What it keeps for the tools that it answers itself.
+    pub(crate) hosted: hosted::State,
     pub(crate) turns: Turns,
     pub(crate) aborts: Aborts,
     /// The subagents that it has started.
@@ -95,6 +97,8 @@ pub struct Session {
     roots: Vec<Place>,
     /// Where calls may have put links.
     changeable: Changeable,
+    /// What is granted because it was looked at, which was by no link.
+    unlinked: Vec<HostPath>,
     /// Held, because it kills what is left of its sessions a while after the last copy has gone.
     launcher: Launcher,
 }
@@ -178,6 +182,11 @@ impl Session {
     /// [`TerminalError`] if the host gives no pseudo-terminal.
     pub fn terminal(&self, size: WindowSize) -> Result<(Terminal, Stdio), TerminalError> {
         self.opened.terminal(size, self.facts.identity)
+    }
+
+    /// The workspace's first root, held.
+    pub(crate) fn first_root(&self) -> Option<&Place> {
+        self.roots.first()
     }
 
     /// The roots that are no longer what they were when the session was opened. The kernel holds the session to the old

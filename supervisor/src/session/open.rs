@@ -21,7 +21,7 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
 use super::id::new_id;
 use super::rules::rules;
-use super::tools::{Sources, leads_out, real_path, refuse_to_declare};
+use super::tools::{Believed, Sources, leads_out, real_path, refuse_to_declare};
 use super::{
     Children, Halt, Lineage, OpenError, Overflow, Rearing, Session, SessionSpec, StrengthChoice, Warning,
     WatchdogObject,
@@ -35,7 +35,7 @@ use crate::home::Homes;
 use crate::host::{self, Missing};
 use crate::place::{self, Changeable, Looked, Place, Unusable};
 use crate::profile::ProfileError;
-use crate::registry::{Lifecycle, Registry};
+use crate::registry::{Lifecycle, Registry, hosted};
 use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, Store, StoreError, Stored};
 use crate::supervisor::Supervisor;
 use crate::trust::Project;
@@ -51,7 +51,7 @@ impl Supervisor {
         if let Some(lineage) = &lineage {
             spec.ceiling.push(lineage.bound.clone());
         }
-        let inherited = lineage.as_mut().and_then(|lineage| lineage.tools.take());
+        let inherited = lineage.as_mut().and_then(|lineage| lineage.inherited.take());
         let profile = spec.chosen_profile()?;
         let roots = roots(&spec)?;
         if let Some(lineage) = lineage.as_ref().filter(|lineage| !roots.iter().map(Place::id).eq(lineage.roots.clone()))
@@ -67,14 +67,16 @@ impl Supervisor {
         let bounds = bounds(&spec, &profile, &variables)?;
         let sources = Sources::of(&mut spec, &profile, bounds, inherited);
         let held = || roots.iter().chain(further.iter().map(|(_, place)| place));
-        let mut ancestry = lineage.as_ref().map(|lineage| lineage.ancestry.clone()).unwrap_or_default();
-        let (registry, effective, mut warnings) = sources.believed(&spec, &variables, held())?;
+        let believed = sources.believed(&mut spec, &variables, &roots, held())?;
+        let Believed { registry, skills, beside, effective, mut warnings } = believed;
         env::refuse_steering(&spec.env, &compile::exec(&effective))?;
+        let mut ancestry = lineage.as_ref().map(|lineage| lineage.ancestry.clone()).unwrap_or_default();
         if lineage.is_none() {
             ancestry.written = compile::written(&effective);
+            ancestry.asked = compile::asked_to_write(&effective, &workspace);
             ancestry.most = Some(Arc::new(effective.clone()));
         }
-        let changeable = Changeable::of(held(), &ancestry.written);
+        let changeable = Changeable::of(held(), &ancestry.asked);
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
         let typed = spec.typed.iter().map(|path| (path.typed(), path.planted_link(&changeable)));
         if let Some((path, Some(link))) = directories.chain(typed).find(|(_, link)| link.is_some()) {
@@ -128,6 +130,7 @@ impl Supervisor {
             barred,
             written: &ancestry.written,
             of_family: ancestry.most.as_deref().filter(|_| lineage.is_some()),
+            unlinked: &beside,
             effective: &effective,
             env: &env,
             bounds: &bounds,
@@ -206,6 +209,7 @@ impl Supervisor {
             #[cfg(feature = "ablation")]
             ablated: None,
             roots,
+            unlinked: beside,
             changeable,
             facts,
             looked,
@@ -215,6 +219,7 @@ impl Supervisor {
             opened,
             outputs,
             recorder,
+            hosted: hosted::State::new(kept.notes, skills),
             turns: Turns::default(),
             aborts: Aborts::default(),
             children: Children::default(),
@@ -276,6 +281,7 @@ impl Supervisor {
             barred,
             written,
             of_family,
+            unlinked,
             effective,
             env,
             bounds,
@@ -327,8 +333,9 @@ impl Supervisor {
         let plan = SessionPlan { outputs: plan.outputs.filter(|_| is_removed), ..plan };
         let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
         let trees = plan.program_trees();
-        let looked = place::look(roots, changeable, plan.grants.iter().chain(toolchains).chain(&trees), identity)
-            .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
+        let looked =
+            place::look((roots, unlinked), changeable, plan.grants.iter().chain(toolchains).chain(&trees), identity)
+                .map_err(|(path, misled)| OpenError::misled(format!("grant {path}"), misled))?;
         // A link may have been turned since these were asked first; now it is known what the session will be bound to.
         if let Some(error) = leads_out(&effective, |path| looked.real(path), real_path) {
             return Err(error);
@@ -369,6 +376,8 @@ struct Asked<'a> {
     written: &'a [HostPath],
     /// Of a subagent: what the first of its ancestors may.
     of_family: Option<&'a EffectiveSet>,
+    /// What is granted because it was looked at, which was by no link.
+    unlinked: &'a [HostPath],
     effective: &'a EffectiveSet,
     env: &'a Env,
     bounds: &'a Bounds,

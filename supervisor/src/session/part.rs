@@ -95,22 +95,26 @@ impl Session {
         );
         // It sees what it declares, and of the caller's nothing else.
         facts.env.retain(|name, _| env.pass.contains(name));
-        let mut plan = compile::session(own, &facts, env, bounds)?;
-        plan.grants.extend(slot.map(|slot| FsRule {
+        let plan = compile::session(own, &facts, env, bounds)?;
+        let state = slot.map(|slot| FsRule {
             path: slot.clone(),
             access: FsAccess::Kept,
             extent: Extent::Subtree,
             presence: Presence::Required,
             exactness: Exactness::Exact,
             source: "the tool's state".to_owned(),
-        }));
+        });
+        let plan = match state {
+            Some(state) => compile::with_grant(plan, state),
+            None => plan,
+        };
         let toolchains = plan.surroundings.iter().filter(|rule| facts.toolchains.contains(&rule.path));
         let trees = plan.program_trees();
         let grants = plan.grants.iter().chain(toolchains).chain(&trees);
         let denied = |what: String, error: &OpenError| {
             CallError::Denied(Box::new(Denial::new(Layer::Host, what, with_causes(error))))
         };
-        let looked = place::look(&self.roots, &self.changeable, grants, identity)
+        let looked = place::look((&self.roots, &self.unlinked), &self.changeable, grants, identity)
             .map_err(|(path, misled)| denied(path.to_string(), &OpenError::misled(format!("grant {path}"), misled)))?;
         // What was asked of the tool's grants before is asked of what they turned out to be.
         let most = |path: &Path| self.looked.real(path).or_else(|| real_path(path));

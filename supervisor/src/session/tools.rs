@@ -27,6 +27,7 @@ use crate::causes::with_causes;
 use crate::home::Homes;
 use crate::host::{self, Search};
 use crate::place::{Changeable, Place};
+use crate::registry::hosted::{Hosted, skill};
 use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState, counts};
 use crate::store::{self, StoreError};
 use crate::trust::{Found as FoundProject, Project, TrustError};
@@ -34,8 +35,7 @@ use crate::trust::{Found as FoundProject, Project, TrustError};
 /// Where a session's tools come from.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// Of a subagent: those that its parent had when it was started. It has no others, whatever is declared by now.
-    inherited: Option<Registry>,
+    inherited: Option<Inherited>,
     /// The subagents that a tool starts.
     agents: BTreeMap<String, Agent>,
     /// The host's.
@@ -48,6 +48,24 @@ pub(crate) struct Sources {
     offered: Option<Vec<String>>,
     profile: Profile,
     bounds: Vec<Bound>,
+}
+
+/// Of a subagent: what its parent had when it was started. It has nothing else, whatever is declared by now.
+#[derive(Debug)]
+pub(crate) struct Inherited {
+    pub(super) tools: Registry,
+    pub(super) skills: Arc<skill::Found>,
+}
+
+/// What a session is opened with of them.
+pub(super) struct Believed {
+    pub(super) registry: Registry,
+    pub(super) skills: Arc<skill::Found>,
+    /// The directories that are granted for them.
+    pub(super) beside: Vec<HostPath>,
+    /// What is in force with them.
+    pub(super) effective: EffectiveSet,
+    pub(super) warnings: Vec<Warning>,
 }
 
 /// Why tools could not be read again. Those that were there still are.
@@ -73,7 +91,7 @@ impl Sources {
         spec: &mut SessionSpec,
         profile: &Profile,
         bounds: Vec<Bound>,
-        inherited: Option<Registry>,
+        inherited: Option<Inherited>,
     ) -> Self {
         Self {
             inherited,
@@ -91,7 +109,7 @@ impl Sources {
     /// Reads them, and leaves out what cannot be offered.
     pub(super) fn read(&self, variables: &Variables) -> Result<Registry, RegistryError> {
         let mut registry = match &self.inherited {
-            Some(parents) => parents.clone(),
+            Some(inherited) => inherited.tools.clone(),
             None => self.declared(variables)?,
         };
         registry.leave_out(|tool| self.unfit(tool, variables));
@@ -124,11 +142,22 @@ impl Sources {
     /// The same, without those that calls of the session could rewrite; what is in force with them, and what is to be told of it.
     pub(super) fn believed<'a>(
         &self,
-        spec: &SessionSpec,
+        spec: &mut SessionSpec,
         variables: &Variables,
+        roots: &'a [Place],
         held: impl Iterator<Item = &'a Place> + Clone,
-    ) -> Result<(Registry, EffectiveSet, Vec<Warning>), OpenError> {
+    ) -> Result<Believed, OpenError> {
         let mut registry = self.read(variables)?;
+        let skills = match &self.inherited {
+            _ if !has_skills(&registry) => Arc::default(),
+            Some(inherited) => Arc::clone(&inherited.skills),
+            None => Arc::new(skills(spec, roots)),
+        };
+        // Files beside a skill are for whoever reads it.
+        let beside = skills.directories(host::owner(roots.first()).uid);
+        if let Some(requires) = skill::requires(&beside) {
+            spec.requires.push((Source::Tool("skill".to_owned()), requires));
+        }
         loop {
             let (effective, warnings) = self::effective(spec, &self.bounds, &registry, variables)?;
             let all = registry.tools().count();
@@ -137,12 +166,13 @@ impl Sources {
                 // which has the most.
                 keep_what_leads_nowhere(&mut registry, &effective, variables);
             } else {
-                let changeable = Changeable::of(held.clone(), &compile::written(&effective));
+                let asked = compile::asked_to_write(&effective, variables.workspace());
+                let changeable = Changeable::of(held.clone(), &asked);
                 keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
             }
             // Without a tool less is in force, and something else may be found for another one.
             if registry.tools().count() == all {
-                return Ok((registry, effective, warnings));
+                return Ok(Believed { registry, skills, beside, effective, warnings });
             }
         }
     }
@@ -167,6 +197,20 @@ impl Sources {
         let refused = refuse_what_is_not_enforced(&part).and_then(|()| barred.refuse(&part));
         refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part))
     }
+}
+
+/// Whether the session itself answers for skills.
+pub(super) fn has_skills(registry: &Registry) -> bool {
+    registry.tools().any(|tool| matches!(tool.executor, Executor::Session(Hosted::Skill)))
+}
+
+/// Where they lie: those of a project only if it is trusted.
+fn skills(spec: &SessionSpec, roots: &[Place]) -> skill::Found {
+    if !spec.tools {
+        return skill::Found::default();
+    }
+    let trusted = |root| spec.project.as_ref().filter(|project| project.is_at(root));
+    skill::Found::look(roots.first().and_then(|root| Some((root, trusted(root)?.skills()))))
 }
 
 /// Why a tool has no place for its state. The place is made when the tool is loaded (S1-20), and stays.
@@ -336,10 +380,14 @@ impl<'a> Writes<'a> {
             return Err(told(why));
         }
         if by.as_path().file_name().is_some_and(|name| name == "env")
-            && let Some((name, _)) = started_by_env(&argument.unwrap_or_default())
-            && let Some(found) = find(&name, self, path).map_err(&told)?
+            && let Some(argument) = argument
         {
-            self.start(&found, path, depth).map_err(&told)?;
+            let plain = started_by_env(&argument).map(|(name, _)| name).filter(|name| !name.as_bytes().contains(&b'/'));
+            let name =
+                plain.ok_or_else(|| format!("what {program} starts by env is no plain name; write its whole path"))?;
+            if let Some(found) = find(&name, self, path).map_err(&told)? {
+                self.start(&found, path, depth).map_err(&told)?;
+            }
         }
         self.start(&by, path, depth)
     }
@@ -384,10 +432,8 @@ impl<'a> Writes<'a> {
         let (parent, name) = (file.as_path().parent(), file.as_path().file_name());
         let real = parent.and_then(real_path).zip(name).map(|(parent, name)| parent.join(name));
         let others = real.iter().flat_map(|real| mountinfo::other_names(&self.mounts, real));
-        let mut names = std::iter::once(file.clone()).chain(real.iter().cloned().map(HostPath::from));
-        names
-            .find_map(|name| self.region_by(&name))
-            .or_else(|| others.map(HostPath::from).find_map(|name| self.region_by(&name)))
+        let names = std::iter::once(file.as_path().to_owned()).chain(real.clone()).chain(others);
+        names.map(HostPath::from).find_map(|name| self.region_by(&name))
     }
 
     fn region_by(&self, file: &HostPath) -> Option<&'a PathRegion> {
@@ -448,9 +494,18 @@ pub(super) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -
 fn has_other_names(way: &Way, real: &Path) -> Option<&'static str> {
     let stat = way.stat();
     let is_the_systems = stat.st_uid == 0
-        && ["/usr", "/opt", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/gnu"]
-            .iter()
-            .any(|system| real.starts_with(system));
+        && [
+            "/usr/bin",
+            "/usr/sbin",
+            "/usr/lib",
+            "/usr/lib64",
+            "/usr/libexec",
+            "/usr/share",
+            "/nix/store",
+            "/gnu/store",
+        ]
+        .iter()
+        .any(|system| real.starts_with(system));
     let has_others = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_nlink > 1;
     (has_others && !is_the_systems)
         .then_some("has more than one name (hard links), by which calls could write it; give it a copy")
@@ -490,7 +545,8 @@ impl Registry {
         let variables = variables(&roots, &further)?;
         let bounds = bounds(&spec, &profile, &variables)?;
         let held = roots.iter().chain(further.iter().map(|(_, place)| place));
-        Ok(Sources::of(&mut spec, &profile, bounds, None).believed(&spec, &variables, held)?.0)
+        let sources = Sources::of(&mut spec, &profile, bounds, None);
+        Ok(sources.believed(&mut spec, &variables, &roots, held)?.registry)
     }
 }
 

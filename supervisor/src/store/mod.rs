@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use callgate_policy::approval::Approvals;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Metadata, ResultEnvelope};
+use callgate_policy::failure;
 use callgate_policy::manifest::Manifest;
 use callgate_policy::path::HostPath;
 use callgate_policy::rules::Rule;
@@ -32,6 +33,8 @@ use sha2::{Digest as _, Sha256};
 use self::place::Place;
 use self::recorder::{AGAIN, PATIENCE, now};
 use crate::host;
+use crate::registry::Todo;
+use crate::registry::hosted::Notes;
 use crate::session::{Lineage, new_id};
 
 pub use self::error::StoreError;
@@ -69,6 +72,8 @@ pub enum SessionState {
     Busy,
     /// A call of it waits for a person's yes.
     WaitingOnApproval,
+    /// A call of it waits for a person's answers.
+    WaitingOnUserInput,
     /// It is halted: a person would have had to be asked, and there was none.
     Error,
     /// It is closed.
@@ -105,6 +110,9 @@ pub struct SessionRecord {
     pub calls: u64,
     /// How many of them failed or were denied.
     pub failed: u64,
+    /// What is to be done in it, as its agent keeps it with `todo`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub todos: Vec<Todo>,
     /// What the host keeps with it.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub settings: Value,
@@ -126,7 +134,7 @@ pub struct CallRecord {
     pub tool: String,
     /// `input-available`, `output-available` or `output-error` (X0-58).
     pub state: String,
-    /// `approval` if it waits for that.
+    /// `approval` or `answer` if it waits for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
     /// `succeeded`, `failed` or `cancelled`.
@@ -178,6 +186,8 @@ pub(crate) struct Kept {
     pub(crate) approvals: Approvals,
     pub(crate) rules: Vec<Rule>,
     pub(crate) is_halted: bool,
+    /// What its own tools have noted.
+    pub(crate) notes: Notes,
     /// The place of the last event.
     pub(crate) last: u64,
     /// The directory of its outputs, as it was made.
@@ -253,9 +263,12 @@ impl Store {
         }
         // One process makes the tables. Changing the journal of a database is not waited for by others.
         let _alone = if found == 0 { Some(place.set_up()?) } else { None };
-        schema::configure(&connection).map_err(failed("set the database up"))?;
-        schema::migrate(&mut connection).map_err(failed("bring the database up to date"))?;
-        if !schema::is_callgates(&connection).map_err(failed("read the database"))? {
+        // Of one that has a version, that is judged before it is written.
+        let is_fit = found > 0 || schema::is_nobodys(&connection).map_err(failed("read the database"))?;
+        if is_fit {
+            schema::configure(&connection).map_err(failed("set the database up"))?;
+        }
+        if !is_fit || !schema::migrate(&mut connection).map_err(failed("bring the database up to date"))? {
             return Err(StoreError::NotYours {
                 path,
                 what: "it has tables, views or triggers that callgate did not make",
@@ -389,8 +402,8 @@ impl Store {
         self.write("fork the session", |connection| {
             let transaction = connection.transaction()?;
             transaction.execute(
-                "INSERT INTO sessions (id, parent, title, workspace, manifest, settings, created) \
-                 SELECT ?2, id, title, workspace, manifest, settings, ?3 FROM sessions WHERE number = ?1",
+                "INSERT INTO sessions (id, parent, title, workspace, manifest, settings, notes, created) \
+                 SELECT ?2, id, title, workspace, manifest, settings, notes, ?3 FROM sessions WHERE number = ?1",
                 params![session.number, id, now()],
             )?;
             let fork = transaction.last_insert_rowid();
@@ -603,12 +616,13 @@ impl Store {
 
     fn shown(
         &self,
-        SessionRow { mut record, is_halted, is_closed, unended, waiting }: SessionRow,
+        SessionRow { mut record, is_halted, is_closed, unended, waiting, asking }: SessionRow,
     ) -> Result<SessionRecord, StoreError> {
         record.is_open = self.0.place.is_locked(record.number)?;
         record.state = match () {
             () if is_closed => SessionState::Closed,
             () if waiting > 0 => SessionState::WaitingOnApproval,
+            () if asking > 0 => SessionState::WaitingOnUserInput,
             () if record.is_open && unended > 0 => SessionState::Busy,
             () if is_halted => SessionState::Error,
             () => SessionState::Idle,
@@ -695,7 +709,9 @@ struct SessionRow {
     is_halted: bool,
     is_closed: bool,
     unended: i64,
+    /// Of those: calls that wait for a yes, and for answers.
     waiting: i64,
+    asking: i64,
 }
 
 fn session_sql(which: &str) -> String {
@@ -705,14 +721,16 @@ fn session_sql(which: &str) -> String {
          (SELECT count(*) FROM parts WHERE session = sessions.number), \
          (SELECT count(*) FROM parts WHERE session = sessions.number AND outcome = 'failed'), \
          (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL), \
-         (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL AND waiting IS NOT NULL), agent, call \
-         FROM sessions {which}"
+         (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL AND waiting = 'approval'), \
+         (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL AND waiting = 'answer'), \
+         notes, agent, call FROM sessions {which}"
     )
 }
 
 impl SessionRow {
     fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let (workspace, settings): (String, String) = (row.get(4)?, row.get(5)?);
+        let (workspace, settings, notes): (String, String, String) = (row.get(4)?, row.get(5)?, row.get(15)?);
+        let notes: Notes = serde_json::from_str(&notes).unwrap_or_default();
         let (closed, created): (Option<i64>, i64) = (row.get(7)?, row.get(8)?);
         let last: Option<i64> = row.get(9)?;
         let count = |at| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0));
@@ -721,8 +739,8 @@ impl SessionRow {
                 number: row.get(0)?,
                 id: row.get(1)?,
                 parent: row.get(2)?,
-                agent: row.get(14)?,
-                call: row.get(15)?,
+                agent: row.get(16)?,
+                call: row.get(17)?,
                 title: row.get(3)?,
                 state: SessionState::Idle,
                 is_open: false,
@@ -731,12 +749,14 @@ impl SessionRow {
                 updated: iso(last.unwrap_or(0).max(closed.unwrap_or(0)).max(created)),
                 calls: count(10)?,
                 failed: count(11)?,
+                todos: notes.todo,
                 settings: serde_json::from_str(&settings).unwrap_or_default(),
             },
             is_halted: row.get(6)?,
             is_closed: closed.is_some(),
             unended: row.get(12)?,
             waiting: row.get(13)?,
+            asking: row.get(14)?,
         })
     }
 }
@@ -749,7 +769,7 @@ fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(boo
         |row| row.get(0),
     )?;
     let outputs = outputs_of(connection, number)?;
-    let sql = "SELECT closed IS NOT NULL, manifest, approvals, rules, halted FROM sessions WHERE number = ?1";
+    let sql = "SELECT closed IS NOT NULL, manifest, approvals, rules, halted, notes FROM sessions WHERE number = ?1";
     connection.query_row(sql, [number], |row| {
         // What cannot be read is not taken for what is not there: it would be a rule less.
         let json = |at| -> rusqlite::Result<String> { row.get(at) };
@@ -758,8 +778,9 @@ fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(boo
         };
         let approvals = serde_json::from_str(&json(2)?).map_err(|error| unreadable(2, error))?;
         let rules = serde_json::from_str(&json(3)?).map_err(|error| unreadable(3, error))?;
+        let notes = serde_json::from_str(&json(5)?).map_err(|error| unreadable(5, error))?;
         let last = u64::try_from(last.unwrap_or(0)).unwrap_or(0);
-        let kept = Kept { id: id.to_owned(), approvals, rules, is_halted: row.get(4)?, last, outputs };
+        let kept = Kept { id: id.to_owned(), approvals, rules, is_halted: row.get(4)?, notes, last, outputs };
         Ok((row.get(0)?, row.get(1)?, kept))
     })
 }
@@ -781,7 +802,9 @@ fn end_all(connection: &Connection, session: i64, why: &str, with_waiting: bool)
         .collect::<Result<Vec<_>, _>>()?;
     for (number, _since) in unended {
         // How long it took, nobody knows.
-        let envelope = serde_json::to_string(&ResultEnvelope::error(why, Metadata::new(0))).unwrap_or_default();
+        let mut metadata = Metadata::new(0);
+        metadata.error = Some(failure::ErrorCode::SessionEnded.into());
+        let envelope = serde_json::to_string(&ResultEnvelope::error(why, metadata)).unwrap_or_default();
         connection.execute(
             "UPDATE parts SET state = 'output-error', outcome = 'failed', waiting = NULL, ended_at = ?2, envelope = ?3, \
              ended = (SELECT max(max(proposed, coalesce(started, 0), coalesce(ended, 0))) + 1 FROM parts WHERE session = ?4) \

@@ -19,6 +19,7 @@ use super::place::Lock;
 use super::redact::Redaction;
 use super::{KnownOutputs, Store, StoreError, is_busy, row_id};
 use crate::causes::with_causes;
+use crate::registry::hosted::Notes;
 use crate::session::new_id;
 
 /// How many events a reader may be behind.
@@ -141,6 +142,16 @@ impl Recorder {
         let text = serde_json::to_string(rule).unwrap_or_default();
         let sql = "UPDATE sessions SET rules = json_insert(rules, '$[#]', json(?2)) WHERE number = ?1";
         stored.store.write("keep a rule", |connection| connection.execute(sql, params![stored.number, text]).map(drop))
+    }
+
+    /// Keeps what the session's own tools have noted.
+    pub(crate) fn keep_notes(&self, notes: &Notes) -> Result<(), StoreError> {
+        let Some(stored) = &self.stored else { return Ok(()) };
+        let text = self.redaction.value(&serde_json::to_value(notes).unwrap_or_default()).to_string();
+        let sql = "UPDATE sessions SET notes = ?2 WHERE number = ?1";
+        stored.store.write("keep the session's notes", |connection| {
+            connection.execute(sql, params![stored.number, text]).map(drop)
+        })
     }
 
     /// Nothing else runs in the session.
@@ -290,6 +301,14 @@ impl Recording {
         let number = stored.write("record the call", insert).await?;
         self.number = Some(number);
         Ok(())
+    }
+
+    /// It runs, and a person is waited for.
+    pub(crate) async fn wait_for_answer(&mut self) -> Result<(), StoreError> {
+        let Some(recorder) = self.recorder.clone() else { return Ok(()) };
+        let (Some(stored), Some(number)) = (&recorder.stored, self.number) else { return Ok(()) };
+        let sql = "UPDATE parts SET waiting = 'answer' WHERE number = ?1";
+        stored.write("record the call", |connection| connection.execute(sql, [number]).map(drop)).await
     }
 
     /// It is about to run. With an error it must not.
@@ -472,7 +491,8 @@ impl Recorder {
             Ok(envelope) => serde_json::to_string(&envelope).unwrap_or_default(),
             // There was more of it than is kept.
             Err(_) => {
-                let (marker, metadata) = (clean, Metadata::new(envelope.metadata.duration_ms));
+                let (marker, mut metadata) = (clean, Metadata::new(envelope.metadata.duration_ms));
+                metadata.error = envelope.metadata.error.clone();
                 let cut = match envelope.kind {
                     Outcome::Output => ResultEnvelope::output(marker, metadata),
                     Outcome::Error => ResultEnvelope::error(marker.as_str().unwrap_or_default(), metadata),

@@ -61,6 +61,36 @@ CREATE INDEX parts_of_session ON parts (session);
 CREATE INDEX parts_of_message ON parts (message);
 ",
     "
+-- What the session's own tools keep, as JSON.
+ALTER TABLE sessions ADD COLUMN notes TEXT NOT NULL DEFAULT '{}';
+-- A call may wait for an answer too.
+CREATE TABLE parts_with_answers (
+    number       INTEGER PRIMARY KEY,
+    session      INTEGER NOT NULL REFERENCES sessions (number) ON DELETE CASCADE,
+    message      INTEGER NOT NULL REFERENCES messages (number) ON DELETE CASCADE,
+    id           TEXT NOT NULL,
+    tool         TEXT NOT NULL,
+    origin       TEXT NOT NULL,
+    state        TEXT NOT NULL CHECK (state IN ('input-available', 'output-available', 'output-error')),
+    -- What a person is waited for: before it runs, or to get done.
+    waiting      TEXT CHECK (waiting IN ('approval', 'answer')),
+    outcome      TEXT CHECK (outcome IN ('succeeded', 'failed', 'cancelled')),
+    proposed     INTEGER NOT NULL,
+    proposed_at  INTEGER NOT NULL,
+    started      INTEGER,
+    started_at   INTEGER,
+    ended        INTEGER,
+    ended_at     INTEGER,
+    input        TEXT NOT NULL,
+    envelope     TEXT
+) STRICT;
+INSERT INTO parts_with_answers SELECT * FROM parts;
+DROP TABLE parts;
+ALTER TABLE parts_with_answers RENAME TO parts;
+CREATE INDEX parts_of_session ON parts (session);
+CREATE INDEX parts_of_message ON parts (message);
+",
+    "
 -- Of a subagent's session: the agent, the call of its parent that has started it, and whether lists show it.
 ALTER TABLE sessions ADD COLUMN agent TEXT;
 ALTER TABLE sessions ADD COLUMN call TEXT;
@@ -69,7 +99,7 @@ ALTER TABLE sessions ADD COLUMN listed INTEGER NOT NULL DEFAULT 1;
 ];
 
 /// The version that this build reads and writes.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Has the connection write ahead, and erase what is deleted. An existing database is not written.
 pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
@@ -94,26 +124,40 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Makes it what this build reads: whole or not at all.
-pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
-    if version(connection)? >= VERSION {
-        return Ok(());
+/// Makes it what this build reads: whole or not at all. Whether it is callgate's; if not, nothing has been written.
+pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<bool> {
+    if version(connection)? < VERSION {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Somebody else may have been first.
+        let from = version(&transaction)?;
+        if !is_of(&transaction, from)? {
+            return Ok(false);
+        }
+        take(&transaction, from, VERSION)?;
+        transaction.commit()?;
     }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Somebody else may have been first.
-    let from = usize::try_from(version(&transaction)?).unwrap_or(usize::MAX);
-    for step in MIGRATIONS.iter().skip(from) {
-        transaction.execute_batch(step)?;
-    }
-    transaction.pragma_update(None, "user_version", VERSION)?;
-    transaction.commit()
+    is_of(connection, VERSION)
 }
 
-/// Whether its tables are those that this build makes, and nothing is there besides: no trigger that changes what is written, no
-/// view in the place of a table.
-pub(super) fn is_callgates(connection: &Connection) -> rusqlite::Result<bool> {
-    let mut own = Connection::open_in_memory()?;
-    migrate(&mut own)?;
+/// Whether it is empty, or has a version by now.
+pub(super) fn is_nobodys(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(version(connection)? > 0 || is_of(connection, 0)?)
+}
+
+/// Takes the steps between two versions.
+fn take(connection: &Connection, from: u32, to: u32) -> rusqlite::Result<()> {
+    let at = |version| usize::try_from(version).unwrap_or(usize::MAX);
+    for step in MIGRATIONS.iter().take(at(to)).skip(at(from)) {
+        connection.execute_batch(step)?;
+    }
+    connection.pragma_update(None, "user_version", to.max(from))
+}
+
+/// Whether its tables are those that callgate makes for a version, and nothing is there besides: no trigger that changes what is
+/// written, no view in the place of a table.
+pub(super) fn is_of(connection: &Connection, version: u32) -> rusqlite::Result<bool> {
+    let own = Connection::open_in_memory()?;
+    take(&own, 0, version)?;
     Ok(objects(connection)? == objects(&own)?)
 }
 
@@ -133,13 +177,67 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         configure(&connection).unwrap();
         migrate(&mut connection).unwrap();
-        assert!(is_callgates(&connection).unwrap());
+        assert!(is_of(&connection, VERSION).unwrap());
         connection
             .execute_batch("CREATE TRIGGER t AFTER INSERT ON sessions BEGIN UPDATE sessions SET title = 'x'; END")
             .unwrap();
-        assert!(!is_callgates(&connection).unwrap());
+        assert!(!is_of(&connection, VERSION).unwrap());
         connection.execute_batch("DROP TRIGGER t; CREATE VIEW v AS SELECT 1").unwrap();
-        assert!(!is_callgates(&connection).unwrap());
+        assert!(!is_of(&connection, VERSION).unwrap());
+    }
+
+    /// A10: what is somebody else's is not changed, whatever version it says it has.
+    #[test]
+    fn a10_another_s_database_is_left_as_it_is() {
+        for version in 0..=VERSION {
+            let mut connection = Connection::open_in_memory().unwrap();
+            let theirs = format!(
+                "CREATE TABLE parts (kept TEXT); INSERT INTO parts VALUES ('theirs'); PRAGMA user_version = {version}"
+            );
+            connection.execute_batch(&theirs).unwrap();
+            let before = objects(&connection).unwrap();
+            assert!(!migrate(&mut connection).unwrap(), "{version}");
+            assert_eq!((objects(&connection).unwrap(), self::version(&connection).unwrap()), (before, version));
+            let kept: String = connection.query_row("SELECT kept FROM parts", [], |row| row.get(0)).unwrap();
+            assert_eq!(kept, "theirs");
+        }
+        let mut connection = Connection::open_in_memory().unwrap();
+        assert!(migrate(&mut connection).unwrap(), "the control: an empty one is nobody's");
+    }
+
+    /// A database of an earlier version keeps what is in it, and has the tables of a new one then.
+    #[test]
+    fn an_older_database_keeps_its_records() {
+        for from in 1..VERSION {
+            let mut connection = Connection::open_in_memory().unwrap();
+            configure(&connection).unwrap();
+            take(&connection, 0, from).unwrap();
+            connection
+                .execute_batch(
+                    "INSERT INTO sessions (number, id, workspace, settings, created) VALUES (7, 'ses_1', '[]', 'null', 5); \
+                     INSERT INTO messages (number, session, id, role, created) VALUES (3, 7, 'msg_1', 'user', 5); \
+                     INSERT INTO parts (number, session, message, id, tool, origin, state, waiting, proposed, proposed_at, input) \
+                     VALUES (9, 7, 3, 'prt_1', 'bash', 'bundled', 'input-available', 'approval', 1, 5, '{}')",
+                )
+                .unwrap();
+            let notes = if from == 1 { "{}" } else { r#"{"todo":[]}"# };
+            if from > 1 {
+                connection.execute("UPDATE sessions SET notes = ?1", [notes]).unwrap();
+            }
+            assert!(migrate(&mut connection).unwrap(), "{from}");
+            let kept: (i64, String, String, String) = connection
+                .query_row(
+                    "SELECT parts.number, tool, waiting, notes FROM parts JOIN sessions ON sessions.number = session",
+                    [],
+                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+                )
+                .unwrap();
+            assert_eq!(kept, (9, "bash".to_owned(), "approval".to_owned(), notes.to_owned()), "{from}");
+            let (agent, is_listed): (Option<String>, bool) = connection
+                .query_row("SELECT agent, listed FROM sessions", [], |row| Ok((row.get(0)?, row.get(1)?)))
+                .unwrap();
+            assert_eq!((agent, is_listed), (None, true), "what was there is nobody's subagent, and listed");
+        }
     }
 
     #[test]

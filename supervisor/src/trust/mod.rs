@@ -28,6 +28,7 @@ use self::store::Store;
 use crate::host;
 use crate::place::Place;
 use crate::profile::{self, ProfileError};
+use crate::registry::hosted::skill;
 use crate::registry::{Layer, LeftOut, Tool};
 
 /// What a project's manifest may be called, in the project's own directory and in none above it (X1-35).
@@ -54,6 +55,9 @@ pub struct Trusted {
     pub decision: Decision,
     /// The SHA-256 of each file that was trusted, in hexadecimal: the manifest by its name, its profile as the manifest names it.
     pub files: BTreeMap<String, String>,
+    /// The SHA-256 of each skill's file, in hexadecimal, by its path in the directory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub skills: BTreeMap<String, String>,
     /// When, ISO 8601.
     pub granted_at: String,
     /// What people have approved of for the project (S1-18, X1-5). It goes with the trust.
@@ -87,6 +91,7 @@ pub struct Project {
     /// The directory, held: what stands at its path later is it or another.
     directory: Arc<OwnedFd>,
     files: BTreeMap<String, String>,
+    skills: BTreeMap<String, String>,
     list: TrustList,
     approvals: Approvals,
     /// The tools that it declares.
@@ -264,6 +269,7 @@ impl TrustList {
             root,
             directory: Arc::new(held),
             files,
+            skills: trusted.skills,
             approvals: if trusted.decision == Decision::Trusted { trusted.approvals } else { Approvals::default() },
             list: self.clone(),
             layer,
@@ -292,8 +298,15 @@ impl TrustList {
         let file = manifest_of(&root)?.ok_or_else(|| TrustError::NoManifest(root.as_path().to_owned()))?;
         let Contents { files, manifest, layer, .. } = Contents::read((&file, held.as_fd()), |_, _| true)?
             .map_err(|_name| TrustError::NoManifest(root.as_path().to_owned()))?;
-        let mut trusted =
-            Trusted { canonical_path: root, decision, files, granted_at: now(), approvals: Approvals::default() };
+        let skills = skill::digests((held.as_fd(), root.as_path()));
+        let mut trusted = Trusted {
+            canonical_path: root,
+            decision,
+            files,
+            skills,
+            granted_at: now(),
+            approvals: Approvals::default(),
+        };
         self.store.change(|all| {
             let before = all.iter().position(|before| before.canonical_path == trusted.canonical_path);
             if let Some(before) = before.map(|at| all.remove(at))
@@ -362,6 +375,11 @@ impl Project {
     #[must_use]
     pub fn root(&self) -> &HostPath {
         &self.root
+    }
+
+    /// The digests of its skills, as they were trusted.
+    pub(crate) fn skills(&self) -> &BTreeMap<String, String> {
+        &self.skills
     }
 
     /// Whether this is the directory in which the trusted manifest was found: by what it is, and not by its path alone.

@@ -8,6 +8,7 @@ mod declared;
 mod everyday;
 mod hidden;
 mod host;
+mod hosted;
 mod model;
 mod one_session;
 mod programs;
@@ -288,10 +289,11 @@ fn s0_2_s0_3_s0_9_an_agent_s_profile_renames_nothing() {
             };
             let all = tools(&open(Profile::default()).await);
             let names: Vec<&str> = all.iter().map(|(name, ..)| name.as_str()).collect();
-            assert_eq!(names, ["read", "write", "edit", "glob", "grep", "bash"]);
+            let hosted = ["todo", "question", "skill", "tool_search"];
+            assert_eq!(names, [&["read", "write", "edit", "glob", "grep", "bash"][..], &hosted].concat());
             for (profile, wanted) in [
-                ("readonly", &["read", "glob", "grep", "bash"][..]),
-                ("plan", &["read", "glob", "grep"]),
+                ("readonly", &[&["read", "glob", "grep", "bash"][..], &hosted].concat()[..]),
+                ("plan", &[&["read", "glob", "grep"][..], &hosted].concat()),
                 ("developer-bash-only", &["bash"]),
                 ("eval", &names),
             ] {
@@ -306,7 +308,7 @@ fn s0_2_s0_3_s0_9_an_agent_s_profile_renames_nothing() {
             let create = Profile::parse("shell: unrestricted\nfile_write: create-only\n", "p.yaml").unwrap();
             let create = tools(&open(create).await);
             let names: Vec<&str> = create.iter().map(|(name, ..)| name.as_str()).collect();
-            assert_eq!(names, ["read", "write", "glob", "grep", "bash"]);
+            assert_eq!(names, [&["read", "write", "glob", "grep", "bash"][..], &hosted].concat());
         });
     }
 }

@@ -48,7 +48,7 @@ fn s0_1_s0_2_s0_3_s0_5_s0_9_s0_65_every_tool_publishes_the_same_fields() {
         let published = tools(&env);
         assert_eq!(published, tools(&env), "the same in every session");
         let ids: Vec<&str> = published.as_array().unwrap().iter().map(|tool| tool["id"].as_str().unwrap()).collect();
-        for needed in ["read", "write", "edit", "glob", "grep", "bash"] {
+        for needed in ["read", "write", "edit", "glob", "grep", "bash", "todo", "question", "skill", "tool_search"] {
             assert!(ids.contains(&needed), "{ids:?}");
         }
         for tool in published.as_array().unwrap() {
@@ -175,35 +175,65 @@ fn s0_68_c_13_every_outcome_has_the_same_envelope() {
     });
 }
 
+/// What a model might try to switch the sandbox off with.
+const NAMES: &[&str] = &[
+    "dangerously_disable_sandbox",
+    "dangerouslyDisableSandbox",
+    "disable_sandbox",
+    "sandbox",
+    "sandbox_mode",
+    "sandbox_permissions",
+    "with_escalated_permissions",
+    "require_escalated",
+    "unsafe",
+    "privileged",
+    "bypass",
+    "approved",
+    "mode",
+    "profile",
+    "requires",
+    "grants",
+    "write",
+    "hosts",
+    "exec",
+    "env",
+    "shell",
+    "user",
+    "limits",
+];
+
+/// A schema has no such name in it, at any depth, and takes nothing that it does not list.
+#[track_caller]
+fn no_room_for_more(id: &str, schema: &Value) {
+    assert_eq!(schema["additionalProperties"], false, "{id}: {schema}");
+    for (name, schema) in schema["properties"].as_object().unwrap() {
+        assert!(!NAMES.contains(&name.as_str()), "{id}: {name}");
+        let is_path = ["path", "working_dir"].contains(&name.as_str());
+        match (is_path, &schema["type"]) {
+            // Text, or its bytes and nothing else.
+            (true, kind) => {
+                assert_eq!(kind, &json!(["string", "object"]), "{id}: {name}");
+                assert_eq!(schema["additionalProperties"], false, "{id}: {name}");
+                let inside: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+                assert_eq!(inside, ["b64"], "{id}: {name}");
+            }
+            (false, kind) if kind == "array" => no_room_for_more(id, &schema["items"]),
+            (false, Value::Null) => assert!(schema["enum"].is_array(), "{id}: {name}: {schema}"),
+            (false, kind) => {
+                assert!(["string", "integer", "boolean"].map(Value::from).contains(kind), "{id}: {name}: {kind}");
+            }
+        }
+        let text = format!("{name} {}", schema["description"]).to_lowercase();
+        for word in ["sandbox", "escalat", "privileg", "permission", "bypass", "unsafe", "dangerous"] {
+            assert!(!text.contains(word), "{id}: {name}: {text}");
+        }
+    }
+}
+
 /// E2: no tool has a parameter that a model could switch the sandbox off with, and one that is made up refuses the call, whatever
 /// its value: nothing has run, and nothing has changed.
 #[test]
 fn e2_no_argument_disables_the_sandbox() {
-    const NAMES: &[&str] = &[
-        "dangerously_disable_sandbox",
-        "dangerouslyDisableSandbox",
-        "disable_sandbox",
-        "sandbox",
-        "sandbox_mode",
-        "sandbox_permissions",
-        "with_escalated_permissions",
-        "require_escalated",
-        "unsafe",
-        "privileged",
-        "bypass",
-        "approved",
-        "mode",
-        "profile",
-        "requires",
-        "grants",
-        "write",
-        "hosts",
-        "exec",
-        "env",
-        "shell",
-        "user",
-        "limits",
-    ];
     matrix(&[Host::Namespaces], |target| {
         let env = TestEnv::new(target);
         let mine = env.workspace_file("mine", "old");
@@ -219,44 +249,25 @@ fn e2_no_argument_disables_the_sandbox() {
         };
         for tool in tools(&env).as_array().unwrap() {
             let id = tool["id"].as_str().unwrap();
-            assert_eq!(tool["parameters"]["additionalProperties"], false, "{id}");
-            let properties = tool["parameters"]["properties"].as_object().unwrap();
-            // What is published as text alone has no room for more.
-            for (name, schema) in properties {
-                assert!(!NAMES.contains(&name.as_str()), "{id}: {name}");
-                let is_path = ["path", "working_dir"].contains(&name.as_str());
-                match (is_path, &schema["type"]) {
-                    // Text, or its bytes and nothing else.
-                    (true, kind) => {
-                        assert_eq!(kind, &json!(["string", "object"]), "{id}: {name}");
-                        assert_eq!(schema["additionalProperties"], false, "{id}: {name}");
-                        let inside: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
-                        assert_eq!(inside, ["b64"], "{id}: {name}");
-                    }
-                    (false, kind) => {
-                        assert!(
-                            ["string", "integer", "boolean"].map(Value::from).contains(kind),
-                            "{id}: {name}: {kind}"
-                        );
-                    }
-                }
-                let text = format!("{name} {}", schema["description"]).to_lowercase();
-                for word in ["sandbox", "escalat", "privileg", "permission", "bypass", "unsafe", "dangerous"] {
-                    assert!(!text.contains(word), "{id}: {name}: {text}");
-                }
-            }
-            let arguments = match id {
-                "read" => json!({ "path": "mine" }),
-                "write" => json!({ "path": "made", "content": "new" }),
-                "edit" => json!({ "path": "mine", "old_string": "old", "new_string": "new" }),
-                "glob" => json!({ "pattern": "*" }),
-                "grep" => json!({ "pattern": "old" }),
-                "bash" => json!({ "command": "echo new > made" }),
+            no_room_for_more(id, &tool["parameters"]);
+            // Those that need a person, a skill or a deferred tool find none, and say so.
+            let (arguments, control) = match id {
+                "todo" => (json!({ "todos": [] }), 0),
+                "question" => (json!({ "questions": [{ "question": "Why?" }] }), 1),
+                "skill" => (json!({ "name": "none" }), 1),
+                "tool_search" => (json!({ "query": "none" }), 1),
+                "read" => (json!({ "path": "mine" }), 0),
+                "write" => (json!({ "path": "made", "content": "new" }), 0),
+                "edit" => (json!({ "path": "mine", "old_string": "old", "new_string": "new" }), 0),
+                "glob" => (json!({ "pattern": "*" }), 0),
+                "grep" => (json!({ "pattern": "old" }), 0),
+                "bash" => (json!({ "command": "echo new > made" }), 0),
                 other => panic!("what are the arguments of {other}?"),
             };
             fresh();
             let (ended, envelope) = call(&env, id, &arguments);
-            assert_eq!((ended, &envelope["type"]), (0, &json!("output")), "the control: {id}: {envelope}");
+            let kind = if control == 0 { "output" } else { "error" };
+            assert_eq!((ended, &envelope["type"]), (control, &json!(kind)), "the control: {id}: {envelope}");
             fresh();
             let before = look();
             for (number, name) in NAMES.iter().enumerate() {

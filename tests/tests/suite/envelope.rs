@@ -19,6 +19,39 @@ fn call(env: &TestEnv, tool: &str, arguments: &Value) -> (i32, Value) {
     (ended.status.code().unwrap(), envelope)
 }
 
+/// X1-25: what kind of error it is, is told apart from the text: a class, and a code in its context. A result has none.
+#[test]
+fn x1_25_every_error_has_a_class_and_a_code() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("twice", "a\na\n");
+        env.file("secret", "s");
+        let secret = env.outside().join("secret");
+        let edit = |old: &str| json!({ "path": "twice", "old_string": old, "new_string": "b" });
+        for (tool, arguments, class, code) in [
+            ("no-such-tool", json!({}), "ToolTerminal", "NotFound"),
+            ("read", json!({}), "ToolTerminal", "InputInvalid"),
+            ("read", json!({ "path": "missing" }), "ToolTerminal", "NotFound"),
+            ("read", json!({ "path": secret }), "ToolTerminal", "Forbidden"),
+            ("read", json!({ "path": "twice", "start_line": 9 }), "ToolTerminal", "InputInvalid"),
+            ("edit", edit("c"), "ToolTerminal", "NotFound"),
+            ("edit", edit("a"), "ToolTerminal", "AmbiguousMatch"),
+            ("bash", json!({ "command": "rm -rf /" }), "ToolTerminal", "CommandRejected"),
+            ("bash", json!({ "command": "true", "working_dir": "missing" }), "ToolTerminal", "ToolExecutionFailed"),
+            ("question", json!({ "questions": [{ "question": "Why?" }] }), "Validation", "NoInteractorAttached"),
+            ("skill", json!({ "name": "none" }), "ToolTerminal", "NotFound"),
+        ] {
+            let (_, failed) = call(&env, tool, &arguments);
+            assert_eq!(failed["type"], "error", "{tool} {arguments}: {failed}");
+            let wanted = json!({ "class": class, "context": { "code": code } });
+            assert_eq!(failed["metadata"]["error"], wanted, "{tool} {arguments}: {failed}");
+            assert!(!failed["error_text"].as_str().unwrap().contains(code), "it is not in the text: {failed}");
+        }
+        let (_, control) = call(&env, "read", &json!({ "path": "twice" }));
+        assert_eq!((&control["type"], &control["metadata"]["error"]), (&json!("output"), &Value::Null), "{control}");
+    });
+}
+
 /// C-18: which mechanisms are named for each kind of right, and no other.
 fn assert_enforced(target: Target, envelope: &Value, tool: bool) {
     let expected = [

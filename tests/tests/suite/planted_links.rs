@@ -150,15 +150,17 @@ fn a2_every_repository_above_a_workspace_counts() {
 fn c12_no_directory_of_path_that_a_pattern_lets_write_is_searched() {
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
-        let bin = env.workspace().join("tools/bin");
-        for directory in [env.workspace().join("tools"), bin.clone(), bin.join("deep"), env.workspace().join("src")] {
+        let bin = env.outside().join("tools/bin");
+        for directory in [env.outside().join("tools"), bin.clone(), bin.join("deep"), env.outside().join("src")] {
             fs::create_dir(&directory).unwrap();
             env.give(&directory);
         }
         let bin = bin.canonicalize().unwrap().display().to_string();
+        let at = env.outside().canonicalize().unwrap().display().to_string();
         let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
         let shown = |write: &str| {
-            let text = format!("[requires.fs]\nread = [\"{{workspace}}/**\"]\nwrite = [\"{write}\"]\n");
+            let text =
+                format!("[requires.fs]\nread = [\"{{workspace}}/**\", \"{at}/**\"]\nwrite = [\"{at}/{write}\"]\n");
             let manifest = env.file("manifest.toml", &format!("{text}[[requires.shell]]\ncmd = \"*\"\n"));
             let run = env.sandbox().flag(&["--manifest", manifest.text()]).variable("PATH", &path);
             let ended = run.run(&["sh", "-c", "echo \"$PATH\""]);

@@ -629,6 +629,39 @@ fn a1_a3_a18_what_a_ceiling_leaves_is_judged_from_the_whole() {
             assert_eq!(fs::read_to_string(env.workspace().join(&path)).unwrap(), "evil\n");
             fs::remove_file(env.workspace().join(&path)).unwrap();
         }
+        // So is what bounds leave nothing of: another root, a directory that is named and not its tree.
+        let further = env.outside().join("further");
+        fs::create_dir(&further).unwrap();
+        env.give(&further);
+        git(
+            &env,
+            &format!("git init -q {0} && git -C {0} config core.hooksPath {1}", further.display(), text(&env, "led")),
+        );
+        fs::create_dir(env.workspace().join("led")).unwrap();
+        env.give(&env.workspace().join("led"));
+        let roots = format!("roots = [\"../outside/further\"]\n{all}");
+        let own = text(&env, "led/**");
+        for bound in ["", &format!("[ceiling.fs]\nwrite = [\"{own}\"]\n")] {
+            let ended = run(&format!("{roots}{bound}"), "led/pre-commit");
+            assert!(ended.stderr.contains("Permission denied"), "{bound}: {ended:?}");
+        }
+        let ended = run(
+            &format!("{all}[ceiling.fs]\nwrite = [\"{{workspace}}/sub\", \"{{workspace}}/shared/**\"]\n"),
+            "shared/pre-commit",
+        );
+        assert!(ended.stderr.contains("Permission denied"), "{ended:?}");
+        // What was asked for by its own name stays writable, whatever else is left.
+        for directory in [".vscode", ".claude", ".claude/agents"] {
+            fs::create_dir(env.workspace().join(directory)).unwrap();
+            env.give(&env.workspace().join(directory));
+        }
+        let named = "\"{workspace}/**\", \"{workspace}/.vscode/**\", \"{workspace}/.claude/**\"";
+        let named = all.replace("write = [\"{workspace}/**\"]", &format!("write = [{named}]"));
+        let left = "[ceiling.fs]\nwrite = [\"{workspace}/src/**\", \"{workspace}/.vscode/**\", \"{workspace}/.claude/agents/**\"]\n";
+        for path in [".vscode/x", ".claude/agents/y", "src/z"] {
+            let ended = run(&format!("{named}{left}"), path);
+            assert!(ended.status.success(), "{path}: {ended:?}");
+        }
         let named = all.replace("write = [\"{workspace}/**\"]", "write = [\"{workspace}/tools/hooks/**\"]");
         let ended = run(&named, "tools/hooks/pre-commit");
         assert!(ended.status.success(), "{ended:?}");

@@ -387,6 +387,12 @@ fn a8_in_tmp_nothing_is_granted_beside_a_single_name() {
             );
             let ended = run(&listed, &single, &line);
             assert_eq!(ended.stdout, "theirs\nnew\nt\n", "{ended:?}");
+            // A name that is a directory is no reason either, though all below it may be read.
+            let inner = format!("\"{at}/single/inner\"");
+            fs::create_dir_all(top.path().join("single/inner")).unwrap();
+            env.give(&top.path().join("single/inner"));
+            let ended = run(&inner.replace("inner\"", "inner/**\""), &inner, &format!("cat {at}/single/theirs"));
+            assert_eq!((ended.stdout.as_str(), ended.status.code()), ("", Some(1)), "{ended:?}");
             // With the whole tree granted it may be read, and the session has its own /tmp where it has namespaces.
             let ended =
                 run(&format!("\"{at}/**\""), write, &format!("cat {at}/{theirs}; echo own > /tmp/own && cat /tmp/own"));

@@ -302,8 +302,9 @@ impl Layout {
             }
             stays
         });
-        let trees: BTreeSet<&PathBuf> = left.values().collect();
-        grants.extend(trees.iter().map(|tree| (tree.to_path_buf(), tree.to_path_buf(), Extent::Subtree)));
+        let further = plan.judged_from.iter().map(|tree| real(tree.as_path()));
+        let trees: BTreeSet<PathBuf> = left.values().cloned().chain(further).collect();
+        grants.extend(trees.iter().map(|tree| (tree.clone(), tree.clone(), Extent::Subtree)));
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
         let whole: HashSet<PathBuf> =
@@ -344,9 +345,7 @@ impl Layout {
                 Some((Found::Open(state), is_named)) => (state, is_named && state.is_free()),
                 None => (names().root(tree.as_os_str().as_bytes()), false),
             };
-            if !trees.contains(&tree) || whole.contains(&tree) {
-                places.push((tree.clone(), extent == Extent::Subtree));
-            }
+            places.push((tree.clone(), extent == Extent::Subtree));
             if extent == Extent::Entry {
                 // Named as it is: granted, whatever it is called.
                 places.push((path.clone(), false));
@@ -366,8 +365,8 @@ impl Layout {
 
 impl Keeper {
     /// Looks at the repositories that granted trees lie in. To be called before the session is confined.
-    pub(super) fn look_above(plan: &SessionPlan) -> Above {
-        let Layout { roots, beside, .. } = Layout::of(plan);
+    pub(super) fn look_above(plan: &SessionPlan, mounts: &Mounts) -> Result<Above, StepFailure> {
+        let Layout { roots, places, beside } = Layout::of(plan);
         let mut keeper = Self::of(roots, beside, Above::default());
         let trees = keeper.trees();
         for (tree, _) in &trees {
@@ -380,13 +379,17 @@ impl Keeper {
                 plan.grants.iter().filter(|rule| rule.extent == Extent::Subtree && rule.access.reads_files());
             readable.any(|rule| tree.as_path().starts_with(&rule.path))
         };
-        let surveyed = !plan.left_of.values().all(reads);
-        let linked = surveyed.then(|| {
+        let surveyed = !plan.left_of.values().chain(&plan.judged_from).all(reads);
+        let mut linked = None;
+        if surveyed {
+            let places: Vec<Granted<'_>> =
+                places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
+            keeper.aliases = mounts.aliases(&places)?;
             keeper.look_at_all();
-            keeper.find_linked()
-        });
+            linked = Some(keeper.find_linked());
+        }
         let Self { repositories, ends, unseen, .. } = keeper;
-        Above { repositories, seen, ends, unseen, surveyed, linked }
+        Ok(Above { repositories, seen, ends, unseen, surveyed, linked })
     }
 
     fn of(roots: Vec<Root>, beside: HashMap<PathBuf, Beside>, above: Above) -> Self {
@@ -486,7 +489,8 @@ impl Keeper {
         if std::mem::replace(&mut self.surveyed, true) {
             return;
         }
-        let apart = self.roots.iter().map(|root| root.path.clone()).collect();
+        // What was left of a tree is a part of that, whatever it is.
+        let apart = self.roots.iter().filter(|root| !root.is_left).map(|root| root.path.clone()).collect();
         survey(&self.trees(), &apart, BOUNDS, self);
     }
 
@@ -1267,10 +1271,14 @@ fn text_of(found: &OwnedFd) -> Option<Vec<u8>> {
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
         return None;
     }
+    // A file of the kernel's own may keep whoever reads it waiting, however regular it looks (/proc/kmsg).
+    let kind = rustix::fs::fstatfs(found).ok()?.f_type;
+    if [libc::PROC_SUPER_MAGIC, libc::SYSFS_MAGIC, libc::TRACEFS_MAGIC, libc::DEBUGFS_MAGIC].contains(&kind) {
+        return None;
+    }
     let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
     let file = fs::File::from(rustix::fs::open(itself, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?);
     let mut text = Vec::new();
-    // A file of /proc has more in it than its size says.
     let read = file.take(SETTINGS + 1).read_to_end(&mut text).ok()?;
     (read as u64 <= SETTINGS).then_some(text)
 }

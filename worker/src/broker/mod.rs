@@ -121,7 +121,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     // While the host's mounts are there to be seen.
     let mounts = Mounts::read()?;
-    let above = Keeper::look_above(plan);
+    let above = Keeper::look_above(plan, &mounts)?;
     // While this process has the privileges that tell.
     let network = match plan.strength {
         Strength::Namespaces => namespace::own_network(),

@@ -326,6 +326,8 @@ mod tests {
     /// D11: what a worker that was taken over can say is never large, whichever frame it is.
     #[test]
     fn d11_no_frame_of_a_worker_is_large() {
+        use callgate_policy::failure::ErrorCode;
+
         use crate::protocol::{FromWorker, StepFailure, ToolEnd};
         let long = "x".repeat(2 * FRAME_MAX);
         let step = |detail: String| callgate_policy::envelope::StepReport::new(Step::Session, detail);
@@ -336,7 +338,7 @@ mod tests {
             FromWorker::Failed(StepFailure { step: Step::Session, what: long.clone(), errno: None }),
             output(long.clone().into()),
             output(vec![serde_json::Value::Null; FRAME_MAX].into()),
-            FromWorker::ToolEnded(ToolEnd::Error { text: long, errno: None }),
+            FromWorker::ToolEnded(ToolEnd::Error { text: long, errno: None, code: ErrorCode::NotFound }),
         ];
         let (a, b) = Channel::pair().unwrap();
         for frame in frames {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use callgate_policy::envelope::{Changes, StepReport};
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::LimitName;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, SessionPlan};
@@ -369,6 +370,8 @@ pub enum ToolEnd {
         text: String,
         /// The kernel's answer, where that was the cause.
         errno: Option<i32>,
+        /// What kind of error it is.
+        code: ErrorCode,
     },
 }
 

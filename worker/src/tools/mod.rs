@@ -14,6 +14,7 @@ use std::io;
 use std::path::Path;
 
 use callgate_policy::effective::PathRegion;
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, FsRule, Work};
 use rustix::fs::FileType;
@@ -28,6 +29,7 @@ pub mod read;
 mod results;
 mod search;
 pub mod shell;
+pub mod skill;
 pub mod write;
 
 /// What a tool promises: its name, what it needs, and what a model reads about it.
@@ -196,6 +198,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
         shell::NAME => shell::run(args),
+        skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
     }
 }
@@ -403,6 +406,38 @@ impl ToolError {
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         self.cause().and_then(io::Error::raw_os_error)
+    }
+
+    /// What kind of error it is (X1-25).
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Argument { .. }
+            | Self::MixedRanges
+            | Self::EmptyRange { .. }
+            | Self::StartPastEnd { .. }
+            | Self::OffsetPastEnd { .. }
+            | Self::NoFileName { .. }
+            | Self::Pattern { .. }
+            | Self::NoChange => ErrorCode::InputInvalid,
+            Self::UnknownTool { .. } | Self::NotFound { .. } => ErrorCode::NotFound,
+            Self::NotUnique { .. } => ErrorCode::AmbiguousMatch,
+            Self::TooLong { .. } => ErrorCode::LimitExceeded,
+            Self::Changed { .. } | Self::LinkChanged { .. } => ErrorCode::ResourceBusy,
+            Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
+            Self::NotRegular { .. } | Self::NotADirectory { .. } => ErrorCode::ToolExecutionFailed,
+            Self::Open { source, .. }
+            | Self::Read { source, .. }
+            | Self::Parent { source, .. }
+            | Self::Temporary { source, .. }
+            | Self::Write { source, .. }
+            | Self::Mode { source, .. }
+            | Self::Publish { source, .. } => match source.raw_os_error() {
+                Some(libc::ENOENT) => ErrorCode::NotFound,
+                Some(libc::EBUSY | libc::EAGAIN | libc::ETXTBSY) => ErrorCode::ResourceBusy,
+                _ => ErrorCode::ToolExecutionFailed,
+            },
+        }
     }
 
     /// What the caller can do about it.

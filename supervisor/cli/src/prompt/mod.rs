@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callgate::{Answer, Approver, Asked, Question};
+use callgate::{Answer, Approver, Asked, Inquired, Inquiry, Query, Question, Reply};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, tcgetwinsize};
@@ -38,24 +38,17 @@ impl Approver for AtTerminal {
     fn ask(&self, question: Arc<Question>) -> Asked {
         Box::pin(async move { ask(&question).await })
     }
+
+    fn inquire(&self, inquiry: Arc<Inquiry>) -> Inquired {
+        Box::pin(async move { inquire(&inquiry).await })
+    }
 }
 
 /// `None` if there is no terminal, or it is not this process's turn to use it (it was started in the background).
 async fn ask(question: &Question) -> Option<Answer> {
-    let terminal = open()?;
-    #[allow(deprecated, reason = "its replacement is unsafe; a File owns its descriptor and never gives another")]
-    let terminal = AsyncFd::new(terminal).ok()?;
-    // Of two programs that ask at once, the second waits. The lock is the open file's: it goes with this process.
-    loop {
-        match rustix::fs::flock(terminal.get_ref(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => break,
-            Err(Errno::WOULDBLOCK) => tokio::time::sleep(AGAIN).await,
-            Err(_) => return None,
-        }
-    }
+    let terminal = hold().await?;
     let mut withdrawn = Withdrawn { terminal: terminal.get_ref(), answered: false };
-    let columns = tcgetwinsize(terminal.get_ref()).map_or(80, |size| usize::from(size.ws_col));
-    let shown = shown::question(question, if columns == 0 { 80 } else { columns });
+    let shown = shown::question(question, columns(&terminal));
     // What was typed before it was asked is no answer to it.
     tcflush(terminal.get_ref().as_fd(), QueueSelector::IFlush).ok()?;
     write!(withdrawn.terminal, "\n{shown}{ASKS}").ok()?;
@@ -75,6 +68,78 @@ async fn ask(question: &Question) -> Option<Answer> {
     };
     withdrawn.answered = true;
     Some(answer)
+}
+
+/// The same for questions, one after the other.
+async fn inquire(inquiry: &Inquiry) -> Option<Reply> {
+    let terminal = hold().await?;
+    let mut withdrawn = Withdrawn { terminal: terminal.get_ref(), answered: false };
+    write!(withdrawn.terminal, "\n{}", shown::ASKED).ok()?;
+    let mut answers = Vec::new();
+    for query in &inquiry.questions {
+        // What was typed before a question was asked is no answer to it, nor is the rest of what was typed for the one before.
+        tcflush(terminal.get_ref().as_fd(), QueueSelector::IFlush).ok()?;
+        write!(withdrawn.terminal, "{}{}", shown::query(query, columns(&terminal)), shown::asks(query)).ok()?;
+        let answer = loop {
+            let line = line(&terminal).await;
+            match line.as_deref().map(str::trim) {
+                Some("") => break None,
+                None => {
+                    writeln!(withdrawn.terminal).ok()?;
+                    break None;
+                }
+                Some(text) => match chosen(query, text) {
+                    Some(answer) => break Some(answer),
+                    None => write!(withdrawn.terminal, "there is no such number; {}", shown::asks(query)).ok()?,
+                },
+            }
+        };
+        match answer {
+            Some(answer) => answers.push(answer),
+            None => {
+                withdrawn.answered = true;
+                return Some(Reply::Dismissed);
+            }
+        }
+    }
+    withdrawn.answered = true;
+    Some(Reply::Answers(answers))
+}
+
+/// What a line says: numbers of options, or something else in words. `None` for numbers that there are not.
+fn chosen(query: &Query, line: &str) -> Option<Vec<String>> {
+    let is_number = |c: char| c.is_ascii_digit() || c == ',' || c == ' ';
+    if query.options.is_empty() || !line.chars().all(is_number) {
+        return Some(vec![line.replace(char::is_control, " ")]);
+    }
+    let numbers = line.split([',', ' ']).filter(|number| !number.is_empty()).map(str::parse::<usize>);
+    let mut numbers = numbers.collect::<Result<Vec<_>, _>>().ok()?;
+    numbers.sort_unstable();
+    numbers.dedup();
+    let labels = numbers.iter().map(|number| Some(query.options.get(number.checked_sub(1)?)?.label.clone()));
+    let labels = labels.collect::<Option<Vec<_>>>()?;
+    (labels.len() == 1 || (query.multi_select && !labels.is_empty())).then_some(labels)
+}
+
+fn columns(terminal: &AsyncFd<File>) -> usize {
+    let columns = tcgetwinsize(terminal.get_ref()).map_or(80, |size| usize::from(size.ws_col));
+    if columns == 0 { 80 } else { columns }
+}
+
+/// Takes the terminal for a question.
+async fn hold() -> Option<AsyncFd<File>> {
+    let terminal = open()?;
+    #[allow(deprecated, reason = "its replacement is unsafe; a File owns its descriptor and never gives another")]
+    let terminal = AsyncFd::new(terminal).ok()?;
+    // Of two programs that ask at once, the second waits. The lock is the open file's: it goes with this process.
+    loop {
+        match rustix::fs::flock(terminal.get_ref(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(Errno::WOULDBLOCK) => tokio::time::sleep(AGAIN).await,
+            Err(_) => return None,
+        }
+    }
+    Some(terminal)
 }
 
 /// The terminal, if this process may ask there now. It is opened by the name that it has, so that all who do so share a lock:

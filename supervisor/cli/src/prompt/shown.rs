@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use callgate::Question;
+use callgate::{Query, Question};
 use callgate_policy::path::HostPath;
 use unicode_width::UnicodeWidthChar as _;
 
@@ -66,9 +66,37 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
 
 /// The argument `command`, if it is the line that a shell is given: of another program it says what a model has put there.
 fn line_of_a_shell(question: &Question) -> Option<&str> {
-    let line = question.arguments.get("command")?.as_str()?;
+    let is_bash = question.tool == "bash" && question.argv.first().is_some_and(|program| program == "/bin/bash");
+    let line = question.arguments.get("command").filter(|_| is_bash)?.as_str()?;
     let told = HostPath::from(line).to_string();
     question.argv.windows(2).any(|two| two[0] == "-c" && two[1] == told).then_some(line)
+}
+
+/// Before the questions of an agent.
+pub(super) const ASKED: &str = "callgate: the agent asks you; what you type is given to it\n";
+/// Most options that are shown.
+const OPTIONS: usize = 32;
+
+/// One question of an agent's, without the line that asks.
+pub(super) fn query(query: &Query, columns: usize) -> String {
+    let mut shown = Shown { text: String::new(), columns: columns.max(NARROWEST) };
+    query.header.iter().for_each(|header| shown.foreign(header));
+    shown.foreign(&query.question);
+    for (at, option) in query.options.iter().enumerate().take(OPTIONS) {
+        shown.own(&format!("{}:", at + 1));
+        shown.foreign(&option.label);
+        option.description.iter().filter(|text| !text.is_empty()).for_each(|text| shown.foreign(text));
+    }
+    shown.text
+}
+
+/// The line that asks. Enter alone is no answer.
+pub(super) fn asks(query: &Query) -> &'static str {
+    match (query.options.is_empty(), query.multi_select) {
+        (true, _) => "answer? [none]: ",
+        (false, false) => "answer? a number, or your own words [none]: ",
+        (false, true) => "answer? numbers such as 1,2, or your own words [none]: ",
+    }
 }
 
 struct Shown {
@@ -295,6 +323,28 @@ mod tests {
                 }
             }
             assert!(shown.lines().count() < 40, "a flood");
+        }
+    }
+
+    /// E8: the same for what an agent asks: nothing of it passes for callgate's own words.
+    #[test]
+    fn forged_questions_stay_behind_the_margin() {
+        let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut next = |below: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            usize::try_from(seed % below as u64).unwrap()
+        };
+        for _ in 0..2000 {
+            let mut text = || (0..next(20)).map(|_| PARTS[next(PARTS.len())]).collect::<String>();
+            let mut asked = Query::new(text(), vec![callgate::Choice::new(text()), callgate::Choice::new(text())]);
+            (asked.header, asked.options[1].description) = (Some(text()), Some(text()));
+            for line in query(&asked, 80).lines() {
+                assert!(line.chars().all(stands_for_itself), "{line:?}");
+                let own = line == "1:" || line == "2:" || line.starts_with("  ... and ");
+                assert!(own || line.starts_with(MARGIN), "{line:?}");
+            }
         }
     }
 
