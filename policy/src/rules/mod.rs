@@ -383,8 +383,15 @@ impl RuleSet {
         let mut judged = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
         let first = judged.next().unwrap_or_else(|| self.unruled(call, &Value::Nothing));
         let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
-        let stricter = |one: Judged<'a>, other: Judged<'a>| if other.action > one.action { other } else { one };
         judged.chain(reach).fold(first, stricter).decision()
+    }
+
+    /// What rules about capabilities say of what is done by whoever a call starts: the strictest that asks or denies. What allows
+    /// says nothing here, and neither does silence.
+    #[must_use]
+    pub fn tightens(&self, reach: &[(Capability, Value<'_>)]) -> Option<Decision> {
+        let tightened = reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
+        tightened.reduce(stricter).map(Judged::decision)
     }
 
     /// By the first of the rules about it that matches.
@@ -442,7 +449,11 @@ impl RuleSet {
             rule.narrower.as_deref()
         });
         grants.fold(None, |all: Option<SubPolicy>, one| {
-            Some(all.map_or_else(|| SubPolicy::of_rule(one), |all| all.within(one)))
+            let one = SubPolicy::of_rule(one);
+            Some(match all {
+                Some(all) => all.within(one),
+                None => one,
+            })
         })
     }
 
@@ -476,6 +487,11 @@ struct Judged<'a> {
     action: Action,
     by: By<'a>,
     about: Option<&'a Value<'a>>,
+}
+
+/// Of two that are equally strict, the first.
+fn stricter<'a>(one: Judged<'a>, other: Judged<'a>) -> Judged<'a> {
+    if other.action > one.action { other } else { one }
 }
 
 enum By<'a> {

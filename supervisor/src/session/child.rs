@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::open::{bounds, effective};
+use super::rules::rules;
 use super::tools::{Inherited, chosen_by_calls, has_skills};
 use super::{Halt, OpenError, Session, SessionSpec};
 use crate::gate::Gate;
@@ -263,6 +264,13 @@ impl Session {
             Ok(effective(&spec, &bounds, &tools, &self.variables)?.0)
         });
         Some(own)
+    }
+
+    /// The rules that hold in a session for one of the manifest's agents.
+    pub(crate) fn rules_of_agent(&self, agent: &str) -> Option<Result<RuleSet, OpenError>> {
+        let (spec, tools) = self.spec_for_agent(agent)?;
+        let inherited = self.rules.read().unwrap_or_else(PoisonError::into_inner).inherited();
+        Some(rules(&spec, Some(inherited), &self.profile, &tools, &self.variables))
     }
 
     /// A session for one of the manifest's agents, with `most` at most in force. `None` if there is no such agent.

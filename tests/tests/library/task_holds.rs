@@ -129,8 +129,8 @@ fn s0_15_s0_56_x0_25_rules_about_programs_hold_for_an_agent_s() {
         assert_eq!(task(&session, "sh", "x").await.metadata.denial.unwrap().layer, callgate::Layer::Rule);
         assert!(!target.exists());
 
-        let all_but = "[[rules]]\npermission = \"*\"\naction = \"allow\"\n";
-        let asks = with(&format!("{all_but}[[rules]]\npermission = \"shell.run\"\naction = \"ask\"\n"));
+        // Also where a rule about `task` itself lets it pass: it is the more specific one, and says nothing of programs.
+        let asks = with(&format!("{allow}[[rules]]\npermission = \"shell.run\"\naction = \"ask\"\n"));
         for (says, runs) in [(Answer::Reject, false), (Answer::Once, true)] {
             let person = Person::who_says(says);
             let spec = spec(workspace, strength, &asks).approver(person.clone());
@@ -140,7 +140,37 @@ fn s0_15_s0_56_x0_25_rules_about_programs_hold_for_an_agent_s() {
             let asked = person.asked.lock().unwrap();
             assert_eq!((asked.len(), &asked[0].argv[..]), (1, &["/bin/sh", "-c", LINE].map(str::to_owned)[..]));
             assert!(asked[0].reach.iter().any(|line| line.starts_with("change ")), "{:?}", asked[0].reach);
+            assert_eq!(asked[0].arguments["prompt"], "x");
+            let why = &asked[0].why;
+            assert!(why.len() == 1 && why[0].starts_with("the rule ask shell.run"), "{why:?}");
+            assert!(
+                asked[0].key.text.contains(LINE),
+                "an answer that is kept is about this program: {:?}",
+                asked[0].key
+            );
         }
+        fs::remove_file(&outside).unwrap();
+        fs::remove_file(&target).unwrap();
+
+        // The rules of the agent's own session count: what it has declared, and a grant about programs.
+        let grant = "[[rules]]\npermission = \"shell.run\"\naction = \"allow\"\ngrant = { write = [\"target/**\"] }\n";
+        let session =
+            supervisor(None).open(spec(workspace, strength, &with(&format!("{allow}{grant}")))).await.unwrap();
+        assert_eq!(answer(&task(&session, "sh", "x").await), "did\n");
+        assert!(target.exists() && !outside.exists(), "it was narrowed");
+        let own = with(allow)
+            + "[[agents.sh.rules]]\npermission = \"shell.run\"\npattern = \"/bin/sh *\"\naction = \"ask\"\n";
+        let session = supervisor(None).open(spec(workspace, strength, &own)).await.unwrap();
+        let refused = task(&session, "sh", "x").await;
+        assert_eq!(
+            refused.metadata.denial.as_ref().map(|denial| denial.layer),
+            Some(callgate::Layer::Person),
+            "{refused:?}"
+        );
+        assert!(!outside.exists());
+        let session = supervisor(None).open(spec(workspace, strength, &with(allow))).await.unwrap();
+        assert_eq!(answer(&task(&session, "sh", "x").await), "did\n", "the control: no rule is about programs");
+        assert!(outside.exists());
     });
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use callgate_policy::manifest::Agent;
+use serde_json::{Value, json};
 
 use crate::registry::executor::Executor;
 use crate::registry::{RegistryError, Tool};
@@ -50,7 +51,16 @@ pub(in crate::registry) fn task(agents: &BTreeMap<String, Agent>) -> Result<Tool
          them. There are:{listed}"
     );
     let tool = Tool::bundled("task", ("", SCHEMA, OUTPUT), Executor::Delegate)?;
-    let key = |args: &serde_json::Value| args["subagent_type"].as_str().unwrap_or_default().to_owned();
+    let runners: BTreeMap<String, String> = agents
+        .iter()
+        .filter(|(_, agent)| !agent.runner.is_empty())
+        .map(|(name, agent)| (name.clone(), json!(agent.runner).to_string()))
+        .collect();
+    // Whoever said "always" of an agent has seen its program, and did not say it of another.
+    let key = move |args: &Value| {
+        let name = args["subagent_type"].as_str().unwrap_or_default();
+        runners.get(name).map_or_else(|| name.to_owned(), |runner| format!("{name}: {runner}"))
+    };
     // What subagents change, they change in their own sessions, each one thing at a time.
     Ok(tool.description(description).side_by_side().timeout(TIMEOUT).approval_key(key))
 }
