@@ -180,5 +180,19 @@ mod tests {
         assert!(poll(waits.as_mut()).is_pending());
         drop(entered);
         assert!(poll(waits.as_mut()).is_ready());
+
+        // One that has begun, and waits for a tool of its own.
+        let Poll::Ready(Ok(edit)) = poll(pin!(tools.enter("edit"))) else { unreachable!("nobody is before it") };
+        let mut gone = pin!(tools.deactivate("edit"));
+        assert!(poll(gone.as_mut()).is_pending(), "a call of it is in flight");
+        tools.activate("edit");
+        let mut batch = pin!(tools.enter_all(["edit", "read"].into_iter()));
+        assert!(poll(batch.as_mut()).is_pending());
+        let mut waits = pin!(tools.replace(|_now| Ok::<_, ()>((Registry::locked().unwrap(), ()))));
+        assert!(poll(waits.as_mut()).is_pending());
+        drop(edit);
+        assert!(poll(gone.as_mut()).is_ready());
+        let Poll::Ready(entered) = poll(batch.as_mut()) else { unreachable!("who came later does not stop it") };
+        assert!(entered.iter().all(Result::is_ok) && poll(waits.as_mut()).is_pending());
     }
 }

@@ -247,6 +247,10 @@ pattern = "touch *"
 action = "allow"
 [[agents.any.rules]]
 permission = "bash"
+pattern = "touch later"
+action = "allow"
+[[agents.any.rules]]
+permission = "bash"
 pattern = "touch own"
 action = "deny"
 "#;
@@ -268,7 +272,7 @@ action = "deny"
         let person = Arc::new(Person::default());
         let spec = spec(workspace, strength, TEXT).agent_runner(runner).approver(person.clone());
         let session = supervisor(None).open(spec).await.unwrap();
-        session.add_rule(&Rule::new("bash", Action::Deny).pattern("touch later")).unwrap();
+        session.add_rule(&Rule::new("bash", Action::Deny).pattern("touch la*")).unwrap();
         let printed = output(&session, "printenv MY_TOKEN DATABASE_URL PLAIN").await;
         assert_eq!(printed, "secret-value\nsecret-url\nplain\n", "the control");
         let expected = "touch denied-1: no \ntouch later: no \ntouch own: no \ntouch free: yes \n\
@@ -504,7 +508,7 @@ async fn tried(session: &Session) -> BTreeSet<String> {
 /// tried in the kernel.) `CALLGATE_FAMILIES` is how many.
 #[test]
 fn f11_x0_24_x0_25_x0_26_what_a_child_can_do_its_parent_can() {
-    let families = std::env::var("CALLGATE_FAMILIES").ok().and_then(|text| text.parse().ok()).unwrap_or(25_u64);
+    let families = std::env::var("CALLGATE_FAMILIES").ok().and_then(|text| text.parse().ok()).unwrap_or(50_u64);
     in_each_strength(async |workspace, strength| {
         for place in PLACES {
             let data = workspace.join("data");

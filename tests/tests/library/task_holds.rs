@@ -43,6 +43,36 @@ fn x0_25_a_child_releases_no_name_that_its_parent_has_not() {
     });
 }
 
+/// X0-25: what a repository leads to is kept in the tree that a session was asked for. So it is for a child that asks for just that
+/// place, though its parent was left no more, and for a child of one that asked for no more either.
+#[test]
+fn x0_25_what_leads_to_a_place_keeps_it_in_all_below() {
+    in_each_strength(async |workspace, strength| {
+        let line = format!("(echo x > {}/tools/hooks/h) 2> /dev/null && echo wrote; true", workspace.display());
+        for name in [".git/objects", ".git/refs", "tools/hooks"] {
+            fs::create_dir_all(workspace.join(name)).unwrap();
+        }
+        fs::write(workspace.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        let only = "[FS]\nwrite = [\"{workspace}/tools/hooks/**\"]\n";
+        let text = format!(
+            "{ALL}{}[agents.hooks]\ndescription = \"x\"\ntools = []\nrunner = [\"/bin/sh\", \"-c\", {line:?}]\n{}\
+             [agents.between]\ndescription = \"x\"\ntools = [\"task\"]\n{}[[agents.between.requires.shell]]\ncmd = \"*\"\n",
+            only.replace("FS", "ceiling.fs"),
+            only.replace("FS", "agents.hooks.requires.fs"),
+            only.replace("FS", "agents.between.requires.fs"),
+        );
+        for (config, expected) in [("\thooksPath = tools/hooks\n", ""), ("", "wrote\n")] {
+            fs::write(workspace.join(".git/config"), format!("[core]\n\tbare = false\n{config}")).unwrap();
+            let runner = by(async |work: AgentTask| Ok(answer(&task(&work.session, "hooks", "x").await).to_owned()));
+            let session = supervisor(None).open(spec(workspace, strength, &text).agent_runner(runner)).await.unwrap();
+            assert_eq!(super::output(&session, &line).await, expected, "the session");
+            assert_eq!(answer(&task(&session, "hooks", "x").await), expected, "its child");
+            assert_eq!(answer(&task(&session, "between", "x").await), expected, "and that of another");
+            assert_eq!(workspace.join("tools/hooks/h").exists(), !expected.is_empty());
+        }
+    });
+}
+
 fn script(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
