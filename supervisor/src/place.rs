@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Extent, FsRule, Identity, Seen};
 use callgate_worker::mountinfo::{self, Mount};
-use callgate_worker::way::{Id, Link, Way};
+use callgate_worker::way::{self, Id, Link, Way};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -147,26 +147,39 @@ pub(crate) struct Changeable {
     paths: Vec<HostPath>,
     /// How many of these, the first, are only what this session may write.
     written: usize,
+    /// What was asked for, and only an earlier session may have been able to write: what they are, and what they are called.
+    asked: Vec<Asked>,
     /// By which each may have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
 }
 
 impl Changeable {
-    /// `written` are the paths at or below which the session may change something.
-    pub(crate) fn of<'a>(held: impl IntoIterator<Item = &'a Place>, written: &[HostPath]) -> Self {
+    /// `written` are the paths at or below which the session may change something, and `asked` those of which an earlier one
+    /// could, that was asked for the same and bounded less.
+    pub(crate) fn of<'a>(held: impl IntoIterator<Item = &'a Place>, written: &[HostPath], asked: &[HostPath]) -> Self {
         let (mut ids, mut paths) = (Vec::new(), written.to_vec());
         for place in held {
             ids.push(place.id());
             paths.extend([place.path.clone(), place.spelt.clone()]);
             paths.extend(place.repositories());
         }
-        ids.extend(paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())));
-        Self { ids, paths, written: written.len(), mounts: mountinfo::read().ok() }
+        let ids_of = |paths: &[HostPath]| -> Vec<Id> {
+            paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())).collect()
+        };
+        ids.extend(ids_of(&paths));
+        let asked = asked.iter().map(Asked::of).collect();
+        Self { ids, paths, written: written.len(), asked, mounts: mountinfo::read().ok() }
     }
 
     /// Where calls of earlier sessions may have worked, by name.
     pub(crate) fn earlier(&self) -> impl Iterator<Item = PathBuf> {
         self.paths.iter().skip(self.written).map(|path| path.as_path().to_owned())
+    }
+
+    /// Where calls of an earlier session may have worked that was asked for the same and bounded less. Whoever could change what
+    /// the system is made of has changed more than a session.
+    pub(crate) fn asked(&self, place: &Path) -> bool {
+        self.asked.iter().any(|tree| tree.counts_in(place) && tree.holds(place))
     }
 
     /// All names of a place, its own first. `None` where the mounts are not known that show it elsewhere.
@@ -181,13 +194,51 @@ impl Changeable {
         let is_below =
             |directory: &Path| self.names(directory).is_none_or(|names| names.iter().any(|name| by_name(name)));
         let below = |link: &Link| link.path.parent().is_some_and(is_below);
-        links.iter().find(|link| link.may_lie_in(&self.ids) || below(link)).map(|link| link.path.clone())
+        let asked = |link: &Link| {
+            let parent = link.path.parent().unwrap_or(Path::new("/"));
+            let names = self.names(parent);
+            let holds = |tree: &Asked| {
+                let by_name = || names.as_ref().is_none_or(|all| all.iter().any(|name| tree.holds(name)));
+                tree.counts_in(parent) && (tree.id.is_some_and(|id| link.may_lie_in(&[id])) || by_name())
+            };
+            self.asked.iter().any(holds)
+        };
+        let planted = |link: &&Link| link.may_lie_in(&self.ids) || below(link) || asked(link);
+        links.iter().find(planted).map(|link| link.path.clone())
     }
 
     /// Follows a path. `None` if it is not there, or if a call may have put a link in its way; then the link comes with it.
     pub(crate) fn follow(&self, path: &Path) -> Result<Option<Way>, PathBuf> {
         let Ok(way) = Way::follow(path) else { return Ok(None) };
         self.planted(&way.links).map_or(Ok(Some(way)), Err)
+    }
+}
+
+/// A tree that was asked for.
+#[derive(Debug)]
+struct Asked {
+    id: Option<Id>,
+    /// Its names: as it is spelt, and without links.
+    names: Vec<PathBuf>,
+}
+
+impl Asked {
+    fn of(path: &HostPath) -> Self {
+        let way = Way::follow(path.as_path()).ok();
+        let real = way.as_ref().and_then(|way| way.real_path().ok());
+        let names = std::iter::once(path.as_path().to_owned()).chain(real).collect();
+        Self { id: way.map(|way| way.id()), names }
+    }
+
+    fn holds(&self, place: &Path) -> bool {
+        self.names.iter().any(|name| place.starts_with(name))
+    }
+
+    /// Whether it matters that it holds a place: of a tree above the system's directories those do not count.
+    fn counts_in(&self, place: &Path) -> bool {
+        let top = ["/", "/usr"].iter().any(|top| place == Path::new(top));
+        let is_the_systems = top || way::is_the_systems(place);
+        !is_the_systems || self.names.iter().any(|name| way::is_the_systems(name))
     }
 }
 
@@ -377,7 +428,7 @@ mod tests {
                 exactness: Exactness::Exact,
                 source: String::new(),
             };
-            look((&[], &unlinked), &Changeable::of([].iter(), &[]), [&rule], Identity { uid: 1, gid: 1 })
+            look((&[], &unlinked), &Changeable::of([].iter(), &[], &[]), [&rule], Identity { uid: 1, gid: 1 })
         };
         for granted in ["skills/x", "skills/x/sub", "skills/x/own"] {
             assert!(look(&["skills/x"], granted).is_ok(), "{granted}");
@@ -450,7 +501,7 @@ mod tests {
         std::fs::rename(&ws, &aside).unwrap();
         std::fs::create_dir_all(ws.join("sub")).unwrap();
         assert!(!place.is_there());
-        let changeable = Changeable::of([&place], &[]);
+        let changeable = Changeable::of([&place], &[], &[]);
         let session = Identity { uid: 4242, gid: 4242 };
         let Looked { seen, real } =
             look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();

@@ -98,7 +98,7 @@ pub(crate) struct Opening {
 pub(crate) struct Ancestry {
     /// Where the first session may write, and so all of them.
     pub(crate) written: Vec<HostPath>,
-    /// The same, and where it was asked to write and may not: another session of the workspace may.
+    /// The trees that it was asked to write in, whatever it may: another session of the workspace may write there.
     pub(crate) asked: Vec<HostPath>,
     /// All that the first session may: what a child cannot write, its parent may have written.
     pub(crate) most: Option<Arc<EffectiveSet>>,

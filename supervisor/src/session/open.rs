@@ -73,10 +73,10 @@ impl Supervisor {
         let mut ancestry = lineage.as_ref().map(|lineage| lineage.ancestry.clone()).unwrap_or_default();
         if lineage.is_none() {
             ancestry.written = compile::written(&effective);
-            ancestry.asked = compile::asked_to_write(&effective, &workspace);
+            ancestry.asked = effective.asked_trees();
             ancestry.most = Some(Arc::new(effective.clone()));
         }
-        let changeable = Changeable::of(held(), &ancestry.asked);
+        let changeable = Changeable::of(held(), &ancestry.written, &ancestry.asked);
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
         let typed = spec.typed.iter().map(|path| (path.typed(), path.planted_link(&changeable)));
         if let Some((path, Some(link))) = directories.chain(typed).find(|(_, link)| link.is_some()) {
@@ -294,7 +294,9 @@ impl Supervisor {
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(roots.first());
         // Where calls of another session of the workspace may write is no better.
-        let reached: Vec<HostPath> = written.iter().chain(roots.iter().map(Place::path)).cloned().collect();
+        let asked = effective.asked_trees();
+        let reached: Vec<HostPath> =
+            written.iter().chain(&asked).chain(roots.iter().map(Place::path)).cloned().collect();
         let private = match strength {
             Strength::Landlock => {
                 let path = private_directory(identity, &reached)?;
