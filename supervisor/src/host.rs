@@ -268,6 +268,7 @@ pub(crate) fn facts(
         identity,
         private,
         left_of: effective.left_of(),
+        asked_without_links: without_links(&effective.asked_trees()),
         workspace,
         toolchains: search.toolchains,
         etc: etc::readable(),
@@ -303,6 +304,12 @@ const TOOLCHAINS: &[(&str, Option<&str>)] = &[
     (".asdf", None),
     (".sdkman/candidates", None),
 ];
+
+/// The names without links of those that are spelt by some.
+fn without_links(trees: &[HostPath]) -> Vec<HostPath> {
+    let real = |tree: &HostPath| Way::follow(tree.as_path()).ok().filter(Way::has_links)?.real_path().ok();
+    trees.iter().filter_map(real).map(HostPath::from).collect()
+}
 
 /// A link that a call may have put in the way of one would show the session whatever it leads to: that one is left out. Sessions
 /// with other workspaces may have had calls that wrote in a tool's directory. So links are followed that lie in the home

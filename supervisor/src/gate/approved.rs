@@ -91,6 +91,11 @@ pub(crate) enum Task {
         handler: Arc<dyn Handler>,
         args: Value,
     },
+    /// By a session of its own, with this at most in force.
+    Delegate {
+        most: Box<EffectiveSet>,
+        args: Value,
+    },
 }
 
 /// What a call passed on its way.

@@ -3,6 +3,7 @@
 
 // The programs that the others rely on.
 mod probe;
+mod task;
 mod weaken;
 
 // The command line.

@@ -190,7 +190,8 @@ impl Bound {
                  that path",
                 self.path.display()
             );
-            return Err(StepFailure::new(STEP, what));
+            // Not the step of mounts: where that fails, a session without namespaces is opened.
+            return Err(StepFailure::new(Step::PrivateDir, what));
         }
         for link in way.links {
             // Not its text, which may go by directories that are not there.

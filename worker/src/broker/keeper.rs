@@ -329,8 +329,16 @@ impl Layout {
         // Where nothing may be written, nothing has to be judged.
         let writes = plan.grants.iter().any(|rule| rule.access.changes());
         let further = plan.judged_from.iter().filter(|_| writes).map(|tree| real(tree.as_path()));
-        let mut trees: BTreeSet<PathBuf> = left.values().cloned().chain(further).collect();
-        trees.retain(|tree| !grants.iter().any(|(granted, _, extent)| granted == tree && *extent == Extent::Subtree));
+        let further: BTreeSet<PathBuf> = further.collect();
+        // What lies in another, however it is spelt, is judged from there: nothing is free because a bound took it away.
+        let whole = || grants.iter().filter(|(.., extent)| *extent == Extent::Subtree).map(|(granted, ..)| granted);
+        let is_granted = |tree: &PathBuf| whole().any(|granted| granted == tree);
+        let outermost = |tree: &&PathBuf| {
+            let mut others = further.iter().chain(left.values()).filter(|other| other != tree);
+            !whole().any(|granted| lies_in(tree, granted)) && !others.any(|other| lies_in(tree, other))
+        };
+        let mut trees: BTreeSet<PathBuf> = left.values().filter(|tree| !is_granted(tree)).cloned().collect();
+        trees.extend(further.iter().filter(outermost).cloned());
         grants.extend(trees.iter().map(|tree| (tree.clone(), tree.clone(), Extent::Subtree)));
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
