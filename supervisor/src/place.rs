@@ -522,6 +522,43 @@ mod tests {
         assert!(matches!(Place::find(&ws.join("file")), Err(Unusable::NotADirectory)));
     }
 
+    /// A2, A10: a link in what was asked for is one that an earlier session may have made, whatever it is called; one of the
+    /// system's is not, whatever was asked for.
+    #[test]
+    fn a2_a10_links_in_what_was_asked_for_may_be_a_call_s() {
+        let top = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(top.path()).unwrap();
+        for name in ["asked", "asked/sub", "own"] {
+            std::fs::create_dir(top.join(name)).unwrap();
+        }
+        for name in ["asked/link", "asked/sub/link", "own/link"] {
+            symlink(top.join("own"), top.join(name)).unwrap();
+        }
+        symlink("asked", top.join("spelt")).unwrap();
+        let asked: Vec<HostPath> = vec![top.join("asked").into(), top.join("spelt").into()];
+        let planted = |asked: &[HostPath], path: &Path| Changeable::of([].iter(), &[], asked).follow(path).err();
+        for name in ["asked/link", "asked/sub/link", "spelt/sub/link", "asked/../asked/link"] {
+            let link = planted(&asked, &top.join(name)).unwrap_or_else(|| panic!("{name}"));
+            assert!(link.ends_with("link"), "{name}: {link:?}");
+            assert_eq!(planted(&[], &top.join(name)), None, "the control: {name}");
+        }
+        for name in ["own/link", "asked/sub", "spelt", "spelt/sub"] {
+            assert_eq!(planted(&asked, &top.join(name)), None, "{name}");
+        }
+        let everything = [HostPath::from("/")];
+        assert_eq!(planted(&everything, &top.join("own/link")), Some(top.join("own/link")));
+        let changeable = Changeable::of([].iter(), &[], &everything);
+        for (path, is_asked) in
+            [("/", false), ("/usr", false), ("/usr/bin", false), ("/usr/local/bin", true), ("/srv", true)]
+        {
+            assert_eq!(changeable.asked(Path::new(path)), is_asked, "{path}");
+        }
+        let changeable = Changeable::of([].iter(), &[], &["/usr/share/x".into()]);
+        for (path, is_asked) in [("/usr/share/x/bin", true), ("/usr/share/y", false), ("/usr/bin", false)] {
+            assert_eq!(changeable.asked(Path::new(path)), is_asked, "somebody works there: {path}");
+        }
+    }
+
     #[test]
     fn who_is_nobody_here() {
         assert!(maps("0 0 4294967295\n", NOBODY) && maps("0 100000 65536\n", NOBODY) && maps("?", NOBODY));

@@ -558,6 +558,16 @@ fn what_is_left_of_a_tree_is_known_with_it() {
     assert_eq!(from(&["/w/**", "/v/**", "/v/a/**"], &[ceiling(&["/w/**"])]), ["/v".into()]);
     assert_eq!(from(&["/w/**", "/w/a/**", "/v/x"], &[]), []);
     assert_eq!(from(&["/w/**"], &[ceiling(&[])]), ["/w".into()], "an earlier session may have written there");
+    assert_eq!(from(&["/**", "/w/**"], &[ceiling(&["/w/**"])]), ["/".into()], "the outermost");
+    assert_eq!(from(&["/p/**"], &[ceiling(&["/p/b/**"])]), ["/p".into()]);
+    // And all of them count for links and programs, whatever is left.
+    let asked = |asked: &[&str], bounds: &[Bound]| narrow(&writes(asked), bounds).asked_trees();
+    for left in [&["/**"][..], &["/w/a/**"], &["/v/x"], &[]] {
+        let trees = asked(&["/w/**", "/v/**", "/v/a/*.md", "/v/x", "/w/b/c"], &[ceiling(left)]);
+        assert_eq!(trees, ["/v".into(), "/w".into()], "{left:?}: no single names, and what lies in a tree is that's");
+    }
+    let parent = narrow(&writes(&["/w/**"]), &[ceiling(&["/w/a/**"])]).as_parent();
+    assert_eq!(asked(&["/w/a/b/**"], &[parent]), ["/w".into(), "/w/a".into(), "/w/a/b".into()], "those of parents too");
 }
 
 /// X0-25, X0-26: what bounds have left of a tree for a session is left of it for all below, who ask for just that place.

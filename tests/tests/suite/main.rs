@@ -27,6 +27,7 @@ mod trust;
 
 // Attacks on callgate.
 mod attack;
+mod bounded;
 mod campaign;
 mod ceiling;
 mod chaos;
