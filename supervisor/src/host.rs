@@ -268,7 +268,7 @@ pub(crate) fn facts(
         identity,
         private,
         left_of: effective.left_of(),
-        asked_without_links: without_links(&effective.asked_trees()),
+        asked_without_links: asked_without_links(effective),
         workspace,
         toolchains: search.toolchains,
         etc: etc::readable(),
@@ -304,12 +304,6 @@ const TOOLCHAINS: &[(&str, Option<&str>)] = &[
     (".asdf", None),
     (".sdkman/candidates", None),
 ];
-
-/// The names without links of those that are spelt by some.
-fn without_links(trees: &[HostPath]) -> Vec<HostPath> {
-    let real = |tree: &HostPath| Way::follow(tree.as_path()).ok().filter(Way::has_links)?.real_path().ok();
-    trees.iter().filter_map(real).map(HostPath::from).collect()
-}
 
 /// A link that a call may have put in the way of one would show the session whatever it leads to: that one is left out. Sessions
 /// with other workspaces may have had calls that wrote in a tool's directory. So links are followed that lie in the home
@@ -433,6 +427,12 @@ impl Written {
         let directory = Standing::of(directory.to_owned());
         self.0.iter().any(|place| directory.lies_in(place) || place.lies_in(&directory))
     }
+}
+
+/// What trees that were asked for to write in are called without links, where that is another name.
+fn asked_without_links(effective: &EffectiveSet) -> Vec<HostPath> {
+    let real = |tree: &HostPath| Some(HostPath::from(without_links(tree.as_path()))).filter(|real| real != tree);
+    effective.asked_trees().iter().filter_map(real).collect()
 }
 
 /// The path of what need not be there yet, without the links on the way to it.

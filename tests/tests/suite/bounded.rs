@@ -330,11 +330,8 @@ fn c12_no_program_is_one_that_was_asked_for_to_write() {
         {
             let ended = date(asked, bounds);
             assert!(ended.status.success() && !ended.stdout.contains("planted"), "{bounds}\n{ended:?}");
-            // Not yet held with namespaces where a link that is not there spells what is bounded away.
-            if asked != spelt || bounds.is_empty() {
-                let ended = script("beside", asked, bounds);
-                assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(126), ""), "{bounds}\n{ended:?}");
-            }
+            let ended = script("beside", asked, bounds);
+            assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(126), ""), "{bounds}\n{ended:?}");
             assert_eq!(script("own", asked, bounds).stdout, "ran\n", "the control: {bounds}");
         }
         // Whoever could write where the system's are has changed more than a session.
