@@ -121,7 +121,8 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
         let tmp = "\"/tmp/**\"";
         // What may be read, what is asked for to write, what is left of both (unless nothing is bounded), what is protected, and
         // what is not.
-        let cases: [(&str, &str, Option<(&str, &str)>, &[&str], &str); 14] = [
+        type Case<'a> = (&'a str, &'a str, Option<(&'a str, &'a str)>, &'a [&'a str], &'a str);
+        let cases: [Case<'_>; 14] = [
             // With a root in the root, see below.
             (
                 WORKSPACE,

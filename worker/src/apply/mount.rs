@@ -173,10 +173,6 @@ impl Bound {
 
 impl Bound {
     /// The same where it really is. The links that lead there are added to `links`.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "what it leads to is compared with what the supervisor saw; a text is a text"
-    )]
     fn followed(mut self, plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Self, StepFailure> {
         let Ok(way) = Way::follow(&self.spelt) else { return Ok(self) };
         if !self.granted || !way.has_links() {
