@@ -245,11 +245,12 @@ impl Asked {
         self.names.iter().any(|name| place.starts_with(name))
     }
 
-    /// Whether it matters that it holds a directory: of a tree above the system's directories those do not count, and no directory
-    /// does in which no call could write.
+    /// Whether it matters that it holds a directory: of a tree above the system's directories those do not count themselves, and no
+    /// directory does in which no call could write.
     fn counts_in(&self, place: &Path) -> bool {
         let top = ["/", "/usr"].iter().any(|top| place == Path::new(top));
-        let is_the_systems = top || way::is_the_systems(place);
+        // What lies deeper may have been granted alone.
+        let is_the_systems = top || way::SYSTEM.iter().any(|system| place == Path::new(system));
         let counts = !is_the_systems || self.names.iter().any(|name| way::is_the_systems(name));
         counts && could_write(place, self.user)
     }

@@ -441,8 +441,6 @@ impl Keeper {
     }
 
     fn of(roots: Vec<Root>, beside: HashMap<PathBuf, Beside>, above: Above) -> Self {
-        let mut seen = Remembered::default();
-        above.seen.iter().for_each(|directory| seen.insert(directory, ()));
         Self {
             roots,
             made: Made::default(),
@@ -454,12 +452,13 @@ impl Keeper {
             unkept: Vec::new(),
             beside,
             aliases: Vec::new(),
-            seen,
+            // From inside it is looked once more, before the first change: what somebody has made since is seen then.
+            seen: Remembered::default(),
             repositories: above.repositories,
             planted: Made::default(),
             ends: above.ends,
             unseen: above.unseen,
-            surveyed: above.surveyed,
+            surveyed: false,
             states: Remembered::default(),
         }
     }
@@ -1152,13 +1151,13 @@ impl Keeper {
     }
 
     /// The paths that a value may mean. `~` is the home of whoever runs git, which is not known here: any directory that a
-    /// granted tree lies in.
+    /// granted tree lies in, or the repository whose settings these are.
     fn meant(&self, base: &Path, value: &[u8]) -> Vec<PathBuf> {
         let Some(rest) = value.strip_prefix(b"~") else { return vec![base.join(OsStr::from_bytes(value))] };
         let Some(slash) = rest.iter().position(|c| *c == b'/') else { return Vec::new() };
         let below = OsStr::from_bytes(rest.get(slash + 1..).unwrap_or_default());
         let trees = self.roots.iter().filter(|root| root.keeps());
-        let homes: BTreeSet<&Path> = trees.flat_map(|root| root.path.ancestors()).collect();
+        let homes: BTreeSet<&Path> = trees.flat_map(|root| root.path.ancestors()).chain(base.ancestors()).collect();
         let targets = homes.into_iter().map(|home| home.join(below));
         // What lies in no tree is no call's to change.
         targets.filter(|target| self.root(&trace(target).1).is_some()).collect()
