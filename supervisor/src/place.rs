@@ -245,11 +245,12 @@ impl Asked {
         self.names.iter().any(|name| place.starts_with(name))
     }
 
-    /// Whether it matters that it holds a directory: of a tree above the system's directories those do not count, and no directory
-    /// does in which no call could write.
+    /// Whether it matters that it holds a directory: of a tree above the system's directories those do not count themselves, and no
+    /// directory does in which no call could write.
     fn counts_in(&self, place: &Path) -> bool {
         let top = ["/", "/usr"].iter().any(|top| place == Path::new(top));
-        let is_the_systems = top || way::is_the_systems(place);
+        // What lies deeper may have been granted alone.
+        let is_the_systems = top || way::SYSTEM.iter().any(|system| place == Path::new(system));
         let counts = !is_the_systems || self.names.iter().any(|name| way::is_the_systems(name));
         counts && could_write(place, self.user)
     }
@@ -555,6 +556,12 @@ mod tests {
         for (path, is_asked) in
             [("/", false), ("/usr", false), ("/usr/bin", false), ("/usr/local/bin", true), ("/srv", true)]
         {
+            assert_eq!(changeable.asked(Path::new(path)), is_asked, "{path}");
+        }
+        // Of a tree above the system's, those themselves are nobody's that a session could be granted alone.
+        let changeable = Changeable::of([].iter(), &[], &["/usr".into()]);
+        let may_write = could_write(Path::new("/usr/share/doc"), host::owner(None).uid);
+        for (path, is_asked) in [("/usr", false), ("/usr/share", false), ("/usr/share/doc", may_write)] {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "{path}");
         }
         let changeable = Changeable::of([].iter(), &[], &["/usr/share/x".into()]);

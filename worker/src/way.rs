@@ -162,7 +162,7 @@ impl Way {
 }
 
 /// Where distributions put programs and libraries, and nobody works. (Not `/opt`, `/usr/local` or `/usr/src`, where people do.)
-const SYSTEM: &[&str] = &[
+pub const SYSTEM: &[&str] = &[
     "/bin",
     "/sbin",
     "/lib",

@@ -302,6 +302,13 @@ impl EffectiveSet {
         asked.into_iter().collect()
     }
 
+    /// All that was asked for to write, whatever bounds left of it.
+    #[must_use]
+    pub fn asked_regions(&self) -> Vec<PathRegion> {
+        let wider = self.wider();
+        wider.iter().flat_map(Scope::iter).map(|(region, _)| region.clone()).collect()
+    }
+
     /// What it was made of by taking away: what was asked for, and what its parents have and were asked for.
     fn wider(&self) -> Vec<Scope<PathRegion>> {
         let of_parent = self.bounds.iter().filter(|bound| bound.source == Source::Parent);

@@ -74,7 +74,8 @@ impl Session {
     ) -> Result<SessionPlan, CallError> {
         let (strength, identity) = (self.facts.strength, self.facts.identity);
         // What other calls may write, of this session or another one of the workspace, must not hold it either.
-        let others = self.rearing.ancestry.written.iter().chain(&self.facts.workspace).cloned();
+        let ancestry = &self.rearing.ancestry;
+        let others = ancestry.written.iter().chain(&ancestry.asked).chain(&self.facts.workspace).cloned();
         let written: Vec<HostPath> = compile::written(own).into_iter().chain(others).chain(slot.cloned()).collect();
         let private = match strength {
             Strength::Landlock => {

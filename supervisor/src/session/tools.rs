@@ -345,9 +345,10 @@ pub(super) fn chosen_by_calls(program: &HostPath, effective: &EffectiveSet, path
     judged().err()
 }
 
-/// What a session may write.
+/// What a session may write, and what an earlier one could that was asked for the same and bounded less.
 struct Writes<'a> {
     effective: &'a EffectiveSet,
+    asked: Vec<PathRegion>,
     mounts: Vec<Mount>,
 }
 
@@ -355,7 +356,7 @@ impl<'a> Writes<'a> {
     fn of(effective: &'a EffectiveSet) -> Result<Self, String> {
         let mounts = mountinfo::read()
             .map_err(|error| format!("the mounts by which calls may reach its files cannot be read: {error}"))?;
-        Ok(Self { effective, mounts })
+        Ok(Self { effective, asked: effective.asked_regions(), mounts })
     }
 
     /// Why a program does not run by what its author meant: its file names an interpreter or a loader, and calls could put another
@@ -395,7 +396,7 @@ impl<'a> Writes<'a> {
     /// Why a file is not what its author wrote.
     fn file(&self, file: &HostPath) -> Option<String> {
         let region = self.region(file)?;
-        Some(format!("calls may write {file} ({region} is granted), so it would not be what was declared"))
+        Some(format!("calls may write {file} ({region} was asked for), so it would not be what was declared"))
     }
 
     /// The same of a file and of all that decides where its path leads: each link, and each directory that the way goes through
@@ -427,7 +428,7 @@ impl<'a> Writes<'a> {
 
     /// The grant by which a file may be written. A granted directory may lead to it by another name, too: as the place of another
     /// mount, or by a link.
-    fn region(&self, file: &HostPath) -> Option<&'a PathRegion> {
+    fn region(&self, file: &HostPath) -> Option<&PathRegion> {
         // Where it lies, and not where it leads: a link can be replaced as well.
         let (parent, name) = (file.as_path().parent(), file.as_path().file_name());
         let real = parent.and_then(real_path).zip(name).map(|(parent, name)| parent.join(name));
@@ -436,7 +437,7 @@ impl<'a> Writes<'a> {
         names.map(HostPath::from).find_map(|name| self.region_by(&name))
     }
 
-    fn region_by(&self, file: &HostPath) -> Option<&'a PathRegion> {
+    fn region_by(&self, file: &HostPath) -> Option<&PathRegion> {
         let above: Vec<(&Path, (u64, u64))> =
             file.as_path().ancestors().filter_map(|path| Some((path, host::identity_of(path)?))).collect();
         let may_write = |region: &&PathRegion| {
@@ -454,7 +455,12 @@ impl<'a> Writes<'a> {
                 names.into_iter().any(|name| name.strip_prefix(root.as_path()).is_ok_and(is_open))
             })
         };
-        self.effective.rights().write().iter().map(|(region, _)| region).find(may_write)
+        // Who could change what the system is made of, and was not asked for that alone, needs no session.
+        let counts = |region: &&PathRegion| {
+            !way::is_the_systems(file.as_path()) || way::is_the_systems(region.literal_prefix().as_path())
+        };
+        let granted = self.effective.rights().write().iter().map(|(region, _)| region).find(may_write);
+        granted.or_else(|| self.asked.iter().filter(counts).find(may_write))
     }
 }
 

@@ -114,7 +114,9 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
              mkdir -p included p/w/incl; git config -f included/inc core.hooksPath $PWD/p/w/incl
              git init -q p/w/inc; git -C p/w/inc config include.path $PWD/included/inc
              ln -s p away; mkdir -p p/w/back p/w/cfg; led p/w/backs $PWD/away/w/back; ln -s $PWD/away/w/cfg p/w/.vscode
-             ln -s src p/w/current; led p/w/src/theirs $PWD/p/w/current/own",
+             ln -s src p/w/current; led p/w/src/theirs $PWD/p/w/current/own
+             mkdir -p p/w/homes p/w/src/homes; led p/w/homed '~/w/homes'; led p/w/src/homed '~/src/homes'
+             mkdir -p p/w/other/.vscode/sub; ln -s p/w/other/.vscode named",
         );
         let above = "\"@/p/**\"";
         let anything = "\"/**\"";
@@ -122,7 +124,7 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
         // What may be read, what is asked for to write, what is left of both (unless nothing is bounded), what is protected, and
         // what is not.
         type Case<'a> = (&'a str, &'a str, Option<(&'a str, &'a str)>, &'a [&'a str], &'a str);
-        let cases: [Case<'_>; 14] = [
+        let cases: [Case<'_>; 18] = [
             // With a root in the root, see below.
             (
                 WORKSPACE,
@@ -195,6 +197,24 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
             ),
             // A directory that is asked for by its bare name, beside a pattern.
             (WORKSPACE, "\"{workspace}/**/*.py\", \"{workspace}/py\"", None, &["@/p/w/named/x"], "@/p/w/other/n.py"),
+            // A part of a protected directory, spelt by a person's link, frees that part alone.
+            (
+                WORKSPACE,
+                "\"{workspace}/**\", \"@/named/**\"",
+                Some((anything, "\"{workspace}/**\", \"@/named/sub/**\"")),
+                &["@/p/w/other/.vscode/tasks.json"],
+                "@/p/w/other/.vscode/sub/n",
+            ),
+            (
+                WORKSPACE,
+                "\"{workspace}/**\", \"@/named/**\"",
+                Some((anything, "\"{workspace}/**\", \"@/named/settings.json\"")),
+                &["@/p/w/other/.vscode/tasks.json"],
+                "@/p/w/other/.vscode/settings.json",
+            ),
+            // Home is above the workspace; or in what was asked for, and above what is left.
+            (WORKSPACE, above, Some((anything, WORKSPACE)), &["@/p/w/homes/x", "@/p/w/src/homes/x"], "@/p/w/n"),
+            (WORKSPACE, above, Some((anything, SRC)), &["@/p/w/src/homes/x"], "@/p/w/src/n"),
             // Nothing is bounded, and what leads there goes by a person's link that is not granted.
             (WORKSPACE, WORKSPACE, None, &["@/p/w/back/x", "@/p/w/cfg/x"], "@/p/w/n"),
             // Nothing is bounded, which is the control of the first.
@@ -204,7 +224,9 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
         for (number, (read, write, left, kept, free)) in cases.into_iter().enumerate() {
             let roots = if number == 0 { "roots = [\"nested\"]\n" } else { "" };
             let bounds = left.map(|(read, write)| ceiling(read, write));
-            for bounds in std::iter::once(String::new()).chain(bounds) {
+            // Who names the whole of a protected directory has it.
+            let whole = (!write.contains("@/named")).then(String::new);
+            for bounds in whole.into_iter().chain(bounds) {
                 let text = format!("{roots}{}", manifest(read, write, &bounds));
                 wrong.extend(place.keeps(&text, "", kept));
                 place.makes(&text, free);
@@ -283,6 +305,19 @@ fn a2_a10_no_link_in_what_was_asked_for_is_followed() {
             assert!(!ended.status.success() && ended.stderr.contains(PLANTED), "{profile}: {ended:?}");
             assert!(!ended.stdout.contains("secret"), "{profile}: {ended:?}");
         }
+        // A tree above a home is asked for, and what is bounded to a part of that needs no leave.
+        let home = |write: &str, line: &str| {
+            let words = place.words(&manifest(WORKSPACE, "\"@/**\"", &ceiling(write, write)), &place.text(line));
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let home = place.outside.display().to_string();
+            place.env.weakened().started_in(place.at("p/w")).variable("HOME", &home).run(&words)
+        };
+        assert!(home("\"{workspace}/**\", \"@/p/**\"", "ln -s ../other @/p/b").status.success());
+        for write in ["\"{workspace}/**\", \"@/p/b/**\"", "\"@/p/b/**\""] {
+            let ended = home(write, "echo evil > @/p/b/f");
+            assert_eq!(ended.status.code(), Some(64), "{write}\n{ended:?}");
+            assert!(ended.stderr.contains(PLANTED), "{write}\n{ended:?}");
+        }
         assert_eq!(fs::read_to_string(place.at("other/f")).unwrap(), "secret\n");
         // The controls: a directory, and a person's link where no call was to write.
         let read = "\"{workspace}/**\", \"@/p/real/**\", \"@/own/a/**\"";
@@ -298,7 +333,9 @@ fn c12_no_program_is_one_that_was_asked_for_to_write() {
     matrix(Host::STRENGTHS, |target| {
         let place = Place::new(target);
         place.make("mkdir -p p/w beside/bin own; ln -s beside spelt; cp /bin/sh beside/interp; cp /bin/sh own/interp");
-        for (name, interpreter) in [("beside", "@/beside/interp"), ("own", "@/own/interp"), ("system", "/bin/sh")] {
+        let interpreters =
+            [("beside", "@/beside/interp"), ("own", "@/own/interp"), ("system", "/bin/sh"), ("calls", "@/p/w/interp")];
+        for (name, interpreter) in interpreters {
             let text = place.text(&format!("#!{interpreter}\necho ran\n"));
             let script = place.env.file_at(place.at("own").join(format!("by-{name}")), &text);
             fs::set_permissions(&*script, fs::Permissions::from_mode(0o755)).unwrap();
@@ -335,6 +372,13 @@ fn c12_no_program_is_one_that_was_asked_for_to_write() {
             assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(126), ""), "{bounds}\n{ended:?}");
             assert_eq!(script("own", asked, bounds).stdout, "ran\n", "the control: {bounds}");
         }
+        // What a script names is not free because the script itself was asked for.
+        let ended = place.run(&manifest(asked, asked, ""), "cp /bin/sh @/p/w/interp");
+        assert!(ended.status.success(), "{ended:?}");
+        for write in [WORKSPACE, "\"{workspace}/**\", \"@/own/**\""] {
+            let ended = script("calls", write, &ceiling(reads, WORKSPACE));
+            assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(126), ""), "{write}\n{ended:?}");
+        }
         // Whoever could write where the system's are has changed more than a session.
         let asked = "\"{workspace}/**\", \"/usr/**\"";
         let bounds = ceiling(reads, "");
@@ -343,6 +387,75 @@ fn c12_no_program_is_one_that_was_asked_for_to_write() {
         // The control: where none was asked for to write there.
         assert_eq!(date(WORKSPACE, "").stdout, "planted\n");
         assert_ne!(script("beside", WORKSPACE, "").status.code(), Some(126));
+    });
+}
+
+/// A1, A18: a repository that a person makes after a session was opened, and before that has changed anything, counts.
+#[test]
+fn a1_a18_what_a_person_makes_before_the_first_change_leads_as_well() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        place.make("mkdir -p p/w p/w/hooks p/w/other sign");
+        let text = manifest("\"{workspace}/**\", \"@/sign/**\"", WORKSPACE, "");
+        let line = "echo running; for i in $(seq 600); do [ -e @/sign/go ] && break; sleep 0.1; done
+                    echo x > other/x && echo went; echo evil > hooks/pre-commit";
+        let words = place.words(&text, &place.text(line));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut first = place.env.weakened().started_in(place.at("p/w"));
+        let mut first = first.command(&words).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut told = std::io::BufReader::new(first.stdout.take().unwrap());
+        let mut next = || {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut told, &mut line).unwrap();
+            line
+        };
+        assert_eq!(next(), "running\n");
+        place.make("git init -q p/w/sub; git -C p/w/sub config core.hooksPath ../hooks; touch sign/go");
+        assert_eq!(next(), "went\n", "the control");
+        let ended = first.wait().unwrap();
+        assert!(!ended.success() && !place.at("p/w/hooks/pre-commit").exists(), "{ended:?}");
+        assert!(place.at("p/w/other/x").exists());
+    });
+}
+
+/// What a call leaves at a name that a later session is granted alone neither hangs its opening nor has it opened with less
+/// than the host can do; and a single file that is to be made in a `/tmp` of the session's own is refused.
+#[test]
+fn what_a_call_leaves_at_a_name_costs_no_later_session_its_namespaces() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        place.make("mkdir -p p/w");
+        let all = manifest(WORKSPACE, WORKSPACE, "");
+        let one = manifest(WORKSPACE, "\"{workspace}/b/**\"", "");
+        let left = manifest(WORKSPACE, WORKSPACE, &ceiling(WORKSPACE, "\"{workspace}/b/**\""));
+        let own = fs::read_link("/proc/self/ns/pid").unwrap().display().to_string();
+        let acts = [
+            ("socket", "python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('b')\""),
+            ("FIFO", "mkfifo b"),
+            ("file", "echo x > b"),
+            ("program", "cp /bin/sleep b"),
+            ("directory", "mkdir b"),
+        ];
+        for (what, act) in acts {
+            let made = place.run(&all, act);
+            assert!(made.status.success() && place.at("p/w/b").symlink_metadata().is_ok(), "{what}: {made:?}");
+            let mut running = (what == "program").then(|| {
+                let program = place.at("p/w/b");
+                std::process::Command::new(program).arg("600").spawn().unwrap()
+            });
+            for text in [&one, &left] {
+                let ended = place.run(text, "readlink /proc/self/ns/pid");
+                let opened = ended.status.success() && !ended.stdout.is_empty();
+                let isolated = ended.stdout.trim() != own;
+                assert!(!opened || isolated == target.by_strength(true, false), "{what}: {text}\n{ended:?}");
+                assert!(opened || what != "directory", "the control: {ended:?}");
+            }
+            if let Some(running) = &mut running {
+                running.kill().unwrap();
+                running.wait().unwrap();
+            }
+            let _gone = place.run(&all, "rm -r b");
+        }
     });
 }
 

@@ -1236,6 +1236,96 @@ fn c_1_a10_a_link_that_is_turned_meanwhile_leads_out_of_no_ceiling() {
     });
 }
 
+/// E4, C12: what an earlier session could write, that was asked for the same and bounded less, is no program of a tool, nor does it run
+/// one; and nothing that a tool has of its own lies there.
+#[test]
+fn e4_c12_no_tool_is_made_of_what_was_asked_for_to_write() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let outside = place.env.outside().canonicalize().unwrap();
+        let (programs, temporary) = (outside.join("programs"), outside.join("programs/tmp"));
+        [&programs, &temporary].iter().for_each(|directory| place.directory(directory));
+        let executable = |path: PathBuf, text: &str| {
+            drop(place.env.file_at(path.clone(), text));
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        fs::copy("/bin/sh", programs.join("interp")).unwrap();
+        executable(programs.join("agent"), "#!/bin/sh\necho 1\n");
+        executable(place.tools().join("led.sh"), &format!("#!{}\necho 1\n", programs.join("interp").display()));
+        let more = format!("\n[requires.fs]\nread = [\"{}/**\"]\n", programs.display());
+        let agent = programs.join("agent").display().to_string();
+        for (name, words) in [("by_path", format!("\"{agent}\"")), ("led", "\"./led.sh\"".to_owned())] {
+            let command = format!("\"python3\", \"./{name}.py\"");
+            place.file(&place.tools(), &format!("{name}.toml"), &definition(name, &more).replace(&command, &words));
+        }
+        place.python("own", &more, "import os, json\nprint(json.dumps(os.environ['TMPDIR']))\n");
+        let own = |asked: &str| {
+            let manifest = format!(
+                "id = \"tools\"\n[requires.fs]\nread = [\"{{workspace}}/**\", \"{at}/**\"]\nwrite = [\"{{workspace}}/**\"{asked}]\n\
+                 [ceiling.fs]\nread = [\"{{workspace}}/**\", \"{at}/**\"]\nwrite = [\"{{workspace}}/**\"]\n",
+                at = programs.display()
+            );
+            drop(place.env.workspace_file("callgate.toml", &manifest));
+            place.trust();
+            let binary = Binaries::of_this_build().callgate().display().to_string();
+            let run = place.user().variable("TMPDIR", &temporary.display().to_string());
+            let ended = run.run(&[&binary, "call", "own", "{}"]);
+            let envelope: Value = serde_json::from_str(&ended.stdout).unwrap();
+            PathBuf::from(envelope["data"].as_str().unwrap_or_else(|| panic!("{envelope}")))
+        };
+        // With namespaces it is nobody else's.
+        let (free, at) = (own(""), target.by_strength(Path::new("/run/callgate"), &temporary));
+        assert!(free.starts_with(at), "the control: {}", free.display());
+        for tool in ["by_path", "led"] {
+            assert_eq!(place.result(tool, json!({})), 1, "the control: {tool}");
+        }
+        let is_asked_for = own(&format!(", \"{}/**\"", programs.display()));
+        assert!(!is_asked_for.starts_with(&temporary), "{}", is_asked_for.display());
+        for tool in ["by_path", "led"] {
+            let why = place.why(&place.tools().join(format!("{tool}.toml")));
+            assert!(why.contains("calls may write") && why.contains("was asked for"), "{tool}: {why}");
+            assert!(place.error(tool, json!({}), 64).contains("left out"));
+        }
+    });
+}
+
+/// A1, A18: a part of a protected directory that a tool requires is that part, however much of it its session has.
+#[test]
+fn a1_a18_a_part_of_a_protected_directory_is_a_tool_s_alone() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let workspace = place.env.workspace();
+        [workspace.join(".vscode/sub"), workspace.join(".idea")]
+            .iter()
+            .for_each(|directory| place.directory(directory));
+        let all = "\"{workspace}/**\", \"{workspace}/.vscode/**\", \"{workspace}/.idea/**\"";
+        place.env.workspace_file("callgate.toml", &format!("id = \"tools\"\n[requires.fs]\nwrite = [{all}]\n"));
+        let write = "import sys, json\ntry:\n open(json.load(sys.stdin)['text'], 'w').write('new')\n print(0)\n\
+                     except OSError as error:\n print(error.errno)\n";
+        let part = "\"{workspace}/**\", \"{workspace}/.vscode/sub/**\", \"{workspace}/.idea/workspace.xml\"";
+        for (name, requires) in [("part", part), ("whole", all)] {
+            place.python(
+                name,
+                &format!("\n[requires.fs]\nread = [\"{{workspace}}/**\"]\nwrite = [{requires}]\n"),
+                write,
+            );
+        }
+        place.trust();
+        for (file, is_part) in [
+            (".vscode/tasks.json", false),
+            (".idea/runs.xml", false),
+            (".vscode/sub/x", true),
+            (".idea/workspace.xml", true),
+        ] {
+            let path = workspace.join(file);
+            let errno = place.result("part", json!({ "text": file }));
+            assert_eq!(errno, if is_part { 0 } else { libc::EACCES }, "{file}");
+            assert_eq!(path.exists(), is_part, "{file}");
+            assert_eq!(place.result("whole", json!({ "text": file })), 0, "the control: {file}");
+        }
+    });
+}
+
 /// E4, A10: each link on the way to a program counts, and each directory that the way leaves again.
 #[test]
 fn e4_a10_no_link_on_the_way_to_a_program_is_one_that_calls_may_make() {

@@ -106,9 +106,11 @@ fn c12_calls_of_the_parent_choose_no_program_of_an_agent() {
         let outside = env.outside().display().to_string();
         let path = format!("{}:/usr/bin:/bin", bin.display());
         let ask = |write: &str, agent: &str| {
+            let (write, ceiling) = write.split_once('|').unwrap_or((write, ""));
             let manifest = format!(
                 "mode = \"yolo\"
                 tools = [\"bash\", \"task\"]
+                {ceiling}
                 [requires.fs]
                 read = [\"{{workspace}}/**\", \"{outside}/**\"]
                 write = [{write}]
@@ -119,6 +121,12 @@ fn c12_calls_of_the_parent_choose_no_program_of_an_agent() {
                 tools = []
                 runner = [\"of-path\"]
                 [agents.by-name.requires.fs]
+                read = [\"{{workspace}}/**\", \"{outside}/**\"]
+                [agents.by-path]
+                description = \"x\"
+                tools = []
+                runner = [\"{outside}/bin/of-path\"]
+                [agents.by-path.requires.fs]
                 read = [\"{{workspace}}/**\", \"{outside}/**\"]
                 [agents.by-shell]
                 description = \"x\"
@@ -142,6 +150,20 @@ fn c12_calls_of_the_parent_choose_no_program_of_an_agent() {
         let refused = ask(&all, "by-name");
         assert!(refused["error_text"].is_string() && !refused.to_string().contains("planted"), "{refused}");
         assert_eq!(ask(&all, "by-shell")["data"]["output"], "not found\n");
+        // An earlier session could, that was asked for the same and bounded less; by its path as by its name.
+        let bounded =
+            format!("{all}|ceiling.fs.read = [\"{{workspace}}/**\", \"{outside}/**\"]\nceiling.fs.write = []");
+        let none = String::new();
+        for (agent, write, is_planted) in [
+            ("by-name", &bounded, false),
+            ("by-path", &all, false),
+            ("by-path", &bounded, false),
+            ("by-path", &none, true),
+        ] {
+            let result = ask(write, agent);
+            assert_eq!(result.to_string().contains("planted"), is_planted, "{agent} {write}: {result}");
+            assert_eq!(result["error_text"].is_string(), !is_planted, "{agent} {write}: {result}");
+        }
         tool.assert_contents("#!/bin/sh\necho planted\n");
     });
 }

@@ -225,7 +225,8 @@ fn refuse_what_would_be_lost(plan: &SessionPlan) -> Result<(), StepFailure> {
                 "find {}: with namespaces that directory is the session's own, so make the file first",
                 rule.path
             );
-            Err(kernel(STEP, what, io::Error::from_raw_os_error(libc::ENOENT)))
+            // As in `Bound::followed`.
+            Err(kernel(Step::PrivateDir, what, io::Error::from_raw_os_error(libc::ENOENT)))
         }
         None => Ok(()),
     }
@@ -348,9 +349,10 @@ fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<()
         .map_err(|e| step("look at a tree", e))?;
     make_directories(if is_dir { relative } else { relative.parent().unwrap_or(relative) }, made)?;
     if !is_dir {
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // What is there is not opened: it may be a FIFO, a socket or a running program, of a call's making.
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match rustix::fs::open(relative, flags, Mode::from_raw_mode(0o644)) {
-            Ok(_) | Err(rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS) => {}
+            Ok(_) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS) => {}
             Err(e) => return Err(step(&format!("make the mount point {}", path.display()), e)),
         }
     }

@@ -178,11 +178,8 @@ pub(super) struct Keeper {
 #[derive(Default)]
 pub(super) struct Above {
     repositories: HashSet<PathBuf>,
-    seen: Vec<PathBuf>,
     ends: Ends,
     unseen: Unseen,
-    /// All directories of the trees have been looked at as well, and what has a kept name and another.
-    surveyed: bool,
     linked: Option<Linked>,
 }
 
@@ -417,11 +414,9 @@ impl Keeper {
         for (tree, _) in &trees {
             tree.ancestors().for_each(|directory| keeper.look_for_repository(directory));
         }
-        let seen = trees.iter().flat_map(|(tree, _)| tree.ancestors()).map(Path::to_owned).collect();
         // From inside, what the session may not see leads nowhere: a link of the person's, or a file that settings include.
-        let surveyed = keeper.roots.iter().any(|root| root.is_granted && root.keeps());
         let mut linked = None;
-        if surveyed {
+        if keeper.roots.iter().any(|root| root.is_granted && root.keeps()) {
             let places: Vec<Granted<'_>> =
                 places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
             keeper.aliases = mounts.aliases(&places)?;
@@ -437,12 +432,10 @@ impl Keeper {
         let tree_of =
             |place: &Path| roots.iter().rev().find(|root| lies_in(place, &root.path)).map(|root| root.path.clone());
         unseen.rename(|place| if reads(place) { None } else { tree_of(place) });
-        Ok(Above { repositories, seen, ends, unseen, surveyed, linked })
+        Ok(Above { repositories, ends, unseen, linked })
     }
 
     fn of(roots: Vec<Root>, beside: HashMap<PathBuf, Beside>, above: Above) -> Self {
-        let mut seen = Remembered::default();
-        above.seen.iter().for_each(|directory| seen.insert(directory, ()));
         Self {
             roots,
             made: Made::default(),
@@ -454,12 +447,13 @@ impl Keeper {
             unkept: Vec::new(),
             beside,
             aliases: Vec::new(),
-            seen,
+            // From inside it is looked once more, before the first change: what somebody has made since is seen then.
+            seen: Remembered::default(),
             repositories: above.repositories,
             planted: Made::default(),
             ends: above.ends,
             unseen: above.unseen,
-            surveyed: above.surveyed,
+            surveyed: false,
             states: Remembered::default(),
         }
     }
@@ -1152,13 +1146,13 @@ impl Keeper {
     }
 
     /// The paths that a value may mean. `~` is the home of whoever runs git, which is not known here: any directory that a
-    /// granted tree lies in.
+    /// granted tree lies in, or the repository whose settings these are.
     fn meant(&self, base: &Path, value: &[u8]) -> Vec<PathBuf> {
         let Some(rest) = value.strip_prefix(b"~") else { return vec![base.join(OsStr::from_bytes(value))] };
         let Some(slash) = rest.iter().position(|c| *c == b'/') else { return Vec::new() };
         let below = OsStr::from_bytes(rest.get(slash + 1..).unwrap_or_default());
         let trees = self.roots.iter().filter(|root| root.keeps());
-        let homes: BTreeSet<&Path> = trees.flat_map(|root| root.path.ancestors()).collect();
+        let homes: BTreeSet<&Path> = trees.flat_map(|root| root.path.ancestors()).chain(base.ancestors()).collect();
         let targets = homes.into_iter().map(|home| home.join(below));
         // What lies in no tree is no call's to change.
         targets.filter(|target| self.root(&trace(target).1).is_some()).collect()
