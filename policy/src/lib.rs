@@ -41,6 +41,8 @@
 //!     etc: vec![],
 //!     left_of: effective.left_of(),
 //!     asked_without_links: vec![],
+//!     asked: vec![],
+//!     homes: vec![],
 //!     path: vec!["/usr/bin".into(), "/bin".into()],
 //!     path_left_out: vec![],
 //!     env: Default::default(),

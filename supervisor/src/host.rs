@@ -9,7 +9,7 @@ use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts, LeftOut};
 use callgate_policy::plan::exec::{HEADER_BYTES, Header, read_header};
-use callgate_policy::plan::{Calls, Identity, PrivateDir, Strength};
+use callgate_policy::plan::{AskedFor, Calls, Identity, PrivateDir, Strength};
 use callgate_policy::step::Step;
 use callgate_worker::apply::landlock::host_abi;
 use callgate_worker::apply::limit::limit_cores;
@@ -261,6 +261,9 @@ pub(crate) fn facts(
     let although = venv.as_deref().filter(|_| free);
     let search = Search::of(env.get("PATH"), toolchains, (of_session.unwrap_or(effective), changeable));
     let (path, path_left_out) = search.path(effective, although);
+    // Of a part, what its session was asked for as well.
+    let all = of_session.into_iter().chain([effective]);
+    let asked = all.flat_map(|set| [set.asked_for(), asked_without_links(set)].concat()).collect();
     HostFacts {
         strength,
         calls,
@@ -268,7 +271,9 @@ pub(crate) fn facts(
         identity,
         private,
         left_of: effective.left_of(),
+        asked,
         asked_without_links: asked_without_links(effective),
+        homes: Homes::find().iter().map(HostPath::from).collect(),
         workspace,
         toolchains: search.toolchains,
         etc: etc::readable(),
@@ -429,10 +434,18 @@ impl Written {
     }
 }
 
-/// What trees that were asked for to write in are called without links, where that is another name.
-fn asked_without_links(effective: &EffectiveSet) -> Vec<HostPath> {
-    let real = |tree: &HostPath| Some(HostPath::from(without_links(tree.as_path()))).filter(|real| real != tree);
-    effective.asked_trees().iter().filter_map(real).collect()
+/// What places that were asked for to write in are called without links, where that is another name. A single name is itself: a call
+/// may make a link of it.
+fn asked_without_links(effective: &EffectiveSet) -> Vec<AskedFor> {
+    let real = |asked: &AskedFor| {
+        let path = asked.path.as_path();
+        let real = match (asked.is_tree, path.parent(), path.file_name()) {
+            (false, Some(directory), Some(name)) => without_links(directory).join(name),
+            _ => without_links(path),
+        };
+        (real != path).then(|| AskedFor { path: real.into(), is_tree: asked.is_tree })
+    };
+    effective.asked_for().iter().filter_map(real).collect()
 }
 
 /// The path of what need not be there yet, without the links on the way to it.

@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{Extent, FsRule, Identity, Seen};
+use callgate_policy::plan::{AskedFor, Extent, FsRule, Identity, Seen};
+use callgate_worker::asked::Asked;
 use callgate_worker::mountinfo::{self, Mount};
-use callgate_worker::way::{self, Id, Link, Way};
+use callgate_worker::way::{Id, Link, Way};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -148,8 +148,8 @@ pub(crate) struct Changeable {
     paths: Vec<HostPath>,
     /// How many of these, the first, are only what this session may write.
     written: usize,
-    /// What was asked for, and only an earlier session may have been able to write: what they are, and what they are called.
-    asked: Vec<Asked>,
+    /// What was asked for, and only an earlier session may have been able to write.
+    asked: Asked,
     /// By which each may have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
 }
@@ -157,7 +157,7 @@ pub(crate) struct Changeable {
 impl Changeable {
     /// `written` are the paths at or below which the session may change something, and `asked` those of which an earlier one
     /// could, that was asked for the same and bounded less.
-    pub(crate) fn of<'a>(held: impl IntoIterator<Item = &'a Place>, written: &[HostPath], asked: &[HostPath]) -> Self {
+    pub(crate) fn of<'a>(held: impl IntoIterator<Item = &'a Place>, written: &[HostPath], asked: &[AskedFor]) -> Self {
         let (mut ids, mut paths) = (Vec::new(), written.to_vec());
         let held: Vec<&Place> = held.into_iter().collect();
         let user = host::owner(held.first().copied()).uid;
@@ -170,8 +170,7 @@ impl Changeable {
             paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())).collect()
         };
         ids.extend(ids_of(&paths));
-        let asked = asked.iter().map(|tree| Asked::of(tree, user)).collect();
-        Self { ids, paths, written: written.len(), asked, mounts: mountinfo::read().ok() }
+        Self { ids, paths, written: written.len(), asked: Asked::of(asked, user), mounts: mountinfo::read().ok() }
     }
 
     /// Where calls of earlier sessions may have worked, by name.
@@ -179,10 +178,9 @@ impl Changeable {
         self.paths.iter().skip(self.written).map(|path| path.as_path().to_owned())
     }
 
-    /// Where calls of an earlier session may have worked that was asked for the same and bounded less. Whoever could change what
-    /// the system is made of has changed more than a session.
-    pub(crate) fn asked(&self, place: &Path) -> bool {
-        self.asked.iter().any(|tree| tree.counts_in(place) && tree.holds(place))
+    /// Whether calls of an earlier session may have put something into a directory that was asked for the same and bounded less.
+    pub(crate) fn asked(&self, directory: &Path) -> bool {
+        self.asked.fills(directory)
     }
 
     /// All names of a place, its own first. `None` where the mounts are not known that show it elsewhere.
@@ -198,13 +196,8 @@ impl Changeable {
             |directory: &Path| self.names(directory).is_none_or(|names| names.iter().any(|name| by_name(name)));
         let below = |link: &Link| link.path.parent().is_some_and(is_below);
         let asked = |link: &Link| {
-            let parent = link.path.parent().unwrap_or(Path::new("/"));
-            let names = self.names(parent);
-            let holds = |tree: &Asked| {
-                let by_name = || names.as_ref().is_none_or(|all| all.iter().any(|name| tree.holds(name)));
-                tree.counts_in(parent) && (tree.id.is_some_and(|id| link.may_lie_in(&[id])) || by_name())
-            };
-            self.asked.iter().any(holds)
+            let names = self.names(link.path.parent().unwrap_or(Path::new("/")));
+            self.asked.holds_link(link, names.as_deref())
         };
         let planted = |link: &&Link| link.may_lie_in(&self.ids) || below(link) || asked(link);
         links.iter().find(planted).map(|link| link.path.clone())
@@ -214,45 +207,6 @@ impl Changeable {
     pub(crate) fn follow(&self, path: &Path) -> Result<Option<Way>, PathBuf> {
         let Ok(way) = Way::follow(path) else { return Ok(None) };
         self.planted(&way.links).map_or(Ok(Some(way)), Err)
-    }
-}
-
-/// Whether a user could have put something in a directory, or another in its place. Root could anywhere.
-fn could_write(directory: &Path, user: u32) -> bool {
-    let lets = |at: &Path| at.symlink_metadata().map_or(true, |is| is.uid() == user || is.mode() & 0o022 != 0);
-    user == 0 || directory.ancestors().any(lets)
-}
-
-/// A tree that was asked for.
-#[derive(Debug)]
-struct Asked {
-    id: Option<Id>,
-    /// Its names: as it is spelt, and without links.
-    names: Vec<PathBuf>,
-    /// As whom calls write.
-    user: u32,
-}
-
-impl Asked {
-    fn of(path: &HostPath, user: u32) -> Self {
-        let way = Way::follow(path.as_path()).ok();
-        let real = way.as_ref().and_then(|way| way.real_path().ok());
-        let names = std::iter::once(path.as_path().to_owned()).chain(real).collect();
-        Self { id: way.map(|way| way.id()), names, user }
-    }
-
-    fn holds(&self, place: &Path) -> bool {
-        self.names.iter().any(|name| place.starts_with(name))
-    }
-
-    /// Whether it matters that it holds a directory: of a tree above the system's directories those do not count themselves, and no
-    /// directory does in which no call could write.
-    fn counts_in(&self, place: &Path) -> bool {
-        let top = ["/", "/usr"].iter().any(|top| place == Path::new(top));
-        // What lies deeper may have been granted alone.
-        let is_the_systems = top || way::SYSTEM.iter().any(|system| place == Path::new(system));
-        let counts = !is_the_systems || self.names.iter().any(|name| way::is_the_systems(name));
-        counts && could_write(place, self.user)
     }
 }
 
@@ -540,8 +494,9 @@ mod tests {
             symlink(top.join("own"), top.join(name)).unwrap();
         }
         symlink("asked", top.join("spelt")).unwrap();
-        let asked: Vec<HostPath> = vec![top.join("asked").into(), top.join("spelt").into()];
-        let planted = |asked: &[HostPath], path: &Path| Changeable::of([].iter(), &[], asked).follow(path).err();
+        let tree = |path: &Path| AskedFor { path: path.to_owned().into(), is_tree: true };
+        let asked = vec![tree(&top.join("asked")), tree(&top.join("spelt"))];
+        let planted = |asked: &[AskedFor], path: &Path| Changeable::of([].iter(), &[], asked).follow(path).err();
         for name in ["asked/link", "asked/sub/link", "spelt/sub/link", "asked/../asked/link"] {
             let link = planted(&asked, &top.join(name)).unwrap_or_else(|| unreachable!("{name}"));
             assert!(link.ends_with("link"), "{name}: {link:?}");
@@ -550,7 +505,13 @@ mod tests {
         for name in ["own/link", "asked/sub", "spelt", "spelt/sub"] {
             assert_eq!(planted(&asked, &top.join(name)), None, "{name}");
         }
-        let everything = [HostPath::from("/")];
+        // A single name is that link alone.
+        let single = [AskedFor { path: top.join("own/link").into(), is_tree: false }];
+        assert_eq!(planted(&single, &top.join("own/link")), Some(top.join("own/link")));
+        assert_eq!(planted(&single, &top.join("asked/link")), None);
+        let changeable = Changeable::of([].iter(), &[], &single);
+        assert!(changeable.asked(&top.join("own")) && !changeable.asked(&top.join("asked")), "where it is replaced");
+        let everything = [tree(Path::new("/"))];
         assert_eq!(planted(&everything, &top.join("own/link")), Some(top.join("own/link")));
         let changeable = Changeable::of([].iter(), &[], &everything);
         for (path, is_asked) in
@@ -559,12 +520,12 @@ mod tests {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "{path}");
         }
         // Of a tree above the system's, those themselves are nobody's that a session could be granted alone.
-        let changeable = Changeable::of([].iter(), &[], &["/usr".into()]);
-        let may_write = could_write(Path::new("/usr/share/doc"), host::owner(None).uid);
+        let changeable = Changeable::of([].iter(), &[], &[tree(Path::new("/usr"))]);
+        let may_write = rustix::process::geteuid().is_root();
         for (path, is_asked) in [("/usr", false), ("/usr/share", false), ("/usr/share/doc", may_write)] {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "{path}");
         }
-        let changeable = Changeable::of([].iter(), &[], &["/usr/share/x".into()]);
+        let changeable = Changeable::of([].iter(), &[], &[tree(Path::new("/usr/share/x"))]);
         for (path, is_asked) in [("/usr/share/x/bin", true), ("/usr/share/y", false), ("/usr/bin", false)] {
             assert_eq!(changeable.asked(Path::new(path)), is_asked, "somebody works there: {path}");
         }

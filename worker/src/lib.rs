@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at what they are about by path"))]
 
 pub mod apply;
+pub mod asked;
 mod broker;
 pub mod directory;
 mod family;

@@ -22,6 +22,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use self::helpers::Helpers;
 pub(crate) use self::trees::{Tree, locate};
+use crate::asked::Asked;
 use crate::mountinfo::{self, Mount};
 use crate::protocol::StepFailure;
 use crate::sys::fd::path_of;
@@ -50,7 +51,7 @@ pub(crate) struct Found {
     /// Where it may write, or an earlier session of its workspace.
     changeable: Vec<PathBuf>,
     /// Where calls of an earlier session could have changed something that was bounded less.
-    asked: Vec<PathBuf>,
+    asked: Asked,
     /// By which those have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
     pub(crate) starts: Starts,
@@ -194,15 +195,14 @@ impl Found {
     fn of(plan: &SessionPlan, readable: &[PathBuf]) -> Self {
         // Not what the session has of its own: a private `/tmp` is not where the host's programs are.
         let written = plan.grants.iter().filter(|rule| rule.access.changes()).map(|rule| &rule.path);
-        // A call of an earlier session that was bounded less may have written what this one was asked for.
-        let asked = plan.judged_from.iter().chain(plan.left_of.values());
         // As they are spelt, and without links.
         let names = |path: &HostPath| {
             let real = Way::follow(path.as_path()).ok().and_then(|way| way.real_path().ok());
             std::iter::once(path.as_path().to_owned()).chain(real)
         };
         let changeable = written.chain(&plan.workspace).flat_map(names).collect();
-        let asked = asked.flat_map(names).collect();
+        // A call of an earlier session that was bounded less may have written what this one was asked for.
+        let asked = Asked::of(&plan.asked, rustix::process::geteuid().as_raw());
         let (readable, starts) = (readable.to_vec(), Starts::with(Environment::of(&plan.env)));
         let mut found = Self { readable, changeable, asked, mounts: mountinfo::read().ok(), starts, ..Self::default() };
         for own in OWN_STARTS {
@@ -236,11 +236,8 @@ impl Found {
     /// Whether calls can have something else be found at a path: by what lies there, or by a link on the way. `None` where the
     /// mounts are not known by which it may have another name.
     fn changes(&self, path: &Path, who: Who) -> Option<bool> {
-        // Who could change the system's own needs no session.
-        let counts = |tree: &Path, at: &Path| !is_the_systems(at) || is_the_systems(tree);
         let by_name = |at: &Path| {
-            let asked =
-                || who == Who::EarlierToo && self.asked.iter().any(|tree| at.starts_with(tree) && counts(tree, at));
+            let asked = || who == Who::EarlierToo && self.asked.holds(at);
             self.changeable.iter().any(|tree| at.starts_with(tree)) || asked()
         };
         let mounts = self.mounts.as_ref()?;
@@ -259,7 +256,7 @@ impl Found {
         // In a user namespace root's files are nobody's.
         let is_anothers = stat.st_uid == 0 || stat.st_uid != rustix::process::geteuid().as_raw();
         // Unless somebody works there.
-        let works_there = self.changeable.iter().chain(&self.asked).any(|tree| is_the_systems(tree));
+        let works_there = self.asked.is_among_the_systems() || self.changeable.iter().any(|tree| is_the_systems(tree));
         let is_the_systems = is_anothers && !works_there && way.real_path().is_ok_and(|real| is_the_systems(&real));
         let is_linked = is_linked && !is_the_systems;
         is_linked || self.changes(path, Who::EarlierToo) != Some(false)

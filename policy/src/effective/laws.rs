@@ -7,6 +7,7 @@ use super::*;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::manifest::{Format, Manifest};
 use crate::pattern::Host;
+use crate::plan::AskedFor;
 use crate::plan::protect::{Found, names};
 use crate::requirement::RequirementSet;
 use crate::variable::Variables;
@@ -561,13 +562,20 @@ fn what_is_left_of_a_tree_is_known_with_it() {
     assert_eq!(from(&["/**", "/w/**"], &[ceiling(&["/w/**"])]), ["/".into()], "the outermost");
     assert_eq!(from(&["/p/**"], &[ceiling(&["/p/b/**"])]), ["/p".into()]);
     // And all of them count for links and programs, whatever is left.
-    let asked = |asked: &[&str], bounds: &[Bound]| narrow(&writes(asked), bounds).asked_trees();
+    let asked = |asked: &[&str], bounds: &[Bound]| {
+        let asked = narrow(&writes(asked), bounds).asked_for();
+        asked
+            .into_iter()
+            .map(|AskedFor { path, is_tree }| format!("{path}{}", if is_tree { "/**" } else { "" }))
+            .collect::<Vec<_>>()
+    };
     for left in [&["/**"][..], &["/w/a/**"], &["/v/x"], &[]] {
         let trees = asked(&["/w/**", "/v/**", "/v/a/*.md", "/v/x", "/w/b/c"], &[ceiling(left)]);
-        assert_eq!(trees, ["/v".into(), "/w".into()], "{left:?}: no single names, and what lies in a tree is that's");
+        assert_eq!(trees, ["/v/**", "/w/**"], "{left:?}: what lies in a tree is that's");
+        assert_eq!(asked(&["/v/x", "/w/**"], &[ceiling(left)]), ["/v/x", "/w/**"], "{left:?}: a single name as well");
     }
     let parent = narrow(&writes(&["/w/**"]), &[ceiling(&["/w/a/**"])]).as_parent();
-    assert_eq!(asked(&["/w/a/b/**"], &[parent]), ["/w".into(), "/w/a".into(), "/w/a/b".into()], "those of parents too");
+    assert_eq!(asked(&["/w/a/b/**"], &[parent]), ["/w/**", "/w/a/**", "/w/a/b/**"], "those of parents too");
 }
 
 /// X0-25, X0-26: what bounds have left of a tree for a session is left of it for all below, who ask for just that place.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use crate::path::HostPath;
 use crate::pattern::PathPattern;
+use crate::plan::AskedFor;
 use crate::rules::{Capability, SubPolicy};
 
 pub use beyond::{Beyond, beyond};
@@ -295,18 +296,25 @@ impl EffectiveSet {
         asked.iter().filter(outermost).filter(not_granted).cloned().collect()
     }
 
-    /// All trees to write in that were asked for, whatever bounds left of them.
-    #[must_use]
-    pub fn asked_trees(&self) -> Vec<HostPath> {
+    /// The trees among [`Self::asked_for`].
+    fn asked_trees(&self) -> Vec<HostPath> {
         let asked: BTreeSet<HostPath> = self.wider().iter().flat_map(trees).collect();
         asked.into_iter().collect()
     }
 
-    /// All that was asked for to write, whatever bounds left of it.
+    /// All that was asked for to write in, whatever bounds left of it.
     #[must_use]
     pub fn asked_regions(&self) -> Vec<PathRegion> {
-        let wider = self.wider();
-        wider.iter().flat_map(Scope::iter).map(|(region, _)| region.clone()).collect()
+        self.wider().iter().flat_map(Scope::iter).map(|(region, _)| region.clone()).collect()
+    }
+
+    /// The places of [`Self::asked_regions`].
+    #[must_use]
+    pub fn asked_for(&self) -> Vec<AskedFor> {
+        let regions = self.asked_regions();
+        let places =
+            regions.iter().map(|region| AskedFor { path: region.literal_prefix(), is_tree: !region.is_literal() });
+        places.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// What it was made of by taking away: what was asked for, and what its parents have and were asked for.

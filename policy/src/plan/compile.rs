@@ -79,6 +79,8 @@ pub fn session(
         seen: Vec::new(),
         left_of: facts.left_of.clone(),
         judged_from,
+        asked: facts.asked.clone(),
+        homes: facts.homes.clone(),
         exec,
         reading: None,
         watched: None,
@@ -279,7 +281,7 @@ pub fn written(effective: &EffectiveSet) -> Vec<HostPath> {
 /// of its own: the look into `/` has a bound, and begins in both.
 fn judged_from(effective: &EffectiveSet, facts: &HostFacts) -> Vec<HostPath> {
     let mut trees = effective.judged_from();
-    trees.extend(facts.asked_without_links.iter().cloned());
+    trees.extend(facts.asked_without_links.iter().filter(|asked| asked.is_tree).map(|asked| asked.path.clone()));
     let wider = |root: &&HostPath| {
         let holds = |tree: &HostPath| *tree != **root && root.as_path().starts_with(tree);
         trees.iter().chain(facts.left_of.values()).any(holds) && !trees.contains(root)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::etc::Readable;
-use super::{Calls, Identity, PrivateDir, Strength};
+use super::{AskedFor, Calls, Identity, PrivateDir, Strength};
 use crate::path::HostPath;
 
 /// What the supervisor found out about the host, as values.
@@ -28,9 +28,14 @@ pub struct HostFacts {
     pub etc: Vec<Readable>,
     /// Places to write in that were left of larger trees ([`EffectiveSet::left_of`](crate::effective::EffectiveSet::left_of)).
     pub left_of: BTreeMap<HostPath, HostPath>,
-    /// What trees that were asked for to write in are called without links, where that is another name: inside, the links may not be
-    /// there.
-    pub asked_without_links: Vec<HostPath>,
+    /// What places that were asked for to write in are called without links, where that is another name: inside, the links may not
+    /// be there.
+    pub asked_without_links: Vec<AskedFor>,
+    /// All that was asked for to write in ([`EffectiveSet::asked_for`](crate::effective::EffectiveSet::asked_for)), of what this is a
+    /// part of as well; also by its path without links.
+    pub asked: Vec<AskedFor>,
+    /// Home directories: what `~` may be in the settings of repositories.
+    pub homes: Vec<HostPath>,
     /// The directories of `PATH`, each checked to hold nothing that the session, or an earlier one of the same workspace, can write.
     pub path: Vec<HostPath>,
     /// Those that are not in `path`, and why: for people.

@@ -226,6 +226,12 @@ pub struct SessionPlan {
     /// Further trees from which that is judged ([`EffectiveSet::judged_from`](crate::effective::EffectiveSet::judged_from)).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub judged_from: Vec<HostPath>,
+    /// All that was asked for to write in, whatever bounds left of it; also by its path without links.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<AskedFor>,
+    /// Home directories: what `~` may be in the settings of repositories, which whoever runs git outside has as one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub homes: Vec<HostPath>,
     /// What may be started.
     pub exec: Exec,
     /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramPattern::One`]. `None`
@@ -262,6 +268,25 @@ pub struct SessionPlan {
 
 /// The directory for everybody's temporary files (hier(7)).
 const TMP: &str = "/tmp";
+
+/// A place that was asked for to write in.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskedFor {
+    /// Where it is.
+    pub path: HostPath,
+    /// With all below it; or that name alone.
+    pub is_tree: bool,
+}
+
+impl AskedFor {
+    /// The directory in which names can be made: a single one is replaced where it lies.
+    #[must_use]
+    pub fn directory(&self) -> HostPath {
+        let above = self.path.as_path().parent().filter(|_| !self.is_tree);
+        above.map_or_else(|| self.path.clone(), HostPath::from)
+    }
+}
 
 impl SessionPlan {
     /// Whether a mechanism holds: always, but in attempts to break out that are made without it.

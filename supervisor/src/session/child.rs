@@ -14,6 +14,7 @@ use callgate_policy::effective::{Bound, EffectiveSet, Source};
 use callgate_policy::limit::Limits;
 use callgate_policy::manifest::Env;
 use callgate_policy::path::HostPath;
+use callgate_policy::plan::AskedFor;
 use callgate_policy::rules::{Action, Rule, RuleScope, RuleSet, RuleSource};
 use callgate_worker::way::Id;
 use serde_json::Value;
@@ -98,8 +99,8 @@ pub(crate) struct Opening {
 pub(crate) struct Ancestry {
     /// Where the first session may write, and so all of them.
     pub(crate) written: Vec<HostPath>,
-    /// The trees that it was asked to write in, whatever it may: another session of the workspace may write there.
-    pub(crate) asked: Vec<HostPath>,
+    /// What it was asked to write in, whatever it may: another session of the workspace may write there.
+    pub(crate) asked: Vec<AskedFor>,
     /// All that the first session may: what a child cannot write, its parent may have written.
     pub(crate) most: Option<Arc<EffectiveSet>>,
     /// The first session's variables: their secrets are in nobody's record.

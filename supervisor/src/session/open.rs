@@ -10,7 +10,7 @@ use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::compile::{self, HostFacts, NotInPlan};
 use callgate_policy::plan::env;
-use callgate_policy::plan::{Ablation, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
+use callgate_policy::plan::{Ablation, AskedFor, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::rules::{RuleScope, RuleSource};
@@ -73,7 +73,7 @@ impl Supervisor {
         let mut ancestry = lineage.as_ref().map(|lineage| lineage.ancestry.clone()).unwrap_or_default();
         if lineage.is_none() {
             ancestry.written = compile::written(&effective);
-            ancestry.asked = effective.asked_trees();
+            ancestry.asked = effective.asked_for();
             ancestry.most = Some(Arc::new(effective.clone()));
         }
         let changeable = Changeable::of(held(), &ancestry.written, &ancestry.asked);
@@ -294,9 +294,9 @@ impl Supervisor {
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(roots.first());
         // Where calls of another session of the workspace may write is no better.
-        let asked = effective.asked_trees();
-        let reached: Vec<HostPath> =
-            written.iter().chain(&asked).chain(roots.iter().map(Place::path)).cloned().collect();
+        let asked: Vec<HostPath> = effective.asked_for().iter().map(AskedFor::directory).collect();
+        let all: Vec<HostPath> = written.iter().chain(&asked).cloned().collect();
+        let reached: Vec<HostPath> = all.iter().chain(roots.iter().map(Place::path)).cloned().collect();
         let private = match strength {
             Strength::Landlock => {
                 let path = private_directory(identity, &reached)?;
@@ -306,11 +306,11 @@ impl Supervisor {
         };
         let mut outputs = match (overflow, calls) {
             (Overflow::Session, _) if lasting.is_some() => {
-                lasting.and_then(|(beside, known)| Outputs::keep(known, beside, identity, written))
+                lasting.and_then(|(beside, known)| Outputs::keep(known, beside, identity, &all))
             }
             (Overflow::Session, Calls::Many) => Outputs::make(identity, &reached),
             (Overflow::Directory(path), _) => {
-                let outputs = Outputs::in_directory(path, id, written, changeable);
+                let outputs = Outputs::in_directory(path, id, &all, changeable);
                 Some(outputs.map_err(|source| OpenError::Outputs { path: path.clone(), source })?)
             }
             // Who makes one call and goes has nobody left to read what it had no room for.

@@ -12,7 +12,7 @@ use callgate_policy::manifest::Env;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile;
 use callgate_policy::plan::{
-    Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind, SessionPlan, Strength,
+    AskedFor, Calls, Exactness, Extent, FsAccess, FsRule, Presence, PrivateDir, PrivateKind, SessionPlan, Strength,
 };
 
 use super::open::Barred;
@@ -75,7 +75,8 @@ impl Session {
         let (strength, identity) = (self.facts.strength, self.facts.identity);
         // What other calls may write, of this session or another one of the workspace, must not hold it either.
         let ancestry = &self.rearing.ancestry;
-        let others = ancestry.written.iter().chain(&ancestry.asked).chain(&self.facts.workspace).cloned();
+        let asked = ancestry.asked.iter().map(AskedFor::directory);
+        let others = ancestry.written.iter().chain(&self.facts.workspace).cloned().chain(asked);
         let written: Vec<HostPath> = compile::written(own).into_iter().chain(others).chain(slot.cloned()).collect();
         let private = match strength {
             Strength::Landlock => {

@@ -18,6 +18,7 @@ use callgate_policy::plan::exec::{Header, started_by_env};
 use callgate_policy::plan::protect::{Found, names};
 use callgate_policy::profile::Profile;
 use callgate_policy::variable::Variables;
+use callgate_worker::asked;
 use callgate_worker::mountinfo::{self, Mount};
 use callgate_worker::way::{self, Way};
 
@@ -166,7 +167,7 @@ impl Sources {
                 // which has the most.
                 keep_what_leads_nowhere(&mut registry, &effective, variables);
             } else {
-                let (written, asked) = (compile::written(&effective), effective.asked_trees());
+                let (written, asked) = (compile::written(&effective), effective.asked_for());
                 let changeable = Changeable::of(held.clone(), &written, &asked);
                 keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
             }
@@ -349,6 +350,7 @@ pub(super) fn chosen_by_calls(program: &HostPath, effective: &EffectiveSet, path
 struct Writes<'a> {
     effective: &'a EffectiveSet,
     asked: Vec<PathRegion>,
+    user: u32,
     mounts: Vec<Mount>,
 }
 
@@ -356,7 +358,7 @@ impl<'a> Writes<'a> {
     fn of(effective: &'a EffectiveSet) -> Result<Self, String> {
         let mounts = mountinfo::read()
             .map_err(|error| format!("the mounts by which calls may reach its files cannot be read: {error}"))?;
-        Ok(Self { effective, asked: effective.asked_regions(), mounts })
+        Ok(Self { effective, asked: effective.asked_regions(), user: host::owner(None).uid, mounts })
     }
 
     /// Why a program does not run by what its author meant: its file names an interpreter or a loader, and calls could put another
@@ -455,9 +457,9 @@ impl<'a> Writes<'a> {
                 names.into_iter().any(|name| name.strip_prefix(root.as_path()).is_ok_and(is_open))
             })
         };
-        // Who could change what the system is made of, and was not asked for that alone, needs no session.
+        let directory = file.as_path().parent().unwrap_or(file.as_path());
         let counts = |region: &&PathRegion| {
-            !way::is_the_systems(file.as_path()) || way::is_the_systems(region.literal_prefix().as_path())
+            asked::counts_in(directory, &[region.literal_prefix().as_path().to_owned()], self.user)
         };
         let granted = self.effective.rights().write().iter().map(|(region, _)| region).find(may_write);
         granted.or_else(|| self.asked.iter().filter(counts).find(may_write))

@@ -116,7 +116,8 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
              ln -s p away; mkdir -p p/w/back p/w/cfg; led p/w/backs $PWD/away/w/back; ln -s $PWD/away/w/cfg p/w/.vscode
              ln -s src p/w/current; led p/w/src/theirs $PWD/p/w/current/own
              mkdir -p p/w/homes p/w/src/homes; led p/w/homed '~/w/homes'; led p/w/src/homed '~/src/homes'
-             mkdir -p p/w/other/.vscode/sub; ln -s p/w/other/.vscode named",
+             mkdir -p p/w/other/.vscode/sub; ln -s p/w/other/.vscode named
+             ln -s p/w/src tosrc",
         );
         let above = "\"@/p/**\"";
         let anything = "\"/**\"";
@@ -124,7 +125,7 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
         // What may be read, what is asked for to write, what is left of both (unless nothing is bounded), what is protected, and
         // what is not.
         type Case<'a> = (&'a str, &'a str, Option<(&'a str, &'a str)>, &'a [&'a str], &'a str);
-        let cases: [Case<'_>; 18] = [
+        let cases: [Case<'_>; 20] = [
             // With a root in the root, see below.
             (
                 WORKSPACE,
@@ -212,6 +213,21 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
                 &["@/p/w/other/.vscode/tasks.json"],
                 "@/p/w/other/.vscode/settings.json",
             ),
+            // A part of the workspace, spelt by a person's link, is a part of that for what leads there.
+            (
+                WORKSPACE,
+                "\"{workspace}/**\", \"@/tosrc/**\"",
+                Some((anything, "\"{workspace}/**\", \"@/tosrc/hooks/**\"")),
+                &["@/p/w/src/hooks/x"],
+                "@/p/w/src/n",
+            ),
+            (
+                WORKSPACE,
+                "\"{workspace}/**\", \"@/tosrc/**\"",
+                Some((anything, "\"{workspace}/**\", \"@/tosrc/hooks/x\"")),
+                &["@/p/w/src/hooks/x"],
+                "@/p/w/src/n",
+            ),
             // Home is above the workspace; or in what was asked for, and above what is left.
             (WORKSPACE, above, Some((anything, WORKSPACE)), &["@/p/w/homes/x", "@/p/w/src/homes/x"], "@/p/w/n"),
             (WORKSPACE, above, Some((anything, SRC)), &["@/p/w/src/homes/x"], "@/p/w/src/n"),
@@ -242,6 +258,38 @@ fn a1_a3_a18_all_that_was_asked_for_leads_to_what_bounds_leave() {
             assert_eq!(fs::read_to_string(place.at("p/w/src").join(touched).join("x")).unwrap(), "x\n", "the control");
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    });
+}
+
+/// A1, A18: what leads to exactly the workspace leads there, where that was left of a tree above; and `~` may be a home directory
+/// anywhere in what was asked for.
+#[test]
+fn a1_a18_hooks_may_be_the_workspace_or_in_a_home_beside_it() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        place.make(
+            "mkdir -p p/w/d q/w u/t/hooks u/t/own; git init -q p/other; git -C p/other config core.hooksPath ../w
+             git init -q q/w/sub; git -C q/w/sub config core.hooksPath '~/t/hooks'",
+        );
+        for bounds in [String::new(), ceiling(WORKSPACE, WORKSPACE)] {
+            let text = manifest(WORKSPACE, "\"@/p/**\"", &bounds);
+            let wrong = place.keeps(&text, "", &["@/p/w/pre-commit"]);
+            assert!(wrong.is_none(), "{wrong:?}");
+        }
+        place.makes(&manifest(WORKSPACE, WORKSPACE, ""), "@/p/w/pre-commit");
+        let in_home = "\"@/q/w/**\", \"@/u/t/**\"";
+        for bounds in [String::new(), ceiling(in_home, in_home)] {
+            let text = manifest(in_home, if bounds.is_empty() { in_home } else { "\"@/**\"" }, &bounds);
+            for (file, is_kept) in [("hooks", true), ("own", false)] {
+                let file = place.at("u/t").join(file).join("x");
+                let words = place.words(&text, &format!("echo x > {}", file.display()));
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let run = place.env.weakened().started_in(place.at("q/w"));
+                let ended = run.variable("HOME", &place.at("u").display().to_string()).run(&words);
+                assert_eq!((file.exists(), ended.status.success()), (!is_kept, !is_kept), "{bounds}\n{ended:?}");
+                drop(fs::remove_file(&file));
+            }
+        }
     });
 }
 
@@ -362,9 +410,10 @@ fn c12_no_program_is_one_that_was_asked_for_to_write() {
         };
         // By its name, and as a person's link spells it.
         let spelt = "\"{workspace}/**\", \"@/spelt/**\"";
+        let single = "\"{workspace}/**\", \"@/beside/bin/date\", \"@/beside/interp\"";
         let bounds = [String::new(), ceiling(reads, WORKSPACE), ceiling(reads, "")];
         for (asked, bounds) in
-            [asked, spelt].into_iter().flat_map(|asked| bounds.iter().map(move |bounds| (asked, bounds)))
+            [asked, spelt, single].into_iter().flat_map(|asked| bounds.iter().map(move |bounds| (asked, bounds)))
         {
             let ended = date(asked, bounds);
             assert!(ended.status.success() && !ended.stdout.contains("planted"), "{bounds}\n{ended:?}");
@@ -401,7 +450,7 @@ fn a1_a18_what_a_person_makes_before_the_first_change_leads_as_well() {
                     echo x > other/x && echo went; echo evil > hooks/pre-commit";
         let words = place.words(&text, &place.text(line));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let mut first = place.env.weakened().started_in(place.at("p/w"));
+        let first = place.env.weakened().started_in(place.at("p/w"));
         let mut first = first.command(&words).stdout(std::process::Stdio::piped()).spawn().unwrap();
         let mut told = std::io::BufReader::new(first.stdout.take().unwrap());
         let mut next = || {
@@ -456,6 +505,39 @@ fn what_a_call_leaves_at_a_name_costs_no_later_session_its_namespaces() {
             }
             let _gone = place.run(&all, "rm -r b");
         }
+    });
+}
+
+/// A name that another session turns into a link, or takes away, while what is granted there is mounted has the mount nowhere
+/// else, and costs the session no namespace.
+#[test]
+fn a_mount_point_that_is_exchanged_leads_nowhere() {
+    matrix(&[Host::Namespaces], |target| {
+        let place = Place::new(target);
+        place.make("mkdir -p p/w/out/bin; cp /usr/bin/id p/w/out/bin/git; cp /usr/bin/env /usr/bin/cat p/w/out/bin");
+        let turn = "python3 -c \"
+import os, time
+while not os.path.exists('done'):
+    os.rename('out', 'o2'); os.symlink('../../../../usr', 'out'); time.sleep(0.02)
+    os.unlink('out'); os.rename('o2', 'out'); time.sleep(0.05)
+\"";
+        let words = place.words(&manifest(WORKSPACE, WORKSPACE, ""), turn);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut turning = place.env.weakened().started_in(place.at("p/w")).command(&words).spawn().unwrap();
+        let bounds = ceiling(WORKSPACE, "\"{workspace}/out/bin/**\"");
+        let text = manifest(WORKSPACE, WORKSPACE, &bounds).replace("cmd = \"*\"", "cmd = \"git\"");
+        let manifest = place.env.file("bounded.toml", &place.text(&text));
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let words = [&binary, "run", "--json", "--manifest", manifest.text(), "--", "git", "--version"];
+        let run = || place.env.weakened().started_in(place.at("p/w")).variable("PATH", "/usr/bin:/bin").run(&words);
+        let ended: Vec<Ended> = (0..30).map(|_| run()).collect();
+        drop(place.env.file_at(place.at("p/w/done"), ""));
+        turning.wait().unwrap();
+        for ended in &ended {
+            assert!(!ended.stdout.contains("uid="), "another program has the name: {ended:?}");
+            assert!(!ended.status.success() || ended.stdout.contains("git version"), "{ended:?}");
+        }
+        assert!(ended.iter().any(|ended| ended.status.success()), "the control: {:?}", ended.first());
     });
 }
 

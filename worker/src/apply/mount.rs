@@ -1,18 +1,19 @@
 //! The private mount tree: only what was granted exists in it, and only what may be written is writable.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::{Extent, FsRule, Presence, PrivateDir, SessionPlan};
 use callgate_policy::step::Step;
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
-use super::seen::{confirm, confirm_if_seen};
+use super::seen::{confirm, confirm_if_seen, replaced};
 use super::{kernel, landlock};
 use crate::protocol::StepFailure;
 use crate::sys::mount::{Attributes, restrict};
@@ -94,7 +95,8 @@ fn share_private(plan: &SessionPlan, made: &mut BTreeSet<PathBuf>) -> Result<(),
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = rustix::mount::open_tree(CWD, relative.join(name), flags)
             .map_err(|e| step("clone a part of the session's own directory", e))?;
-        place(Path::new(target), &tree, made)?;
+        // Of these nothing is a call's; a host whose `/dev/shm` is a link cannot have them.
+        place(Path::new(target), &tree, made).map_err(|failed| StepFailure { step: STEP, ..failed })?;
     }
     Ok(())
 }
@@ -175,12 +177,23 @@ impl Bound {
     /// The same where it really is. The links that lead there are added to `links`.
     fn followed(mut self, plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Self, StepFailure> {
         let Ok(way) = Way::follow(&self.spelt) else { return Ok(self) };
-        if !self.granted || !way.has_links() {
+        if !way.has_links() {
             return Ok(self);
         }
         let shown = self.spelt.display().to_string();
-        self.path = way.real_path().map_err(|e| kernel(STEP, format!("find {shown}"), e))?;
-        if is_own(plan, &self.path) && !is_own(plan, &self.spelt) {
+        if way.links.iter().any(|link| link.path.starts_with("/proc")) {
+            let what = format!(
+                "mount {shown}: it leads through /proc, which the session has of its own; name the place itself"
+            );
+            return Err(StepFailure::new(Step::PrivateDir, what));
+        }
+        let real = way.real_path().map_err(|_gone| replaced(&self.spelt))?;
+        let is_own = is_own(plan, &real) && !is_own(plan, &self.spelt);
+        if is_own && !self.granted {
+            return Ok(self);
+        }
+        self.path = real;
+        if is_own {
             let what = format!(
                 "mount {shown}: it is a link to {}, and with namespaces that directory is the session's own, so name it by \
                  that path",
@@ -192,7 +205,7 @@ impl Bound {
         for link in way.links {
             // Not its text, which may go by directories that are not there.
             let led = Way::follow(&link.path).map_err(io::Error::from).and_then(|way| way.real_path());
-            let target = led.map_err(|e| kernel(STEP, format!("follow {shown}"), e))?;
+            let target = led.map_err(|_gone| replaced(&self.spelt))?;
             links.insert(link.path, target);
         }
         Ok(self)
@@ -238,7 +251,9 @@ fn granted(plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result
     let rules = surroundings.chain(plan.grants.iter().map(|rule| (rule, true)));
     let rules = rules.filter(|(rule, _)| !is_fixed(plan, rule)).map(|rule| (rule.0, Bound::of(plan, rule)));
     let there = rules.filter(|(rule, bound)| is_there(rule, bound));
-    let bound: Vec<Bound> = there.map(|(_, bound)| bound.followed(plan, links)).collect::<Result<_, _>>()?;
+    let mut bound: Vec<Bound> = there.map(|(_, bound)| bound.followed(plan, links)).collect::<Result<_, _>>()?;
+    // What a link leads to may be a device: that is there as it is.
+    bound.retain(|bound| !["/dev", "/proc"].iter().any(|top| bound.path.starts_with(top)));
     let covered = |bound_here: &Bound| {
         // A tree within another that is at least as open comes with it.
         bound.iter().any(|outer| {
@@ -289,7 +304,7 @@ fn make_tree(
             let tree = match rustix::mount::open_tree(CWD, path, flags) {
                 Ok(tree) => tree,
                 Err(rustix::io::Errno::NOENT) => return Ok(None),
-                Err(e) => return Err(step(&format!("clone {}", path.display()), e)),
+                Err(e) => return Err(at("clone", path, e)),
             };
             if granted {
                 confirm(plan, spelt, &tree)?;
@@ -322,17 +337,42 @@ fn attach(tree: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
         .map_err(|e| step(&format!("attach {}", target.display()), e))
 }
 
+/// What failed at a place in the new root. What lies there is the host's, where calls of another session may exchange it: that is no
+/// reason to do without namespaces.
+fn at(what: &str, place: &Path, errno: rustix::io::Errno) -> StepFailure {
+    use rustix::io::Errno;
+    let exchanged = [Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::LOOP, Errno::EXIST, Errno::STALE];
+    if exchanged.contains(&errno) {
+        return replaced(place);
+    }
+    step(&format!("{what} {}", place.display()), errno)
+}
+
+/// What has a path below the current directory, which no link leads to: in a tree that is there already, a call may have made one.
+fn below(relative: &Path) -> rustix::io::Result<OwnedFd> {
+    let here = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat2(CWD, here, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+}
+
+/// The directory that a path below the current one lies in, and its name there.
+fn parent_of(relative: &Path) -> rustix::io::Result<(OwnedFd, &OsStr)> {
+    let directory = below(relative.parent().unwrap_or(Path::new("")))?;
+    Ok((directory, relative.file_name().unwrap_or_default()))
+}
+
 /// Makes a directory below the current one, with those that it lies in.
-#[expect(clippy::disallowed_methods, reason = "below the root of a mount tree that nobody else is in yet")]
 fn make_directories(path: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
     let mut missing: Vec<&Path> = path.ancestors().collect();
     missing.retain(|ancestor| !ancestor.as_os_str().is_empty() && !made.contains(*ancestor));
     for directory in missing.into_iter().rev() {
-        match rustix::fs::mkdir(directory, Mode::from_raw_mode(0o755)) {
+        let whole = || Path::new("/").join(directory);
+        let (above, name) = parent_of(directory).map_err(|e| at("find", &whole(), e))?;
+        match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             // In a host tree, read-only by now, that has this entry already; if it has not, the attach says so.
             Err(rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS) => {}
-            Err(e) => return Err(step(&format!("make the mount point {}", directory.display()), e)),
+            Err(e) => return Err(at("make the mount point", &whole(), e)),
         }
         made.insert(directory.to_owned());
     }
@@ -341,7 +381,6 @@ fn make_directories(path: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), Ste
 
 /// Makes the mount point below the current directory and attaches the tree there. `made` are the directories that are
 /// known to exist.
-#[expect(clippy::disallowed_methods, reason = "below the root of a mount tree that nobody else is in yet")]
 fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     let is_dir = rustix::fs::fstat(tree)
@@ -351,21 +390,25 @@ fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<()
     if !is_dir {
         // What is there is not opened: it may be a FIFO, a socket or a running program, of a call's making.
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        match rustix::fs::open(relative, flags, Mode::from_raw_mode(0o644)) {
+        let (directory, name) = parent_of(relative).map_err(|e| at("find", path, e))?;
+        match rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o644)) {
             Ok(_) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS) => {}
-            Err(e) => return Err(step(&format!("make the mount point {}", path.display()), e)),
+            Err(e) => return Err(at("make the mount point", path, e)),
         }
     }
-    attach(tree, relative)
+    let point = below(relative).map_err(|e| at("find", path, e))?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree.as_fd(), "", point.as_fd(), "", flags).map_err(|e| at("attach", path, e))
 }
 
 /// Makes a link below the current directory, unless a tree of the host's that is there has it already.
 fn put_link(link: &Path, target: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
     let relative = link.strip_prefix("/").unwrap_or(link);
     make_directories(relative.parent().unwrap_or(Path::new("")), made)?;
-    match rustix::fs::symlinkat(target, CWD, relative) {
+    let (directory, name) = parent_of(relative).map_err(|e| at("find", link, e))?;
+    match rustix::fs::symlinkat(target, directory, name) {
         Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS) => Ok(()),
-        Err(e) => Err(step(&format!("link {}", link.display()), e)),
+        Err(e) => Err(at("link", link, e)),
     }
 }
 

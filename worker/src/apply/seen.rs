@@ -22,8 +22,13 @@ pub(super) fn confirm(plan: &SessionPlan, path: &Path, opened: &OwnedFd) -> Resu
     if same.is_some_and(|seen| (seen.device, seen.inode) == (stat.st_dev, stat.st_ino)) {
         return Ok(());
     }
+    Err(replaced(path))
+}
+
+/// What is at a path is not what stood there.
+pub(super) fn replaced(path: &Path) -> StepFailure {
     let what = format!("{} was replaced while the session was opened; try again", path.display());
-    Err(StepFailure::new(Step::Replaced, what))
+    StepFailure::new(Step::Replaced, what)
 }
 
 /// The same of what programs need, if the supervisor has looked at it.

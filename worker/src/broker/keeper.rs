@@ -167,6 +167,10 @@ pub(super) struct Keeper {
     ends: Ends,
     /// What was not looked at for such.
     unseen: Unseen,
+    /// What `~` may be in the settings of repositories: whoever runs git is not known here.
+    homes: BTreeSet<PathBuf>,
+    /// All of them have been looked at before the session was confined.
+    looked_before: bool,
     /// All directories of granted trees have been looked at, as far as that is bounded.
     surveyed: bool,
     /// The state of directories in which something was judged, by their paths.
@@ -285,6 +289,13 @@ fn leads_to_a_process(target: &Path) -> bool {
     by_proc || by_number || back || parts.iter().any(|part| is_own_name(part))
 }
 
+/// What `~` may be in the settings of repositories: the home directories that are known, and any directory above something that may
+/// be written.
+fn homes(plan: &SessionPlan, places: &[(PathBuf, bool)]) -> BTreeSet<PathBuf> {
+    let above = places.iter().flat_map(|(place, _)| place.ancestors());
+    above.chain(plan.homes.iter().map(|home| home.as_path())).map(Path::to_owned).collect()
+}
+
 fn is_directory(from: impl AsFd, name: impl rustix::path::Arg) -> bool {
     let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory)
@@ -316,11 +327,8 @@ impl Layout {
         // What was left of a larger tree is a part of that, as far as it is asked what is kept.
         let mut left: HashMap<PathBuf, PathBuf> =
             plan.left_of.iter().map(|(place, tree)| (name(place.as_path()), real(tree.as_path()))).collect();
-        // Not of one that lies in what is granted: there it would free all that has its protected name, and not the place alone.
-        let trees =
-            grants.iter().filter(|(.., extent)| *extent == Extent::Subtree).map(|(granted, ..)| granted.clone());
-        let granted: Vec<PathBuf> = trees.collect();
-        left.retain(|_, tree| !granted.iter().any(|granted| granted != tree && lies_in(tree, granted)));
+        let trees = grants.iter().filter(|(.., extent)| *extent == Extent::Subtree);
+        left = in_what_is_granted(left, trees.map(|(granted, ..)| granted.as_path()));
         // Where a link leads out of that tree it is judged by itself.
         let is_left = |at: &Path, path: &Path| left.get(path).is_some_and(|tree| at.starts_with(tree));
         grants.retain(|(tree, path, extent)| {
@@ -405,11 +413,32 @@ impl Layout {
     }
 }
 
+/// A tree that lies in what is granted is a part of that, and so is what was left of it. But where it has a protected name there, it
+/// would free all that has this, and not the place alone.
+fn in_what_is_granted<'g>(
+    left: HashMap<PathBuf, PathBuf>,
+    granted: impl Iterator<Item = &'g Path>,
+) -> HashMap<PathBuf, PathBuf> {
+    let granted: Vec<&Path> = granted.collect();
+    let whole = |(place, tree): (&PathBuf, &PathBuf)| {
+        let outer = granted.iter().filter(|outer| **outer != tree && lies_in(tree, outer));
+        let Some(outer) = outer.min_by_key(|outer| outer.as_os_str().len()) else {
+            return Some((place.clone(), tree.clone()));
+        };
+        let of_outer = left.iter().find(|(place, _)| place == outer).map(|(_, tree)| tree.as_path());
+        let outer = of_outer.unwrap_or(outer);
+        let found =
+            names().find(names().root(outer.as_os_str().as_bytes()), below(&real(place), outer).as_os_str().as_bytes());
+        matches!(found, Found::Open(_)).then(|| (place.clone(), outer.to_owned()))
+    };
+    left.iter().filter_map(whole).collect()
+}
+
 impl Keeper {
     /// Looks at the repositories that granted trees lie in. To be called before the session is confined.
     pub(super) fn look_above(plan: &SessionPlan, mounts: &Mounts) -> Result<Above, StepFailure> {
         let Layout { roots, places, beside } = Layout::of(plan);
-        let mut keeper = Self::of(roots, beside, Above::default());
+        let mut keeper = Self::of((roots, beside), homes(plan, &places), Above::default());
         let trees = keeper.trees();
         for (tree, _) in &trees {
             tree.ancestors().for_each(|directory| keeper.look_for_repository(directory));
@@ -435,8 +464,10 @@ impl Keeper {
         Ok(Above { repositories, ends, unseen, linked })
     }
 
-    fn of(roots: Vec<Root>, beside: HashMap<PathBuf, Beside>, above: Above) -> Self {
+    fn of((roots, beside): (Vec<Root>, HashMap<PathBuf, Beside>), homes: BTreeSet<PathBuf>, above: Above) -> Self {
         Self {
+            homes,
+            looked_before: false,
             roots,
             made: Made::default(),
             directories: Made::default(),
@@ -460,9 +491,10 @@ impl Keeper {
 
     pub(super) fn new(plan: &SessionPlan, mounts: &Mounts, above: Above) -> Result<Self, StepFailure> {
         let Layout { roots, places, beside } = Layout::of(plan);
+        let mut keeper = Self::of((roots, beside), homes(plan, &places), above);
         let places: Vec<Granted<'_>> =
             places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
-        let mut keeper = Self::of(roots, beside, above);
+        keeper.looked_before = true;
         let unkept = plan.grants.iter().filter(|rule| rule.access == FsAccess::Write);
         keeper.unkept = unkept.map(|rule| real(rule.path.as_path())).collect();
         keeper.left = places.iter().filter(|place| place.is_tree).map(|place| place.path.to_owned()).collect();
@@ -538,7 +570,16 @@ impl Keeper {
         // What was left of a tree is a part of that, whatever it is; and a single name may be a directory's by now.
         let apart = |root: &&Root| !root.is_left && !root.is_single;
         let apart = self.roots.iter().filter(apart).map(|root| root.path.clone()).collect();
-        survey(&self.trees(), &apart, BOUNDS, self);
+        // From inside there is nothing new to be seen where nothing may be written, and much that may not be read.
+        let is_seen = |root: &&Root| {
+            let holds = |place: &PathBuf| lies_in(place, &root.path);
+            let granted =
+                || self.roots.iter().filter(|root| root.is_granted && !root.is_further).map(|root| &root.path);
+            !self.looked_before || !root.is_further || self.left.iter().chain(granted()).any(holds)
+        };
+        let trees = self.roots.iter().filter(|root| root.keeps()).filter(is_seen);
+        let trees: Vec<(PathBuf, State)> = trees.map(|root| (root.path.clone(), root.state)).collect();
+        survey(&trees, &apart, BOUNDS, self);
     }
 
     /// What was not looked at.
@@ -1145,15 +1186,13 @@ impl Keeper {
         gitconfig::redirects(&text)
     }
 
-    /// The paths that a value may mean. `~` is the home of whoever runs git, which is not known here: any directory that a
-    /// granted tree lies in, or the repository whose settings these are.
+    /// The paths that a value may mean.
     fn meant(&self, base: &Path, value: &[u8]) -> Vec<PathBuf> {
         let Some(rest) = value.strip_prefix(b"~") else { return vec![base.join(OsStr::from_bytes(value))] };
         let Some(slash) = rest.iter().position(|c| *c == b'/') else { return Vec::new() };
         let below = OsStr::from_bytes(rest.get(slash + 1..).unwrap_or_default());
-        let trees = self.roots.iter().filter(|root| root.keeps());
-        let homes: BTreeSet<&Path> = trees.flat_map(|root| root.path.ancestors()).chain(base.ancestors()).collect();
-        let targets = homes.into_iter().map(|home| home.join(below));
+        let above = base.ancestors().filter(|above| !self.homes.contains(*above));
+        let targets = self.homes.iter().map(PathBuf::as_path).chain(above).map(|home| home.join(below));
         // What lies in no tree is no call's to change.
         targets.filter(|target| self.root(&trace(target).1).is_some()).collect()
     }
@@ -1177,7 +1216,9 @@ impl Keeper {
     fn keep(&mut self, path: PathBuf, why: &'static str) -> bool {
         // What lies outside is not the broker's to write; a whole tree is not a hook.
         let Some(root) = self.tree(&path).filter(|root| root.keeps()) else { return false };
-        if root.path == path {
+        let holds = |outer: &Root| outer.keeps() && outer.path != path && lies_in(&path, &outer.path);
+        // Where one begins for the look alone, it is a part of the tree that it lies in.
+        if root.path == path && !(root.is_further && self.roots.iter().any(holds)) {
             self.unseen.add(&path, WHOLE_TREE);
             return false;
         }
@@ -1418,7 +1459,7 @@ mod tests {
         let top = real(directory.path());
         fs::create_dir_all(top.join("theirs/.git"))?;
         std::os::unix::fs::symlink("theirs", top.join("link"))?;
-        let mut keeper = Keeper::of(Vec::new(), HashMap::new(), Above::default());
+        let mut keeper = Keeper::of((Vec::new(), HashMap::new()), BTreeSet::new(), Above::default());
         let git = Judgement { pointer: true, ..Judgement::default() };
         keeper.was_made(&top.join("link/.git"), &git);
         assert!(!keeper.has_made(&top.join("theirs/.git")));
@@ -1435,7 +1476,7 @@ mod tests {
         for name in ["a/b", "c", "d"] {
             fs::create_dir_all(top.join(name))?;
         }
-        let keeper = Keeper::of(Vec::new(), HashMap::new(), Above::default());
+        let keeper = Keeper::of((Vec::new(), HashMap::new()), BTreeSet::new(), Above::default());
         let walk = |left| keeper.walk(&top, State::default(), &mut Left::names(left), &mut |_kept| true).ok();
         assert_eq!((walk(4), walk(3), walk(0)), (Some(false), None, None));
         let more = |left| {

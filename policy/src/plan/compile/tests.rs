@@ -22,6 +22,8 @@ fn facts() -> HostFacts {
         workspace: vec!["/w".into()],
         left_of: BTreeMap::new(),
         asked_without_links: Vec::new(),
+        asked: Vec::new(),
+        homes: Vec::new(),
         toolchains: vec!["/home/u/.rustup".into()],
         etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: Reading::Tree }],
         path: vec!["/usr/bin".into(), "/odd:dir".into(), "bin".into(), "/bin".into()],

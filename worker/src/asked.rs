@@ -1,0 +1,132 @@
+//! What was asked for to write in, whatever bounds left of it: who asks for the same and is bounded less may have changed it, in an
+//! earlier session or beside this one. By one rule for all that must not be a call's work: links, programs, and where those lie.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use callgate_policy::plan::AskedFor;
+
+use crate::way::{Id, Link, SYSTEM, Way, is_the_systems};
+
+/// Places that were asked for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    places: Vec<Place>,
+    /// As whom calls write.
+    user: u32,
+}
+
+#[derive(Debug)]
+struct Place {
+    is_tree: bool,
+    /// Of a tree.
+    id: Option<Id>,
+    /// As it is spelt, and without links.
+    names: Vec<PathBuf>,
+}
+
+impl Place {
+    fn of(asked: &AskedFor) -> Self {
+        let path = asked.path.as_path();
+        let names = |real: Option<PathBuf>| std::iter::once(path.to_owned()).chain(real).collect();
+        let follow = |path: &Path| Way::follow(path).ok();
+        let real_path = |way: &Way| way.real_path().ok();
+        if asked.is_tree {
+            let way = follow(path);
+            return Self {
+                is_tree: true,
+                id: way.as_ref().map(Way::id),
+                names: names(way.as_ref().and_then(real_path)),
+            };
+        }
+        // A call puts what it likes at the name itself.
+        let directory = path.parent().and_then(follow).as_ref().and_then(real_path);
+        let real = directory.zip(path.file_name()).map(|(directory, name)| directory.join(name));
+        Self { is_tree: false, id: None, names: names(real) }
+    }
+
+    fn holds(&self, path: &Path) -> bool {
+        self.names.iter().any(|name| if self.is_tree { path.starts_with(name) } else { path == name })
+    }
+
+    /// Whether names can be made in a directory.
+    fn fills(&self, directory: &Path) -> bool {
+        if self.is_tree {
+            self.holds(directory)
+        } else {
+            self.names.iter().any(|name| name.parent() == Some(directory))
+        }
+    }
+
+    fn counts_in(&self, directory: &Path, user: u32) -> bool {
+        counts_in(directory, &self.names, user)
+    }
+}
+
+impl Asked {
+    /// `user` is who the session's calls run as.
+    #[must_use]
+    pub fn of<'a>(places: impl IntoIterator<Item = &'a AskedFor>, user: u32) -> Self {
+        Self { places: places.into_iter().map(Place::of).collect(), user }
+    }
+
+    /// Whether a call could have changed what has this path, or have put another thing there.
+    #[must_use]
+    pub fn holds(&self, path: &Path) -> bool {
+        let directory = path.parent().unwrap_or(path);
+        self.places.iter().any(|place| place.holds(path) && place.counts_in(directory, self.user))
+    }
+
+    /// Whether a call could have made something in this directory.
+    #[must_use]
+    pub fn fills(&self, directory: &Path) -> bool {
+        self.places.iter().any(|place| place.fills(directory) && place.counts_in(directory, self.user))
+    }
+
+    /// Whether a call could have made a link. `names` are those of the directory that it lies in, its own first; all of them count
+    /// where they are not known.
+    #[must_use]
+    pub fn holds_link(&self, link: &Link, names: Option<&[PathBuf]>) -> bool {
+        let directory = link.path.parent().unwrap_or(Path::new("/"));
+        let name = link.path.file_name().unwrap_or_default();
+        self.places.iter().any(|place| {
+            let by_id = || place.id.is_some_and(|id| link.may_lie_in(&[id]));
+            // The way to a tree is not in it.
+            let holds = |directory: &PathBuf| {
+                if place.is_tree { place.holds(directory) } else { place.holds(&directory.join(name)) }
+            };
+            let by_name = || names.is_none_or(|all| all.iter().any(holds));
+            place.counts_in(directory, self.user) && (by_id() || by_name())
+        })
+    }
+
+    /// Whether somebody asked to work where the system's own files are.
+    #[must_use]
+    pub fn is_among_the_systems(&self) -> bool {
+        self.places.iter().flat_map(|place| &place.names).any(|name| is_the_systems(name))
+    }
+}
+
+/// Whether it matters that a place which was asked for by these names holds something in a directory. Who could change the
+/// directories that the system is made of needs no session, unless he asked for that; what lies deeper may have been granted alone.
+pub fn counts_in(directory: &Path, names: &[PathBuf], user: u32) -> bool {
+    let counts = !is_a_system_directory(directory) || names.iter().any(|name| is_the_systems(name));
+    counts && could_write(directory, user)
+}
+
+/// Where the system's own programs and libraries lie, itself: one of [`SYSTEM`], what holds those, or where a multiarch system has its
+/// libraries (`/usr/lib/x86_64-linux-gnu`).
+fn is_a_system_directory(directory: &Path) -> bool {
+    let is = |path: &Path| ["/", "/usr"].iter().chain(SYSTEM).any(|system| path == Path::new(system));
+    let is_triplet = |name: &str| name.contains("-linux-");
+    let name = directory.file_name().and_then(|name| name.to_str());
+    let above = directory.parent().unwrap_or(directory);
+    is(directory) || (name.is_some_and(is_triplet) && above.ends_with("lib") && is(above))
+}
+
+/// Whether a user could have put something in a directory, or another in its place. Root could anywhere.
+#[expect(clippy::disallowed_methods, reason = "only says whether it counts; what is run or followed is held")]
+fn could_write(directory: &Path, user: u32) -> bool {
+    let lets = |at: &Path| at.symlink_metadata().map_or(true, |is| is.uid() == user || is.mode() & 0o022 != 0);
+    user == 0 || directory.ancestors().any(lets)
+}
