@@ -459,7 +459,7 @@ impl<'a> Writes<'a> {
         };
         let directory = file.as_path().parent().unwrap_or(file.as_path());
         let counts = |region: &&PathRegion| {
-            asked::counts_in(directory, &[region.literal_prefix().as_path().to_owned()], self.user)
+            asked::counts_at((file.as_path(), directory), &[region.literal_prefix().as_path().to_owned()], self.user)
         };
         let granted = self.effective.rights().write().iter().map(|(region, _)| region).find(may_write);
         granted.or_else(|| self.asked.iter().filter(counts).find(may_write))

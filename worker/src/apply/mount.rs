@@ -48,15 +48,17 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     for (path, content) in &entries {
         let as_spelt = spelt.get(path).unwrap_or(path);
         if let Some(tree) = make_tree(plan, (path, as_spelt), *content)? {
-            trees.push((path.as_path(), tree));
+            trees.push((path.as_path(), tree, matches!(content, Content::Bind { granted: true, .. })));
         }
     }
     let root = new_filesystem("tmpfs", &[("mode", "0755")])?;
     attach(&root, Path::new(BASE))?;
     rustix::process::chdir(BASE).map_err(|e| step("enter the new root", e))?;
     let mut made = BTreeSet::new();
-    for (path, tree) in &trees {
-        place(path, tree, &mut made)?;
+    for (path, tree, granted) in &trees {
+        // What no call can exchange, a host without namespaces lacks.
+        let missing = |failed| if *granted { failed } else { StepFailure { step: STEP, ..failed } };
+        place(path, tree, &mut made).map_err(missing)?;
         if path == &plan.private.inside.as_path() {
             share_private(plan, &mut made)?;
         }
@@ -253,7 +255,9 @@ fn granted(plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result
     let there = rules.filter(|(rule, bound)| is_there(rule, bound));
     let mut bound: Vec<Bound> = there.map(|(_, bound)| bound.followed(plan, links)).collect::<Result<_, _>>()?;
     // What a link leads to may be a device: that is there as it is.
-    bound.retain(|bound| !["/dev", "/proc"].iter().any(|top| bound.path.starts_with(top)));
+    bound.retain(|bound| {
+        bound.path.starts_with("/dev/shm") || !["/dev", "/proc"].iter().any(|top| bound.path.starts_with(top))
+    });
     let covered = |bound_here: &Bound| {
         // A tree within another that is at least as open comes with it.
         bound.iter().any(|outer| {
@@ -304,7 +308,8 @@ fn make_tree(
             let tree = match rustix::mount::open_tree(CWD, path, flags) {
                 Ok(tree) => tree,
                 Err(rustix::io::Errno::NOENT) => return Ok(None),
-                Err(e) => return Err(at("clone", path, e)),
+                Err(e) if granted && e != rustix::io::Errno::INVAL => return Err(at("clone", path, e)),
+                Err(e) => return Err(step(&format!("clone {}", path.display()), e)),
             };
             if granted {
                 confirm(plan, spelt, &tree)?;
@@ -338,20 +343,25 @@ fn attach(tree: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
 }
 
 /// What failed at a place in the new root. What lies there is the host's, where calls of another session may exchange it: that is no
-/// reason to do without namespaces.
+/// reason to do without namespaces. Only what a host says that refuses them is.
 fn at(what: &str, place: &Path, errno: rustix::io::Errno) -> StepFailure {
     use rustix::io::Errno;
-    let exchanged = [Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::LOOP, Errno::EXIST, Errno::STALE];
-    if exchanged.contains(&errno) {
+    let refused = [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOMEM, Errno::NOSPC, Errno::NFILE, Errno::MFILE];
+    if !refused.contains(&errno) {
         return replaced(place);
     }
     step(&format!("{what} {}", place.display()), errno)
 }
 
+fn is_directory(opened: &OwnedFd) -> Result<bool, StepFailure> {
+    let stat = rustix::fs::fstat(opened).map_err(|e| step("look at a tree", e))?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
 /// What has a path below the current directory, which no link leads to: in a tree that is there already, a call may have made one.
 fn below(relative: &Path) -> rustix::io::Result<OwnedFd> {
     let here = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
     rustix::fs::openat2(CWD, here, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
 }
 
@@ -383,9 +393,7 @@ fn make_directories(path: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), Ste
 /// known to exist.
 fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
     let relative = path.strip_prefix("/").unwrap_or(path);
-    let is_dir = rustix::fs::fstat(tree)
-        .map(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
-        .map_err(|e| step("look at a tree", e))?;
+    let is_dir = is_directory(tree)?;
     make_directories(if is_dir { relative } else { relative.parent().unwrap_or(relative) }, made)?;
     if !is_dir {
         // What is there is not opened: it may be a FIFO, a socket or a running program, of a call's making.
@@ -397,6 +405,9 @@ fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<()
         }
     }
     let point = below(relative).map_err(|e| at("find", path, e))?;
+    if is_directory(&point)? != is_dir {
+        return Err(replaced(path));
+    }
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree.as_fd(), "", point.as_fd(), "", flags).map_err(|e| at("attach", path, e))
 }
