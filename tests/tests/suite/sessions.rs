@@ -405,11 +405,20 @@ fn x0_56_rounds_of_kill_9_leave_a_whole_record() {
 fn x1_31_secrets_are_not_in_the_record() {
     matrix(HERE, |target| {
         let env = TestEnv::new(target);
-        let id = new(&env);
         let (token, known) = ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", "correct-horse-battery");
+        let binary = binary();
+        let title = format!("mend {token} with {known}");
+        let made =
+            user(&env).variable("DEPLOY_TOKEN", known).run(&line(&binary, &["session", "new", "--title", &title]));
+        let id = made.stdout.trim().to_owned();
+        assert_eq!(show(&env, &id)["title"], "mend [REDACTED] with [REDACTED]", "{made:?}");
+        // With nobody to answer it: what was asked is recorded.
+        let questions = json!({ "questions": [{ "question": format!("Is it {token}?"), "options": [{ "label": token }, { "label": "no" }] }] });
+        let asked = callgate(&env, &["call", "--session", &id, "question", &questions.to_string()]);
+        assert_eq!(asked.status.code(), Some(1), "{asked:?}");
+        assert_eq!(show(&env, &id)["calls"][0]["arguments"]["questions"][0]["question"], "Is it [REDACTED]?");
         let arguments =
             json!({ "command": format!("echo {token} {known} harmless; echo {token} >&2; exit 1") }).to_string();
-        let binary = binary();
         let words = line(&binary, &["call", "--session", &id, "bash", &arguments]);
         let ended = user(&env).variable("DEPLOY_TOKEN", known).run(&words);
         assert!(ended.stdout.contains(token) && ended.stdout.contains(known), "whoever called sees it: {ended:?}");
