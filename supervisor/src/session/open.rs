@@ -113,7 +113,9 @@ impl Supervisor {
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
         let inherited = lineage.as_ref().map(|lineage| lineage.rules.clone());
         let mut rules = rules(&spec, inherited, &profile, &registry, &variables)?;
-        let (stored, kept) = self.recorded(&spec, &workspace, lineage.as_ref())?;
+        let redaction = Redaction::of(&ancestry.env);
+        let title = spec.title.as_deref().map(|title| redaction.text(title));
+        let (stored, kept) = self.recorded(&spec, title.as_deref(), &workspace, lineage.as_ref())?;
         for rule in &kept.rules {
             let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
             rules.add(rule, &source, &variables).map_err(OpenError::Rule)?;
@@ -158,7 +160,7 @@ impl Supervisor {
             other => other?,
         };
         warnings.extend(not_active(&facts));
-        let recorder = Recorder::new(id.clone(), Redaction::of(&ancestry.env), stored, kept.last);
+        let recorder = Recorder::new(id.clone(), redaction, stored, kept.last);
         let rearing = Rearing {
             supervisor: self.clone(),
             depth: lineage.as_ref().map_or(0, |lineage| lineage.depth),
@@ -246,6 +248,7 @@ impl Supervisor {
     fn recorded(
         &self,
         spec: &SessionSpec,
+        title: Option<&str>,
         workspace: &[HostPath],
         lineage: Option<&Lineage>,
     ) -> Result<(Option<Stored>, Kept), OpenError> {
@@ -262,8 +265,7 @@ impl Supervisor {
             }
             (Some(store), None) => {
                 let kept = new()?;
-                let (title, settings) = (spec.title.as_deref(), &spec.settings);
-                let id = &kept.id;
+                let (id, settings) = (&kept.id, &spec.settings);
                 let stored = store.begin(&NewSession { id, title, workspace, manifest, settings, role, lineage })?;
                 Ok((Some(stored), kept))
             }

@@ -17,6 +17,7 @@ mod logs;
 // What must work.
 mod compat;
 mod terminals;
+mod whole_session;
 
 // Who may do what.
 mod approvals;
