@@ -89,6 +89,7 @@ pub fn session(
         env: environment,
         gitconfig: facts.gitconfig.clone(),
         debug: effective.rights().allows_capability(DEBUG),
+        network: None,
         ablation: None,
     })
 }

@@ -8,6 +8,7 @@ pub mod env;
 pub mod etc;
 pub mod exec;
 mod facts;
+mod network;
 pub mod protect;
 mod rule;
 pub mod seccomp;
@@ -25,6 +26,7 @@ use crate::path::HostPath;
 use crate::pattern::{ArgPatterns, ProgramPattern};
 
 pub use self::exec::{Exec, ProgramRule};
+pub use self::network::Network;
 pub use self::rule::{Exactness, Extent, FsAccess, FsRule, Presence};
 
 /// The version of the plan and of the frames between supervisor, broker, zygote and worker. All of them are one file,
@@ -255,6 +257,9 @@ pub struct SessionPlan {
     /// Whether a call's processes may trace one another (`debug`). Never where every start is judged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
+    /// What may be connected to; `None` for nothing but what the session's own calls serve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// `None`, but for sessions that nothing runs in but callgate's own attempts to break out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ablation: Option<Ablation>,

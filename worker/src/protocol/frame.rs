@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::channel::{FRAME_MAX, LARGE, Message};
+use super::egress::{FromEgress, Reach, Reached, Serve};
 use super::fds::{ProgramFdsSent, SessionFdsSent};
 
 /// Most bytes of an error's text: escaped, it fits into a frame still.
@@ -49,6 +50,12 @@ longest! {
     ToZygote: FRAME_MAX;
     ToBroker: FRAME_MAX;
     MayRun: REPORT_MAX;
+    // With what was granted.
+    Serve: LARGE;
+    Reach: FRAME_MAX;
+    // It parses what strangers wrote.
+    Reached: FRAME_MAX;
+    FromEgress: FRAME_MAX;
 }
 
 /// From the launcher: what a session has left on the host.
