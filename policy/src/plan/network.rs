@@ -1,10 +1,12 @@
 //! What a session may connect to (design "Network"): egress, a process of its own, holds it.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::pattern::{Host, HostPattern};
+
+mod special;
 
 /// Where the addresses lie that stand for names inside: a network for benchmarks, which nobody routes (RFC 2544), and the
 /// length of its prefix. Not 127.0.0.0/8: with nothing else on its interfaces, glibc's `AI_ADDRCONFIG` finds no address.
@@ -13,7 +15,7 @@ pub const NAMES_NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 1), 15);
 /// The hosts that were granted. Egress reaches these and no others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// Each with its ports. Never empty.
+    /// Each with its ports. Empty only for a call that was narrowed to nothing.
     pub hosts: Vec<HostPattern>,
 }
 
@@ -23,4 +25,32 @@ impl Network {
     pub fn allows(&self, host: &Host, port: u16) -> bool {
         self.hosts.iter().any(|pattern| pattern.covers(host, port))
     }
+
+    /// Whether an address was granted as such: by itself, in a network, or as `localhost`. What a granted name leads to is not, so a
+    /// [special](Self::special) address is reached only if this is true.
+    #[must_use]
+    pub fn allows_address(&self, address: IpAddr, port: u16) -> bool {
+        let address = address.to_canonical();
+        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        self.allows(&Host::Address(address), port)
+            || (loopback.contains(&address) && self.allows(&Host::Name(LOCALHOST.to_owned()), port))
+    }
+
+    /// Whether a port of a host is granted for HTTP and TLS alone, as a pattern without ports does.
+    #[must_use]
+    pub fn only_web(&self, host: &Host, port: u16) -> bool {
+        let mut covering = self.hosts.iter().filter(|pattern| pattern.covers(host, port)).peekable();
+        covering.peek().is_some() && covering.all(|pattern| !pattern.ports().holds_for_all(port))
+    }
+
+    /// What is special about an address that a name of the public Internet does not lead to: this machine, its networks, its cloud's
+    /// metadata, and whatever is not in the parts of the address space that are given out for the Internet. Addresses that hold an IPv4
+    /// address are judged by that.
+    #[must_use]
+    pub fn special(address: IpAddr) -> Option<&'static str> {
+        special::special(address)
+    }
 }
+
+/// The name of the machine that a program runs on (RFC 6761).
+const LOCALHOST: &str = "localhost";
