@@ -74,7 +74,8 @@ pub(super) async fn serve(client: TcpStream, heard: Vec<u8>, server: TcpStream, 
         .handshake(TokioIo::new(server))
         .await;
     let Ok((sender, connection)) = connected else { return };
-    let upstream = Arc::new(Upstream { sender: Mutex::new(sender), upgraded: AtomicBool::new(false), made_for, refused });
+    let upstream =
+        Arc::new(Upstream { sender: Mutex::new(sender), upgraded: AtomicBool::new(false), made_for, refused });
     let mut connection = tokio::spawn(connection.with_upgrades());
     let service = service_fn({
         let upstream = Arc::clone(&upstream);

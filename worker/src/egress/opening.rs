@@ -35,8 +35,8 @@ pub(super) fn spoken(bytes: &[u8]) -> Spoken {
         [] | [0x16] => return Spoken::Undecided,
         [0x16, 3, ..] => return Spoken::Tls,
         // A hello in the form of SSL 2, which names no server, for any later version.
-        [0x80.., rest @ ..] if rest.len() < 4 => return Spoken::Undecided,
-        [0x80.., _, 1, 2 | 3, _, ..] => return Spoken::Tls,
+        [0x80..=0xff, rest @ ..] if rest.len() < 4 => return Spoken::Undecided,
+        [0x80..=0xff, _, 1, 2 | 3, _, ..] => return Spoken::Tls,
         _ => {}
     }
     let blanks = bytes.iter().take_while(|byte| is_blank(**byte)).count();
@@ -58,7 +58,8 @@ pub(super) fn spoken(bytes: &[u8]) -> Spoken {
     if end.is_none() {
         return Spoken::Undecided;
     }
-    let mut versions = line.windows(6).filter(|window| window[..5].eq_ignore_ascii_case(b"HTTP/")).map(|window| window[5]);
+    let mut versions =
+        line.windows(6).filter(|window| window[..5].eq_ignore_ascii_case(b"HTTP/")).map(|window| window[5]);
     match versions.next_back() {
         None => Spoken::Other,
         Some(b'2') => Spoken::Http2,

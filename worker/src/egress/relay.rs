@@ -43,9 +43,8 @@ pub(super) fn reset(socket: TcpStream) {
 /// Writes all of it.
 pub(super) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let written = to
-            .async_io(Interest::WRITABLE, || Ok(rustix::net::send(to, bytes, SendFlags::NOSIGNAL)?))
-            .await?;
+        let written =
+            to.async_io(Interest::WRITABLE, || Ok(rustix::net::send(to, bytes, SendFlags::NOSIGNAL)?)).await?;
         bytes = bytes.get(written..).unwrap_or_default();
     }
     Ok(())
