@@ -150,6 +150,7 @@ fn get_ready() -> io::Result<()> {
         version: PROTOCOL_VERSION,
         rules: CallRules::Own(vec![rule]),
         within: Vec::new(),
+        network: None,
         as_spelt: false,
         serves_session: false,
         work: Work::Program { argv: vec!["true".into()], working_dir: "/".into() },

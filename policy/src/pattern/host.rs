@@ -98,12 +98,21 @@ impl HostPattern {
         &self.ports
     }
 
-    /// Whether it is a name, or all names below one: not an address or a network.
+    /// One host at one port, whatever is said there.
+    pub(crate) fn of_host(host: &Host, port: u16) -> Self {
+        let name = match host {
+            Host::Name(name) => Name::Exact(name.clone()),
+            Host::Address(address) => Name::Network { address: *address, prefix: bits(*address) },
+        };
+        Self { name, ports: Ports::one(port) }
+    }
+
+    /// The network that it is, and the length of its prefix, if it is not a name. An address is a network of one.
     #[must_use]
-    pub fn is_name(&self) -> bool {
+    pub fn network(&self) -> Option<(IpAddr, u8)> {
         match self.name {
-            Name::Exact(_) | Name::Subdomains(_) => true,
-            Name::Network { .. } => false,
+            Name::Exact(_) | Name::Subdomains(_) => None,
+            Name::Network { address, prefix } => Some((address, prefix)),
         }
     }
 
@@ -307,7 +316,7 @@ fn masked(address: IpAddr, prefix: u8) -> u128 {
     value(address).checked_shr(shift).and_then(|high| high.checked_shl(shift)).unwrap_or(0)
 }
 
-fn in_network(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
+pub(crate) fn in_network(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
     address.is_ipv4() == network.is_ipv4() && masked(address, prefix) == masked(network, prefix)
 }
 

@@ -6,6 +6,7 @@ mod path;
 mod program;
 
 pub use arg::{ArgPattern, ArgPatterns};
+pub(crate) use host::in_network;
 pub use host::{Host, HostPattern, Ports};
 pub use path::{PathPattern, PathTemplate};
 pub use program::ProgramPattern;

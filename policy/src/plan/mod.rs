@@ -452,6 +452,9 @@ pub struct CallPlan {
     /// What a search may tell of, where the kernel had to be told more than was granted (a pattern such as
     /// `src/**/*.py`). Empty if the rules say it all.
     pub within: Vec<PathRegion>,
+    /// What it may connect to of what the session may; `None` for all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// A tool's file is where its path says, by no symbolic link: what let the call pass looked at that path.
     #[serde(default)]
     pub as_spelt: bool,

@@ -50,7 +50,26 @@ impl Network {
     pub fn special(address: IpAddr) -> Option<&'static str> {
         special::special(address)
     }
+
+    /// What a grant of hosts means that it does not say, for a person who grants it (attack F16).
+    pub fn cautions<'a>(hosts: impl IntoIterator<Item = &'a HostPattern>) -> Vec<String> {
+        let localhost = Host::Name(LOCALHOST.to_owned());
+        let is_inside = |host: &HostPattern| match host.network() {
+            Some((address, prefix)) => special::is_in(address, prefix),
+            None => host.ports().ranges().any(|ports| host.covers(&localhost, *ports.start())),
+        };
+        let mut hosts = hosts.into_iter().peekable();
+        let way_out = hosts.peek().map(|_| WAY_OUT.to_owned());
+        let inside = hosts.filter(|host| is_inside(host)).map(|host| format!("{host} {INSIDE}"));
+        way_out.into_iter().chain(inside).collect()
+    }
 }
+
+const WAY_OUT: &str = "whatever may be read can be sent to these hosts; where strangers can publish (package registries, model hubs, \
+                       code hosts, pastes), that is to anybody";
+
+const INSIDE: &str =
+    "has addresses that are not the Internet's: of this machine, of private networks or of a cloud's metadata";
 
 /// The name of the machine that a program runs on (RFC 6761).
 const LOCALHOST: &str = "localhost";

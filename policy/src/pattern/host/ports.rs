@@ -33,6 +33,11 @@ impl Ports {
         Self { any: Vec::new(), http: true, https: true }
     }
 
+    /// One, whatever is said there.
+    pub(super) fn one(port: u16) -> Self {
+        Self { any: vec![(port, port)], http: false, https: false }
+    }
+
     /// Reads what follows the colon: ports, ranges, `http`, `https` and `*`, with commas between.
     pub(super) fn parse(text: &str) -> Result<Self, PatternError> {
         let (mut any, mut http, mut https) = (Vec::new(), false, false);

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::pattern::in_network;
+
 /// Metadata services of clouds. All but Azure's lie in blocks that are special anyway.
 const METADATA_V4: [[u8; 4]; 4] = [[169, 254, 169, 254], [100, 100, 100, 200], [192, 0, 0, 192], [168, 63, 129, 16]];
 const METADATA_V6: [[u16; 8]; 3] = [
@@ -66,6 +68,16 @@ pub(super) fn special(address: IpAddr) -> Option<&'static str> {
         IpAddr::V4(address) => special_v4(address),
         IpAddr::V6(address) => special_v6(address),
     }
+}
+
+/// Whether a network has such addresses.
+pub(super) fn is_in(network: IpAddr, prefix: u8) -> bool {
+    let blocks_v4 = || V4.iter().filter(|(.., what)| what.is_some()).map(|(block, ..)| IpAddr::from(*block));
+    let blocks_v6 = || V6.iter().filter(|(.., what)| what.is_some()).map(|(block, ..)| IpAddr::from(*block));
+    // A block begins in the network, or holds its beginning.
+    special(network).is_some()
+        || blocks_v4().chain(blocks_v6()).any(|block| in_network(block, network, prefix))
+        || METADATA_V4.iter().any(|address| in_network(IpAddr::from(*address), network, prefix))
 }
 
 fn special_v4(address: Ipv4Addr) -> Option<&'static str> {
@@ -293,6 +305,23 @@ mod tests {
             assert!(!allows(&granted, address, port), "{address} {port}");
         }
         assert!(!allows(&network(&[]), "10.1.2.3", 22), "B11: nothing granted is nothing reached");
+    }
+
+    /// F16: a person who grants a host is told that it is a way out; and what else is in a network.
+    #[test]
+    fn f16_a_granted_host_is_called_a_way_out() {
+        let cautions = |hosts: &[&str]| {
+            let hosts: Vec<HostPattern> = hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect();
+            Network::cautions(&hosts)
+        };
+        assert!(cautions(&[]).is_empty());
+        let said = cautions(&["pypi.org"]);
+        assert!(matches!(&said[..], [one] if one.contains("to anybody")), "{said:?}");
+        assert_eq!(cautions(&["8.8.8.0/24", "2606:2800::/32"]).len(), 1);
+        for host in ["0.0.0.0/0:443", "::/0", "10.1.2.3", "160.0.0.0/4", "localhost:3000", "127.0.0.1:*"] {
+            let said = cautions(&["a.com", host]);
+            assert!(said.len() == 2 && said[1].starts_with(host), "{said:?}");
+        }
     }
 
     /// A port that is named is for any protocol, and what no pattern names is for the web.
