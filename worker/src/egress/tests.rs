@@ -535,3 +535,302 @@ fn b13_a_hello_for_another_server_is_refused() {
     }
     served.nothing_told();
 }
+
+/// A server of HTTP that notes what it is sent, and answers each request that it finds in it. It finds them as servers do that
+/// read leniently: whatever looks like a head is one.
+fn web_server() -> (SocketAddr, Arc<Mutex<String>>) {
+    let sent = Arc::new(Mutex::new(String::new()));
+    let notes = Arc::clone(&sent);
+    let (at, _) = server(move |mut socket| {
+        let mut heads = 0;
+        let mut all = Vec::new();
+        let mut bytes = [0; 4096];
+        while let Ok(read @ 1..) = socket.read(&mut bytes) {
+            all.extend_from_slice(&bytes[..read]);
+            notes.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
+            let found = all.windows(4).filter(|window| *window == b"\r\n\r\n").count();
+            let is_chunked = String::from_utf8_lossy(&all).to_ascii_lowercase().contains("transfer-encoding");
+            let is_whole = !is_chunked || all.ends_with(b"0\r\n\r\n");
+            if found > heads && is_whole {
+                heads = found;
+                socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes").unwrap();
+            }
+        }
+    });
+    (at, sent)
+}
+
+/// B13: each request of a connection is compared with its name, and none hides in another.
+#[test]
+fn b13_each_request_is_for_the_name_of_its_connection() {
+    let (at, sent) = web_server();
+    let served = serve(&["good.example:*", "other.example:*"]);
+    let close = "connection: close\r\n\r\n";
+    for request in [
+        format!("GET /a HTTP/1.1\r\nHost: good.example\r\n{close}"),
+        format!("GET /a HTTP/1.1\r\nhOsT:   GOOD.example:80  \r\n{close}"),
+        format!("GET http://good.example/a HTTP/1.1\r\nHost: good.example\r\n{close}"),
+        format!("\r\nGET /a HTTP/1.1\r\nHost: good.example.\r\n{close}"),
+        format!("POST /a HTTP/1.1\r\nHost: good.example\r\nContent-Length: 3\r\n{close}xyz"),
+        format!("POST /a HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\n{close}3\r\nxyz\r\n0\r\n\r\n"),
+        "GET /a HTTP/1.0\r\nHost: good.example\r\n\r\n".to_owned(),
+    ] {
+        for only_web in [true, false] {
+            sent.lock().unwrap().clear();
+            let answer = say(served.made_for("good.example", at, only_web), request.as_bytes());
+            assert!(answer.starts_with("HTTP/1.") && answer.ends_with("\r\n\r\nyes"), "{request}: {answer}");
+            let sent = sent.lock().unwrap();
+            assert!(sent.contains(" /a HTTP/1."), "{sent}");
+            assert_eq!(sent.contains("xyz"), request.contains("xyz"), "{sent}");
+        }
+    }
+    served.nothing_told();
+    for (request, why) in [
+        ("GET /b HTTP/1.1\r\nHost: other.example\r\n\r\n", "connection of its own"),
+        ("GET /b HTTP/1.1\r\nHost: evil.example\r\n\r\n", "evil.example is a host which was not granted"),
+        ("GET http://evil.example/b HTTP/1.1\r\nHost: good.example\r\n\r\n", "evil.example"),
+        ("GET http://good.example@evil.example/b HTTP/1.1\r\nHost: good.example\r\n\r\n", "read differently"),
+        ("GET http://good.example/b HTTP/1.1\r\nHost: evil.example\r\n\r\n", "evil.example"),
+        ("GET https://good.example/b HTTP/1.1\r\nHost: good.example\r\n\r\n", "unusual"),
+        ("GET /b HTTP/1.1\r\nHost: good.example\r\nHost: evil.example\r\n\r\n", "more than one"),
+        ("GET /b HTTP/1.1\r\nHost: good.example:81\r\n\r\n", "port 81"),
+        ("GET /b HTTP/1.1\r\nHost: good.example:0x50\r\n\r\n", "read differently"),
+        ("GET /b HTTP/1.1\r\nHost: good.example,evil.example\r\n\r\n", "read differently"),
+        ("GET /b HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n", "10.0.0.1"),
+        ("GET /b HTTP/1.1\r\n\r\n", "names no host"),
+        ("GET /b HTTP/1.0\r\n\r\n", "names no host"),
+        ("CONNECT good.example:80 HTTP/1.1\r\nHost: good.example\r\n\r\n", "proxy"),
+        ("POST /b HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "encoded"),
+        (
+            "POST /b HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "encoded",
+        ),
+    ] {
+        for only_web in [true, false] {
+            sent.lock().unwrap().clear();
+            let answer = say(served.made_for("good.example", at, only_web), request.as_bytes());
+            assert!(answer.starts_with("HTTP/1.") && answer.contains(" 403 "), "{request}: {answer}");
+            let reason = served.reason();
+            assert!(answer.contains(&reason) && reason.contains(why), "{request}: {reason}");
+            assert_eq!(*sent.lock().unwrap(), "", "{request}: it reached the server");
+        }
+    }
+    served.nothing_told();
+}
+
+/// B13: what two readers could take for different requests is refused, or written anew as one.
+#[test]
+fn b13_no_request_hides_in_another() {
+    let (at, sent) = web_server();
+    let served = serve(&["good.example:*"]);
+    let hidden = "GET /hidden HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    let good = "HTTP/1.1\r\nHost: good.example\r\n";
+    // Malformed: nothing of it is passed on.
+    for request in [
+        format!("POST /a {good}Transfer-Encoding: xchunked\r\n\r\n{hidden}"),
+        format!("POST /a {good}Content-Length: 0\r\nContent-Length: 5\r\n\r\n{hidden}"),
+        format!("POST /a {good}Content-Length: +5\r\n\r\n{hidden}"),
+        format!("POST /a {good}Transfer-Encoding : chunked\r\n\r\n{hidden}"),
+        format!("GET /a {good}Host\t: evil.example\r\n\r\n"),
+        format!("GET /a {good} folded: evil.example\r\n\r\n"),
+        format!("GET /a {good}X: a\rGET /hidden HTTP/1.1\rHost: evil.example\r\n\r\n"),
+        "GET /a HTTP/1.1 HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned(),
+        "GET /a HTTP/1.1 \r\nHost: evil.example\r\n\r\n".to_owned(),
+        "get\t/a http/1.1\r\nHost: evil.example\r\n\r\n".to_owned(),
+        "GET /a HTTP/1.2\r\nHost: evil.example\r\n\r\n".to_owned(),
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
+    ] {
+        for only_web in [true, false] {
+            sent.lock().unwrap().clear();
+            let answer = say(served.made_for("good.example", at, only_web), request.as_bytes());
+            assert!(answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.1 505"), "{request}: {answer}");
+            assert_eq!(*sent.lock().unwrap(), "", "{request}: it reached the server");
+        }
+    }
+    let reason = served.reason();
+    assert!(reason.contains("HTTP/2"), "{reason}");
+    let _second = served.reason();
+    served.nothing_told();
+    // Both lengths: one counts, the other does not leave, and nothing follows.
+    let both = format!("POST /a {good}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}");
+    let answer = say(served.made_for("good.example", at, false), both.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    {
+        let sent = sent.lock().unwrap();
+        assert!(!sent.to_ascii_lowercase().contains("content-length") && !sent.contains("hidden"), "{sent}");
+    }
+    // A second request on the same connection, whatever the first one was.
+    for first in [format!("GET /a {good}\r\n"), format!("POST /a {good}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")] {
+        sent.lock().unwrap().clear();
+        let answer = say(served.made_for("good.example", at, true), format!("{first}{hidden}").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("HTTP/1.1 403 "), "{answer}");
+        assert!(!sent.lock().unwrap().contains("hidden"));
+        let reason = served.reason();
+        assert!(reason.contains("evil.example"), "{reason}");
+    }
+    // The control: a second one for the same host.
+    let two = format!("GET /a {good}\r\nGET /b {good}connection: close\r\n\r\n");
+    let answer = say(served.made_for("good.example", at, true), two.as_bytes());
+    assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 2, "{answer}");
+    served.nothing_told();
+}
+
+/// A connection may become a websocket, and nothing that names hosts once more.
+#[test]
+fn connections_are_upgraded_to_what_names_no_host() {
+    let (at, sent) = server(|mut socket| {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        if head.to_ascii_lowercase().contains("upgrade: websocket") {
+            socket
+                .write_all(
+                    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello",
+                )
+                .unwrap();
+            let mut echo = socket.try_clone().unwrap();
+            std::io::copy(&mut socket, &mut echo).unwrap();
+            echo.shutdown(Shutdown::Write).unwrap();
+        } else if head.starts_with("GET /unasked") {
+            socket
+                .write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n")
+                .unwrap();
+        } else {
+            socket.write_all(b"HTTP/1.1 200 OK\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nyes").unwrap();
+        }
+        head
+    });
+    let served = serve(&["good.example:*"]);
+    let request = |path: &str, upgrade: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: good.example\r\nUpgrade: {upgrade}\r\nConnection: Upgrade\r\n\r\n")
+    };
+    let mut client = served.made_for("good.example", at, true);
+    client.write_all(request("/", "websocket").as_bytes()).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let answer = String::from_utf8(whole(client)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 101 ") && answer.contains("helloGET /"), "{answer}");
+    sent.recv_timeout(LONG).unwrap();
+    for upgrade in ["h2c", "TLS/1.2", "websocket, h2c", "HTTP/2.0"] {
+        let close = request("/", upgrade).replace("Connection: Upgrade", "Connection: close");
+        let answer = say(served.made_for("good.example", at, true), close.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("h2c"), "{answer}");
+        let sent = sent.recv_timeout(LONG).unwrap().to_ascii_lowercase();
+        assert!(!sent.contains("upgrade:"), "{sent}");
+    }
+    let answer = say(served.made_for("good.example", at, true), request("/unasked", "h2c").as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    served.nothing_told();
+}
+
+/// What names no host passes where a port was granted, and only there.
+#[test]
+fn other_protocols_pass_where_a_port_was_granted() {
+    let (at, heard) = server(|mut socket| {
+        let mut bytes = [0; 8];
+        let read = socket.read(&mut bytes).unwrap();
+        socket.write_all(b"pong").unwrap();
+        String::from_utf8_lossy(&bytes[..read]).into_owned()
+    });
+    let served = serve(&["good.example:*"]);
+    for word in ["PING\r\n", "\0\0\0\u{8}", "{\"a\"", "*1\r\n$4"] {
+        let mut client = served.made_for("good.example", at, false);
+        client.write_all(word.as_bytes()).unwrap();
+        let mut back = [0; 4];
+        client.read_exact(&mut back).unwrap();
+        assert_eq!((&back[..], heard.recv_timeout(LONG).unwrap().as_str()), (&b"pong"[..], word));
+        let client = served.made_for("good.example", at, true);
+        assert_eq!(say(client, word.as_bytes()), "", "{word}");
+        assert_eq!(heard.recv_timeout(LONG).unwrap(), "", "{word}: it reached the server");
+        let reason = served.reason();
+        assert!(reason.contains("neither HTTP nor TLS"), "{reason}");
+    }
+    // A server that speaks first.
+    let (at, heard) = server(|mut socket| {
+        socket.write_all(b"220 hello\r\n").unwrap();
+        whole(socket)
+    });
+    let mut client = served.made_for("good.example", at, false);
+    let mut greeting = [0; 11];
+    client.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"220 hello\r\n");
+    client.write_all(b"EHLO me\r\n").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(heard.recv_timeout(LONG).unwrap(), b"EHLO me\r\n");
+    served.nothing_told();
+}
+
+/// Peers that are slow, endless or mad cost their own connection. The control is another, at the same time.
+#[test]
+fn a_hostile_peer_harms_no_other() {
+    let (at, _) = web_server();
+    let served = serve(&["good.example:*"]);
+    let mut held = Vec::new();
+    for part in [&b"GET / HT"[..], b"GET / HTTP/1.1\r\nHost: good.example\r\nX: ", &[22, 3, 1], b"\r\n\r\n", b""] {
+        let mut slow = served.made_for("good.example", at, true);
+        slow.write_all(part).unwrap();
+        held.push(slow);
+    }
+    let endless: [(Vec<u8>, Vec<u8>); 4] = [
+        (b"GET / HTTP/1.1\r\nHost: good.example\r\nX: ".to_vec(), vec![b'x'; 4096]),
+        (b"GET / HTTP/1.1\r\nHost: good.example\r\n".to_vec(), b"X: y\r\n".repeat(100)),
+        (b"GET /".to_vec(), vec![b'x'; 4096]),
+        (vec![], b"\r\n".repeat(2000)),
+    ];
+    for (start, more) in endless {
+        let mut client = served.made_for("good.example", at, true);
+        client.write_all(&start).unwrap();
+        // Until it is ended, as it must be.
+        let mut sent = 0;
+        while sent < 64 << 20 && client.write_all(&more).is_ok() {
+            sent += more.len();
+        }
+        assert!(sent < 64 << 20, "it goes on: {}", start.escape_ascii());
+    }
+    let request = b"GET / HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n";
+    let answer = say(served.made_for("good.example", at, true), request);
+    assert!(answer.ends_with("yes"), "{answer}");
+    drop(held);
+}
+
+/// Many at once, each served, none kept from the next; and what is too many fails for those alone.
+#[test]
+fn thousands_of_connections_are_served_at_once() {
+    const MANY: usize = 2000;
+    let host = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    if host.maximum.is_some_and(|most| most < 5 * MANY as u64) {
+        eprintln!("skipped: this host lets no process have 10,000 descriptors");
+        return;
+    }
+    crate::apply::limit::open_files_as_many();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    // One thread serves them all, so that they are there at once.
+    let echo = thread::spawn(move || {
+        let mut sockets: Vec<TcpStream> = listener.incoming().take(MANY).map(Result::unwrap).collect();
+        for socket in &mut sockets {
+            let mut word = [0; 4];
+            socket.read_exact(&mut word).unwrap();
+            socket.write_all(&word).unwrap();
+        }
+        sockets
+    });
+    let own = format!("127.0.0.1:{}", at.port());
+    let served = serve_with(&[&own], MANY);
+    let mut clients: Vec<TcpStream> = (0..MANY).map(|_| served.reach(at.ip(), at.port())).collect();
+    let (_, reached) = served.ask(Target::Address(at), true);
+    assert_eq!(reached, Reached::Failed { host: own, errno: libc::EAGAIN }, "there is no room for one more");
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.write_all(&u32::try_from(number).unwrap().to_be_bytes()).unwrap();
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let mut word = [0; 4];
+        client.read_exact(&mut word).unwrap();
+        assert_eq!(u32::from_be_bytes(word) as usize, number);
+    }
+    drop((clients, echo.join().unwrap()));
+}
