@@ -13,6 +13,8 @@ mod names;
 mod opening;
 mod relay;
 mod serving;
+#[cfg(test)]
+mod tests;
 mod upstream;
 
 use std::net::{TcpListener, UdpSocket};

@@ -32,7 +32,8 @@ const EXPECTED: Duration = Duration::from_secs(10);
 pub(super) const QUESTIONS: usize = 256;
 /// How long a connection for questions is kept without one.
 const QUIET: Duration = Duration::from_secs(30);
-/// How long a listener pauses that cannot take a connection, for want of descriptors or memory.
+/// How long a listener pauses that cannot take a connection, for want of descriptors or memory; and a report for which the
+/// broker has no room.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most reports that wait for the broker to hear them.
 const REPORTS: usize = 4096;
@@ -97,7 +98,12 @@ impl Egress {
             expected: Mutex::default(),
             seats: Arc::new(Semaphore::new(room)),
             questions: Arc::new(Semaphore::new(QUESTIONS)),
-            broker: AsyncFd::new(broker)?,
+            // For reading alone: else each report that the broker takes would wake this side.
+            #[allow(
+                deprecated,
+                reason = "its replacement is unsafe; a Channel owns its descriptor and never gives another"
+            )]
+            broker: AsyncFd::with_interest(broker, Interest::READABLE)?,
             reports: Mutex::default(),
             reported: Notify::new(),
         }))
@@ -219,8 +225,9 @@ impl Egress {
         loop {
             match listener.accept().await {
                 Ok((client, from)) => {
-                    let announced = lock(&self.expected).remove(&from.port());
-                    match announced.filter(|_| from.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST)) {
+                    let is_here = from.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST);
+                    let announced = if is_here { lock(&self.expected).remove(&from.port()) } else { None };
+                    match announced {
                         // Nobody waits for one that took too long.
                         Some(waits) => drop(waits.send(client)),
                         None => relay::reset(client),
@@ -314,11 +321,11 @@ impl Egress {
             loop {
                 let next = lock(&self.reports).front().cloned();
                 let Some(next) = next else { break };
-                let sent = self.broker.async_io(Interest::WRITABLE, |broker| broker.send(&next, &[])).await;
-                lock(&self.reports).pop_front();
-                // The broker is gone, and everything ends.
-                if sent.is_err() {
-                    return;
+                match self.broker.get_ref().send(&next, &[]) {
+                    Ok(()) => drop(lock(&self.reports).pop_front()),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(PAUSE).await,
+                    // The broker is gone, and everything ends.
+                    Err(_) => return,
                 }
             }
         }
