@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use callgate_policy::plan::seccomp::{
-    Arch, Filter, Variant, base, reader_delta, readers, search_delta, searcher_delta, tool_delta,
+    Arch, Filter, Variant, base, egress, reader_delta, readers, search_delta, searcher_delta, tool_delta,
 };
 use callgate_policy::plan::{Starter, Strength, Writer};
 
@@ -30,6 +30,7 @@ fn main() {
         ("READERS", readers()),
         ("READER_DELTA", reader_delta()),
         ("SEARCHER_DELTA", searcher_delta()),
+        ("EGRESS", egress()),
     ] {
         let (length, body) = program(&filter, arch);
         writeln!(source, "static {name}: [BpfInsn; {length}] = {body};").unwrap();

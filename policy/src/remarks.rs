@@ -74,7 +74,7 @@ fn is_loopback(address: &str) -> bool {
     address.starts_with("127.") || address.starts_with("[::1]:")
 }
 
-fn counted(NotReached { address, count }: &NotReached) -> String {
+fn counted(NotReached { address, count, .. }: &NotReached) -> String {
     let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
     format!("{}{times}", address.escape_debug())
 }

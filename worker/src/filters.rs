@@ -34,6 +34,11 @@ pub(crate) fn install_readers() -> io::Result<usize> {
     install(&READERS, Listener::Absent).map(|_none| READERS.len())
 }
 
+/// Installs the filter of egress on this thread; returns its length in instructions.
+pub(crate) fn install_egress() -> io::Result<usize> {
+    install(&EGRESS, Listener::Absent).map(|_none| EGRESS.len())
+}
+
 /// Installs the filter of one tool below the broker, upon the base filter.
 pub(crate) fn install_tool(threads: Threads) -> io::Result<()> {
     let program: &[BpfInsn] = match threads {
@@ -100,7 +105,9 @@ pub(crate) fn install(program: &[BpfInsn], listener: Listener) -> io::Result<Opt
 
 #[cfg(test)]
 mod tests {
-    use callgate_policy::plan::seccomp::{Arch, base, reader_delta, readers, search_delta, searcher_delta, tool_delta};
+    use callgate_policy::plan::seccomp::{
+        Arch, base, egress, reader_delta, readers, search_delta, searcher_delta, tool_delta,
+    };
 
     use super::*;
     use crate::seccomp::assemble;
@@ -135,6 +142,7 @@ mod tests {
             (&READERS, readers()),
             (&READER_DELTA, reader_delta()),
             (&SEARCHER_DELTA, searcher_delta()),
+            (&EGRESS, egress()),
         ] {
             assert_eq!(Some(built), assemble(&table, here).ok().as_deref(), "{}", table.title);
         }

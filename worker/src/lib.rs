@@ -7,6 +7,7 @@
 pub mod apply;
 mod broker;
 pub mod directory;
+mod egress;
 mod family;
 mod filters;
 pub mod launcher;

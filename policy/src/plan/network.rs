@@ -8,6 +8,10 @@ use crate::pattern::{Host, HostPattern};
 
 mod special;
 
+/// Where the addresses lie that stand for names inside: a network for benchmarks, which nobody routes (RFC 2544), and the
+/// length of its prefix. Not 127.0.0.0/8: with nothing else on its interfaces, glibc's `AI_ADDRCONFIG` finds no address.
+pub const NAMES_NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 1), 15);
+
 /// The hosts that were granted. Egress reaches these and no others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {

@@ -204,14 +204,14 @@ impl Launcher {
         fds.extend(outputs.and_then(Outputs::descriptors).into_iter().flatten());
         let asked = match (&self.0, plan.private.kind) {
             (Kind::Process(process), _) => process.send(&OpenSession { plan }, &fds),
-            (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() => {
+            (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() && plan.network.is_none() => {
                 let ahead = here.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match ahead.filter(|ahead| ahead.is_for(plan.identity)) {
                     Some(ahead) => ahead.open(plan, session).map(|asked| drop(here.asked.set(asked))),
                     None => launcher::open_here(&plan, session),
                 }
             }
-            // Somebody must be left to remove the directory, even if this process is killed.
+            // Somebody must be left to remove the directory, even if this process is killed; and to fork what holds the network.
             (Kind::Here(here), _) => here.send(&OpenSession { plan }, &fds),
         };
         // A launcher that is not there has met a step that it could not do, or was killed.

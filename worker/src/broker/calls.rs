@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::SessionPlan;
@@ -72,6 +72,11 @@ impl Call {
     pub(super) fn may_read_name(&self, path: &Path, stat: &Stat) -> bool {
         let is_granted = |named: &Vec<HostPath>| named.iter().any(|granted| name(granted.as_path()) == path);
         self.written.is_name(path, stat) && self.read.named.as_ref().is_none_or(is_granted)
+    }
+
+    /// As the supervisor numbers its worker.
+    pub(super) fn worker(&self) -> u64 {
+        self.worker
     }
 
     /// It is over: what it may not leave is removed.
@@ -296,6 +301,16 @@ impl Calls {
             None => return Ok(()),
         }
         self.notice_of(worker, notices)
+    }
+
+    /// Egress let something not be reached: by the call of a worker, or by one that nobody knows.
+    pub(super) fn not_reached(&mut self, worker: Option<u64>, host: String, why: Option<String>) {
+        for call in self.calls.values_mut() {
+            let meant = worker.map_or_else(|| call.started.load(Ordering::Relaxed), |worker| call.worker == worker);
+            if meant {
+                call.changes.not_reached_because(host.clone(), why.clone());
+            }
+        }
     }
 
     pub(super) fn clear(&mut self) {

@@ -79,6 +79,15 @@ pub(crate) enum FromEgress {
         /// In its one normal form.
         name: String,
     },
+    /// A connection was not made: its target was not granted, or leads to where nothing may be reached.
+    Refused {
+        /// Whose: as in [`Reach`].
+        call: u64,
+        /// What it would have led to, as people write it: `name:port`.
+        host: String,
+        /// Why, if it is for another reason than that it was not granted.
+        reason: Option<String>,
+    },
     /// A connection was ended for what was said in it: another name in TLS or HTTP than the one that it was made for, an
     /// encrypted hello, a message that is none.
     Ended {

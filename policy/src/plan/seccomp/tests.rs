@@ -19,7 +19,7 @@ fn variants() -> impl Iterator<Item = Variant> {
 }
 
 fn every_filter() -> impl Iterator<Item = Filter> {
-    variants().map(base).chain([tool_delta(), search_delta(), readers(), reader_delta(), searcher_delta()])
+    variants().map(base).chain([tool_delta(), search_delta(), readers(), reader_delta(), searcher_delta(), egress()])
 }
 
 #[test]
@@ -54,6 +54,11 @@ fn printed_tool_filters_are_pinned() {
     insta::assert_snapshot!("reader_delta", reader_delta().to_string());
     insta::assert_snapshot!("search_delta", search_delta().to_string());
     insta::assert_snapshot!("searcher_delta", searcher_delta().to_string());
+}
+
+#[test]
+fn printed_filter_of_egress_is_pinned() {
+    insta::assert_snapshot!("egress", egress().to_string());
 }
 
 #[test]

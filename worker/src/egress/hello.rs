@@ -1,0 +1,159 @@
+//! The first message of a TLS connection: which server it is for.
+//!
+//! A reader of its own, and a strict one: what it passes is read again by a server, which must not find another name in it.
+//! General parsers read on past what they do not understand, or stop there without a word.
+
+use callgate_policy::pattern::Host;
+
+/// Most bytes of a hello, with the heads of its records.
+pub(super) const HELLO_MAX: usize = 64 * 1024;
+/// Most records that it may be split into.
+const RECORDS_MAX: usize = 128;
+
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+const SERVER_NAME: u16 = 0;
+/// RFC 9849.
+const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
+/// Its draft of 2018.
+const ENCRYPTED_SERVER_NAME: u16 = 0xffce;
+
+/// What the first bytes of a TLS connection are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hello {
+    /// The rest of it has not come yet.
+    Incomplete,
+    /// It names this server.
+    For(Host),
+}
+
+/// Why a hello is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadHello {
+    #[error("the TLS hello is malformed")]
+    Malformed,
+    #[error("the TLS hello is longer than {HELLO_MAX} bytes or split too often")]
+    TooLong,
+    #[error("the TLS hello names no server (SNI), so nothing shows which one it is for")]
+    NoName,
+    #[error("the TLS hello is encrypted (ECH), so nothing shows which server it is for")]
+    Encrypted,
+    #[error("the TLS hello names a server in a form that programs read differently")]
+    OddName,
+}
+
+/// Reads what has come so far.
+pub(super) fn read(bytes: &[u8]) -> Result<Hello, BadHello> {
+    match message(bytes)? {
+        None if bytes.len() >= HELLO_MAX => Err(BadHello::TooLong),
+        None => Ok(Hello::Incomplete),
+        Some(message) => server_name(&message).map(Hello::For),
+    }
+}
+
+/// Puts the hello together, which may be split into several records. `None` while a part is missing.
+fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, BadHello> {
+    let mut input = Reader(bytes);
+    let mut message = Vec::new();
+    for _ in 0..RECORDS_MAX {
+        let Some(head) = input.take(5) else { return Ok(None) };
+        let [kind, 3, _minor, high, low] = *head else { return Err(BadHello::Malformed) };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        if kind != HANDSHAKE || length == 0 || length > 1 << 14 {
+            return Err(BadHello::Malformed);
+        }
+        let all_here = input.0.len() >= length;
+        message.extend_from_slice(input.take(length.min(input.0.len())).unwrap_or_default());
+        if message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
+            return Err(BadHello::Malformed);
+        }
+        if let [_, a, b, c, body @ ..] = &*message {
+            let wanted = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+            if wanted > HELLO_MAX {
+                return Err(BadHello::TooLong);
+            }
+            // Nothing may follow it before the server has answered.
+            match body.len().cmp(&wanted) {
+                std::cmp::Ordering::Greater => return Err(BadHello::Malformed),
+                std::cmp::Ordering::Equal if all_here => return Ok(Some(body.to_vec())),
+                std::cmp::Ordering::Equal | std::cmp::Ordering::Less => {}
+            }
+        }
+        if !all_here {
+            return Ok(None);
+        }
+    }
+    Err(BadHello::TooLong)
+}
+
+/// The one name in it.
+fn server_name(message: &[u8]) -> Result<Host, BadHello> {
+    let mut extensions = Reader(extensions(message).ok_or(BadHello::Malformed)?);
+    let mut name = None;
+    while !extensions.0.is_empty() {
+        let kind = extensions.number().ok_or(BadHello::Malformed)?;
+        let body = extensions.list_16().ok_or(BadHello::Malformed)?;
+        match kind {
+            ENCRYPTED_CLIENT_HELLO | ENCRYPTED_SERVER_NAME => return Err(BadHello::Encrypted),
+            SERVER_NAME if name.is_some() => return Err(BadHello::Malformed),
+            SERVER_NAME => name = Some(only_name(body).ok_or(BadHello::Malformed)?),
+            _ => {}
+        }
+    }
+    let name = std::str::from_utf8(name.ok_or(BadHello::NoName)?).map_err(|_not_utf8| BadHello::OddName)?;
+    match Host::parse(name) {
+        // An address is no name (RFC 6066), and a dot at the end is not part of one.
+        Ok(host @ Host::Name(_)) if !name.ends_with('.') => Ok(host),
+        Ok(_) | Err(_) => Err(BadHello::OddName),
+    }
+}
+
+/// What comes last in a hello. One without any is whole, and names no server.
+fn extensions(message: &[u8]) -> Option<&[u8]> {
+    let mut input = Reader(message);
+    input.take(2 + 32)?; // version, random
+    input.list_8()?; // session
+    input.list_16()?; // ciphers
+    input.list_8()?; // compression
+    if input.0.is_empty() {
+        return Some(&[]);
+    }
+    let extensions = input.list_16()?;
+    input.0.is_empty().then_some(extensions)
+}
+
+/// The list of server names, if it has exactly one, which is a host's.
+fn only_name(body: &[u8]) -> Option<&[u8]> {
+    let mut input = Reader(body);
+    let mut list = Reader(input.list_16()?);
+    let [0] = *list.take(1)? else { return None };
+    let name = list.list_16()?;
+    (input.0.is_empty() && list.0.is_empty() && !name.is_empty()).then_some(name)
+}
+
+/// What is left to be read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u16> {
+        self.take(2).and_then(|bytes| bytes.try_into().ok()).map(u16::from_be_bytes)
+    }
+
+    /// Bytes after their length in one byte.
+    fn list_8(&mut self) -> Option<&'a [u8]> {
+        let [length] = *self.take(1)? else { return None };
+        self.take(length.into())
+    }
+
+    /// Bytes after their length in two bytes.
+    fn list_16(&mut self) -> Option<&'a [u8]> {
+        let length = self.number()?;
+        self.take(length.into())
+    }
+}

@@ -1,0 +1,341 @@
+//! What is served: the broker's wishes, the connections that it has announced, and questions for names.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use callgate_policy::pattern::Host;
+use callgate_policy::plan::Network;
+use hickory_proto::op::ResponseCode;
+use rustix::process::{Resource, getrlimit};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::time::timeout;
+
+use super::http::MadeFor;
+use super::names::{Answer, Book, Found, QUESTION_MAX, Question};
+use super::relay;
+use super::upstream::{self, Resolver, Unreachable, Unresolved};
+use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Target};
+
+/// Most connections at once, those included that were announced and have not come.
+const CONNECTIONS: usize = 4096;
+/// Descriptors that are not connections': of the event loop, the broker, and questions that are passed on.
+const OTHER_DESCRIPTORS: u64 = 600;
+/// How long an announced connection may take to come.
+const EXPECTED: Duration = Duration::from_secs(10);
+/// Most questions by UDP that wait for an answer from outside. More are not heard, and asked again.
+pub(super) const QUESTIONS: usize = 256;
+/// How long a connection for questions is kept without one.
+const QUIET: Duration = Duration::from_secs(30);
+/// How long a listener pauses that cannot take a connection, for want of descriptors or memory.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Most reports that wait for the broker to hear them.
+const REPORTS: usize = 4096;
+
+/// What egress listens on.
+pub(super) struct Sockets {
+    pub(super) listener: std::net::TcpListener,
+    pub(super) names: Option<std::net::UdpSocket>,
+}
+
+/// All that it knows.
+pub(super) struct Egress {
+    pub(super) network: Network,
+    resolver: Resolver,
+    book: Mutex<Book>,
+    /// By the port on loopback that a connection will come from.
+    expected: Mutex<HashMap<u16, oneshot::Sender<TcpStream>>>,
+    seats: Arc<Semaphore>,
+    questions: Arc<Semaphore>,
+    broker: AsyncFd<Channel>,
+    /// What the broker's socket had no room for.
+    reports: Mutex<VecDeque<FromEgress>>,
+    reported: Notify,
+}
+
+/// Where a connection leads.
+pub(super) struct Route {
+    /// As people write it: `name:port`.
+    pub(super) host: String,
+    /// The name that what is said on it must be for. `None` for an address that was granted as such.
+    pub(super) made_for: Option<MadeFor>,
+    /// Only HTTP and TLS were granted.
+    pub(super) only_web: bool,
+    pub(super) addresses: Vec<std::net::SocketAddr>,
+}
+
+/// Why there is no route.
+enum NoRoute {
+    Refused { host: String, reason: Option<String> },
+    Failed { host: String, errno: i32 },
+}
+
+/// What was begun goes on after a panic of another task: nothing is kept half-changed under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many connections there may be at once, each with two descriptors and for a while a third.
+pub(super) fn room() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = descriptors.saturating_sub(OTHER_DESCRIPTORS) / 2;
+    usize::try_from(room).unwrap_or(CONNECTIONS).clamp(64, CONNECTIONS)
+}
+
+impl Egress {
+    pub(super) fn new(network: Network, resolver: Resolver, broker: Channel, room: usize) -> io::Result<Arc<Self>> {
+        rustix::io::ioctl_fionbio(&broker, true)?;
+        Ok(Arc::new(Self {
+            network,
+            resolver,
+            book: Mutex::default(),
+            expected: Mutex::default(),
+            seats: Arc::new(Semaphore::new(room)),
+            questions: Arc::new(Semaphore::new(QUESTIONS)),
+            broker: AsyncFd::new(broker)?,
+            reports: Mutex::default(),
+            reported: Notify::new(),
+        }))
+    }
+
+    /// Serves until the broker is gone.
+    pub(super) async fn serve(self: Arc<Self>, sockets: Sockets) -> io::Result<()> {
+        sockets.listener.set_nonblocking(true)?;
+        tokio::spawn(Arc::clone(&self).accept(TcpListener::from_std(sockets.listener)?));
+        if let Some(names) = sockets.names {
+            names.set_nonblocking(true)?;
+            tokio::spawn(Arc::clone(&self).answer_by_udp(UdpSocket::from_std(names)?));
+        }
+        tokio::spawn(Arc::clone(&self).report());
+        loop {
+            match self.broker.async_io(Interest::READABLE, Channel::receive::<Reach>).await? {
+                Received::Message(reach, fds) => {
+                    if let Some(answer) = fds.into_iter().next() {
+                        tokio::spawn(Arc::clone(&self).reach(reach, answer.into()));
+                    }
+                }
+                Received::Data(_) => {}
+                Received::Closed => return Ok(()),
+            }
+        }
+    }
+
+    async fn reach(self: Arc<Self>, reach: Reach, broker: Channel) {
+        // A broker that is gone needs no answer, and everything ends.
+        let answer = |reached: Reached| drop(broker.send(&reached, &[]));
+        let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
+            return answer(Reached::Failed { host: self.name_of(reach.to), errno: libc::EAGAIN });
+        };
+        let route = match reach.to {
+            Target::Names => None,
+            Target::Address(place) => match self.route(upstream::meant(place)).await {
+                Ok(route) => Some(route),
+                Err(NoRoute::Failed { host, errno }) => return answer(Reached::Failed { host, errno }),
+                Err(NoRoute::Refused { host, reason }) => {
+                    self.say(FromEgress::Refused { call: reach.call, host: host.clone(), reason });
+                    return answer(Reached::Refused { host });
+                }
+            },
+        };
+        let host = route.as_ref().map_or_else(|| self.name_of(reach.to), |route| route.host.clone());
+        let server = match &route {
+            Some(route) if reach.wait => match upstream::connect(&route.addresses).await {
+                Ok(server) => Some(server),
+                Err(errno) => return answer(Reached::Failed { host, errno }),
+            },
+            Some(_) | None => None,
+        };
+        let (comes, coming) = oneshot::channel();
+        lock(&self.expected).insert(reach.from, comes);
+        answer(Reached::Ready { host });
+        let Ok(Ok(client)) = timeout(EXPECTED, coming).await else {
+            // Unless the port was announced again.
+            let mut expected = lock(&self.expected);
+            if expected.get(&reach.from).is_some_and(oneshot::Sender::is_closed) {
+                expected.remove(&reach.from);
+            }
+            return;
+        };
+        // What cannot be set makes a connection slower, not another one.
+        let _slower: io::Result<()> = relay::prepare(&client);
+        match route {
+            None => self.answer_by_tcp(client).await,
+            Some(route) => self.converse(client, server, reach.call, route).await,
+        }
+        drop(seat);
+    }
+
+    fn name_of(&self, target: Target) -> String {
+        match target {
+            Target::Names => "the names".to_owned(),
+            Target::Address(place) => match lock(&self.book).name_at(place.ip()) {
+                Some(name) => format!("{name}:{}", place.port()),
+                None => place.to_string(),
+            },
+        }
+    }
+
+    /// Where a connection to an address leads, if that was granted and may be reached.
+    async fn route(&self, place: std::net::SocketAddr) -> Result<Route, NoRoute> {
+        let name = lock(&self.book).name_at(place.ip());
+        let Some(name) = name else {
+            let granted = upstream::granted(place, &self.network);
+            return match granted {
+                Some((host, addresses)) => Ok(Route { host, made_for: None, only_web: false, addresses }),
+                None => Err(NoRoute::Refused { host: place.to_string(), reason: None }),
+            };
+        };
+        let (host, port) = (format!("{name}:{}", place.port()), place.port());
+        let name = Host::Name(name.to_string());
+        if !self.network.allows(&name, port) {
+            return Err(NoRoute::Refused { host, reason: None });
+        }
+        let addresses = match self.resolver.addresses(&name.to_string()).await {
+            Ok(addresses) => addresses,
+            Err(Unresolved::NoName | Unresolved::NoAddress | Unresolved::Failed) => {
+                return Err(NoRoute::Failed { host, errno: libc::EHOSTUNREACH });
+            }
+        };
+        match upstream::reachable(&addresses, port, &self.network) {
+            Ok(addresses) => {
+                let only_web = self.network.only_web(&name, port);
+                Ok(Route { host, made_for: Some(MadeFor { name, port }), only_web, addresses })
+            }
+            Err(Unreachable::Refused(ip, what)) => {
+                let reason = Some(format!("it leads to {ip} ({what}), which a name's grant does not cover"));
+                Err(NoRoute::Refused { host, reason })
+            }
+            Err(Unreachable::NoRoute(errno)) => Err(NoRoute::Failed { host, errno }),
+        }
+    }
+
+    /// Takes the connections that were announced, each once, and no others: whoever else is on this machine may try (B17).
+    async fn accept(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((client, from)) => {
+                    let announced = lock(&self.expected).remove(&from.port());
+                    match announced.filter(|_| from.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST)) {
+                        // Nobody waits for one that took too long.
+                        Some(waits) => drop(waits.send(client)),
+                        None => relay::reset(client),
+                    }
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    async fn answer_by_udp(self: Arc<Self>, socket: UdpSocket) {
+        let socket = Arc::new(socket);
+        let mut bytes = vec![0; QUESTION_MAX];
+        loop {
+            let Ok((length, from)) = socket.recv_from(&mut bytes).await else { continue };
+            let question = Question::read(bytes.get(..length).unwrap_or_default(), &self.network);
+            if !matches!(question.answer, Answer::AddressOf(_)) {
+                if let Some(answer) = self.answer(&question).await {
+                    // A full buffer loses it, as networks do: whoever asked will ask again.
+                    let _lost: io::Result<usize> = socket.try_send_to(&answer, from);
+                }
+            } else if let Ok(seat) = Arc::clone(&self.questions).try_acquire_owned() {
+                let (egress, socket) = (Arc::clone(&self), Arc::clone(&socket));
+                tokio::spawn(async move {
+                    if let Some(answer) = egress.answer(&question).await {
+                        let _lost: io::Result<usize> = socket.send_to(&answer, from).await;
+                    }
+                    drop(seat);
+                });
+            }
+        }
+    }
+
+    /// Answers questions until there are no more.
+    async fn answer_by_tcp(&self, mut client: TcpStream) {
+        while let Ok(Some(question)) = timeout(QUIET, read_question(&mut client)).await.unwrap_or(Ok(None)) {
+            let Some(answer) = self.answer(&Question::read(&question, &self.network)).await else { return };
+            let Ok(length) = u16::try_from(answer.len()) else { return };
+            let framed = [&length.to_be_bytes()[..], &answer].concat();
+            if client.write_all(&framed).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn answer(&self, question: &Question) -> Option<Vec<u8>> {
+        let ok = ResponseCode::NoError;
+        match &question.answer {
+            Answer::None => None,
+            Answer::Failure(code) => question.answered(*code, &[]),
+            Answer::Empty => question.answered(ok, &[]),
+            Answer::Localhost => question.answered(ok, &[Found::Address(Ipv4Addr::LOCALHOST)]),
+            Answer::NoName { told } => {
+                if let Some(name) = told {
+                    self.say(FromEgress::NameRefused { name: name.clone() });
+                }
+                question.answered(ResponseCode::NXDomain, &[])
+            }
+            Answer::NameAt(ip) => match lock(&self.book).name_at((*ip).into()) {
+                Some(name) => question.answered(ok, &[Found::Name(name)]),
+                None => question.answered(ResponseCode::NXDomain, &[]),
+            },
+            Answer::AddressOf(name) => match self.resolver.addresses(name).await {
+                Ok(_) => {
+                    let address = lock(&self.book).address_of(name);
+                    question.answered(ok, &[Found::Address(address)])
+                }
+                Err(Unresolved::NoName) => question.answered(ResponseCode::NXDomain, &[]),
+                Err(Unresolved::NoAddress) => question.answered(ok, &[]),
+                Err(Unresolved::Failed) => question.answered(ResponseCode::ServFail, &[]),
+            },
+        }
+    }
+
+    /// Tells the broker, at once if there is room: it reports a call's refusals when the call has ended, and no later.
+    pub(super) fn say(&self, report: FromEgress) {
+        let mut waiting = lock(&self.reports);
+        if waiting.is_empty() && self.broker.get_ref().send(&report, &[]).is_ok() {
+            return;
+        }
+        if waiting.len() < REPORTS {
+            waiting.push_back(report);
+            self.reported.notify_one();
+        }
+    }
+
+    /// Tells the broker what there was no room for.
+    async fn report(self: Arc<Self>) {
+        loop {
+            self.reported.notified().await;
+            loop {
+                let next = lock(&self.reports).front().cloned();
+                let Some(next) = next else { break };
+                let sent = self.broker.async_io(Interest::WRITABLE, |broker| broker.send(&next, &[])).await;
+                lock(&self.reports).pop_front();
+                // The broker is gone, and everything ends.
+                if sent.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The next question of a connection, without its length. `None` at its end, and for one that is too long.
+async fn read_question(client: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
+    let length = match client.read_u16().await {
+        Ok(length) => usize::from(length),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if length > QUESTION_MAX {
+        return Ok(None);
+    }
+    let mut question = vec![0; length];
+    client.read_exact(&mut question).await?;
+    Ok(Some(question))
+}
