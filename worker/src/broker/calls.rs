@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::SessionPlan;
@@ -303,10 +303,10 @@ impl Calls {
         self.notice_of(worker, notices)
     }
 
-    /// Egress let something not be reached: by the call of a worker, or by one that nobody knows.
+    /// Egress let something not be reached: by the call of a worker, or by one that nobody knows, which has made a socket for it.
     pub(super) fn not_reached(&mut self, worker: Option<u64>, host: String, why: Option<String>) {
         for call in self.calls.values_mut() {
-            let meant = worker.map_or_else(|| call.started.load(Ordering::Relaxed), |worker| call.worker == worker);
+            let meant = worker.map_or(call.told, |worker| call.worker == worker);
             if meant {
                 call.changes.not_reached_because(host.clone(), why.clone());
             }
