@@ -5,11 +5,15 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use idna::AsciiDenyList;
+use idna::uts46::{DnsLength, Hyphens, Uts46};
 use serde::{Deserialize, Serialize};
 
 use super::PatternError;
 use crate::variable::Variable;
 
+#[cfg(test)]
+mod oracle;
 mod ports;
 
 pub use ports::Ports;
@@ -225,8 +229,11 @@ fn check_characters(text: &str, signs: &str) -> Result<(), PatternError> {
 /// its case (wide letters, what cannot be seen, an ideographic full stop) looks like another name than it is; and of a few letters
 /// (`ß`, `ς`, two joiners) programs make two names. Such are refused, with the form that says which is meant.
 fn in_ascii(name: &str) -> Result<String, PatternError> {
-    let ascii = idna::domain_to_ascii_strict(name).map_err(|_| PatternError::NotPunycode)?;
-    let (shown, valid) = idna::domain_to_unicode(&ascii);
+    // Which letters and hyphens a name may have is asked of the result, as of any name.
+    let (uts46, anything) = (Uts46::new(), AsciiDenyList::EMPTY);
+    let ascii = uts46.to_ascii(name.as_bytes(), anything, Hyphens::Allow, DnsLength::Ignore);
+    let ascii = ascii.map_err(|_| PatternError::NotPunycode)?.into_owned();
+    let (shown, valid) = uts46.to_unicode(ascii.as_bytes(), anything, Hyphens::Allow);
     let deviates = |c: char| matches!(c, 'ß' | 'ς' | '\u{200c}' | '\u{200d}');
     if valid.is_err() || shown != name.to_lowercase() || shown.contains(deviates) {
         return Err(PatternError::UnclearName { name: name.to_owned(), ascii });

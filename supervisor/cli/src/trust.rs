@@ -70,7 +70,7 @@ fn given(out: &mut Vec<u8>, trusted: &Trusted, manifest: &Manifest, json: bool) 
     let width = entries.iter().map(|(key, _)| key.len()).max().unwrap_or_default();
     entries.iter().try_for_each(|(key, says)| writeln!(out, "  {key:<width$} {}", says.escape_debug()))?;
     for caution in Network::cautions(&manifest.requires.net.hosts) {
-        writeln!(out, "{}", escaped(&caution))?;
+        writeln!(out, "Hosts: {}.", escaped(&caution))?;
     }
     if trusted.skills.is_empty() {
         return Ok(());

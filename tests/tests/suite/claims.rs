@@ -16,9 +16,11 @@ fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
 
 /// A manifest with these further lines.
 fn manifest(env: &TestEnv, lines: &str) {
-    let text =
-        format!("id = \"x\"\n[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n{lines}");
-    env.workspace_file("m.toml", &text);
+    env.workspace_file("m.toml", &text(lines));
+}
+
+fn text(lines: &str) -> String {
+    format!("id = \"x\"\n[[requires.shell]]\ncmd = \"*\"\n[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n{lines}")
 }
 
 /// A listener of the host, and what came.
@@ -106,9 +108,9 @@ fn b15_b16_b19_a_host_that_is_granted_is_no_other() {
         let listener = Listener::new();
         let port = listener.port();
         manifest(&env, "[requires.net]\nhosts = [\"example.com:*\", \"127.0.0.2:*\"]\n");
-        let ceiling =
+        let bounded =
             format!("[requires.net]\nhosts = [\"127.0.0.1:{port}\"]\n[ceiling.net]\nhosts = [\"example.com:*\"]\n");
-        env.workspace_file("bounded.toml", &ceiling);
+        env.workspace_file("bounded.toml", &text(&bounded));
         let script = format!("echo ran > ran; exec 3<>/dev/tcp/127.0.0.1/{port}");
         let bash = serde_json::json!({ "command": script }).to_string();
         assert!(env.bare().run(&["/bin/bash", "-c", &script]).status.success());
