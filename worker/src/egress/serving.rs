@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -67,11 +67,19 @@ pub(super) struct Route {
     pub(super) made_for: Option<MadeFor>,
     /// Only HTTP and TLS were granted.
     pub(super) only_web: bool,
-    pub(super) addresses: Vec<std::net::SocketAddr>,
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Route {
+    /// Whether it leads to this machine, so that it is known at once whether anybody is there: whoever does not wait for that
+    /// can be told all the same.
+    fn is_near(&self) -> bool {
+        self.addresses.iter().all(|place| place.ip().is_loopback())
+    }
 }
 
 /// Why there is no route.
-enum NoRoute {
+pub(super) enum NoRoute {
     Refused { host: String, reason: Option<String> },
     Failed { host: String, errno: i32 },
 }
@@ -138,7 +146,7 @@ impl Egress {
             return answer(Reached::Failed { host: self.name_of(reach.to), errno: libc::EAGAIN });
         };
         let route = match reach.to {
-            Target::Names => None,
+            Target::Names | Target::Proxy => None,
             Target::Address(place) => match self.route(upstream::meant(place)).await {
                 Ok(route) => Some(route),
                 Err(NoRoute::Failed { host, errno }) => return answer(Reached::Failed { host, errno }),
@@ -150,7 +158,7 @@ impl Egress {
         };
         let host = route.as_ref().map_or_else(|| self.name_of(reach.to), |route| route.host.clone());
         let server = match &route {
-            Some(route) if reach.wait => match upstream::connect(&route.addresses).await {
+            Some(route) if reach.wait || route.is_near() => match upstream::connect(&route.addresses).await {
                 Ok(server) => Some(server),
                 Err(errno) => return answer(Reached::Failed { host, errno }),
             },
@@ -170,8 +178,9 @@ impl Egress {
         // What cannot be set makes a connection slower, not another one.
         let _slower: io::Result<()> = relay::prepare(&client);
         match route {
-            None => self.answer_by_tcp(client).await,
             Some(route) => self.converse(client, server, reach.call, route).await,
+            None if reach.to == Target::Proxy => self.stand_in(client, reach.call).await,
+            None => self.answer_by_tcp(client).await,
         }
         drop(seat);
     }
@@ -179,6 +188,7 @@ impl Egress {
     fn name_of(&self, target: Target) -> String {
         match target {
             Target::Names => "the names".to_owned(),
+            Target::Proxy => "the proxy".to_owned(),
             Target::Address(place) => match lock(&self.book).name_at(place.ip()) {
                 Some(name) => format!("{name}:{}", place.port()),
                 None => place.to_string(),
@@ -187,7 +197,7 @@ impl Egress {
     }
 
     /// Where a connection to an address leads, if that was granted and may be reached.
-    async fn route(&self, place: std::net::SocketAddr) -> Result<Route, NoRoute> {
+    pub(super) async fn route(&self, place: SocketAddr) -> Result<Route, NoRoute> {
         let name = lock(&self.book).name_at(place.ip());
         let Some(name) = name else {
             let granted = upstream::granted(place, &self.network);
@@ -196,9 +206,13 @@ impl Egress {
                 None => Err(NoRoute::Refused { host: place.to_string(), reason: None }),
             };
         };
-        let (host, port) = (format!("{name}:{}", place.port()), place.port());
-        let name = Host::Name(name.to_string());
-        if !self.network.allows(&name, port) {
+        self.route_to(&Host::Name(name.to_string()), place.port()).await
+    }
+
+    /// The same, by name.
+    pub(super) async fn route_to(&self, name: &Host, port: u16) -> Result<Route, NoRoute> {
+        let host = format!("{name}:{port}");
+        if !self.network.allows(name, port) {
             return Err(NoRoute::Refused { host, reason: None });
         }
         let addresses = match self.resolver.addresses(&name.to_string()).await {
@@ -209,8 +223,8 @@ impl Egress {
         };
         match upstream::reachable(&addresses, port, &self.network) {
             Ok(addresses) => {
-                let only_web = self.network.only_web(&name, port);
-                Ok(Route { host, made_for: Some(MadeFor { name, port }), only_web, addresses })
+                let only_web = self.network.only_web(name, port);
+                Ok(Route { host, made_for: Some(MadeFor { name: name.clone(), port }), only_web, addresses })
             }
             Err(Unreachable::Refused(ip, what)) => {
                 let reason = Some(format!("it leads to {ip} ({what}), which a name's grant does not cover"));

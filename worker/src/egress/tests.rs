@@ -395,9 +395,13 @@ fn what_is_not_there_fails_as_it_would_outside() {
     let ip = served.address_of("good.example.");
     let to = Target::Address(SocketAddr::new(ip, closed.port()));
     assert_eq!(served.ask(to, true).1, Reached::Failed { host: name.clone(), errno: libc::ECONNREFUSED });
-    let (socket, reached) = served.ask(to, false);
-    assert_eq!(reached, Reached::Ready { host: name.clone() });
-    let answer = say(served.connect(socket), b"GET / HTTP/1.1\r\nhost: good.example\r\nconnection: close\r\n\r\n");
+    assert_eq!(
+        served.ask(to, false).1,
+        Reached::Failed { host: name.clone(), errno: libc::ECONNREFUSED },
+        "it is near"
+    );
+    let client = served.made_for("good.example", closed, true);
+    let answer = say(client, b"GET / HTTP/1.1\r\nhost: good.example\r\nconnection: close\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("refused"), "{answer}");
     served.table.lock().unwrap().clear();
     assert_eq!(served.ask(to, true).1, Reached::Failed { host: name, errno: libc::EHOSTUNREACH });
@@ -554,6 +558,9 @@ fn web_server() -> (SocketAddr, Arc<Mutex<String>>) {
             if found > heads && is_whole {
                 heads = found;
                 socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes").unwrap();
+                if all.windows(13).any(|window| window == b"ection: close") {
+                    return;
+                }
             }
         }
     });
@@ -570,6 +577,7 @@ fn b13_each_request_is_for_the_name_of_its_connection() {
         format!("GET /a HTTP/1.1\r\nHost: good.example\r\n{close}"),
         format!("GET /a HTTP/1.1\r\nhOsT:   GOOD.example:80  \r\n{close}"),
         format!("GET http://good.example/a HTTP/1.1\r\nHost: good.example\r\n{close}"),
+        format!("GET /a HTTP/1.1\r\nHost: good.example\r\nConnection: host, te\r\nTE: x\r\n{close}"),
         format!("\r\nGET /a HTTP/1.1\r\nHost: good.example.\r\n{close}"),
         format!("POST /a HTTP/1.1\r\nHost: good.example\r\nContent-Length: 3\r\n{close}xyz"),
         format!("POST /a HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\n{close}3\r\nxyz\r\n0\r\n\r\n"),
@@ -580,7 +588,7 @@ fn b13_each_request_is_for_the_name_of_its_connection() {
             let answer = say(served.made_for("good.example", at, only_web), request.as_bytes());
             assert!(answer.starts_with("HTTP/1.") && answer.ends_with("\r\n\r\nyes"), "{request}: {answer}");
             let sent = sent.lock().unwrap();
-            assert!(sent.contains(" /a HTTP/1."), "{sent}");
+            assert!(sent.contains(" /a HTTP/1.") && !sent.contains("host, te") && !sent.contains("TE:"), "{sent}");
             assert_eq!(sent.contains("xyz"), request.contains("xyz"), "{sent}");
         }
     }
@@ -833,4 +841,92 @@ fn thousands_of_connections_are_served_at_once() {
         assert_eq!(u32::from_be_bytes(word) as usize, number);
     }
     drop((clients, echo.join().unwrap()));
+}
+
+/// What programs that insist on a proxy find: granted hosts, and a sentence for others (B10, B13).
+#[test]
+fn b10_a_proxy_leads_to_granted_hosts_alone() {
+    let (at, _) = web_server();
+    let port = at.port();
+    let (own, name) = (format!("127.0.0.1:{port}"), format!("good.example:{port}"));
+    let served = serve(&[&name, &own]);
+    served.knows("good.example", &[Ipv4Addr::LOCALHOST]);
+    let proxy = || {
+        let (socket, reached) = served.ask(Target::Proxy, true);
+        assert!(matches!(reached, Reached::Ready { .. }), "{reached:?}");
+        served.connect(socket)
+    };
+    let request = format!("GET /a HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    let socks = |host: &[u8], port: u16| [&[5, 1, 0, 5, 1, 0][..], host, &port.to_be_bytes()].concat();
+    let by_name = |name: &[u8]| [&[3, u8::try_from(name.len()).unwrap()][..], name].concat();
+    // SOCKS: what is granted.
+    for host in [by_name(b"good.example"), by_name(b"GOOD.example."), by_name(b"127.0.0.1"), vec![1, 127, 0, 0, 1]] {
+        let mut client = proxy();
+        client.write_all(&socks(&host, port)).unwrap();
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0], "{}", host.escape_ascii());
+        let answer = say(client, request.as_bytes());
+        assert!(answer.ends_with("yes"), "{answer}");
+    }
+    served.nothing_told();
+    // What is not, and what could be read as two hosts.
+    for (host, told) in [
+        (by_name(b"evil.example"), true),
+        (by_name(b"127.0.0.2"), true),
+        (vec![4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], true),
+        (by_name(b"good.example\0.evil.example"), false),
+        (by_name(b"good.example%00"), false),
+        (by_name(b"0x7f.1"), false),
+        (by_name(b"\xff"), false),
+        (by_name(b""), false),
+    ] {
+        let answer = say(proxy(), &socks(&host, port));
+        assert_eq!(answer.as_bytes()[..4], [5, 0, 5, 2], "{}", host.escape_ascii());
+        if told {
+            assert!(matches!(served.told(), FromEgress::Refused { call: 7, .. }), "{}", host.escape_ascii());
+        }
+        served.nothing_told();
+    }
+    assert_eq!(say(proxy(), &[5, 1, 2]).as_bytes(), "\u{5}\u{fffd}".as_bytes(), "no way without a password");
+    assert_eq!(say(proxy(), &[5, 1, 0, 5, 2, 0, 1, 0, 0, 0, 0, 0, 0]).as_bytes()[..4], [5, 0, 5, 7], "no listening");
+    // CONNECT, and what is said then.
+    let connect = |to: &str| format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nProxy-Authorization: x\r\n\r\n");
+    let answer = say(proxy(), format!("{}{request}", connect(&name)).as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 Connection") && answer.ends_with("yes"), "{answer}");
+    served.nothing_told();
+    let other = connect(&name) + "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    let answer = say(proxy(), other.as_bytes());
+    assert!(answer.contains("HTTP/1.1 403 "), "{answer}");
+    assert!(matches!(served.told(), FromEgress::Ended { call: 7, .. }));
+    for (to, code, why) in [
+        ("evil.example:443", "403", "evil.example:443 was not granted"),
+        ("good.example:22", "403", "good.example:22 was not granted"),
+        ("good.example", "400", "a host and a port"),
+        ("good.example:0x50", "400", "a port that is none"),
+        ("good_example%00:80", "400", "read differently"),
+    ] {
+        let answer = say(proxy(), connect(to).as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")) && answer.contains(why), "{to}: {answer}");
+        if code == "403" {
+            assert!(matches!(served.told(), FromEgress::Refused { call: 7, .. }), "{to}");
+        }
+    }
+    // A request to be passed on, one on each connection.
+    let absolute = format!("GET http://{name}/a HTTP/1.1\r\nHost: {name}\r\nProxy-Connection: keep-alive\r\n\r\n");
+    let answer = say(proxy(), absolute.repeat(2).as_bytes());
+    assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 1, "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("connection: close") && answer.ends_with("yes"), "{answer}");
+    let answer = say(proxy(), b"GET http://evil.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("evil.example:80 was not granted"), "{answer}");
+    assert!(matches!(served.told(), FromEgress::Refused { call: 7, .. }));
+    let other = format!("GET http://{name}/ HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    let answer = say(proxy(), other.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("evil.example"), "{answer}");
+    assert!(matches!(served.told(), FromEgress::Ended { call: 7, .. }));
+    for garbage in [&b"\0\0\0\0"[..], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 100], b"\x04\x01\0\x50\x7f\0\0\x01\0"] {
+        let answer = say(proxy(), garbage);
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("proxy"), "{answer}");
+    }
+    served.nothing_told();
 }

@@ -41,6 +41,8 @@ pub(crate) enum Target {
     Address(SocketAddr),
     /// The names that egress knows, asked for by TCP.
     Names,
+    /// A proxy, HTTP or SOCKS 5: the client says on the connection what it wants to reach.
+    Proxy,
 }
 
 /// Egress to broker: the answer to [`Reach`].
