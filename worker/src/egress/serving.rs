@@ -51,12 +51,51 @@ pub(super) struct Egress {
     book: Mutex<Book>,
     /// By the port on loopback that a connection will come from.
     expected: Mutex<HashMap<u16, oneshot::Sender<TcpStream>>>,
-    seats: Arc<Semaphore>,
+    seats: Arc<Seats>,
     questions: Arc<Semaphore>,
     broker: AsyncFd<Channel>,
     /// What the broker's socket had no room for.
     reports: Mutex<VecDeque<FromEgress>>,
     reported: Notify,
+}
+
+/// Room for connections. No call takes so much of it that none is left for others.
+struct Seats {
+    room: usize,
+    /// By the number of the call.
+    taken: Mutex<HashMap<u64, usize>>,
+}
+
+/// A connection's own, until it is dropped.
+struct Seat {
+    seats: Arc<Seats>,
+    call: u64,
+}
+
+impl Seats {
+    fn take(seats: &Arc<Self>, call: u64) -> Option<Seat> {
+        let mut taken = lock(&seats.taken);
+        let all: usize = taken.values().sum();
+        let own = taken.get(&call).copied().unwrap_or(0);
+        if all >= seats.room || own >= seats.room / 4 * 3 {
+            return None;
+        }
+        taken.insert(call, own + 1);
+        drop(taken);
+        Some(Seat { seats: Arc::clone(seats), call })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.seats.taken);
+        if let Some(own) = taken.get_mut(&self.call) {
+            *own -= 1;
+            if *own == 0 {
+                taken.remove(&self.call);
+            }
+        }
+    }
 }
 
 /// Where a connection leads.
@@ -104,7 +143,7 @@ impl Egress {
             resolver,
             book: Mutex::default(),
             expected: Mutex::default(),
-            seats: Arc::new(Semaphore::new(room)),
+            seats: Arc::new(Seats { room, taken: Mutex::default() }),
             questions: Arc::new(Semaphore::new(QUESTIONS)),
             // For reading alone: else each report that the broker takes would wake this side.
             #[allow(
@@ -142,7 +181,7 @@ impl Egress {
     async fn reach(self: Arc<Self>, reach: Reach, broker: Channel) {
         // A broker that is gone needs no answer, and everything ends.
         let answer = |reached: Reached| drop(broker.send(&reached, &[]));
-        let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
+        let Some(seat) = Seats::take(&self.seats, reach.call) else {
             return answer(Reached::Failed { host: self.name_of(reach.to), errno: libc::EAGAIN });
         };
         let route = match reach.to {
@@ -256,7 +295,10 @@ impl Egress {
         let socket = Arc::new(socket);
         let mut bytes = vec![0; QUESTION_MAX];
         loop {
-            let Ok((length, from)) = socket.recv_from(&mut bytes).await else { continue };
+            let Ok((length, from)) = socket.recv_from(&mut bytes).await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
             let question = Question::read(bytes.get(..length).unwrap_or_default(), &self.network);
             if !matches!(question.answer, Answer::AddressOf(_)) {
                 if let Some(answer) = self.answer(&question).await {
