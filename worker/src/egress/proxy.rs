@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::connection::farewell;
 use super::http::{self, Kept, MadeFor};
 use super::relay;
-use super::serving::{Egress, NoRoute, Route};
+use super::serving::{Asker, Egress, NoRoute, Route};
 use super::upstream;
 use crate::protocol::FromEgress;
 
@@ -57,15 +57,16 @@ impl From<io::Error> for Unclear {
 
 impl Egress {
     /// Does what a client of the proxy asks for, until its connection ends.
-    pub(super) async fn stand_in(self: Arc<Self>, mut client: TcpStream, call: u64) {
+    pub(super) async fn stand_in(self: Arc<Self>, mut client: TcpStream, asker: Asker) {
+        let call = asker.call;
         let wanted = match timeout(ASKING, ask(&mut client)).await {
             Ok(Ok(wanted)) => wanted,
             Ok(Err(Unclear::Said(answer))) => return farewell(client, &answer).await,
             Ok(Err(Unclear::Gone)) | Err(_) => return relay::reset(client),
         };
         let route = match &wanted.host {
-            Host::Name(_) => self.route_to(&wanted.host, wanted.port).await,
-            Host::Address(ip) => self.route(upstream::meant(SocketAddr::new(*ip, wanted.port))).await,
+            Host::Name(_) => self.route_to(&wanted.host, wanted.port, &asker).await,
+            Host::Address(ip) => self.route(upstream::meant(SocketAddr::new(*ip, wanted.port)), &asker).await,
         };
         let route = match route {
             Ok(route) => route,

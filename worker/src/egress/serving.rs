@@ -98,6 +98,15 @@ impl Drop for Seat {
     }
 }
 
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(super) struct Asker {
+    /// The call: as in [`Reach`].
+    pub(super) call: u64,
+    /// What it may connect to, if that is less than what its session may.
+    pub(super) within: Option<Network>,
+}
+
 /// Where a connection leads.
 pub(super) struct Route {
     /// As people write it: `name:port`.
@@ -184,9 +193,10 @@ impl Egress {
         let Some(seat) = Seats::take(&self.seats, reach.call) else {
             return answer(Reached::Failed { host: self.name_of(reach.to), errno: libc::EAGAIN });
         };
+        let asker = Asker { call: reach.call, within: reach.within };
         let route = match reach.to {
             Target::Names | Target::Proxy => None,
-            Target::Address(place) => match self.route(upstream::meant(place)).await {
+            Target::Address(place) => match self.route(upstream::meant(place), &asker).await {
                 Ok(route) => Some(route),
                 Err(NoRoute::Failed { host, errno }) => return answer(Reached::Failed { host, errno }),
                 Err(NoRoute::Refused { host, reason }) => {
@@ -218,7 +228,7 @@ impl Egress {
         let _slower: io::Result<()> = relay::prepare(&client);
         match route {
             Some(route) => self.converse(client, server, reach.call, route).await,
-            None if reach.to == Target::Proxy => self.stand_in(client, reach.call).await,
+            None if reach.to == Target::Proxy => self.stand_in(client, asker).await,
             None => self.answer_by_tcp(client).await,
         }
         drop(seat);
@@ -236,22 +246,24 @@ impl Egress {
     }
 
     /// Where a connection to an address leads, if that was granted and may be reached.
-    pub(super) async fn route(&self, place: SocketAddr) -> Result<Route, NoRoute> {
+    pub(super) async fn route(&self, place: SocketAddr, asker: &Asker) -> Result<Route, NoRoute> {
         let name = lock(&self.book).name_at(place.ip());
         let Some(name) = name else {
+            let may = asker.within.as_ref().is_none_or(|within| upstream::granted(place, within).is_some());
             let granted = upstream::granted(place, &self.network);
-            return match granted {
+            return match granted.filter(|_| may) {
                 Some((host, addresses)) => Ok(Route { host, made_for: None, only_web: false, addresses }),
                 None => Err(NoRoute::Refused { host: place.to_string(), reason: None }),
             };
         };
-        self.route_to(&Host::Name(name.to_string()), place.port()).await
+        self.route_to(&Host::Name(name.to_string()), place.port(), asker).await
     }
 
     /// The same, by name.
-    pub(super) async fn route_to(&self, name: &Host, port: u16) -> Result<Route, NoRoute> {
+    pub(super) async fn route_to(&self, name: &Host, port: u16, asker: &Asker) -> Result<Route, NoRoute> {
         let host = format!("{name}:{port}");
-        if !self.network.allows(name, port) {
+        let both = || std::iter::once(&self.network).chain(&asker.within);
+        if !both().all(|network| network.allows(name, port)) {
             return Err(NoRoute::Refused { host, reason: None });
         }
         let addresses = match self.resolver.addresses(&name.to_string()).await {
@@ -260,9 +272,16 @@ impl Egress {
                 return Err(NoRoute::Failed { host, errno: libc::EHOSTUNREACH });
             }
         };
-        match upstream::reachable(&addresses, port, &self.network) {
+        let reachable = upstream::reachable(&addresses, port, &self.network).and_then(|places| match &asker.within {
+            None => Ok(places),
+            Some(within) => {
+                let addresses: Vec<IpAddr> = places.iter().map(SocketAddr::ip).collect();
+                upstream::reachable(&addresses, port, within)
+            }
+        });
+        match reachable {
             Ok(addresses) => {
-                let only_web = self.network.only_web(name, port);
+                let only_web = both().any(|network| network.only_web(name, port));
                 Ok(Route { host, made_for: Some(MadeFor { name: name.clone(), port }), only_web, addresses })
             }
             Err(Unreachable::Refused(ip, what)) => {

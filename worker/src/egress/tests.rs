@@ -157,7 +157,7 @@ impl Served {
         rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let from: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
         let (ours, theirs) = Channel::pair().unwrap();
-        self.broker.send(&Reach { call, to, from: from.port(), wait }, &[theirs.as_fd()]).unwrap();
+        self.broker.send(&Reach { call, within: None, to, from: from.port(), wait }, &[theirs.as_fd()]).unwrap();
         drop(theirs);
         let Received::Message(reached, _) = ours.receive::<Reached>().unwrap() else { panic!("no answer") };
         (socket, reached)
