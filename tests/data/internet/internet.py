@@ -10,6 +10,7 @@ import http.server
 import os
 import signal
 import socket
+import socketserver
 import ssl
 import struct
 import subprocess
@@ -86,6 +87,8 @@ class Web(http.server.BaseHTTPRequestHandler):
         log(f"{kind} {here[0]}:{here[1]} {self.headers.get('Host')} {self.path}")
         if self.path == "/large":
             body = b"x" * (32 << 20)
+        elif self.path.startswith("/repository/info/refs"):
+            body = b"0123456789012345678901234567890123456789\trefs/heads/main\n"
         else:
             body = f"{kind} of {here[0]} for {self.headers.get('Host')}\n".encode()
         self.send_response(200)
@@ -105,6 +108,11 @@ class Web(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
+
+    def server_bind(self):
+        # Its own asks for the name of its address, which nobody knows here.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address
 
     def handle_error(self, *_):
         pass

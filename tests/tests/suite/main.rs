@@ -56,6 +56,7 @@ mod limits;
 mod metadata;
 mod nested;
 mod net_none;
+mod network;
 mod own_network;
 mod own_proc;
 mod planted;

@@ -616,8 +616,15 @@ impl Broker {
                 Received::Message(Register::Reading { pid }, _) => self.calls.only_read(pid),
                 Received::Message(Register::Network { pid, network }, _) => self.calls.narrow_network(pid, network),
                 Received::Message(Register::Serves { pid }, _) => self.calls.serve_session(pid),
-                Received::Message(Register::Again { pid }, _) => self.calls.renew(pid),
-                Received::Message(Register::Gone { pid }, _) => drop(self.calls.remove(pid)),
+                Received::Message(Register::Again { pid }, _) => {
+                    // What egress has said of the call that is over, it said before.
+                    self.hear_egress();
+                    self.calls.renew(pid);
+                }
+                Received::Message(Register::Gone { pid }, _) => {
+                    self.hear_egress();
+                    drop(self.calls.remove(pid));
+                }
                 Received::Data(_) => {}
                 Received::Closed => self.registrations = None,
             }
