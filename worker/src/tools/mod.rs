@@ -30,6 +30,8 @@ mod results;
 mod search;
 pub mod shell;
 pub mod skill;
+#[allow(dead_code, reason = "to come")]
+pub mod web;
 pub mod write;
 
 /// What a tool promises: its name, what it needs, and what a model reads about it.
