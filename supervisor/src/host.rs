@@ -267,7 +267,7 @@ pub(crate) fn facts(
         landlock_abi,
         identity,
         private,
-        left_of: compile::left_of(effective, &workspace),
+        left_of: effective.left_of(),
         workspace,
         toolchains: search.toolchains,
         etc: etc::readable(),
@@ -369,7 +369,9 @@ impl Search {
             let touches = |all: &Written| names.iter().any(|name| all.touches(name));
             match () {
                 () if touches(&written) => Some(LeftOut::Writable),
-                () if touches(&workspace) => Some(LeftOut::Workspace),
+                () if touches(&workspace) || names.iter().any(|name| changeable.asked(name)) => {
+                    Some(LeftOut::Workspace)
+                }
                 () => None,
             }
         };

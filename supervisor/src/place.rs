@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Extent, FsRule, Identity, Seen};
 use callgate_worker::mountinfo::{self, Mount};
-use callgate_worker::way::{Id, Link, Way};
+use callgate_worker::way::{self, Id, Link, Way};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -147,26 +147,39 @@ pub(crate) struct Changeable {
     paths: Vec<HostPath>,
     /// How many of these, the first, are only what this session may write.
     written: usize,
+    /// What was asked for, and only an earlier session may have been able to write: what they are, and what they are called.
+    asked: (Vec<Id>, Vec<HostPath>),
     /// By which each may have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
 }
 
 impl Changeable {
-    /// `written` are the paths at or below which the session may change something.
-    pub(crate) fn of<'a>(held: impl IntoIterator<Item = &'a Place>, written: &[HostPath]) -> Self {
+    /// `written` are the paths at or below which the session may change something, and `asked` those of which an earlier one
+    /// could, that was asked for the same and bounded less.
+    pub(crate) fn of<'a>(held: impl IntoIterator<Item = &'a Place>, written: &[HostPath], asked: &[HostPath]) -> Self {
         let (mut ids, mut paths) = (Vec::new(), written.to_vec());
         for place in held {
             ids.push(place.id());
             paths.extend([place.path.clone(), place.spelt.clone()]);
             paths.extend(place.repositories());
         }
-        ids.extend(paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())));
-        Self { ids, paths, written: written.len(), mounts: mountinfo::read().ok() }
+        let ids_of = |paths: &[HostPath]| -> Vec<Id> {
+            paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())).collect()
+        };
+        ids.extend(ids_of(&paths));
+        let asked = (ids_of(asked), asked.to_vec());
+        Self { ids, paths, written: written.len(), asked, mounts: mountinfo::read().ok() }
     }
 
     /// Where calls of earlier sessions may have worked, by name.
     pub(crate) fn earlier(&self) -> impl Iterator<Item = PathBuf> {
         self.paths.iter().skip(self.written).map(|path| path.as_path().to_owned())
+    }
+
+    /// Where calls of an earlier session may have worked that was asked for the same and bounded less. Whoever could change what
+    /// the system is made of has changed more than a session.
+    pub(crate) fn asked(&self, place: &Path) -> bool {
+        !is_the_systems(place) && self.asked.1.iter().any(|tree| place.starts_with(tree))
     }
 
     /// All names of a place, its own first. `None` where the mounts are not known that show it elsewhere.
@@ -181,7 +194,16 @@ impl Changeable {
         let is_below =
             |directory: &Path| self.names(directory).is_none_or(|names| names.iter().any(|name| by_name(name)));
         let below = |link: &Link| link.path.parent().is_some_and(is_below);
-        links.iter().find(|link| link.may_lie_in(&self.ids) || below(link)).map(|link| link.path.clone())
+        let asked = |link: &Link| {
+            let parent = link.path.parent();
+            let by_name = || {
+                parent
+                    .is_some_and(|parent| self.names(parent).is_none_or(|all| all.iter().any(|name| self.asked(name))))
+            };
+            !parent.is_some_and(is_the_systems) && (link.may_lie_in(&self.asked.0) || by_name())
+        };
+        let planted = |link: &&Link| link.may_lie_in(&self.ids) || below(link) || asked(link);
+        links.iter().find(planted).map(|link| link.path.clone())
     }
 
     /// Follows a path. `None` if it is not there, or if a call may have put a link in its way; then the link comes with it.
@@ -189,6 +211,11 @@ impl Changeable {
         let Ok(way) = Way::follow(path) else { return Ok(None) };
         self.planted(&way.links).map_or(Ok(Some(way)), Err)
     }
+}
+
+/// Whether a directory is one of the system's, the top ones among them.
+fn is_the_systems(directory: &Path) -> bool {
+    ["/", "/usr"].iter().any(|top| directory == Path::new(top)) || way::is_the_systems(directory)
 }
 
 /// A path that was typed and will be granted, followed once: what it leads to is granted by its path without links. The session
@@ -377,7 +404,7 @@ mod tests {
                 exactness: Exactness::Exact,
                 source: String::new(),
             };
-            look((&[], &unlinked), &Changeable::of([].iter(), &[]), [&rule], Identity { uid: 1, gid: 1 })
+            look((&[], &unlinked), &Changeable::of([].iter(), &[], &[]), [&rule], Identity { uid: 1, gid: 1 })
         };
         for granted in ["skills/x", "skills/x/sub", "skills/x/own"] {
             assert!(look(&["skills/x"], granted).is_ok(), "{granted}");
@@ -450,7 +477,7 @@ mod tests {
         std::fs::rename(&ws, &aside).unwrap();
         std::fs::create_dir_all(ws.join("sub")).unwrap();
         assert!(!place.is_there());
-        let changeable = Changeable::of([&place], &[]);
+        let changeable = Changeable::of([&place], &[], &[]);
         let session = Identity { uid: 4242, gid: 4242 };
         let Looked { seen, real } =
             look((&[place], &[]), &changeable, &[rule("sub"), rule("absent")], session).unwrap();

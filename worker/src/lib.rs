@@ -7,7 +7,10 @@
 pub mod apply;
 mod broker;
 pub mod directory;
+#[cfg(not(fuzzing))]
 mod egress;
+#[cfg(fuzzing)]
+pub mod egress;
 mod family;
 mod filters;
 pub mod launcher;

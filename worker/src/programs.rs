@@ -25,7 +25,7 @@ pub(crate) use self::trees::{Tree, locate};
 use crate::mountinfo::{self, Mount};
 use crate::protocol::StepFailure;
 use crate::sys::fd::path_of;
-use crate::way::Way;
+use crate::way::{Way, is_the_systems};
 
 /// How deep the kernel follows interpreters that are scripts themselves (fs/exec.c).
 pub(crate) const DEPTH: u8 = 5;
@@ -138,7 +138,7 @@ enum Named<'a> {
     InATree(&'a Tree),
     /// Another program's file. If calls can change that, it may have come from one; if not, nothing that calls can change is
     /// meant by it.
-    InAFile { may_change: bool },
+    InAFile { changes: bool },
 }
 
 /// A regular file that is open for reading.
@@ -183,7 +183,9 @@ impl Found {
     fn of(plan: &SessionPlan, readable: &[PathBuf]) -> Self {
         // Not what the session has of its own: a private `/tmp` is not where the host's programs are.
         let written = plan.grants.iter().filter(|rule| rule.access.changes()).map(|rule| &rule.path);
-        let changeable = written.chain(&plan.workspace).map(|path| path.as_path().to_owned()).collect();
+        // A call of an earlier session that was bounded less may have written what this one was asked for.
+        let asked = plan.judged_from.iter().chain(plan.left_of.values());
+        let changeable = written.chain(&plan.workspace).chain(asked).map(|path| path.as_path().to_owned()).collect();
         let (readable, starts) = (readable.to_vec(), Starts::with(Environment::of(&plan.env)));
         let mut found = Self { readable, changeable, mounts: mountinfo::read().ok(), starts, ..Self::default() };
         for own in OWN_STARTS {
@@ -214,30 +216,33 @@ impl Found {
         }
     }
 
-    /// Whether calls can have something else be found at a path: by what lies there, or by a link on the way.
-    fn may_change(&self, path: &Path) -> bool {
+    /// Whether calls can have something else be found at a path: by what lies there, or by a link on the way. `None` where the
+    /// mounts are not known by which it may have another name.
+    fn changes(&self, path: &Path) -> Option<bool> {
         let by_name = |at: &Path| self.changeable.iter().any(|tree| at.starts_with(tree));
-        let within = |at: &Path| {
-            let Some(mounts) = &self.mounts else { return true };
-            by_name(at) || mountinfo::other_names(mounts, at).iter().any(|name| by_name(name))
-        };
-        let Ok(way) = Way::follow(path) else { return within(path) };
+        let mounts = self.mounts.as_ref()?;
+        let within = |at: &Path| by_name(at) || mountinfo::other_names(mounts, at).iter().any(|name| by_name(name));
+        let Ok(way) = Way::follow(path) else { return Some(within(path)) };
+        let by_link = || way.links.iter().any(|link| within(&link.path));
+        Some(within(path) || way.real_path().is_ok_and(|real| within(&real)) || by_link())
+    }
+
+    /// Whether it cannot be told that they do not: a file's other names may be anywhere.
+    fn may_change(&self, path: &Path) -> bool {
+        let Ok(way) = Way::follow(path) else { return self.changes(path) != Some(false) };
         // A file with a second name may have that where calls write, unless it comes with the system.
         let stat = way.stat();
         let is_linked = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1;
         // In a user namespace root's files are nobody's.
         let is_anothers = stat.st_uid == 0 || stat.st_uid != rustix::process::geteuid().as_raw();
-        let is_the_systems = is_anothers && way.real_path().is_ok_and(|real| real.starts_with("/usr"));
+        let is_the_systems = is_anothers && way.real_path().is_ok_and(|real| is_the_systems(&real));
         let is_linked = is_linked && !is_the_systems;
-        is_linked
-            || within(path)
-            || way.real_path().is_ok_and(|real| within(&real))
-            || way.links.iter().any(|link| within(&link.path))
+        is_linked || self.changes(path) != Some(false)
     }
 
     /// What a program's file names.
     fn named_by(&self, program: &Path) -> Named<'static> {
-        Named::InAFile { may_change: self.may_change(program) }
+        Named::InAFile { changes: self.changes(program) == Some(true) }
     }
 
     /// Whether anything in a tree could be read.
@@ -329,13 +334,13 @@ impl Found {
                 let lies_there = path_of(file.fd.as_fd()).is_ok_and(|real| tree.holds(file.id, &real));
                 lies_there && (file.is_at(path) || may_be_read(file))
             }
-            Named::InAFile { may_change } => may_be_read(file) && (may_change || !self.may_change(path)),
+            Named::InAFile { changes } => may_be_read(file) && (changes || !self.may_change(path)),
         };
         let file = File::open(path).filter(is_meant)?;
         let (id, header) = (file.id, file.header()?);
         if let Header::Dynamic { loader } = &header
             && let loader = Path::new(std::ffi::OsStr::from_bytes(loader))
-            && (!self.may_change(loader) || self.may_change(path))
+            && (self.changes(path) == Some(true) || !self.may_change(loader))
             && let Some(loader) = File::open(loader).filter(may_be_read)
         {
             self.starts.add_loader(loader.id);

@@ -161,6 +161,29 @@ impl Way {
     }
 }
 
+/// Where distributions put programs and libraries, and nobody works. (Not `/opt`, `/usr/local` or `/usr/src`, where people do.)
+const SYSTEM: &[&str] = &[
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/libexec",
+    "/usr/share",
+    "/usr/include",
+    "/nix/store",
+    "/gnu/store",
+];
+
+/// Whether a path lies where a distribution's own files are.
+#[must_use]
+pub fn is_the_systems(path: &Path) -> bool {
+    SYSTEM.iter().any(|system| path.starts_with(system))
+}
+
 /// Whether nobody can put anything in the place of what has this path: the kernel makes what is there.
 #[must_use]
 pub fn is_the_kernels(path: &Path) -> bool {

@@ -225,6 +225,9 @@ impl Programs {
                 }
                 CallRules::Reading => broker.send(&Register::Reading { pid: process::id() }, &[])?,
             }
+            if let Some(network) = plan.network.clone() {
+                broker.send(&Register::Network { pid: process::id(), network }, &[])?;
+            }
             if plan.serves_session {
                 broker.send(&Register::Serves { pid: process::id() }, &[])?;
             }
@@ -264,7 +267,8 @@ impl Programs {
             // Whoever waits for that was woken on this processor, most of the time, and goes first.
             std::thread::yield_now();
             // Before it takes another. A broker that knows nothing of this call is not woken.
-            let is_usual = plan.rules == CallRules::OfSession && !plan.serves_session;
+            let narrowed = plan.rules != CallRules::OfSession || plan.network.is_some();
+            let is_usual = !narrowed && !plan.serves_session;
             if !is_usual || asked.as_ref().is_none_or(was_asked) {
                 broker.send(&Register::Again { pid: process::id() }, &[])?;
             }

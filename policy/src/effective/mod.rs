@@ -140,6 +140,11 @@ pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
     EffectiveSet { rights, exact: declared.exact, narrowings, asked, bounds, session_dir: None, readable }
 }
 
+/// Where the trees of a scope begin.
+fn trees(scope: &Scope<PathRegion>) -> Vec<HostPath> {
+    scope.iter().filter(|(region, _)| !region.is_literal()).map(|(region, _)| region.literal_prefix()).collect()
+}
+
 impl EffectiveSet {
     /// The rights in force.
     #[must_use]
@@ -281,19 +286,25 @@ impl EffectiveSet {
     /// is judged from them as well, for something in them may lead there.
     #[must_use]
     pub fn judged_from(&self) -> Vec<HostPath> {
-        let trees = |scope: &Scope<PathRegion>| -> Vec<HostPath> {
-            let trees = scope.iter().filter(|(region, _)| !region.is_literal());
-            trees.map(|(region, _)| region.literal_prefix()).collect()
-        };
         let lies_in = |tree: &HostPath, outer: &HostPath| tree.as_path().starts_with(outer);
-        if self.rights.write.is_empty() {
-            return Vec::new();
-        }
         let granted = trees(&self.rights.write);
-        let asked: BTreeSet<HostPath> = self.wider().iter().flat_map(trees).collect();
+        let asked = self.asked_trees();
         let outermost = |tree: &&HostPath| !asked.iter().any(|outer| outer != *tree && lies_in(tree, outer));
         let not_granted = |tree: &&HostPath| !granted.iter().any(|outer| lies_in(tree, outer));
         asked.iter().filter(outermost).filter(not_granted).cloned().collect()
+    }
+
+    /// Whether bounds took anything of what was asked for of files.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        self.narrowings.iter().any(|lost| matches!(lost.kind, Kind::Read | Kind::Write))
+    }
+
+    /// All trees to write in that were asked for, whatever bounds left of them.
+    #[must_use]
+    pub fn asked_trees(&self) -> Vec<HostPath> {
+        let asked: BTreeSet<HostPath> = self.wider().iter().flat_map(trees).collect();
+        asked.into_iter().collect()
     }
 
     /// What it was made of by taking away: what was asked for, and what its parents have and were asked for.

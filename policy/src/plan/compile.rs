@@ -1,6 +1,6 @@
 //! From rights to rules that the kernel can be told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -44,8 +44,9 @@ pub fn session(
     let write = effective.rights().write();
     let mut grants = granted((effective.readable(), write), write, execute, effective.is_exact(), facts)?;
     let mut surroundings = surroundings(facts, execute, home_access(&exec))?;
-    let judged_from = judged_from(effective, &facts.workspace);
-    let further = facts.left_of.values().chain(&judged_from);
+    let judged_from = judged_from(effective, facts);
+    // Where nothing may be written, nobody need judge.
+    let further = facts.left_of.values().chain(&judged_from).filter(|_| !write.is_empty());
     keep_below((&mut surroundings, &mut grants), further, &facts.private.inside);
     Ok(SessionPlan {
         version: PROTOCOL_VERSION,
@@ -58,6 +59,7 @@ pub fn session(
         seen: Vec::new(),
         left_of: facts.left_of.clone(),
         judged_from,
+        bounded: effective.is_bounded(),
         exec,
         reading: None,
         watched: None,
@@ -272,25 +274,17 @@ pub fn written(effective: &EffectiveSet) -> Vec<HostPath> {
     write.map(|(region, _)| place(region)).collect()
 }
 
-/// The places that bounds left of larger trees, each with its tree ([`EffectiveSet::left_of`]). A workspace is a tree of its own: what
-/// was asked for above it (`/**`) is no place to look into.
-#[must_use]
-pub fn left_of(effective: &EffectiveSet, workspace: &[HostPath]) -> BTreeMap<HostPath, HostPath> {
-    let below = |(place, tree): (HostPath, HostPath)| {
-        let mut held = workspace.iter().filter(|root| **root != tree && root.as_path().starts_with(&tree)).peekable();
-        if held.peek().is_none() {
-            return Some((place, tree));
-        }
-        let root = held.find(|root| place.as_path().starts_with(root))?.clone();
-        (place != root).then_some((place, root))
+/// The trees from which it is judged as well what is protected ([`EffectiveSet::judged_from`]). A workspace in one of them is a tree
+/// of its own: the look into `/` has a bound, and begins in both.
+fn judged_from(effective: &EffectiveSet, facts: &HostFacts) -> Vec<HostPath> {
+    let mut trees = effective.judged_from();
+    let wider = |root: &&HostPath| {
+        let holds = |tree: &HostPath| *tree != **root && root.as_path().starts_with(tree);
+        trees.iter().chain(facts.left_of.values()).any(holds) && !trees.contains(root)
     };
-    effective.left_of().into_iter().filter_map(below).collect()
-}
-
-/// The trees from which that is judged as well ([`EffectiveSet::judged_from`]).
-fn judged_from(effective: &EffectiveSet, workspace: &[HostPath]) -> Vec<HostPath> {
-    let holds = |tree: &HostPath| workspace.iter().any(|root| root != tree && root.as_path().starts_with(tree));
-    effective.judged_from().into_iter().filter(|tree| !holds(tree)).collect()
+    let roots: Vec<HostPath> = facts.workspace.iter().filter(wider).cloned().collect();
+    trees.extend(roots);
+    trees
 }
 
 /// A plan with one grant more, which is no right of the session's.
@@ -300,12 +294,6 @@ pub fn with_grant(mut plan: SessionPlan, rule: FsRule) -> SessionPlan {
     let further: Vec<HostPath> = plan.left_of.values().chain(&plan.judged_from).cloned().collect();
     keep_below((&mut plan.surroundings, &mut plan.grants), further.iter(), &plan.private.inside);
     plan
-}
-
-/// What lies at or below these can be changed by the session, or by another one that is asked for the same and bounded less.
-#[must_use]
-pub fn asked_to_write(effective: &EffectiveSet, workspace: &[HostPath]) -> Vec<HostPath> {
-    written(effective).into_iter().chain(judged_from(effective, workspace)).collect()
 }
 
 /// What was granted, if the rules say more.

@@ -56,7 +56,7 @@ impl Supervisor {
         let believed = sources.believed(&mut spec, &variables, &roots, held())?;
         let Believed { registry, skills, beside, effective, mut warnings } = believed;
         env::refuse_steering(&spec.env, &compile::exec(&effective))?;
-        let changeable = Changeable::of(held(), &compile::asked_to_write(&effective, &workspace));
+        let changeable = Changeable::of(held(), &compile::written(&effective), &effective.asked_trees());
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
         let typed = spec.typed.iter().map(|path| (path.typed(), path.planted_link(&changeable)));
         if let Some((path, Some(link))) = directories.chain(typed).find(|(_, link)| link.is_some()) {
@@ -232,7 +232,9 @@ impl Supervisor {
         let identity = host::owner(roots.first());
         let written = compile::written(effective);
         // Where calls of another session of the workspace may write is no better.
-        let reached: Vec<HostPath> = written.iter().chain(roots.iter().map(Place::path)).cloned().collect();
+        let asked = effective.asked_trees();
+        let reached: Vec<HostPath> =
+            written.iter().chain(&asked).chain(roots.iter().map(Place::path)).cloned().collect();
         let private = match strength {
             Strength::Landlock => {
                 let path = private_directory(identity, &reached)?;

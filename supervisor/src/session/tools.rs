@@ -18,7 +18,7 @@ use callgate_policy::plan::protect::{Found, names};
 use callgate_policy::profile::Profile;
 use callgate_policy::variable::Variables;
 use callgate_worker::mountinfo::{self, Mount};
-use callgate_worker::way::Way;
+use callgate_worker::way::{self, Way};
 
 use super::open::{Barred, bounds, effective, further_directories, roots, variables};
 use super::{OpenError, Session, SessionSpec, Warning};
@@ -126,7 +126,7 @@ impl Sources {
         loop {
             let (effective, warnings) = self::effective(spec, &self.bounds, &registry, variables)?;
             let all = registry.tools().count();
-            let changeable = Changeable::of(held.clone(), &compile::asked_to_write(&effective, variables.workspace()));
+            let changeable = Changeable::of(held.clone(), &compile::written(&effective), &effective.asked_trees());
             keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
             // Without a tool less is in force, and something else may be found for another one.
             if registry.tools().count() == all {
@@ -424,19 +424,7 @@ pub(super) fn refuse_to_declare(user: Option<&Path>, effective: &EffectiveSet) -
 /// root's, and nobody else writes it.
 fn has_other_names(way: &Way, real: &Path) -> Option<&'static str> {
     let stat = way.stat();
-    let is_the_systems = stat.st_uid == 0
-        && [
-            "/usr/bin",
-            "/usr/sbin",
-            "/usr/lib",
-            "/usr/lib64",
-            "/usr/libexec",
-            "/usr/share",
-            "/nix/store",
-            "/gnu/store",
-        ]
-        .iter()
-        .any(|system| real.starts_with(system));
+    let is_the_systems = stat.st_uid == 0 && way::is_the_systems(real);
     let has_others = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_nlink > 1;
     (has_others && !is_the_systems)
         .then_some("has more than one name (hard links), by which calls could write it; give it a copy")

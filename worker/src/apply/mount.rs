@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::{Extent, FsRule, Presence, PrivateDir, SessionPlan};
@@ -16,6 +17,7 @@ use super::seen::{confirm, confirm_if_seen};
 use super::{kernel, landlock};
 use crate::protocol::StepFailure;
 use crate::sys::mount::{Attributes, restrict};
+use crate::way::Way;
 
 const STEP: Step = Step::Mounts;
 
@@ -40,11 +42,12 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(|e| step("make every mount private", e))?;
     refuse_what_would_be_lost(plan)?;
-    let entries = entries(plan);
+    let Entries { entries, spelt, links: led_by } = entries(plan)?;
     // Cloned before anything is covered, by their host paths.
     let mut trees = Vec::new();
     for (path, content) in &entries {
-        if let Some(tree) = make_tree(plan, path, *content)? {
+        let as_spelt = spelt.get(path).unwrap_or(path);
+        if let Some(tree) = make_tree(plan, (path, as_spelt), *content)? {
             trees.push((path.as_path(), tree));
         }
     }
@@ -57,6 +60,9 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
         if path == &plan.private.inside.as_path() {
             share_private(plan, &mut made)?;
         }
+    }
+    for (link, target) in &led_by {
+        put_link(link, target, &mut made)?;
     }
     if plan.network.is_some() {
         resolve_by_egress(&mut made)?;
@@ -171,8 +177,19 @@ fn step(what: &str, errno: rustix::io::Errno) -> StepFailure {
     kernel(STEP, what, io::Error::from(errno))
 }
 
-/// What goes where, parents before children: `/dev` and the session's own directory come before what may lie in `/tmp`.
-fn entries(plan: &SessionPlan) -> Vec<(PathBuf, Content)> {
+/// What goes where.
+struct Entries {
+    /// Parents before children: `/dev` and the session's own directory come before what may lie in `/tmp`.
+    entries: Vec<(PathBuf, Content)>,
+    /// Of grants that are spelt by links, how.
+    spelt: BTreeMap<PathBuf, PathBuf>,
+    /// The links that lead there, and their texts.
+    links: BTreeMap<PathBuf, PathBuf>,
+}
+
+/// What was granted is mounted where it is, and the links that lead there are made as the host has them: so a file has the
+/// same path in the session and outside, and what was found out about it there (A1, A18) is about it here.
+fn entries(plan: &SessionPlan) -> Result<Entries, StepFailure> {
     let read_only = Content::Bind { writable: false, devices: false, granted: false };
     let mut fixed: Vec<(PathBuf, Content)> =
         ["/usr", "/opt", "/etc", "/sys"].into_iter().map(|path| (path.into(), read_only)).collect();
@@ -185,19 +202,26 @@ fn entries(plan: &SessionPlan) -> Vec<(PathBuf, Content)> {
     let private = Content::Private { size: plan.shared_memory };
     fixed.push((plan.private.inside.as_path().to_owned(), private));
     let mut rest: BTreeMap<PathBuf, Content> = BTreeMap::new();
-    for bound in granted(plan) {
+    let (mut spelt, mut links) = (BTreeMap::new(), BTreeMap::new());
+    for bound in granted(plan, &mut links)? {
+        if bound.spelt != bound.path {
+            spelt.insert(bound.path.clone(), bound.spelt);
+        }
         let (mut writable, mut granted) = (bound.writable, bound.granted);
         if let Some(Content::Bind { writable: also, granted: too, .. }) = rest.get(&bound.path) {
             (writable, granted) = (writable || *also, granted || *too);
         }
         rest.insert(bound.path, Content::Bind { writable, devices: false, granted });
     }
-    fixed.into_iter().chain(rest).collect()
+    Ok(Entries { entries: fixed.into_iter().chain(rest).collect(), spelt, links })
 }
 
 /// What a rule takes of the host's tree.
 struct Bound {
+    /// Where it is.
     path: PathBuf,
+    /// As the plan names it.
+    spelt: PathBuf,
     whole: bool,
     writable: bool,
     /// It is not a part of what every program needs.
@@ -211,12 +235,43 @@ impl Bound {
         match rule.extent {
             // A name is replaced in its directory; the broker holds that to the name.
             Extent::Entry if !would_cover(plan, &directory()) => {
-                Self { path: directory(), whole: true, writable, granted }
+                Self { path: directory(), spelt: directory(), whole: true, writable, granted }
             }
             Extent::Entry | Extent::File | Extent::Subtree => {
-                Self { path: path.to_owned(), whole: rule.extent == Extent::Subtree, writable, granted }
+                let (path, spelt) = (path.to_owned(), path.to_owned());
+                Self { path, spelt, whole: rule.extent == Extent::Subtree, writable, granted }
             }
         }
+    }
+}
+
+impl Bound {
+    /// The same where it really is. The links that lead there are added to `links`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what it leads to is compared with what the supervisor saw; a text is a text"
+    )]
+    fn followed(mut self, plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Self, StepFailure> {
+        let Ok(way) = Way::follow(&self.spelt) else { return Ok(self) };
+        if !self.granted || !way.has_links() {
+            return Ok(self);
+        }
+        let shown = self.spelt.display().to_string();
+        self.path = way.real_path().map_err(|e| kernel(STEP, format!("find {shown}"), e))?;
+        if is_own(plan, &self.path) && !is_own(plan, &self.spelt) {
+            let what = format!(
+                "mount {shown}: it is a link to {}, and with namespaces that directory is the session's own, so name it by \
+                 that path",
+                self.path.display()
+            );
+            return Err(StepFailure::new(STEP, what));
+        }
+        for link in way.links {
+            let target =
+                rustix::fs::readlink(&link.path, Vec::new()).map_err(|e| step(&format!("read the link {shown}"), e))?;
+            links.insert(link.path, PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())));
+        }
+        Ok(self)
     }
 }
 
@@ -253,11 +308,12 @@ fn refuse_what_would_be_lost(plan: &SessionPlan) -> Result<(), StepFailure> {
 }
 
 /// What needs a mount: what the fixed part of the tree does not hold already.
-fn granted(plan: &SessionPlan) -> Vec<Bound> {
+fn granted(plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Vec<Bound>, StepFailure> {
     let surroundings = plan.surroundings.iter().map(|rule| (rule, false));
     let rules = surroundings.chain(plan.grants.iter().map(|rule| (rule, true)));
     let rules = rules.filter(|(rule, _)| !is_fixed(plan, rule)).map(|rule| (rule.0, Bound::of(plan, rule)));
-    let bound: Vec<Bound> = rules.filter(|(rule, bound)| is_there(rule, bound)).map(|(_, bound)| bound).collect();
+    let there = rules.filter(|(rule, bound)| is_there(rule, bound));
+    let bound: Vec<Bound> = there.map(|(_, bound)| bound.followed(plan, links)).collect::<Result<_, _>>()?;
     let covered = |bound_here: &Bound| {
         // A tree within another that is at least as open comes with it.
         bound.iter().any(|outer| {
@@ -268,7 +324,7 @@ fn granted(plan: &SessionPlan) -> Vec<Bound> {
         })
     };
     let needed: Vec<bool> = bound.iter().map(|bound| !covered(bound)).collect();
-    bound.into_iter().zip(needed).filter_map(|(bound, needed)| needed.then_some(bound)).collect()
+    Ok(bound.into_iter().zip(needed).filter_map(|(bound, needed)| needed.then_some(bound)).collect())
 }
 
 /// Whether the fixed part of the tree has this.
@@ -292,7 +348,11 @@ fn is_there(rule: &FsRule, bound: &Bound) -> bool {
 }
 
 /// A detached tree with its final attributes. `None` for a part of the system that this host lacks.
-fn make_tree(plan: &SessionPlan, path: &Path, content: Content) -> Result<Option<OwnedFd>, StepFailure> {
+fn make_tree(
+    plan: &SessionPlan,
+    (path, spelt): (&Path, &Path),
+    content: Content,
+) -> Result<Option<OwnedFd>, StepFailure> {
     match content {
         Content::New { kind, options } => new_filesystem(kind, options).map(Some),
         // Memory that belongs to no process: without a bound of its own it may take half of the host's (tmpfs(5)).
@@ -307,9 +367,9 @@ fn make_tree(plan: &SessionPlan, path: &Path, content: Content) -> Result<Option
                 Err(e) => return Err(step(&format!("clone {}", path.display()), e)),
             };
             if granted {
-                confirm(plan, path, &tree)?;
+                confirm(plan, spelt, &tree)?;
             } else {
-                confirm_if_seen(plan, path, &tree)?;
+                confirm_if_seen(plan, spelt, &tree)?;
             }
             restrict(tree.as_fd(), Attributes { read_only: !writable, no_dev: !devices }, true)
                 .map_err(|e| kernel(STEP, format!("restrict {}", path.display()), e))?;
@@ -337,15 +397,10 @@ fn attach(tree: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
         .map_err(|e| step(&format!("attach {}", target.display()), e))
 }
 
-/// Makes the mount point below the current directory and attaches the tree there. `made` are the directories that are
-/// known to exist.
+/// Makes a directory below the current one, with those that it lies in.
 #[expect(clippy::disallowed_methods, reason = "below the root of a mount tree that nobody else is in yet")]
-fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
-    let relative = path.strip_prefix("/").unwrap_or(path);
-    let is_dir = rustix::fs::fstat(tree)
-        .map(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
-        .map_err(|e| step("look at a tree", e))?;
-    let mut missing: Vec<&Path> = relative.ancestors().skip(usize::from(!is_dir)).collect();
+fn make_directories(path: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
+    let mut missing: Vec<&Path> = path.ancestors().collect();
     missing.retain(|ancestor| !ancestor.as_os_str().is_empty() && !made.contains(*ancestor));
     for directory in missing.into_iter().rev() {
         match rustix::fs::mkdir(directory, Mode::from_raw_mode(0o755)) {
@@ -356,6 +411,18 @@ fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<()
         }
         made.insert(directory.to_owned());
     }
+    Ok(())
+}
+
+/// Makes the mount point below the current directory and attaches the tree there. `made` are the directories that are
+/// known to exist.
+#[expect(clippy::disallowed_methods, reason = "below the root of a mount tree that nobody else is in yet")]
+fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let is_dir = rustix::fs::fstat(tree)
+        .map(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+        .map_err(|e| step("look at a tree", e))?;
+    make_directories(if is_dir { relative } else { relative.parent().unwrap_or(relative) }, made)?;
     if !is_dir {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match rustix::fs::open(relative, flags, Mode::from_raw_mode(0o644)) {
@@ -364,6 +431,16 @@ fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<()
         }
     }
     attach(tree, relative)
+}
+
+/// Makes a link below the current directory, unless a tree of the host's that is there has it already.
+fn put_link(link: &Path, target: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
+    let relative = link.strip_prefix("/").unwrap_or(link);
+    make_directories(relative.parent().unwrap_or(Path::new("")), made)?;
+    match rustix::fs::symlinkat(target, CWD, relative) {
+        Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS) => Ok(()),
+        Err(e) => Err(step(&format!("link {}", link.display()), e)),
+    }
 }
 
 /// The base system's links, as the host has them.

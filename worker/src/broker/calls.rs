@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::SessionPlan;
+use callgate_policy::plan::{Network, SessionPlan};
 use rustix::fs::Stat;
 
 use super::caller::{Caller, Thread};
@@ -42,6 +42,8 @@ pub(super) struct Call {
     read: Readable,
     pub(super) watches: Watches,
     pub(super) sockets: Sockets,
+    /// What it may connect to, if that is less than what its session may.
+    network: Option<Network>,
     /// Its servers on loopback are there for the session's other calls as well.
     serves_session: bool,
     pub(super) fifos: Waiting,
@@ -74,9 +76,9 @@ impl Call {
         self.written.is_name(path, stat) && self.read.named.as_ref().is_none_or(is_granted)
     }
 
-    /// As the supervisor numbers its worker.
-    pub(super) fn worker(&self) -> u64 {
-        self.worker
+    /// The number that the supervisor gave its worker, and what it may connect to if that is less than what its session may.
+    pub(super) fn asks(&self) -> (u64, Option<Network>) {
+        (self.worker, self.network.clone())
     }
 
     /// It is over: what it may not leave is removed.
@@ -168,6 +170,7 @@ impl Calls {
             read: Readable::default(),
             watches: Watches::default(),
             sockets: Sockets::default(),
+            network: None,
             serves_session: false,
             fifos: Waiting::default(),
             objects: Objects::default(),
@@ -207,6 +210,13 @@ impl Calls {
         if let Some(call) = self.calls.get_mut(&worker) {
             call.written.narrow(&[], &[]);
             call.only_reads = true;
+        }
+    }
+
+    /// Its call may connect to less than the session.
+    pub(super) fn narrow_network(&mut self, worker: Pid, network: Network) {
+        if let Some(call) = self.calls.get_mut(&worker) {
+            call.network = Some(network);
         }
     }
 
@@ -303,10 +313,10 @@ impl Calls {
         self.notice_of(worker, notices)
     }
 
-    /// Egress let something not be reached: by the call of a worker, or by one that nobody knows.
+    /// Egress let something not be reached: by the call of a worker, or by one that nobody knows, which has made a socket for it.
     pub(super) fn not_reached(&mut self, worker: Option<u64>, host: String, why: Option<String>) {
         for call in self.calls.values_mut() {
-            let meant = worker.map_or_else(|| call.started.load(Ordering::Relaxed), |worker| call.worker == worker);
+            let meant = worker.map_or(call.told, |worker| call.worker == worker);
             if meant {
                 call.changes.not_reached_because(host.clone(), why.clone());
             }

@@ -102,6 +102,13 @@ impl Unseen {
         }
     }
 
+    /// Names places otherwise, where that is asked for.
+    pub(super) fn rename(&mut self, otherwise: impl Fn(&Path) -> Option<PathBuf>) {
+        for (place, why) in std::mem::take(&mut self.places) {
+            self.add(&otherwise(&place).unwrap_or(place), why);
+        }
+    }
+
     pub(super) fn places(&self) -> &[(PathBuf, &'static str)] {
         &self.places
     }

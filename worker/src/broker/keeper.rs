@@ -16,8 +16,8 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::time::Instant;
 
-use callgate_policy::path::HostPath;
 use callgate_policy::plan::protect::gitconfig::{self, Redirect};
 use callgate_policy::plan::protect::{self, FREE, Found, Group, Guard, State, Step, names};
 use callgate_policy::plan::{Extent, FsAccess, SessionPlan};
@@ -34,6 +34,7 @@ use crate::apply::landlock::reach;
 use crate::directory::is_own_name;
 use crate::protocol::StepFailure;
 use crate::tools::write::TEMPORARY_PREFIX;
+use crate::way::is_the_systems;
 
 /// Most bytes that what is remembered of directories takes, about: a hundred thousand of them with common paths.
 const REMEMBERED: usize = 16 << 20;
@@ -53,6 +54,7 @@ const LED_BY_GIT: &str = "a repository's configuration leads git here";
 const LED_BY_A_LINK: &str = "a kept name is a link that leads here";
 /// Why a result names a place that was not looked at as a whole.
 const LEADS_FURTHER: &str = "not all of it was looked at: what it leads to may have been changed";
+const LINKED_BESIDE: &str = "too large to be looked at as a whole: a protected file in it may have another name";
 const UNREADABLE: &str = "these settings cannot be read: what they lead to may have been changed";
 const WHOLE_TREE: &str = "a repository's configuration or a kept name leads to the whole of it, which is not kept";
 
@@ -68,6 +70,8 @@ struct Root {
     is_named: bool,
     /// It was left of a larger tree, from which it is judged what is kept.
     is_left: bool,
+    /// It was asked for and not granted: what is in it may lead to what was.
+    is_further: bool,
 }
 
 impl Root {
@@ -78,7 +82,7 @@ impl Root {
             Step::Kept(_) => (State::FREE, true),
             Step::Open(state) => (state, false),
         };
-        Self { path, state, is_granted: true, is_single: true, is_named, is_left: false }
+        Self { path, state, is_granted: true, is_single: true, is_named, is_left: false, is_further: false }
     }
 
     /// Whether it is a tree in which names are kept.
@@ -140,6 +144,8 @@ pub(super) struct Keeper {
     /// Files that have a kept name and another. Found when the first file with several names is to be changed: until then no
     /// call can have made one.
     linked: Option<Linked>,
+    /// The same from before the session was confined, where that saw more than the session can.
+    linked_before: Option<Linked>,
     /// Files that had one name until a call of this session gave them another.
     made_links: Made,
     /// Trees that were granted and that Landlock alone lets be written, in which nothing is kept.
@@ -185,14 +191,36 @@ struct Linked {
     files: HashSet<(u64, u64)>,
     /// Something could not be looked at: there may be more.
     more: bool,
-    /// How many names are looked at yet.
-    left: usize,
+    /// How much is looked at yet.
+    left: Left,
 }
 
-/// Counts one of the names that are looked at. Fails if it was too many: calls choose how many there are.
-fn take_one(left: &mut usize) -> std::io::Result<()> {
-    *left = left.checked_sub(1).ok_or(std::io::ErrorKind::QuotaExceeded)?;
-    Ok(())
+/// How much is looked at yet.
+#[derive(Debug, Clone, Copy, Default)]
+struct Left {
+    names: usize,
+    /// Until when, of what is no reason to wait longer.
+    until: Option<Instant>,
+    /// It was too much.
+    is_spent: bool,
+}
+
+impl Left {
+    fn names(names: usize) -> Self {
+        Self { names, ..Self::default() }
+    }
+
+    /// Counts one of the names that are looked at. Fails if it was too many: calls choose how many there are.
+    fn take_one(&mut self) -> std::io::Result<()> {
+        const OFTEN: usize = 1024;
+        let is_late = || self.names.is_multiple_of(OFTEN) && self.until.is_some_and(|until| Instant::now() > until);
+        self.is_spent |= self.names == 0 || is_late();
+        if self.is_spent {
+            return Err(std::io::ErrorKind::QuotaExceeded.into());
+        }
+        self.names -= 1;
+        Ok(())
+    }
 }
 
 /// What is remembered of directories, by their paths; it begins anew when it becomes too much. Paths are a call's to make,
@@ -230,11 +258,6 @@ fn reached(directory: &Path) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
 }
-
-/// Where distributions put programs and libraries, and nobody works: a directory called `target` in one is nobody's project. (Not
-/// `/opt` or `/usr/src`, where people do.)
-const SYSTEM: &[&str] =
-    &["/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/share", "/usr/include"];
 
 /// Whether a link's text leads to what only lives as long as a process: `/proc/PID`, which leads anywhere, or a session's own
 /// directory, in which names are as its calls like. Whoever follows `/proc/self` is that
@@ -286,7 +309,8 @@ impl Layout {
         // The session's own, such as a private `/tmp`, is nobody's project.
         roots.extend(kept(&plan.surroundings).into_iter().map(|(path, ..)| {
             let (state, is_granted) = (State::FREE, false);
-            (path.clone(), Root { path, state, is_granted, is_single: false, is_named: false, is_left: false })
+            let (is_single, is_named, is_left, is_further) = (false, false, false, false);
+            (path.clone(), Root { path, state, is_granted, is_single, is_named, is_left, is_further })
         }));
         let mut grants = kept(&plan.grants);
         let mut places = Vec::new();
@@ -302,8 +326,11 @@ impl Layout {
             }
             stays
         });
-        let further = plan.judged_from.iter().map(|tree| real(tree.as_path()));
-        let trees: BTreeSet<PathBuf> = left.values().cloned().chain(further).collect();
+        // Where nothing may be written, nothing has to be judged.
+        let writes = plan.grants.iter().any(|rule| rule.access.changes());
+        let further = plan.judged_from.iter().filter(|_| writes).map(|tree| real(tree.as_path()));
+        let mut trees: BTreeSet<PathBuf> = left.values().cloned().chain(further).collect();
+        trees.retain(|tree| !grants.iter().any(|(granted, _, extent)| granted == tree && *extent == Extent::Subtree));
         grants.extend(trees.iter().map(|tree| (tree.clone(), tree.clone(), Extent::Subtree)));
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
@@ -355,7 +382,9 @@ impl Layout {
             granted.push((tree, state, is_named));
         }
         roots.extend(granted.into_iter().map(|(path, state, is_named)| {
-            (path.clone(), Root { path, state, is_granted: true, is_single: false, is_named, is_left: false })
+            let (is_granted, is_single, is_left) = (true, false, false);
+            let is_further = trees.contains(&path);
+            (path.clone(), Root { path, state, is_granted, is_single, is_named, is_left, is_further })
         }));
         let mut roots: Vec<Root> = roots.into_values().collect();
         roots.sort_by_key(|root| std::cmp::Reverse(root.path.as_os_str().len()));
@@ -373,13 +402,8 @@ impl Keeper {
             tree.ancestors().for_each(|directory| keeper.look_for_repository(directory));
         }
         let seen = trees.iter().flat_map(|(tree, _)| tree.ancestors()).map(Path::to_owned).collect();
-        // Where the session may not read all of a tree that something was left of, it could not look there later.
-        let reads = |tree: &HostPath| {
-            let mut readable =
-                plan.grants.iter().filter(|rule| rule.extent == Extent::Subtree && rule.access.reads_files());
-            readable.any(|rule| tree.as_path().starts_with(&rule.path))
-        };
-        let surveyed = !plan.left_of.values().chain(&plan.judged_from).all(reads);
+        // Of what was asked for the session may read a part: it could not look at all of it later.
+        let surveyed = keeper.roots.iter().any(|root| root.is_further || (plan.bounded && root.is_granted));
         let mut linked = None;
         if surveyed {
             let places: Vec<Granted<'_>> =
@@ -388,7 +412,15 @@ impl Keeper {
             keeper.look_at_all();
             linked = Some(keeper.find_linked());
         }
-        let Self { repositories, ends, unseen, .. } = keeper;
+        let Self { repositories, ends, mut unseen, roots, .. } = keeper;
+        // A name that the session may not read is not told to it.
+        let reads = |place: &Path| {
+            let mut readable = plan.grants.iter().filter(|rule| rule.access.reads_files());
+            readable.any(|rule| lies_in(place, &real(rule.path.as_path())))
+        };
+        let tree_of =
+            |place: &Path| roots.iter().rev().find(|root| lies_in(place, &root.path)).map(|root| root.path.clone());
+        unseen.rename(|place| if reads(place) { None } else { tree_of(place) });
         Ok(Above { repositories, seen, ends, unseen, surveyed, linked })
     }
 
@@ -399,7 +431,8 @@ impl Keeper {
             roots,
             made: Made::default(),
             directories: Made::default(),
-            linked: above.linked,
+            linked: None,
+            linked_before: above.linked,
             made_links: Made::default(),
             unkept: Vec::new(),
             beside,
@@ -489,8 +522,9 @@ impl Keeper {
         if std::mem::replace(&mut self.surveyed, true) {
             return;
         }
-        // What was left of a tree is a part of that, whatever it is.
-        let apart = self.roots.iter().filter(|root| !root.is_left).map(|root| root.path.clone()).collect();
+        // What was left of a tree is a part of that, whatever it is; and a single name may be a directory's by now.
+        let apart = |root: &&Root| !root.is_left && !root.is_single;
+        let apart = self.roots.iter().filter(apart).map(|root| root.path.clone()).collect();
         survey(&self.trees(), &apart, BOUNDS, self);
     }
 
@@ -770,7 +804,7 @@ impl Keeper {
         let mut ours =
             self.roots.iter().map(|root| root.path.as_path()).chain(self.unkept.iter().map(PathBuf::as_path));
         let is_ours = ours.any(|root| target.starts_with(root));
-        let is_the_systems = !climbs && !is_ours && SYSTEM.iter().any(|system| target.starts_with(system));
+        let is_the_systems = !climbs && !is_ours && is_the_systems(target);
         (!is_the_systems).then_some("it leads to where names are not protected (node_modules, target)")
     }
 
@@ -826,8 +860,13 @@ impl Keeper {
     /// Why a file with several names may not be changed, if so: one of them is kept (A3).
     pub(super) fn closes_linked(&mut self, file: &OwnedFd) -> Option<&'static str> {
         let Ok(stat) = rustix::fs::fstat(file) else { return Some("it cannot be looked at") };
-        let linked = self.linked.take().unwrap_or_else(|| self.find_linked());
-        let (is_kept, more) = (linked.files.contains(&(stat.st_dev, stat.st_ino)), linked.more);
+        let linked = match self.linked.take() {
+            Some(linked) => linked,
+            None => self.find_linked(),
+        };
+        let both = || std::iter::once(&linked).chain(&self.linked_before);
+        let is_kept = both().any(|linked| linked.files.contains(&(stat.st_dev, stat.st_ino)));
+        let more = both().any(|linked| linked.more);
         self.linked = Some(linked);
         let is_calls = || self.made_links.has(file, c"");
         if is_kept {
@@ -839,9 +878,11 @@ impl Keeper {
         }
     }
 
-    fn find_linked(&self) -> Linked {
-        let (mut linked, mut left) = (Linked { left: BOUNDS.names, ..Linked::default() }, BOUNDS.names);
-        let roots = self.roots.iter().map(|root| (root.path.as_path(), Found::Open(root.state)));
+    fn find_linked(&mut self) -> Linked {
+        let mut linked = Linked { left: Left::names(BOUNDS.names), ..Linked::default() };
+        let mut left = linked.left;
+        let (further, own): (Vec<&Root>, Vec<&Root>) = self.roots.iter().partition(|root| root.is_further);
+        let roots = own.iter().map(|root| (root.path.as_path(), Found::Open(root.state)));
         let aliases = self.aliases.iter().map(|alias| (alias.local(), alias.outside()));
         for (path, found) in roots.chain(aliases) {
             let state = match found {
@@ -858,6 +899,26 @@ impl Keeper {
             linked.more |= whole.is_err();
         }
         self.ends.paths().for_each(|kept| linked.collect(kept));
+        if self.linked_before.is_some() {
+            return linked; // they were looked at
+        }
+        // Nothing of these was granted: what has another name there is found as far as it is quickly, as in the look for
+        // repositories, and the rest is no reason to refuse what was granted.
+        let until = Some(Instant::now() + BOUNDS.time);
+        let mut beside = Linked { left: Left { until, ..Left::names(BOUNDS.names) }, ..Linked::default() };
+        let mut left = beside.left;
+        let mut cut = Vec::new();
+        for root in further {
+            let whole = self.walk(&root.path, root.state, &mut left, &mut |path| {
+                beside.collect(path);
+                false
+            });
+            if whole.is_err() && left.is_spent || beside.left.is_spent {
+                cut.push(root.path.clone());
+            }
+        }
+        linked.files.extend(beside.files);
+        cut.iter().for_each(|tree| self.unseen.add(tree, LINKED_BESIDE));
         linked
     }
 
@@ -875,7 +936,7 @@ impl Keeper {
         if judgement.state.is_free() {
             return None;
         }
-        let mut left = BOUNDS.names;
+        let mut left = Left::names(BOUNDS.names);
         match self.walk(path, judgement.state, &mut left, &mut |_kept| true) {
             Ok(false) => None,
             Ok(true) => Some("kept names lie below it"),
@@ -884,12 +945,12 @@ impl Keeper {
     }
 
     /// Visits what is kept below a directory, until told to stop. Fails if it was not, and something could not be looked at.
-    /// `left` is how many names are looked at.
+    /// `left` is how much is looked at.
     fn walk(
         &self,
         top: &Path,
         state: State,
-        left: &mut usize,
+        left: &mut Left,
         stop: &mut dyn FnMut(&Path) -> bool,
     ) -> std::io::Result<bool> {
         let mut pending = vec![(top.to_owned(), state)];
@@ -898,7 +959,7 @@ impl Keeper {
             match self.walk_one((&directory, state), &mut pending, left, stop) {
                 Ok(false) => {}
                 Ok(true) => return Ok(true),
-                Err(e) if *left == 0 => return Err(e),
+                Err(e) if left.is_spent => return Err(e),
                 Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {}
                 Err(e) => failed = Err(e),
             }
@@ -910,14 +971,14 @@ impl Keeper {
         &self,
         (directory, state): (&Path, State),
         pending: &mut Vec<(PathBuf, State)>,
-        left: &mut usize,
+        left: &mut Left,
         stop: &mut dyn FnMut(&Path) -> bool,
     ) -> std::io::Result<bool> {
         let bare = !state.is_free() && (self.repositories.contains(directory) || self.is_repository(directory));
         let state = if bare { state.in_repository() } else { state };
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            take_one(left)?;
+            left.take_one()?;
             let name = entry.file_name();
             match names().step(state, name.as_bytes()) {
                 // It goes with its directory, and is its maker's there.
@@ -1235,7 +1296,7 @@ impl Linked {
             let looked = fs::symlink_metadata(&path).and_then(|stat| {
                 if stat.is_dir() {
                     for entry in fs::read_dir(&path)? {
-                        take_one(&mut self.left)?;
+                        self.left.take_one()?;
                         pending.push(entry?.path());
                     }
                 } else if stat.nlink() > 1 {
@@ -1360,10 +1421,10 @@ mod tests {
             fs::create_dir_all(top.join(name))?;
         }
         let keeper = Keeper::of(Vec::new(), HashMap::new(), Above::default());
-        let walk = |mut left| keeper.walk(&top, State::default(), &mut left, &mut |_kept| true).ok();
+        let walk = |left| keeper.walk(&top, State::default(), &mut Left::names(left), &mut |_kept| true).ok();
         assert_eq!((walk(4), walk(3), walk(0)), (Some(false), None, None));
         let more = |left| {
-            let mut linked = Linked { left, ..Linked::default() };
+            let mut linked = Linked { left: Left::names(left), ..Linked::default() };
             linked.collect(&top);
             linked.more
         };

@@ -614,6 +614,7 @@ impl Broker {
                     self.calls.narrow_changes(pid, &trees, &names);
                 }
                 Received::Message(Register::Reading { pid }, _) => self.calls.only_read(pid),
+                Received::Message(Register::Network { pid, network }, _) => self.calls.narrow_network(pid, network),
                 Received::Message(Register::Serves { pid }, _) => self.calls.serve_session(pid),
                 Received::Message(Register::Again { pid }, _) => self.calls.renew(pid),
                 Received::Message(Register::Gone { pid }, _) => drop(self.calls.remove(pid)),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::pattern::Host;
-use callgate_policy::plan::{SessionPlan, Strength};
+use callgate_policy::plan::{self, SessionPlan, Strength};
 use callgate_policy::step::Step;
 use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
@@ -29,14 +29,14 @@ pub(super) struct Network {
     egress: Arc<Channel>,
     /// The port on loopback where egress takes connections, in the network of the session's calls.
     port: u16,
-    granted: callgate_policy::plan::Network,
+    granted: plan::Network,
 }
 
 impl Network {
     /// Makes the sockets on which egress listens, in the network of the session's calls, and hands them over. With namespaces
     /// it takes the privileges that they brought.
-    pub(super) fn begin(plan: &SessionPlan, egress: Option<Channel>) -> Result<Option<Self>, StepFailure> {
-        let Some(granted) = plan.network.clone() else { return Ok(None) };
+    pub(super) fn begin(session: &SessionPlan, egress: Option<Channel>) -> Result<Option<Self>, StepFailure> {
+        let Some(granted) = session.network.clone() else { return Ok(None) };
         let egress = egress.ok_or_else(|| StepFailure::new(Step::Egress, "it was not started"))?;
         let fail = |what| move |e: rustix::io::Errno| failure(Step::Egress, what)(e.into());
         let listener = socket(SocketType::STREAM).map_err(fail("make its socket"))?;
@@ -45,11 +45,11 @@ impl Network {
             .and_then(|()| rustix::net::listen(&listener, BACKLOG))
             .map_err(fail("listen for it"))?;
         let port = port_of(&listener).map_err(fail("listen for it"))?;
-        let names = match plan.strength {
+        let names = match session.strength {
             Strength::Landlock => None,
             Strength::Namespaces => {
                 let names = socket(SocketType::DGRAM).map_err(fail("make a socket for names"))?;
-                sys::socket::add_to_loopback(names.as_fd(), callgate_policy::plan::NAMES_NETWORK)
+                sys::socket::add_to_loopback(names.as_fd(), plan::NAMES_NETWORK)
                     .map_err(failure(Step::Egress, "give lo the addresses of names"))?;
                 let here = SocketAddr::from((Ipv4Addr::LOCALHOST, DNS));
                 rustix::net::bind(&names, &here).map_err(fail("bind port 53"))?;
@@ -88,7 +88,13 @@ impl Network {
     }
 
     /// Readies a call's socket to be connected to egress, and asks for it.
-    pub(super) fn ask(&self, call: u64, socket: &OwnedFd, family: AddressFamily, to: Target) -> Result<Asked, i32> {
+    pub(super) fn ask(
+        &self,
+        (call, within): (u64, Option<plan::Network>),
+        socket: &OwnedFd,
+        family: AddressFamily,
+        to: Target,
+    ) -> Result<Asked, i32> {
         let errno = rustix::io::Errno::raw_os_error;
         let v6 = family == AddressFamily::INET6;
         let mut from = port_of(socket).map_err(errno)?;
@@ -106,7 +112,7 @@ impl Network {
         // It is the caller's to change, and decides only whether it learns the errno.
         let flags = rustix::fs::fcntl_getfl(socket).map_err(errno)?;
         let (ours, theirs) = Channel::pair().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
-        let reach = Reach { call, to, from, wait: !flags.contains(OFlags::NONBLOCK) };
+        let reach = Reach { call, within, to, from, wait: !flags.contains(OFlags::NONBLOCK) };
         // Without egress there is no network.
         self.egress.send(&reach, &[theirs.as_fd()]).map_err(|_gone| libc::ENETUNREACH)?;
         let ip = if v6 { IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped()) } else { Ipv4Addr::LOCALHOST.into() };

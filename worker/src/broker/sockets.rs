@@ -319,7 +319,7 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
             return Err(e);
         }
     };
-    let worker = call.worker();
+    let who = call.asks();
     let sockets = &mut call.sockets;
     if sockets.connecting.count.load(Ordering::Relaxed) >= WAITING {
         return Err(libc::EAGAIN);
@@ -327,7 +327,7 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let kept = sockets.forget(inode).ok_or(libc::EISCONN)?;
     let way = match (way, &broker.egress) {
         (Way::Within(target, pin), _) => Ok(Ready::Within(target, pin)),
-        (Way::Out(to), Some(network)) => network.ask(worker, &kept.fd, family.as_domain(), to).map(Ready::Out),
+        (Way::Out(to), Some(network)) => network.ask(who, &kept.fd, family.as_domain(), to).map(Ready::Out),
         (Way::Out(_), None) => Err(libc::ENETUNREACH),
     };
     let way = match way {

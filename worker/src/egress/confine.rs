@@ -51,7 +51,7 @@ pub(super) fn confine(network: &Network, landlock_abi: u8) -> Result<Vec<StepRep
 }
 
 /// The ports that may be connected to, if they are few.
-fn ports(network: &Network) -> Option<BTreeSet<u16>> {
+pub(super) fn ports(network: &Network) -> Option<BTreeSet<u16>> {
     let mut ports = BTreeSet::from([DNS]);
     for range in network.hosts.iter().flat_map(|pattern| pattern.ports().ranges()) {
         if ports.len() + range.len() > PORTS_MAX {

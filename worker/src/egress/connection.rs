@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::hello::{self, Hello};
-use super::http::{self, BadRequest, MadeFor};
+use super::http::{self, BadRequest, Kept, MadeFor, Refused};
 use super::opening::{self, Opening, Spoken};
 use super::relay::{self, relay, write_all};
 use super::serving::{Egress, Route};
@@ -66,7 +66,7 @@ impl Egress {
             },
             (Opening::Client(Spoken::Http, heard), Ok(server)) => {
                 let refused = self.refused(call, route);
-                http::serve(client, heard, server, made_for, refused).await;
+                http::serve(client, heard, server, (made_for, Kept::Open), refused).await;
             }
             (Opening::Client(Spoken::Http, heard), Err(errno)) => {
                 let error = io::Error::from_raw_os_error(errno);
@@ -126,7 +126,7 @@ impl Egress {
     }
 
     /// Tells of requests that are refused, and says what the client is told.
-    fn refused(self: Arc<Self>, call: u64, route: Route) -> Arc<dyn Fn(&BadRequest) -> String + Send + Sync> {
+    pub(super) fn refused(self: Arc<Self>, call: u64, route: Route) -> Refused {
         Arc::new(move |bad| {
             let reason = match (bad, &route.made_for) {
                 (BadRequest::OtherHost { asked, .. }, Some(made_for)) => {
@@ -157,7 +157,7 @@ async fn forward(client: TcpStream, server: Result<TcpStream, i32>, heard: &[u8]
 }
 
 /// Says a last word, and waits for it to be read: what was not read of the client would take it back.
-async fn farewell(mut client: TcpStream, word: &[u8]) {
+pub(super) async fn farewell(mut client: TcpStream, word: &[u8]) {
     let said = async {
         client.write_all(word).await?;
         client.shutdown().await?;

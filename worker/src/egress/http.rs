@@ -41,6 +41,14 @@ pub(super) struct MadeFor {
     pub(super) port: u16,
 }
 
+/// For how many requests a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// As many as both sides like.
+    Open,
+    Once,
+}
+
 /// Why a request is not passed on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadRequest {
@@ -61,10 +69,16 @@ pub(super) enum BadRequest {
 }
 
 /// The `end` of a connection is told why a request was refused.
-type Refused = Arc<dyn Fn(&BadRequest) -> String + Send + Sync>;
+pub(super) type Refused = Arc<dyn Fn(&BadRequest) -> String + Send + Sync>;
 
 /// Serves a client, of which `heard` was read already, until either side ends the connection.
-pub(super) async fn serve(client: TcpStream, heard: Vec<u8>, server: TcpStream, made_for: MadeFor, refused: Refused) {
+pub(super) async fn serve(
+    client: TcpStream,
+    heard: Vec<u8>,
+    server: TcpStream,
+    (made_for, kept): (MadeFor, Kept),
+    refused: Refused,
+) {
     let connected = client::conn::http1::Builder::new()
         .preserve_header_case(true)
         .allow_spaces_after_header_name_in_responses(true)
@@ -85,7 +99,7 @@ pub(super) async fn serve(client: TcpStream, heard: Vec<u8>, server: TcpStream, 
         }
     });
     let client = Heard { bytes: heard, read: 0, socket: client };
-    let mut serving = std::pin::pin!(builder().serve_connection(TokioIo::new(client), service).with_upgrades());
+    let mut serving = std::pin::pin!(builder(kept).serve_connection(TokioIo::new(client), service).with_upgrades());
     let mut is_connected = true;
     loop {
         tokio::select! {
@@ -112,14 +126,15 @@ pub(super) async fn apologize(client: TcpStream, heard: Vec<u8>, sentence: Strin
     });
     let client = Heard { bytes: heard, read: 0, socket: client };
     // An error is the client's, who is gone.
-    let _ended: hyper::Result<()> = builder().serve_connection(TokioIo::new(client), service).await;
+    let _ended: hyper::Result<()> = builder(Kept::Open).serve_connection(TokioIo::new(client), service).await;
 }
 
-fn builder() -> server::conn::http1::Builder {
+fn builder(kept: Kept) -> server::conn::http1::Builder {
     let mut builder = server::conn::http1::Builder::new();
     builder
         .preserve_header_case(true)
         .half_close(true)
+        .keep_alive(kept == Kept::Open)
         .auto_date_header(false)
         .max_headers(LINES_MAX)
         .max_buf_size(HEAD_MAX)
@@ -235,14 +250,35 @@ fn compare(authority: &str, made_for: &MadeFor) -> Result<(), BadRequest> {
 fn tidy(headers: &mut HeaderMap) -> bool {
     // Egress asks for the body when the server is there to take it.
     headers.remove(header::EXPECT);
-    headers.remove("http2-settings");
+    for name in ["http2-settings", "proxy-authorization", "proxy-connection"] {
+        headers.remove(name);
+    }
     let wanted = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
     let single = headers.get_all(header::UPGRADE).iter().count() == 1;
     let may = single && wanted.is_some_and(|wanted| UPGRADES.contains(&&*wanted));
     if !may {
         headers.remove(header::UPGRADE);
     }
+    bound_connection(headers, may);
     may
+}
+
+/// Of what `Connection` names, what is about the connection. Another name is that of a header for one reader alone: a server
+/// that has others behind it would take `Host` off if that were named, and ask them for any host.
+fn bound_connection(headers: &mut HeaderMap, upgrades: bool) {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let names: Vec<String> =
+        values.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
+    let has = |name: &str| names.iter().any(|other| other == name);
+    let kept = match (upgrades && has("upgrade"), has("close"), has("keep-alive")) {
+        (true, ..) => Some("Upgrade"),
+        (false, true, _) => Some("close"),
+        (false, false, true) => Some("keep-alive"),
+        (false, false, false) => None,
+    };
+    headers.remove(header::CONNECTION);
+    headers.remove(header::TE);
+    headers.extend(kept.map(|kept| (header::CONNECTION, HeaderValue::from_static(kept))));
 }
 
 /// As servers expect it: without the host, which its own line names.

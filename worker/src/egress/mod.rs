@@ -7,12 +7,18 @@
 
 mod confine;
 mod connection;
+#[cfg(fuzzing)]
+#[allow(clippy::expect_used, reason = "a fuzz target is to stop")]
+pub mod fuzzing;
 mod hello;
 mod http;
 mod names;
 mod opening;
+mod proxy;
 mod relay;
 mod serving;
+#[cfg(test)]
+mod tests;
 mod upstream;
 
 use std::net::{TcpListener, UdpSocket};

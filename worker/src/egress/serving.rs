@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ const EXPECTED: Duration = Duration::from_secs(10);
 pub(super) const QUESTIONS: usize = 256;
 /// How long a connection for questions is kept without one.
 const QUIET: Duration = Duration::from_secs(30);
-/// How long a listener pauses that cannot take a connection, for want of descriptors or memory.
+/// How long a listener pauses that cannot take a connection, for want of descriptors or memory; and a report for which the
+/// broker has no room.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most reports that wait for the broker to hear them.
 const REPORTS: usize = 4096;
@@ -58,6 +59,15 @@ pub(super) struct Egress {
     reported: Notify,
 }
 
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(super) struct Asker {
+    /// The call: as in [`Reach`].
+    pub(super) call: u64,
+    /// What it may connect to, if that is less than what its session may.
+    pub(super) within: Option<Network>,
+}
+
 /// Where a connection leads.
 pub(super) struct Route {
     /// As people write it: `name:port`.
@@ -66,11 +76,19 @@ pub(super) struct Route {
     pub(super) made_for: Option<MadeFor>,
     /// Only HTTP and TLS were granted.
     pub(super) only_web: bool,
-    pub(super) addresses: Vec<std::net::SocketAddr>,
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Route {
+    /// Whether it leads to this machine, so that it is known at once whether anybody is there: whoever does not wait for that
+    /// can be told all the same.
+    fn is_near(&self) -> bool {
+        self.addresses.iter().all(|place| place.ip().is_loopback())
+    }
 }
 
 /// Why there is no route.
-enum NoRoute {
+pub(super) enum NoRoute {
     Refused { host: String, reason: Option<String> },
     Failed { host: String, errno: i32 },
 }
@@ -97,7 +115,12 @@ impl Egress {
             expected: Mutex::default(),
             seats: Arc::new(Semaphore::new(room)),
             questions: Arc::new(Semaphore::new(QUESTIONS)),
-            broker: AsyncFd::new(broker)?,
+            // For reading alone: else each report that the broker takes would wake this side.
+            #[allow(
+                deprecated,
+                reason = "its replacement is unsafe; a Channel owns its descriptor and never gives another"
+            )]
+            broker: AsyncFd::with_interest(broker, Interest::READABLE)?,
             reports: Mutex::default(),
             reported: Notify::new(),
         }))
@@ -131,9 +154,10 @@ impl Egress {
         let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
             return answer(Reached::Failed { host: self.name_of(reach.to), errno: libc::EAGAIN });
         };
+        let asker = Asker { call: reach.call, within: reach.within };
         let route = match reach.to {
-            Target::Names => None,
-            Target::Address(place) => match self.route(upstream::meant(place)).await {
+            Target::Names | Target::Proxy => None,
+            Target::Address(place) => match self.route(upstream::meant(place), &asker).await {
                 Ok(route) => Some(route),
                 Err(NoRoute::Failed { host, errno }) => return answer(Reached::Failed { host, errno }),
                 Err(NoRoute::Refused { host, reason }) => {
@@ -144,7 +168,7 @@ impl Egress {
         };
         let host = route.as_ref().map_or_else(|| self.name_of(reach.to), |route| route.host.clone());
         let server = match &route {
-            Some(route) if reach.wait => match upstream::connect(&route.addresses).await {
+            Some(route) if reach.wait || route.is_near() => match upstream::connect(&route.addresses).await {
                 Ok(server) => Some(server),
                 Err(errno) => return answer(Reached::Failed { host, errno }),
             },
@@ -164,8 +188,9 @@ impl Egress {
         // What cannot be set makes a connection slower, not another one.
         let _slower: io::Result<()> = relay::prepare(&client);
         match route {
-            None => self.answer_by_tcp(client).await,
             Some(route) => self.converse(client, server, reach.call, route).await,
+            None if reach.to == Target::Proxy => self.stand_in(client, asker).await,
+            None => self.answer_by_tcp(client).await,
         }
         drop(seat);
     }
@@ -173,6 +198,7 @@ impl Egress {
     fn name_of(&self, target: Target) -> String {
         match target {
             Target::Names => "the names".to_owned(),
+            Target::Proxy => "the proxy".to_owned(),
             Target::Address(place) => match lock(&self.book).name_at(place.ip()) {
                 Some(name) => format!("{name}:{}", place.port()),
                 None => place.to_string(),
@@ -181,18 +207,24 @@ impl Egress {
     }
 
     /// Where a connection to an address leads, if that was granted and may be reached.
-    async fn route(&self, place: std::net::SocketAddr) -> Result<Route, NoRoute> {
+    pub(super) async fn route(&self, place: SocketAddr, asker: &Asker) -> Result<Route, NoRoute> {
         let name = lock(&self.book).name_at(place.ip());
         let Some(name) = name else {
+            let may = asker.within.as_ref().is_none_or(|within| upstream::granted(place, within).is_some());
             let granted = upstream::granted(place, &self.network);
-            return match granted {
+            return match granted.filter(|_| may) {
                 Some((host, addresses)) => Ok(Route { host, made_for: None, only_web: false, addresses }),
                 None => Err(NoRoute::Refused { host: place.to_string(), reason: None }),
             };
         };
-        let (host, port) = (format!("{name}:{}", place.port()), place.port());
-        let name = Host::Name(name.to_string());
-        if !self.network.allows(&name, port) {
+        self.route_to(&Host::Name(name.to_string()), place.port(), asker).await
+    }
+
+    /// The same, by name.
+    pub(super) async fn route_to(&self, name: &Host, port: u16, asker: &Asker) -> Result<Route, NoRoute> {
+        let host = format!("{name}:{port}");
+        let both = || std::iter::once(&self.network).chain(&asker.within);
+        if !both().all(|network| network.allows(name, port)) {
             return Err(NoRoute::Refused { host, reason: None });
         }
         let addresses = match self.resolver.addresses(&name.to_string()).await {
@@ -201,10 +233,17 @@ impl Egress {
                 return Err(NoRoute::Failed { host, errno: libc::EHOSTUNREACH });
             }
         };
-        match upstream::reachable(&addresses, port, &self.network) {
+        let reachable = upstream::reachable(&addresses, port, &self.network).and_then(|places| match &asker.within {
+            None => Ok(places),
+            Some(within) => {
+                let addresses: Vec<IpAddr> = places.iter().map(SocketAddr::ip).collect();
+                upstream::reachable(&addresses, port, within)
+            }
+        });
+        match reachable {
             Ok(addresses) => {
-                let only_web = self.network.only_web(&name, port);
-                Ok(Route { host, made_for: Some(MadeFor { name, port }), only_web, addresses })
+                let only_web = both().any(|network| network.only_web(name, port));
+                Ok(Route { host, made_for: Some(MadeFor { name: name.clone(), port }), only_web, addresses })
             }
             Err(Unreachable::Refused(ip, what)) => {
                 let reason = Some(format!("it leads to {ip} ({what}), which a name's grant does not cover"));
@@ -219,8 +258,9 @@ impl Egress {
         loop {
             match listener.accept().await {
                 Ok((client, from)) => {
-                    let announced = lock(&self.expected).remove(&from.port());
-                    match announced.filter(|_| from.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST)) {
+                    let is_here = from.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST);
+                    let announced = if is_here { lock(&self.expected).remove(&from.port()) } else { None };
+                    match announced {
                         // Nobody waits for one that took too long.
                         Some(waits) => drop(waits.send(client)),
                         None => relay::reset(client),
@@ -314,11 +354,11 @@ impl Egress {
             loop {
                 let next = lock(&self.reports).front().cloned();
                 let Some(next) = next else { break };
-                let sent = self.broker.async_io(Interest::WRITABLE, |broker| broker.send(&next, &[])).await;
-                lock(&self.reports).pop_front();
-                // The broker is gone, and everything ends.
-                if sent.is_err() {
-                    return;
+                match self.broker.get_ref().send(&next, &[]) {
+                    Ok(()) => drop(lock(&self.reports).pop_front()),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(PAUSE).await,
+                    // The broker is gone, and everything ends.
+                    Err(_) => return,
                 }
             }
         }

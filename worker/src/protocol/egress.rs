@@ -21,10 +21,13 @@ pub(crate) struct Serve {
 }
 
 /// Broker to egress: a call wants to connect. Carries the other end of a channel for [`Reached`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reach {
     /// Whose: the number of the call's worker.
     pub(crate) call: u64,
+    /// What it may connect to, if that is less than what its session may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) within: Option<Network>,
     /// What to.
     pub(crate) to: Target,
     /// The port on loopback from which the connection will come. Whatever else comes is not served.
@@ -41,6 +44,8 @@ pub(crate) enum Target {
     Address(SocketAddr),
     /// The names that egress knows, asked for by TCP.
     Names,
+    /// A proxy, HTTP or SOCKS 5: the client says on the connection what it wants to reach.
+    Proxy,
 }
 
 /// Egress to broker: the answer to [`Reach`].
