@@ -48,7 +48,9 @@ fn s0_1_s0_2_s0_3_s0_5_s0_9_s0_65_every_tool_publishes_the_same_fields() {
         let published = tools(&env);
         assert_eq!(published, tools(&env), "the same in every session");
         let ids: Vec<&str> = published.as_array().unwrap().iter().map(|tool| tool["id"].as_str().unwrap()).collect();
-        for needed in ["read", "write", "edit", "glob", "grep", "bash", "todo", "question", "skill", "tool_search"] {
+        for needed in
+            ["read", "write", "edit", "glob", "grep", "bash", "web_fetch", "todo", "question", "skill", "tool_search"]
+        {
             assert!(ids.contains(&needed), "{ids:?}");
         }
         for tool in published.as_array().unwrap() {

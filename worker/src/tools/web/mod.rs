@@ -5,6 +5,7 @@ use std::time::Instant;
 use url::Url;
 
 mod charset;
+pub mod fetch;
 mod html;
 
 /// How a result is wanted.
