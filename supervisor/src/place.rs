@@ -148,7 +148,7 @@ pub(crate) struct Changeable {
     /// How many of these, the first, are only what this session may write.
     written: usize,
     /// What was asked for, and only an earlier session may have been able to write: what they are, and what they are called.
-    asked: (Vec<Id>, Vec<HostPath>),
+    asked: Vec<Asked>,
     /// By which each may have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
 }
@@ -167,7 +167,7 @@ impl Changeable {
             paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())).collect()
         };
         ids.extend(ids_of(&paths));
-        let asked = (ids_of(asked), asked.to_vec());
+        let asked = asked.iter().map(Asked::of).collect();
         Self { ids, paths, written: written.len(), asked, mounts: mountinfo::read().ok() }
     }
 
@@ -179,7 +179,7 @@ impl Changeable {
     /// Where calls of an earlier session may have worked that was asked for the same and bounded less. Whoever could change what
     /// the system is made of has changed more than a session.
     pub(crate) fn asked(&self, place: &Path) -> bool {
-        !is_the_systems(place) && self.asked.1.iter().any(|tree| place.starts_with(tree))
+        self.asked.iter().any(|tree| tree.counts_in(place) && tree.holds(place))
     }
 
     /// All names of a place, its own first. `None` where the mounts are not known that show it elsewhere.
@@ -195,12 +195,13 @@ impl Changeable {
             |directory: &Path| self.names(directory).is_none_or(|names| names.iter().any(|name| by_name(name)));
         let below = |link: &Link| link.path.parent().is_some_and(is_below);
         let asked = |link: &Link| {
-            let parent = link.path.parent();
-            let by_name = || {
-                parent
-                    .is_some_and(|parent| self.names(parent).is_none_or(|all| all.iter().any(|name| self.asked(name))))
+            let parent = link.path.parent().unwrap_or(Path::new("/"));
+            let names = self.names(parent);
+            let holds = |tree: &Asked| {
+                let by_name = || names.as_ref().is_none_or(|all| all.iter().any(|name| tree.holds(name)));
+                tree.counts_in(parent) && (tree.id.is_some_and(|id| link.may_lie_in(&[id])) || by_name())
             };
-            !parent.is_some_and(is_the_systems) && (link.may_lie_in(&self.asked.0) || by_name())
+            self.asked.iter().any(holds)
         };
         let planted = |link: &&Link| link.may_lie_in(&self.ids) || below(link) || asked(link);
         links.iter().find(planted).map(|link| link.path.clone())
@@ -213,9 +214,32 @@ impl Changeable {
     }
 }
 
-/// Whether a directory is one of the system's, the top ones among them.
-fn is_the_systems(directory: &Path) -> bool {
-    ["/", "/usr"].iter().any(|top| directory == Path::new(top)) || way::is_the_systems(directory)
+/// A tree that was asked for.
+#[derive(Debug)]
+struct Asked {
+    id: Option<Id>,
+    /// Its names: as it is spelt, and without links.
+    names: Vec<PathBuf>,
+}
+
+impl Asked {
+    fn of(path: &HostPath) -> Self {
+        let way = Way::follow(path.as_path()).ok();
+        let real = way.as_ref().and_then(|way| way.real_path().ok());
+        let names = std::iter::once(path.as_path().to_owned()).chain(real).collect();
+        Self { id: way.map(|way| way.id()), names }
+    }
+
+    fn holds(&self, place: &Path) -> bool {
+        self.names.iter().any(|name| place.starts_with(name))
+    }
+
+    /// Whether it matters that it holds a place: of a tree above the system's directories those do not count.
+    fn counts_in(&self, place: &Path) -> bool {
+        let top = ["/", "/usr"].iter().any(|top| place == Path::new(top));
+        let is_the_systems = top || way::is_the_systems(place);
+        !is_the_systems || self.names.iter().any(|name| way::is_the_systems(name))
+    }
 }
 
 /// A path that was typed and will be granted, followed once: what it leads to is granted by its path without links. The session

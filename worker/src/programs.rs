@@ -185,7 +185,10 @@ impl Found {
         let written = plan.grants.iter().filter(|rule| rule.access.changes()).map(|rule| &rule.path);
         // A call of an earlier session that was bounded less may have written what this one was asked for.
         let asked = plan.judged_from.iter().chain(plan.left_of.values());
-        let changeable = written.chain(&plan.workspace).chain(asked).map(|path| path.as_path().to_owned()).collect();
+        let named = written.chain(&plan.workspace).chain(asked).map(|path| path.as_path());
+        // As they are spelt, and without links.
+        let real = |path| Way::follow(path).ok().and_then(|way| way.real_path().ok());
+        let changeable = named.flat_map(|path| [path.to_owned()].into_iter().chain(real(path))).collect();
         let (readable, starts) = (readable.to_vec(), Starts::with(Environment::of(&plan.env)));
         let mut found = Self { readable, changeable, mounts: mountinfo::read().ok(), starts, ..Self::default() };
         for own in OWN_STARTS {
@@ -235,7 +238,9 @@ impl Found {
         let is_linked = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1;
         // In a user namespace root's files are nobody's.
         let is_anothers = stat.st_uid == 0 || stat.st_uid != rustix::process::geteuid().as_raw();
-        let is_the_systems = is_anothers && way.real_path().is_ok_and(|real| is_the_systems(&real));
+        // Unless somebody works there.
+        let works_there = self.changeable.iter().any(|tree| is_the_systems(tree));
+        let is_the_systems = is_anothers && !works_there && way.real_path().is_ok_and(|real| is_the_systems(&real));
         let is_linked = is_linked && !is_the_systems;
         is_linked || self.changes(path) != Some(false)
     }

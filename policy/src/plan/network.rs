@@ -12,6 +12,9 @@ mod special;
 /// length of its prefix. Not 127.0.0.0/8: with nothing else on its interfaces, glibc's `AI_ADDRCONFIG` finds no address.
 pub const NAMES_NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 1), 15);
 
+/// Where programs that insist on a proxy find one: HTTP (CONNECT and absolute form) and SOCKS5 on one port.
+pub const PROXY: (Ipv4Addr, u16) = (NAMES_NETWORK.0, 3128);
+
 /// The hosts that were granted. Egress reaches these and no others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::{Extent, FsRule, Presence, PrivateDir, SessionPlan};
@@ -183,11 +182,11 @@ struct Entries {
     entries: Vec<(PathBuf, Content)>,
     /// Of grants that are spelt by links, how.
     spelt: BTreeMap<PathBuf, PathBuf>,
-    /// The links that lead there, and their texts.
+    /// The links that lead there, and where they lead.
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
-/// What was granted is mounted where it is, and the links that lead there are made as the host has them: so a file has the
+/// What was granted is mounted where it is, and the links that lead there are made as well: so a file has the
 /// same path in the session and outside, and what was found out about it there (A1, A18) is about it here.
 fn entries(plan: &SessionPlan) -> Result<Entries, StepFailure> {
     let read_only = Content::Bind { writable: false, devices: false, granted: false };
@@ -267,9 +266,10 @@ impl Bound {
             return Err(StepFailure::new(STEP, what));
         }
         for link in way.links {
-            let target =
-                rustix::fs::readlink(&link.path, Vec::new()).map_err(|e| step(&format!("read the link {shown}"), e))?;
-            links.insert(link.path, PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())));
+            // Not its text, which may go by directories that are not there.
+            let led = Way::follow(&link.path).map_err(io::Error::from).and_then(|way| way.real_path());
+            let target = led.map_err(|e| kernel(STEP, format!("follow {shown}"), e))?;
+            links.insert(link.path, target);
         }
         Ok(self)
     }

@@ -402,15 +402,17 @@ impl Keeper {
             tree.ancestors().for_each(|directory| keeper.look_for_repository(directory));
         }
         let seen = trees.iter().flat_map(|(tree, _)| tree.ancestors()).map(Path::to_owned).collect();
-        // Of what was asked for the session may read a part: it could not look at all of it later.
-        let surveyed = keeper.roots.iter().any(|root| root.is_further || (plan.bounded && root.is_granted));
+        // From inside, what the session may not see leads nowhere: a link of the person's, or a file that settings include.
+        let surveyed = keeper.roots.iter().any(|root| root.is_granted && root.keeps());
         let mut linked = None;
+        // Of what was asked for it may see a part.
+        let sees_less = plan.bounded || keeper.roots.iter().any(|root| root.is_further);
         if surveyed {
             let places: Vec<Granted<'_>> =
                 places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
             keeper.aliases = mounts.aliases(&places)?;
             keeper.look_at_all();
-            linked = Some(keeper.find_linked());
+            linked = sees_less.then(|| keeper.find_linked());
         }
         let Self { repositories, ends, mut unseen, roots, .. } = keeper;
         // A name that the session may not read is not told to it.

@@ -83,6 +83,9 @@ impl Network {
 
     /// What a call's connection to an address is for.
     pub(super) fn target(&self, wanted: SocketAddr) -> Target {
+        if wanted == SocketAddr::from(plan::PROXY) {
+            return Target::Proxy;
+        }
         let granted = self.granted.allows(&Host::Address(wanted.ip()), wanted.port());
         if wanted.port() == DNS && !granted { Target::Names } else { Target::Address(wanted) }
     }
