@@ -252,7 +252,7 @@ fn e2_no_argument_disables_the_sandbox() {
         for tool in tools(&env).as_array().unwrap() {
             let id = tool["id"].as_str().unwrap();
             no_room_for_more(id, &tool["parameters"]);
-            // Those that need a person, a skill or a deferred tool find none, and say so.
+            // Those that need a person, a skill, a deferred tool or a host find none, and say so.
             let (arguments, control) = match id {
                 "todo" => (json!({ "todos": [] }), 0),
                 "question" => (json!({ "questions": [{ "question": "Why?" }] }), 1),
@@ -264,6 +264,7 @@ fn e2_no_argument_disables_the_sandbox() {
                 "glob" => (json!({ "pattern": "*" }), 0),
                 "grep" => (json!({ "pattern": "old" }), 0),
                 "bash" => (json!({ "command": "echo new > made" }), 0),
+                "web_fetch" => (json!({ "url": "http://127.0.0.1:1/" }), 77),
                 other => panic!("what are the arguments of {other}?"),
             };
             fresh();

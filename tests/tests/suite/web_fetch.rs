@@ -98,7 +98,7 @@ fn s0_20_x1_38_a_granted_page_is_fetched_and_no_other() {
         assert_eq!(envelope["data"]["content"], "Head\n\nsee there", "{envelope}");
         assert_eq!(server.asked().len(), 1);
 
-        for granted in [&[][..], &[&other.granted()], &["127.0.0.2:*"], &["example.com"]] {
+        for granted in [&[][..], &[other.granted().as_str()], &["127.0.0.2:*"], &["example.com"]] {
             let (status, envelope) = fetch(&env, granted, &asked);
             assert_eq!((status, &envelope["metadata"]["denial"]["layer"]), (77, &json!("capability")), "{envelope}");
             let denial = &envelope["metadata"]["denial"];
