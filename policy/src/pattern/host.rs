@@ -232,7 +232,7 @@ fn in_ascii(name: &str) -> Result<String, PatternError> {
     // Which letters and hyphens a name may have is asked of the result, as of any name.
     let (uts46, anything) = (Uts46::new(), AsciiDenyList::EMPTY);
     let ascii = uts46.to_ascii(name.as_bytes(), anything, Hyphens::Allow, DnsLength::Ignore);
-    let ascii = ascii.map_err(|_| PatternError::NotPunycode)?.into_owned();
+    let ascii = ascii.map_err(|_malformed| PatternError::NotPunycode)?.into_owned();
     let (shown, valid) = uts46.to_unicode(ascii.as_bytes(), anything, Hyphens::Allow);
     let deviates = |c: char| matches!(c, 'ß' | 'ς' | '\u{200c}' | '\u{200d}');
     if valid.is_err() || shown != name.to_lowercase() || shown.contains(deviates) {

@@ -182,9 +182,10 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     let timeout = bounds.wall.map_or(spec.timeout, |wall| wall.min(spec.timeout));
     let limits = limits(&bounds, &spec.work, facts.strength);
     let within = if grant.shell().is_some() { Vec::new() } else { within(grant.read()) };
-    // A program may reach what its session may; a tool, the hosts that the call names.
+    // A program may reach what its session may; a tool, the hosts that the call names, and without any it makes no socket.
     let network = match grant.shell() {
         Some(_) => None,
+        None if grant.hosts().is_empty() => None,
         None => Some(Network {
             hosts: grant.hosts().iter().map(|(host, port)| HostPattern::of_host(host, *port)).collect(),
         }),

@@ -28,8 +28,9 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     let arguments = arguments(&call.arguments)?;
     let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
     spec.profile = show::profile(profile, &spec)?;
-    // What a skill says of itself is read by a worker of its own.
-    spec.calls = if spec.looks_at_commands() || call.tool == "skill" { Calls::Many } else { Calls::One };
+    // What a skill says of itself is read by a worker of its own, and so is each host that a fetch is sent on to.
+    let has_workers = spec.looks_at_commands() || matches!(call.tool.as_str(), "skill" | "web_fetch");
+    spec.calls = if has_workers { Calls::Many } else { Calls::One };
     spec.asked_by = call.asked_by.into();
     spec.approvers = vec![Arc::new(AtTerminal)];
     spec.mode = recorded.as_ref().map_or(call.mode, Recorded::mode).map(Into::into);

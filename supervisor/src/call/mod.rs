@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use callgate_policy::call_grant::CallGrant;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Changes, Denial, Layer, ResultEnvelope, StepReport};
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
@@ -27,7 +28,7 @@ use serde_json::Value;
 use self::envelope::Done;
 use self::error::denied;
 use crate::gate::{Approved, Passed, Task};
-use crate::registry::{Context, Executor, Registry, Tool};
+use crate::registry::{Context, Executor, Hop, Registry, Tool};
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
 use crate::turn::{Concurrency, Turn};
@@ -117,18 +118,34 @@ impl Session {
         on_output: OnOutput<'_>,
         (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Done, CallError> {
-        self.goes_on(name)?;
-        let checked = self.checked(registry, name, args)?;
-        // Before anything is waited for: in the order of the calls.
-        let place = self.turns.queue(checked.tool.concurrency).await;
-        let asking = self.questions.queue(Concurrency::Alone).await;
-        let approved = self.pass(checked, asking, (known, recording)).await?;
-        let turn = place.turn().await;
-        // A call before it may have been one that nobody answered.
-        self.goes_on(name)?;
-        // Nothing runs that is not recorded.
-        recording.start().await?;
-        self.execute(registry, approved, turn, on_output, (known, recording)).await
+        let mut args = args;
+        let mut hop: Option<Hop> = None;
+        for _ in 0..=Hop::MOST {
+            self.goes_on(name)?;
+            let checked = self.checked(registry, name, args.clone())?;
+            // Before anything is waited for: in the order of the calls.
+            let place = self.turns.queue(checked.tool.concurrency).await;
+            let asking = self.questions.queue(Concurrency::Alone).await;
+            let approved = self.pass(checked, asking, (known, recording)).await?.going_on(hop.as_ref());
+            let turn = place.turn().await;
+            // A call before it may have been one that nobody answered.
+            self.goes_on(name)?;
+            // Nothing runs that is not recorded.
+            if hop.is_none() {
+                recording.start().await?;
+            }
+            let done = self.execute(registry, approved, turn, on_output, (known, recording)).await?;
+            // Each hop of a fetch passes all layers.
+            match registry.find(name).and_then(|tool| Hop::of(tool, &done.data)) {
+                None => return Ok(done),
+                Some(next) => {
+                    args = next.next(args);
+                    hop = Some(next);
+                }
+            }
+        }
+        // A worker that was told how many are left ends before that.
+        Err(CallError::Told { text: "it redirects too often".to_owned(), code: ErrorCode::LimitExceeded })
     }
 
     /// Offered, well-formed, and granted: layer 1.

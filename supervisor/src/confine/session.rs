@@ -163,7 +163,7 @@ impl Opened {
         let timeout = plan.timeout;
         // Readers have no broker to ask, and so no name but what stood for it when the session began.
         let reads = |rule: &FsRule| rule.access == FsAccess::Read && !self.names.contains(&rule.path);
-        let reader = self.has_readers() && plan.rules.own().iter().all(reads);
+        let reader = self.has_readers() && plan.network.is_none() && plan.rules.own().iter().all(reads);
         let threads = match &plan.work {
             Work::Tool { name, .. } if reader => tools::threads_of(name),
             Work::Tool { .. } | Work::Program { .. } => Threads::Never,

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::sub_policy::GrantedPlaces;
 use crate::registry::hosted::Hosted;
-use crate::registry::{Handler, Tool};
+use crate::registry::{Handler, Hop, Tool};
 
 /// A plan that may be carried out.
 #[derive(Debug)]
@@ -103,6 +103,14 @@ pub(crate) struct Passed {
 }
 
 impl<'a> Approved<'a> {
+    /// The same as the next hop of a fetch, which is told how many are left.
+    pub(crate) fn going_on(mut self, hop: Option<&Hop>) -> Self {
+        if let (Task::Worker { args, .. }, Some(hop)) = (&mut self.task, hop) {
+            hop.tell(args);
+        }
+        self
+    }
+
     pub(crate) fn into_parts(self) -> (&'a Tool, Task) {
         (self.tool, self.task)
     }

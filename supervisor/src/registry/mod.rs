@@ -10,6 +10,7 @@ mod layers;
 mod lifecycle;
 mod surface;
 mod tool;
+mod web;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,7 @@ pub(crate) use lifecycle::Lifecycle;
 pub use lifecycle::ToolState;
 use surface::Surface;
 pub use tool::{Origin, Tool};
+pub(crate) use web::Hop;
 
 /// All tools of one surface.
 #[derive(Debug)]
@@ -96,6 +98,7 @@ impl Registry {
     pub fn locked() -> Result<Self, RegistryError> {
         let mut tools =
             vec![files::read()?, files::write()?, files::edit()?, files::glob()?, files::grep()?, bash::bash()?];
+        tools.push(web::web_fetch()?);
         tools.extend(hosted::tools()?);
         Ok(Self { surface: Surface::locked(), tools, left_out: Vec::new() })
     }

@@ -111,7 +111,8 @@ fn b15_b16_b19_a_host_that_is_granted_is_no_other() {
         let bounded =
             format!("[requires.net]\nhosts = [\"127.0.0.1:{port}\"]\n[ceiling.net]\nhosts = [\"example.com:*\"]\n");
         env.workspace_file("bounded.toml", &text(&bounded));
-        let script = format!("echo ran > ran; exec 3<>/dev/tcp/127.0.0.1/{port}");
+        let connect = format!("import socket; socket.create_connection(('127.0.0.1', {port}), 60)");
+        let script = format!("echo ran > ran; python3 -c \"{connect}\"");
         let bash = serde_json::json!({ "command": script }).to_string();
         assert!(env.bare().run(&["/bin/bash", "-c", &script]).status.success());
         assert!(listener.heard().is_some(), "the control is heard");

@@ -13,6 +13,7 @@ mod arguments;
 mod hosted;
 mod kept_output;
 mod logs;
+mod web_fetch;
 // What must work.
 mod compat;
 mod terminals;

@@ -3,7 +3,7 @@
 //! Hosts and patterns are drawn as lists of labels and strings of bits, and are then spelt in one of the ways that there are. What is
 //! asked of the parser and of the matching is compared with the drawn ones, label by label, bit by bit and port by port.
 
-#![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
 
 use super::{Host, HostPattern};
 

@@ -19,7 +19,15 @@ fn variants() -> impl Iterator<Item = Variant> {
 }
 
 fn every_filter() -> impl Iterator<Item = Filter> {
-    variants().map(base).chain([tool_delta(), search_delta(), readers(), reader_delta(), searcher_delta(), egress()])
+    variants().map(base).chain([
+        tool_delta(),
+        search_delta(),
+        fetch_delta(),
+        readers(),
+        reader_delta(),
+        searcher_delta(),
+        egress(),
+    ])
 }
 
 #[test]
@@ -50,6 +58,7 @@ fn programs_are_asked_about_where_they_are_bounded() {
 #[test]
 fn printed_tool_filters_are_pinned() {
     insta::assert_snapshot!("tool_delta", tool_delta().to_string());
+    insta::assert_snapshot!("fetch_delta", fetch_delta().to_string());
     insta::assert_snapshot!("readers", readers().to_string());
     insta::assert_snapshot!("reader_delta", reader_delta().to_string());
     insta::assert_snapshot!("search_delta", search_delta().to_string());
