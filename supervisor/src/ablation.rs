@@ -28,7 +28,7 @@ pub(crate) fn unconfined(task: &Task) -> Result<Value, String> {
     let (plan, args) = match task {
         Task::Worker { plan, args } => (plan, args),
         Task::Program { plan, .. } | Task::Declared { plan, .. } => (plan, &Value::Null),
-        Task::Session { .. } | Task::Host { .. } | Task::Remote { .. } => {
+        Task::Session { .. } | Task::Host { .. } | Task::Remote { .. } | Task::Delegate { .. } => {
             return Err("it does not run in the sandbox".to_owned());
         }
     };

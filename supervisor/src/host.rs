@@ -268,6 +268,7 @@ pub(crate) fn facts(
         identity,
         private,
         left_of: effective.left_of(),
+        asked_without_links: asked_without_links(effective),
         workspace,
         toolchains: search.toolchains,
         etc: etc::readable(),
@@ -426,6 +427,12 @@ impl Written {
         let directory = Standing::of(directory.to_owned());
         self.0.iter().any(|place| directory.lies_in(place) || place.lies_in(&directory))
     }
+}
+
+/// What trees that were asked for to write in are called without links, where that is another name.
+fn asked_without_links(effective: &EffectiveSet) -> Vec<HostPath> {
+    let real = |tree: &HostPath| Some(HostPath::from(without_links(tree.as_path()))).filter(|real| real != tree);
+    effective.asked_trees().iter().filter_map(real).collect()
 }
 
 /// The path of what need not be there yet, without the links on the way to it.

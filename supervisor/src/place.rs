@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Extent, FsRule, Identity, Seen};
 use callgate_worker::mountinfo::{self, Mount};
@@ -16,7 +17,7 @@ use callgate_worker::way::{self, Id, Link, Way};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::home::Homes;
+use crate::home::{Home, Homes};
 use crate::host;
 
 /// Who owns what belongs to nobody in this user namespace (user_namespaces(7)).
@@ -212,6 +213,14 @@ impl Changeable {
         let Ok(way) = Way::follow(path) else { return Ok(None) };
         self.planted(&way.links).map_or(Ok(Some(way)), Err)
     }
+}
+
+/// What was asked for to write in, and an earlier session may have been granted: it is refused all that a home directory lies in,
+/// unless somebody insists.
+pub(crate) fn asked_before(effective: &EffectiveSet, allow_home: bool) -> Vec<HostPath> {
+    let homes = Homes::find();
+    let holds_a_home = |tree: &HostPath| matches!(homes.found_in(tree.as_path()), Some(Home::Itself | Home::Above(_)));
+    effective.asked_trees().into_iter().filter(|tree| allow_home || !holds_a_home(tree)).collect()
 }
 
 /// A tree that was asked for.
@@ -511,6 +520,43 @@ mod tests {
         assert!(matches!(Place::find(&ws.join("absent")), Err(Unusable::Io(_))));
         std::fs::write(ws.join("file"), "").unwrap();
         assert!(matches!(Place::find(&ws.join("file")), Err(Unusable::NotADirectory)));
+    }
+
+    /// A2, A10: a link in what was asked for is one that an earlier session may have made, whatever it is called; one of the
+    /// system's is not, whatever was asked for.
+    #[test]
+    fn a2_a10_links_in_what_was_asked_for_may_be_a_call_s() {
+        let top = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(top.path()).unwrap();
+        for name in ["asked", "asked/sub", "own"] {
+            std::fs::create_dir(top.join(name)).unwrap();
+        }
+        for name in ["asked/link", "asked/sub/link", "own/link"] {
+            symlink(top.join("own"), top.join(name)).unwrap();
+        }
+        symlink("asked", top.join("spelt")).unwrap();
+        let asked: Vec<HostPath> = vec![top.join("asked").into(), top.join("spelt").into()];
+        let planted = |asked: &[HostPath], path: &Path| Changeable::of([].iter(), &[], asked).follow(path).err();
+        for name in ["asked/link", "asked/sub/link", "spelt/sub/link", "asked/../asked/link"] {
+            let link = planted(&asked, &top.join(name)).unwrap_or_else(|| unreachable!("{name}"));
+            assert!(link.ends_with("link"), "{name}: {link:?}");
+            assert_eq!(planted(&[], &top.join(name)), None, "the control: {name}");
+        }
+        for name in ["own/link", "asked/sub", "spelt", "spelt/sub"] {
+            assert_eq!(planted(&asked, &top.join(name)), None, "{name}");
+        }
+        let everything = [HostPath::from("/")];
+        assert_eq!(planted(&everything, &top.join("own/link")), Some(top.join("own/link")));
+        let changeable = Changeable::of([].iter(), &[], &everything);
+        for (path, is_asked) in
+            [("/", false), ("/usr", false), ("/usr/bin", false), ("/usr/local/bin", true), ("/srv", true)]
+        {
+            assert_eq!(changeable.asked(Path::new(path)), is_asked, "{path}");
+        }
+        let changeable = Changeable::of([].iter(), &[], &["/usr/share/x".into()]);
+        for (path, is_asked) in [("/usr/share/x/bin", true), ("/usr/share/y", false), ("/usr/bin", false)] {
+            assert_eq!(changeable.asked(Path::new(path)), is_asked, "somebody works there: {path}");
+        }
     }
 
     #[test]

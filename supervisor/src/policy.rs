@@ -48,7 +48,7 @@ pub mod limit {
 
 /// `callgate.toml` and `callgate.json`.
 pub mod manifest {
-    pub use callgate_policy::manifest::{Env, Format, MAX_BYTES, Manifest, ManifestError};
+    pub use callgate_policy::manifest::{Agent, AgentMode, Env, Format, MAX_BYTES, Manifest, ManifestError};
 }
 
 /// What happens to calls that no rule decides.

@@ -105,11 +105,11 @@ impl Supervisor {
     /// # Errors
     /// [`OpenError`]; nothing has run, and nothing is left behind.
     pub async fn open(&self, spec: SessionSpec) -> Result<Session, OpenError> {
-        self.open_with(spec, None).await
+        self.open_with(spec, None, None).await
     }
 
     /// Opens a session that lacks a mechanism, and that nothing runs in but acts of the probe.
     pub(crate) async fn open_ablated(&self, spec: SessionSpec, ablation: Ablation) -> Result<Session, OpenError> {
-        self.open_with(spec, Some(ablation)).await
+        self.open_with(spec, Some(ablation), None).await
     }
 }

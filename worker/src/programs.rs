@@ -49,6 +49,8 @@ pub(crate) struct Found {
     readable: Vec<PathBuf>,
     /// Where it may write, or an earlier session of its workspace.
     changeable: Vec<PathBuf>,
+    /// Where calls of an earlier session could have changed something that was bounded less.
+    asked: Vec<PathBuf>,
     /// By which those have further names; without them anything may be one.
     mounts: Option<Vec<Mount>>,
     pub(crate) starts: Starts,
@@ -185,12 +187,15 @@ impl Found {
         let written = plan.grants.iter().filter(|rule| rule.access.changes()).map(|rule| &rule.path);
         // A call of an earlier session that was bounded less may have written what this one was asked for.
         let asked = plan.judged_from.iter().chain(plan.left_of.values());
-        let named = written.chain(&plan.workspace).chain(asked).map(|path| path.as_path());
         // As they are spelt, and without links.
-        let real = |path| Way::follow(path).ok().and_then(|way| way.real_path().ok());
-        let changeable = named.flat_map(|path| [path.to_owned()].into_iter().chain(real(path))).collect();
+        let names = |path: &HostPath| {
+            let real = Way::follow(path.as_path()).ok().and_then(|way| way.real_path().ok());
+            std::iter::once(path.as_path().to_owned()).chain(real)
+        };
+        let changeable = written.chain(&plan.workspace).flat_map(names).collect();
+        let asked = asked.flat_map(names).collect();
         let (readable, starts) = (readable.to_vec(), Starts::with(Environment::of(&plan.env)));
-        let mut found = Self { readable, changeable, mounts: mountinfo::read().ok(), starts, ..Self::default() };
+        let mut found = Self { readable, changeable, asked, mounts: mountinfo::read().ok(), starts, ..Self::default() };
         for own in OWN_STARTS {
             found.executable(Path::new(own), Named::Granted);
         }
@@ -222,7 +227,12 @@ impl Found {
     /// Whether calls can have something else be found at a path: by what lies there, or by a link on the way. `None` where the
     /// mounts are not known by which it may have another name.
     fn changes(&self, path: &Path) -> Option<bool> {
-        let by_name = |at: &Path| self.changeable.iter().any(|tree| at.starts_with(tree));
+        // Who could change the system's own needs no session.
+        let counts = |tree: &Path, at: &Path| !is_the_systems(at) || is_the_systems(tree);
+        let by_name = |at: &Path| {
+            let asked = || self.asked.iter().any(|tree| at.starts_with(tree) && counts(tree, at));
+            self.changeable.iter().any(|tree| at.starts_with(tree)) || asked()
+        };
         let mounts = self.mounts.as_ref()?;
         let within = |at: &Path| by_name(at) || mountinfo::other_names(mounts, at).iter().any(|name| by_name(name));
         let Ok(way) = Way::follow(path) else { return Some(within(path)) };
@@ -239,7 +249,7 @@ impl Found {
         // In a user namespace root's files are nobody's.
         let is_anothers = stat.st_uid == 0 || stat.st_uid != rustix::process::geteuid().as_raw();
         // Unless somebody works there.
-        let works_there = self.changeable.iter().any(|tree| is_the_systems(tree));
+        let works_there = self.changeable.iter().chain(&self.asked).any(|tree| is_the_systems(tree));
         let is_the_systems = is_anothers && !works_there && way.real_path().is_ok_and(|real| is_the_systems(&real));
         let is_linked = is_linked && !is_the_systems;
         is_linked || self.changes(path) != Some(false)

@@ -234,3 +234,29 @@ fn open_name(at: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
         opened => opened,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A10, C12: nobody works where a distribution puts its files; elsewhere people do.
+    #[test]
+    fn a10_c12_where_people_work_is_not_the_systems() {
+        for path in ["/bin/sh", "/usr/bin", "/usr/lib/x/y", "/lib64/ld.so", "/nix/store/x/bin/sh", "/gnu/store/x"] {
+            assert!(is_the_systems(Path::new(path)), "{path}");
+        }
+        for path in [
+            "/",
+            "/usr",
+            "/usr/local/bin/x",
+            "/usr/src/x",
+            "/opt/conda/bin",
+            "/binary",
+            "/usr/bin2",
+            "/nix/var",
+            "bin/sh",
+        ] {
+            assert!(!is_the_systems(Path::new(path)), "{path}");
+        }
+    }
+}

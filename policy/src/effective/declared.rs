@@ -13,6 +13,9 @@ use super::rights::Rights;
 /// enforces it, so an unknown one would be granted and mean nothing.
 pub const CAPABILITIES: [&str; 3] = [DEBUG, "secrets.has", "stream.send"];
 
+/// Of these, those that a session does not pass on to a session that it starts (X0-27): credentials are their owner's alone.
+pub const NOT_DELEGATED: [&str; 1] = ["secrets.has"];
+
 /// To trace the call's own processes: ptrace(2) and its kin. The base filter enforces it.
 pub const DEBUG: &str = "debug";
 

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
+use crate::manifest::{Format, Manifest};
 use crate::pattern::Host;
+use crate::plan::protect::{Found, names};
 use crate::requirement::RequirementSet;
 use crate::variable::Variables;
 
@@ -193,7 +195,8 @@ proptest! {
         let other = narrow(&asked, &[parent.clone(), ceiling.clone()]);
         prop_assert_eq!(shape(one.rights()), shape(other.rights()));
         prop_assert_eq!(one.narrowings(), other.narrowings());
-        let again = narrow(&asked, &[ceiling.clone(), parent, ceiling, one.as_parent()]);
+        let itself = Bound::at_most(Source::Parent, one.rights().clone());
+        let again = narrow(&asked, &[ceiling.clone(), parent, ceiling, itself]);
         prop_assert_eq!(shape(one.rights()), shape(again.rights()));
     }
 
@@ -273,6 +276,159 @@ proptest! {
         prop_assert_eq!(answers(effective.rights()), answers(&asked.rights));
         prop_assert!(effective.narrowings().is_empty());
     }
+}
+
+/// A random ceiling: it bounds some kinds of right.
+fn ceiling() -> impl Strategy<Value = serde_json::Value> {
+    let written = (requirements(), proptest::array::uniform5(any::<bool>()));
+    written.prop_map(|(most, [read, write, hosts, shell, capabilities])| {
+        let ceiling = Ceiling {
+            fs: FsCeiling { read: read.then_some(most.fs.read), write: write.then_some(most.fs.write) },
+            net: NetCeiling { hosts: hosts.then_some(most.net.hosts) },
+            shell: shell.then_some(most.shell),
+            capabilities: capabilities.then_some(most.capabilities),
+        };
+        serde_json::to_value(ceiling).unwrap()
+    })
+}
+
+/// What a session is opened with: what it asks for, and the most that it may get.
+fn asked_and_most() -> impl Strategy<Value = (RequirementSet, serde_json::Value)> {
+    (requirements(), ceiling())
+}
+
+/// The requirements of a manifest's agents, within their parents.
+fn generation(manifest: &Manifest, parent: Option<&EffectiveSet>) -> EffectiveSet {
+    let asked = Declared::union(&[Contribution::manifest(manifest)], &variables(), &[]).unwrap();
+    let mut bounds: Vec<Bound> = parent.map(EffectiveSet::as_parent).into_iter().collect();
+    bounds.extend(manifest.ceiling_bounds(&variables()).unwrap());
+    narrow(&asked, &bounds)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// X0-24, X0-25, X0-26: manifests of a parent, a child and a grandchild. Each may do what it has declared, its ceiling leaves
+    /// and its parent may; a grandchild is bounded by the child and not by what the child's parent has; and what narrows a child
+    /// narrows nobody above. X0-27: credentials stay with the first.
+    #[test]
+    fn x0_24_x0_25_x0_26_x0_27_a_child_lies_within_its_parent(
+        [parent, child, grandchild] in [asked_and_most(), asked_and_most(), asked_and_most()],
+    ) {
+        let table = |(asked, most): &(RequirementSet, serde_json::Value), more: serde_json::Value| {
+            let mut table = more;
+            table["requires"] = serde_json::to_value(asked).unwrap();
+            if most.as_object().is_some_and(|most| !most.is_empty()) {
+                table["ceiling"] = most.clone();
+            }
+            table
+        };
+        let agent = |of: &(RequirementSet, serde_json::Value)| table(of, serde_json::json!({ "description": "x" }));
+        let agents = serde_json::json!({ "child": agent(&child), "grandchild": agent(&grandchild) });
+        let text = table(&parent, serde_json::json!({ "id": "parent", "agents": agents })).to_string();
+        let manifest = Manifest::parse(&text, Format::Json, "m.json").map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let first = generation(&manifest, None);
+        let of_child = manifest.of_agent("child").unwrap();
+        let second = generation(&of_child, Some(&first));
+        let third = generation(&of_child.of_agent("grandchild").unwrap(), Some(&second));
+        let families = [(&first, &second, &child), (&second, &third, &grandchild)];
+        for (above, below, (asked, most)) in families {
+            let (above, below) = (answers(above.rights()), answers(below.rights()));
+            let most: Ceiling = serde_json::from_value(most.clone()).unwrap();
+            let bounds = Bound::of_ceiling(&most, |_| Source::Ceiling, &variables(), &[]).unwrap();
+            let alone = answers(narrow(&declared(std::slice::from_ref(asked)), &bounds).rights());
+            let mut expected = both(&above, &alone);
+            let credentials = expected.len() - CAPABILITIES.len();
+            for (answer, _) in expected[credentials..].iter_mut().zip(CAPABILITIES).filter(|(_, name)| NOT_DELEGATED.contains(name)) {
+                *answer = false;
+            }
+            prop_assert_eq!(&below, &expected);
+            prop_assert!(below.iter().zip(&above).all(|(below, above)| *above || !below));
+        }
+        prop_assert_eq!(answers(generation(&manifest, None).rights()), answers(first.rights()));
+    }
+}
+
+/// Names that are kept in the trees `/w` and `/a`, names beside them, and ways to be granted them.
+const NAMED_PATHS: [&str; 8] =
+    ["/w/.git/hooks/x", "/w/.git/config", "/w/.env", "/w/.claude/x", "/w/x", "/w/s/.env", "/w/s/x", "/a/.git/hooks/x"];
+const NAMING_PATTERNS: [&str; 13] = [
+    "/**",
+    "{workspace}/**",
+    "{workspace}/.git/**",
+    "{workspace}/.git/hooks/**",
+    "{workspace}/.git/hooks/x",
+    "{workspace}/.env",
+    "{workspace}/.claude/**",
+    "{workspace}/s/**",
+    "{workspace}/s/.env",
+    "{workspace}/*",
+    "/w/**/x",
+    "/a/**",
+    "/a/.git/hooks/**",
+];
+
+/// What may be changed when a name that is kept in a tree is released by its name alone.
+fn changeable(rights: &Rights) -> Vec<bool> {
+    let is_kept = |top: &HostPath, path: &str| {
+        let below = std::path::Path::new(path).strip_prefix(top.as_path()).ok();
+        below.is_some_and(|below| {
+            let found = names().find(names().root(top.as_bytes()), below.as_os_str().as_encoded_bytes());
+            matches!(found, Found::Kept { .. })
+        })
+    };
+    let may_change = |path: &str| {
+        let mut regions = rights.write.iter().filter(|(region, _)| region.matches(&path.into()));
+        regions.any(|(region, _)| !is_kept(&region.literal_prefix(), path))
+    };
+    NAMED_PATHS.iter().map(|path| may_change(path)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// X0-25: what is kept in the trees of a session is kept in those of all below it, whatever they ask for by name; and a child
+    /// that asks for what its parent has gets that.
+    #[test]
+    fn x0_25_a_child_names_nothing_that_its_parent_has_not_named(
+        [parent, ceiling, child, grandchild] in proptest::array::uniform4(some(&NAMING_PATTERNS)),
+    ) {
+        let writes = |patterns: &[&str]| -> RequirementSet {
+            serde_json::from_value(serde_json::json!({ "fs": { "write": patterns } })).unwrap()
+        };
+        let most = Ceiling {
+            fs: FsCeiling { read: None, write: Some(writes(&ceiling).fs.write) },
+            ..Ceiling::default()
+        };
+        let most = Bound::of_ceiling(&most, |_| Source::Ceiling, &variables(), &[]).unwrap();
+        let first = narrow(&declared(&[writes(&parent)]), &[]);
+        let same = narrow(&declared(&[writes(&parent)]), &[first.as_parent()]);
+        prop_assert_eq!(changeable(same.rights()), changeable(first.rights()));
+        let bounds: Vec<Bound> = [first.as_parent()].into_iter().chain(most.clone()).collect();
+        let turned: Vec<Bound> = most.into_iter().chain([first.as_parent()]).collect();
+        let second = narrow(&declared(&[writes(&child)]), &bounds);
+        prop_assert_eq!(shape(second.rights()), shape(narrow(&declared(&[writes(&child)]), &turned).rights()));
+        let third = narrow(&declared(&[writes(&grandchild)]), &[second.as_parent()]);
+        for (above, below) in [(&first, &second), (&second, &third)] {
+            let (above, below) = (changeable(above.rights()), changeable(below.rights()));
+            prop_assert!(below.iter().zip(&above).all(|(below, above)| *above || !below), "{:?} {:?}", above, below);
+        }
+    }
+}
+
+/// X0-25: where the child's own text says where a right came from, that is its line in the agent's table.
+#[test]
+fn an_agent_s_rights_are_told_by_their_lines() {
+    let text = "id = \"p\"\n[requires.fs]\nread = [\"{workspace}/**\"]\n[agents.a]\ndescription = \"x\"\nrunner = [\"git\"]\n\
+                [agents.a.requires.fs]\nread = [\n  \"{workspace}/docs/**\",\n  \"/b/**\",\n]\n";
+    let manifest = Manifest::parse(text, Format::Toml, "m.toml").unwrap();
+    let child = generation(&manifest.of_agent("a").unwrap(), Some(&generation(&manifest, None)));
+    let lost: Vec<String> = child.narrowings().iter().map(ToString::to_string).collect();
+    let expected = [
+        "fs.read /b/**: bounded to nothing by the parent (asked by m.toml:10: fs.read \"/b/**\")",
+        "shell git: bounded to nothing by the parent (asked by m.toml:6: shell \"git\")",
+    ];
+    assert_eq!(lost, expected);
 }
 
 /// S0-8 and X0-1 side by side (C-1): a tool's requirement takes effect by itself, unless a ceiling is set.
@@ -412,4 +568,35 @@ fn what_is_left_of_a_tree_is_known_with_it() {
     assert_eq!(from(&["/w/**", "/v/**", "/v/a/**"], &[ceiling(&["/w/**"])]), ["/v".into()]);
     assert_eq!(from(&["/w/**", "/w/a/**", "/v/x"], &[]), []);
     assert_eq!(from(&["/w/**"], &[ceiling(&[])]), ["/w".into()], "an earlier session may have written there");
+    assert_eq!(from(&["/**", "/w/**"], &[ceiling(&["/w/**"])]), ["/".into()], "the outermost");
+    assert_eq!(from(&["/p/**"], &[ceiling(&["/p/b/**"])]), ["/p".into()]);
+    // And all of them count for links and programs, whatever is left.
+    let asked = |asked: &[&str], bounds: &[Bound]| narrow(&writes(asked), bounds).asked_trees();
+    for left in [&["/**"][..], &["/w/a/**"], &["/v/x"], &[]] {
+        let trees = asked(&["/w/**", "/v/**", "/v/a/*.md", "/v/x", "/w/b/c"], &[ceiling(left)]);
+        assert_eq!(trees, ["/v".into(), "/w".into()], "{left:?}: no single names, and what lies in a tree is that's");
+    }
+    let parent = narrow(&writes(&["/w/**"]), &[ceiling(&["/w/a/**"])]).as_parent();
+    assert_eq!(asked(&["/w/a/b/**"], &[parent]), ["/w".into(), "/w/a".into(), "/w/a/b".into()], "those of parents too");
+}
+
+/// X0-25, X0-26: what bounds have left of a tree for a session is left of it for all below, who ask for just that place.
+#[test]
+fn what_is_left_of_a_tree_stays_so_in_all_below() {
+    let writes = |pattern: &str| {
+        let text = serde_json::json!({ "fs": { "write": [pattern] } });
+        declared(&[serde_json::from_value::<RequirementSet>(text).unwrap()])
+    };
+    let expected: BTreeMap<HostPath, HostPath> = [("/w/a/b".into(), "/w".into())].into();
+    let ceiling = Bound::at_most(Source::Ceiling, writes("/w/a/b/**").rights);
+    let mut generation = narrow(&writes("/w/**"), &[ceiling]);
+    for _ in 0..3 {
+        assert_eq!(generation.left_of(), expected);
+        generation = narrow(&writes("/w/a/b/**"), &[generation.as_parent()]);
+    }
+    let mut generation = narrow(&writes("/w/**"), &[]);
+    for _ in 0..3 {
+        generation = narrow(&writes("/w/a/b/**"), &[generation.as_parent()]);
+        assert_eq!(generation.left_of(), expected);
+    }
 }

@@ -20,7 +20,7 @@ use crate::pattern::PathPattern;
 use crate::rules::{Capability, SubPolicy};
 
 pub use beyond::{Beyond, beyond};
-pub use declared::{CAPABILITIES, Contribution, DEBUG, DeclareError, Declared};
+pub use declared::{CAPABILITIES, Contribution, DEBUG, DeclareError, Declared, NOT_DELEGATED};
 pub use everything::everything;
 pub use links::LeadsOut;
 pub use origin::{Kind, Origin, Source};
@@ -127,7 +127,7 @@ pub fn narrow(declared: &Declared, bounds: &[Bound]) -> EffectiveSet {
     for bound in bounds {
         let Bound { source, read, write, hosts, shell, capabilities, asked: _ } = bound;
         narrowings.record((Kind::Read, source), &asked.read, read.as_ref(), Scope::meet);
-        narrowings.record((Kind::Write, source), &asked.write, write.as_ref(), Scope::meet_without_naming);
+        narrowings.record((Kind::Write, source), &asked.write, write.as_ref(), bound.meets_writing());
         narrowings.record((Kind::Hosts, source), &asked.hosts, hosts.as_ref(), Scope::meet);
         narrowings.record((Kind::Shell, source), &asked.shell, shell.as_ref(), Scope::meet);
         narrowings.record((Kind::Capabilities, source), &asked.capabilities, capabilities.as_ref(), Scope::meet);
@@ -196,7 +196,8 @@ impl EffectiveSet {
     /// what bounds this, and by this itself.
     #[must_use]
     pub fn part(&self, declared: &Declared) -> Self {
-        let bounds: Vec<Bound> = self.bounds.iter().cloned().chain([self.as_parent()]).collect();
+        let itself = Bound { asked: self.asked_in_all(), ..Bound::at_most(Source::Parent, self.rights.clone()) };
+        let bounds: Vec<Bound> = self.bounds.iter().cloned().chain([itself]).collect();
         narrow(declared, &bounds)
     }
 
@@ -294,12 +295,6 @@ impl EffectiveSet {
         asked.iter().filter(outermost).filter(not_granted).cloned().collect()
     }
 
-    /// Whether bounds took anything of what was asked for of files.
-    #[must_use]
-    pub fn is_bounded(&self) -> bool {
-        self.narrowings.iter().any(|lost| matches!(lost.kind, Kind::Read | Kind::Write))
-    }
-
     /// All trees to write in that were asked for, whatever bounds left of them.
     #[must_use]
     pub fn asked_trees(&self) -> Vec<HostPath> {
@@ -315,14 +310,26 @@ impl EffectiveSet {
         std::iter::once(self.asked.write.reduced()).chain(of_parent).collect()
     }
 
-    /// The bound that a session started by this one is under.
-    #[must_use]
-    pub fn as_parent(&self) -> Bound {
+    /// What it was asked for to write in, and its parents.
+    fn asked_in_all(&self) -> Scope<PathRegion> {
         let mut asked = self.asked.write.reduced();
         for bound in self.bounds.iter().filter(|bound| bound.source == Source::Parent) {
             bound.asked.iter().for_each(|(region, origins)| asked.add(region.clone(), origins.iter().cloned()));
         }
-        Bound { asked, ..Bound::at_most(Source::Parent, self.rights.clone()) }
+        asked
+    }
+
+    /// The bound that a session started by this one is under: its rights, but for those that are not passed on (X0-27).
+    #[must_use]
+    pub fn as_parent(&self) -> Bound {
+        let mut rights = self.rights.clone();
+        rights.capabilities = Scope::default();
+        for (name, origins) in
+            self.rights.capabilities.iter().filter(|(name, _)| !NOT_DELEGATED.contains(&name.as_str()))
+        {
+            rights.capabilities.insert(name.clone(), origins.iter().cloned());
+        }
+        Bound { asked: self.asked_in_all(), ..Bound::at_most(Source::Parent, rights) }
     }
 
     fn in_session_dir(&self, path: &HostPath) -> bool {

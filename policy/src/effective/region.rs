@@ -239,19 +239,25 @@ impl<T: Region> Scope<T> {
     /// What both hold, reduced, without what only `most` says by being narrower. A name that is kept in a tree is released by
     /// whoever asks for it; a bound that names it releases nothing.
     pub(crate) fn meet_without_naming(&self, most: &Self) -> Self {
-        self.met(most, |region, mine| region.adds_to(mine))
+        self.met(most, |region, mine, _| region.adds_to(mine))
+    }
+
+    /// The same within what a parent has: a name that is kept in its trees is released for the child only if the parent has it by
+    /// its name too (X0-25).
+    pub(crate) fn meet_without_further_naming(&self, parents: &Self) -> Self {
+        self.met(parents, |region, mine, theirs| region.adds_to(mine) || region.adds_to(theirs))
     }
 
     /// What both hold, reduced.
     pub(crate) fn meet(&self, other: &Self) -> Self {
-        self.met(other, |_, _| false)
+        self.met(other, |_, _, _| false)
     }
 
-    fn met(&self, other: &Self, is_left_out: impl Fn(&T, &T) -> bool) -> Self {
+    fn met(&self, other: &Self, is_left_out: impl Fn(&T, &T, &T) -> bool) -> Self {
         let mut met = Self::default();
         for (mine, my_origins) in self.iter() {
             for (theirs, their_origins) in other.iter() {
-                if let Some(region) = mine.meet(theirs).filter(|region| !is_left_out(region, mine)) {
+                if let Some(region) = mine.meet(theirs).filter(|region| !is_left_out(region, mine, theirs)) {
                     met.insert(region, my_origins.iter().chain(their_origins).cloned());
                 }
             }

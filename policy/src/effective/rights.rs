@@ -177,11 +177,16 @@ impl Bound {
         &self.source
     }
 
+    /// What is left of what may be written, as to names that are kept in a tree.
+    pub(crate) fn meets_writing(&self) -> fn(&Scope<PathRegion>, &Scope<PathRegion>) -> Scope<PathRegion> {
+        if self.source == Source::Parent { Scope::meet_without_further_naming } else { Scope::meet_without_naming }
+    }
+
     /// What it leaves of these rights.
     pub(crate) fn leaves(&self, rights: &Rights) -> Rights {
         Rights {
             read: met(&rights.read, self.read.as_ref(), Scope::meet),
-            write: met(&rights.write, self.write.as_ref(), Scope::meet_without_naming),
+            write: met(&rights.write, self.write.as_ref(), self.meets_writing()),
             hosts: met(&rights.hosts, self.hosts.as_ref(), Scope::meet),
             shell: met(&rights.shell, self.shell.as_ref(), Scope::meet),
             capabilities: met(&rights.capabilities, self.capabilities.as_ref(), Scope::meet),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Env, Manifest};
+use super::{Agent, AgentMode, Env, Manifest};
 use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::document::error::Fault;
@@ -41,6 +41,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         "rules",
         "limits",
         "env",
+        "agents",
     ];
     let mut top = Table::of(root, "the manifest", &known)?;
     let mut places = Places::new();
@@ -62,21 +63,101 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         roots: top.optional("roots", |node| list(node, workspace_root))?.unwrap_or_default(),
         requires: top.optional("requires", |node| requires(node, &mut places))?.unwrap_or_default(),
         ceiling: top.optional("ceiling", |node| ceiling(node, &mut ceiling_places))?.unwrap_or_default(),
-        rules: top
-            .optional("rules", |node| {
-                list(node, |item| {
-                    rule_places.push(item.span.start);
-                    rule(item)
-                })
-            })?
-            .unwrap_or_default(),
+        rules: top.optional("rules", |node| placed_rules(node, &mut rule_places))?.unwrap_or_default(),
         limits: top.optional("limits", limits)?.unwrap_or_default(),
         env: top.optional("env", env)?.unwrap_or_default(),
+        agents: top.optional("agents", agents)?.unwrap_or_default(),
         lines: BTreeMap::new(),
         rule_lines: rule_places,
         ceiling_lines: ceiling_places,
     };
     Ok((manifest, places))
+}
+
+fn agents(node: Node) -> Result<BTreeMap<String, Agent>, Fault> {
+    let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let mut agents = BTreeMap::new();
+    for entry in entries {
+        if entry.key.is_empty() || entry.key.len() > 64 || !entry.key.chars().all(plain) {
+            let problem =
+                format!("{:?} is no name for an agent: it has 1 to 64 of a-z, A-Z, 0-9, `_` and `-`", entry.key);
+            return Err(Fault::new(entry.key_span, problem));
+        }
+        agents.insert(entry.key, agent(entry.node)?);
+    }
+    Ok(agents)
+}
+
+fn agent(node: Node) -> Result<Agent, Fault> {
+    let known = [
+        "description",
+        "mode",
+        "tools",
+        "requires",
+        "ceiling",
+        "rules",
+        "runner",
+        "env",
+        "inspectable",
+        "knows_caller",
+    ];
+    let mut table = Table::of(node, "an agent", &known)?;
+    let (mut lines, mut rule_lines, mut ceiling_lines) = (Places::new(), Vec::new(), CeilingPlaces::new());
+    let runner_line = table.place("runner");
+    let agent = Agent {
+        description: table.required("description", name)?,
+        mode: table.optional("mode", |node| choice(node, AgentMode::parse, &AgentMode::NAMES))?.unwrap_or_default(),
+        tools: table.optional("tools", |node| list(node, name))?,
+        requires: table.optional("requires", |node| requires(node, &mut lines))?.unwrap_or_default(),
+        ceiling: table.optional("ceiling", |node| ceiling(node, &mut ceiling_lines))?.unwrap_or_default(),
+        rules: table.optional("rules", |node| placed_rules(node, &mut rule_lines))?.unwrap_or_default(),
+        runner: table.optional("runner", runner)?.unwrap_or_default(),
+        env: table.optional("env", |node| list(node, variable_name))?.unwrap_or_default(),
+        inspectable: table.optional("inspectable", boolean)?.unwrap_or_default(),
+        knows_caller: table.optional("knows_caller", boolean)?.unwrap_or_default(),
+        lines: BTreeMap::new(),
+        rule_lines: Vec::new(),
+        ceiling_lines: BTreeMap::new(),
+    };
+    // It comes to the programs that are asked for.
+    lines.entry(Kind::Shell).or_default().extend(runner_line);
+    Ok(Agent { lines, rule_lines, ceiling_lines, ..agent })
+}
+
+/// A program and its arguments.
+fn runner(node: Node) -> Result<Vec<String>, Fault> {
+    let span = node.span.clone();
+    let mut is_first = true;
+    let argv = list(node, |item| {
+        let span = item.span.clone();
+        let word = text(item)?;
+        if word.contains('\0') {
+            return Err(Fault::new(span, "an argument cannot hold a NUL"));
+        }
+        match Program::parse(&word).map_err(|error| error.to_string()) {
+            _ if !std::mem::take(&mut is_first) => {}
+            // It is started as it is written.
+            Ok(Program::Name(_)) => {}
+            Ok(Program::Path(_)) if !word.contains(['{', '}', '*']) => {}
+            Ok(Program::Path(_) | Program::Tree(_) | Program::Any) => {
+                return Err(Fault::new(span, "a runner is one program: its name, or its whole path without variables"));
+            }
+            Err(problem) => return Err(Fault::new(span, problem)),
+        }
+        Ok(word)
+    })?;
+    if argv.is_empty() {
+        return Err(Fault::new(span, "a runner has at least the name of a program"));
+    }
+    Ok(argv)
+}
+
+fn placed_rules(node: Node, places: &mut Vec<usize>) -> Result<Vec<Rule>, Fault> {
+    list(node, |item| {
+        places.push(item.span.start);
+        rule(item)
+    })
 }
 
 fn workspace_root(node: Node) -> Result<HostPath, Fault> {

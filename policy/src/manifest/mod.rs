@@ -3,6 +3,7 @@
 //! Both formats are read into one tree of values ([`crate::document`]), so that every mistake, of syntax or of sense, is
 //! shown at its line.
 
+mod agent;
 mod decode;
 mod shown;
 
@@ -21,6 +22,7 @@ use crate::requirement::RequirementSet;
 use crate::rules::{AllowEntry, Rule};
 use crate::variable::Variables;
 
+pub use self::agent::{Agent, AgentMode};
 pub use crate::document::{Format, ManifestError};
 
 /// The largest manifest that is read, bytes.
@@ -59,6 +61,8 @@ pub struct Manifest {
     pub limits: Limits,
     /// What programs find in their environment.
     pub env: Env,
+    /// Whom `task` may start, by name.
+    pub agents: BTreeMap<String, Agent>,
     lines: BTreeMap<Kind, Vec<usize>>,
     rule_lines: Vec<usize>,
     ceiling_lines: BTreeMap<&'static str, usize>,
@@ -122,6 +126,11 @@ impl Manifest {
         let line = |at: usize| position(text, at).0;
         self.rule_lines.iter_mut().for_each(|place| *place = line(*place));
         self.ceiling_lines.values_mut().for_each(|place| *place = line(*place));
+        for agent in self.agents.values_mut() {
+            let items = agent.lines.values_mut().flatten();
+            let places = items.chain(&mut agent.rule_lines).chain(agent.ceiling_lines.values_mut());
+            places.for_each(|place| *place = line(*place));
+        }
         self.lines = places.into_iter().map(|(kind, at)| (kind, at.into_iter().map(line).collect())).collect();
         self
     }

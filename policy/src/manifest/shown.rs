@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Env, Manifest};
+use super::{Agent, AgentMode, Env, Manifest};
 use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::limit::{LimitName, Limits};
@@ -44,6 +44,7 @@ impl Manifest {
             rules,
             limits,
             env,
+            agents,
             lines: _,
             rule_lines: _,
             ceiling_lines: _,
@@ -63,6 +64,7 @@ impl Manifest {
             each("rule", rules),
             bounds(limits),
             variables(env),
+            agents.iter().flat_map(|(name, agent)| declared(name, agent)).collect(),
         ];
         parts.into_iter().flatten().collect()
     }
@@ -89,6 +91,7 @@ impl Manifest {
             rules,
             limits,
             env,
+            agents,
             lines: _,
             rule_lines: _,
             ceiling_lines: _,
@@ -109,15 +112,85 @@ impl Manifest {
             "rules": rules,
             "limits": bounds(limits).into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect::<serde_json::Map<_, _>>(),
             "env": { "pass": env.pass, "set": env.set },
+            "agents": agents.iter().map(|(name, agent)| (name.clone(), agent.to_json())).collect::<serde_json::Map<_, _>>(),
         });
-        let serde_json::Value::Object(all) = all else { return all };
-        let says_nothing = |value: &serde_json::Value| {
-            value.is_null()
-                || value.as_array().is_some_and(Vec::is_empty)
-                || value.as_object().is_some_and(serde_json::Map::is_empty)
-        };
-        all.into_iter().filter(|(_, value)| !says_nothing(value)).collect::<serde_json::Map<_, _>>().into()
+        without_empty(all)
     }
+}
+
+impl Agent {
+    fn to_json(&self) -> serde_json::Value {
+        let Self {
+            description,
+            mode,
+            tools,
+            requires,
+            ceiling,
+            rules,
+            runner,
+            env,
+            inspectable,
+            knows_caller,
+            lines: _,
+            rule_lines: _,
+            ceiling_lines: _,
+        } = self;
+        without_empty(serde_json::json!({
+            "description": description,
+            "mode": mode.name(),
+            "tools": tools,
+            "requires": requires,
+            "ceiling": ceiling,
+            "rules": rules,
+            "runner": runner,
+            "env": env,
+            "inspectable": inspectable,
+            "knows_caller": knows_caller,
+        }))
+    }
+}
+
+/// Without the keys that say nothing.
+fn without_empty(all: serde_json::Value) -> serde_json::Value {
+    let serde_json::Value::Object(all) = all else { return all };
+    let says_nothing = |value: &serde_json::Value| {
+        value.is_null()
+            || value.as_array().is_some_and(Vec::is_empty)
+            || value.as_object().is_some_and(serde_json::Map::is_empty)
+    };
+    all.into_iter().filter(|(_, value)| !says_nothing(value)).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// An agent, each line with its name.
+fn declared(name: &str, agent: &Agent) -> Entries {
+    let Agent {
+        description,
+        mode,
+        tools,
+        requires,
+        ceiling,
+        rules,
+        runner,
+        env,
+        inspectable,
+        knows_caller,
+        lines: _,
+        rule_lines: _,
+        ceiling_lines: _,
+    } = agent;
+    let parts = [
+        vec![("is", description.clone())],
+        only_if(*mode != AgentMode::default(), "mode", mode.name()),
+        only_if(!runner.is_empty(), "runner", &serde_json::json!(runner).to_string()),
+        tools.as_ref().map(|tools| vec![("tools", tools.join(", "))]).unwrap_or_default(),
+        asked_for(requires),
+        bounded(ceiling),
+        each("rule", rules),
+        each("env", env),
+        only_if(*inspectable, "inspectable", "true"),
+        only_if(*knows_caller, "knows_caller", "true"),
+    ];
+    parts.into_iter().flatten().map(|(key, value)| ("agent", format!("{name}: {key} {value}"))).collect()
 }
 
 fn asked_for(requires: &RequirementSet) -> Entries {

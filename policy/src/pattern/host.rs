@@ -96,6 +96,12 @@ impl HostPattern {
             }
     }
 
+    /// Whether it is for this host by its own name, and for no other.
+    #[must_use]
+    pub fn is_exactly(&self, host: &Host) -> bool {
+        matches!((&self.name, host), (Name::Exact(mine), Host::Name(name)) if mine == name)
+    }
+
     /// Which ports.
     #[must_use]
     pub fn ports(&self) -> &Ports {

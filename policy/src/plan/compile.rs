@@ -59,7 +59,6 @@ pub fn session(
         seen: Vec::new(),
         left_of: facts.left_of.clone(),
         judged_from,
-        bounded: effective.is_bounded(),
         exec,
         reading: None,
         watched: None,
@@ -279,6 +278,7 @@ pub fn written(effective: &EffectiveSet) -> Vec<HostPath> {
 /// of its own: the look into `/` has a bound, and begins in both.
 fn judged_from(effective: &EffectiveSet, facts: &HostFacts) -> Vec<HostPath> {
     let mut trees = effective.judged_from();
+    trees.extend(facts.asked_without_links.iter().cloned());
     let wider = |root: &&HostPath| {
         let holds = |tree: &HostPath| *tree != **root && root.as_path().starts_with(tree);
         trees.iter().chain(facts.left_of.values()).any(holds) && !trees.contains(root)

@@ -28,6 +28,9 @@ pub struct HostFacts {
     pub etc: Vec<Readable>,
     /// Places to write in that were left of larger trees ([`EffectiveSet::left_of`](crate::effective::EffectiveSet::left_of)).
     pub left_of: BTreeMap<HostPath, HostPath>,
+    /// What trees that were asked for to write in are called without links, where that is another name: inside, the links may not be
+    /// there.
+    pub asked_without_links: Vec<HostPath>,
     /// The directories of `PATH`, each checked to hold nothing that the session, or an earlier one of the same workspace, can write.
     pub path: Vec<HostPath>,
     /// Those that are not in `path`, and why: for people.

@@ -228,10 +228,6 @@ pub struct SessionPlan {
     /// Further trees from which that is judged ([`EffectiveSet::judged_from`](crate::effective::EffectiveSet::judged_from)).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub judged_from: Vec<HostPath>,
-    /// Something of what was asked for was taken away, reading or writing: the session may not see all that leads to what it may
-    /// write.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub bounded: bool,
     /// What may be started.
     pub exec: Exec,
     /// What a call that only reads may start ([`CallRules::Reading`]): names and paths as in [`ProgramPattern::One`]. `None`

@@ -308,8 +308,6 @@ impl RuleSet {
 
     /// What is left for a subagent (S0-56, X0-25): all that denies and asks; of what allows, only the author's. A denial
     /// that the parent was given by anybody cannot be lifted by the child's own rules.
-    ///
-    /// Nothing calls it until a session has subagents.
     #[must_use]
     pub fn inherited(&self) -> Self {
         let kept = |rule: &Compiled| rule.action != Action::Allow || rule.told.source.scope == RuleScope::Manifest;
@@ -319,6 +317,21 @@ impl RuleSet {
             left.insert(&self.permissions[key.permission], Compiled { rank, ..rule.clone() });
         }
         left
+    }
+
+    /// Adds what is left for a subagent of a rule that its parent was given later.
+    ///
+    /// # Errors
+    /// [`RuleError`], as of [`RuleSet::add`].
+    pub fn inherit(&mut self, rule: &Rule, source: &RuleSource, variables: &Variables) -> Result<(), RuleError> {
+        let mut alone = Self { subjects: self.subjects.clone(), added: self.added, ..Self::default() };
+        alone.add(rule, source, variables)?;
+        (self.added, self.has_grants) = (alone.added, self.has_grants || alone.has_grants);
+        let left = alone.inherited();
+        for (key, rule) in left.with_keys() {
+            self.insert(&left.permissions[key.permission], rule.clone());
+        }
+        Ok(())
     }
 
     /// How many rules there are, one with a variable counted for each of its values.
@@ -370,8 +383,15 @@ impl RuleSet {
         let mut judged = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
         let first = judged.next().unwrap_or_else(|| self.unruled(call, &Value::Nothing));
         let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
-        let stricter = |one: Judged<'a>, other: Judged<'a>| if other.action > one.action { other } else { one };
         judged.chain(reach).fold(first, stricter).decision()
+    }
+
+    /// What rules about capabilities say of what is done by whoever a call starts: the strictest that asks or denies. What allows
+    /// says nothing here, and neither does silence.
+    #[must_use]
+    pub fn tightens(&self, reach: &[(Capability, Value<'_>)]) -> Option<Decision> {
+        let tightened = reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
+        tightened.reduce(stricter).map(Judged::decision)
     }
 
     /// By the first of the rules about it that matches.
@@ -429,7 +449,11 @@ impl RuleSet {
             rule.narrower.as_deref()
         });
         grants.fold(None, |all: Option<SubPolicy>, one| {
-            Some(all.map_or_else(|| SubPolicy::of_rule(one), |all| all.within(one)))
+            let one = SubPolicy::of_rule(one);
+            Some(match all {
+                Some(all) => all.within(one),
+                None => one,
+            })
         })
     }
 
@@ -463,6 +487,11 @@ struct Judged<'a> {
     action: Action,
     by: By<'a>,
     about: Option<&'a Value<'a>>,
+}
+
+/// Of two that are equally strict, the first.
+fn stricter<'a>(one: Judged<'a>, other: Judged<'a>) -> Judged<'a> {
+    if other.action > one.action { other } else { one }
 }
 
 enum By<'a> {

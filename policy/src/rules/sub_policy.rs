@@ -63,20 +63,20 @@ impl SubPolicy {
         Self { by, write: narrower.write.clone(), net: narrower.net.clone() }
     }
 
-    /// Within what the rule of another command in the line grants, too.
-    pub(super) fn within(mut self, other: &Narrower) -> Self {
-        fn both<T: Region>(one: Option<Scope<T>>, other: Option<&Scope<T>>) -> Option<Scope<T>> {
+    /// Within another, too: what the rule of another command in the line grants, or what holds where it is carried out.
+    #[must_use]
+    pub fn within(self, other: Self) -> Self {
+        fn both<T: Region>(one: Option<Scope<T>>, other: Option<Scope<T>>) -> Option<Scope<T>> {
             match (one, other) {
-                (Some(one), Some(other)) => Some(one.meet(other)),
-                (one, other) => one.or_else(|| other.cloned()),
+                (Some(one), Some(other)) => Some(one.meet(&other)),
+                (one, other) => one.or(other),
             }
         }
-        if let By::Rules(places) = &mut self.by {
-            places.insert(other.place.clone());
-        }
-        self.write = both(self.write, other.write.as_ref());
-        self.net = both(self.net, other.net.as_ref());
-        self
+        let by = match (self.by, other.by) {
+            (By::Rules(places), By::Rules(others)) => By::Rules(places.into_iter().chain(others).collect()),
+            (By::Reading, _) | (_, By::Reading) => By::Reading,
+        };
+        Self { by, write: both(self.write, other.write), net: both(self.net, other.net) }
     }
 
     /// Whether it says what may be changed.

@@ -181,6 +181,7 @@ pub(super) struct Run {
   callgate call --session ses_0195 bash '{\"command\": \"make\"}'
   callgate call question '{\"questions\": [{\"question\": \"Which port?\"}]}'
   jq -n '{path: \"notes.txt\", content: \"…\"}' | callgate call write -
+  callgate call --batch < calls.jsonl             several calls, one a line
 
 Exit status:
     0  the tool gave a result, even if the command of `bash` failed (see data.exit_code)
@@ -227,8 +228,15 @@ pub(super) struct Call {
     /// How long a question waits for your answer: `30s`, `5m` (the default).
     #[arg(long, value_name = "TIME")]
     pub(super) approval_timeout: Option<String>,
+    /// Make several calls, as a model asks for them in one message. Each line of standard input is one:
+    /// `{"tool": "read", "arguments": {"path": "a"}}`. First all of them pass rules, watchdogs and you, in their order; then those
+    /// that only read run side by side, and each of the others alone. Prints one result a line, in the order of the calls. The exit
+    /// status is that of the first call that failed.
+    #[arg(long, conflicts_with_all = ["tool", "arguments", "stream"])]
+    pub(super) batch: bool,
     /// The tool's name (see `callgate tools`).
-    pub(super) tool: String,
+    #[arg(required_unless_present = "batch")]
+    pub(super) tool: Option<String>,
     /// Its arguments as JSON; `-` reads them from standard input.
     #[arg(default_value = "{}", value_name = "JSON")]
     pub(super) arguments: String,

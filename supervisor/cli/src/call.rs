@@ -18,6 +18,8 @@ use super::{show, supervise_with};
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.
 const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;
+/// Most calls of a batch.
+const BATCH_MAX: usize = 1000;
 /// Most bytes that they may take when they are parsed.
 const PARSED_MAX: usize = 256 * 1024 * 1024;
 
@@ -25,12 +27,16 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     let recorded = call.session.as_deref().map(|id| Recorded::find(id, &call.grants)).transpose()?;
     let mut spec = show::spec(recorded.as_ref().map_or(&call.grants, Recorded::grants))?;
     spec.ceilings.extend(show::only_programs(&spec));
-    let arguments = arguments(&call.arguments)?;
+    let calls = match &call.tool {
+        Some(tool) => vec![(tool.clone(), arguments(&call.arguments)?)],
+        None => batch()?,
+    };
     let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
     spec.profile = show::profile(profile, &spec)?;
     // What a skill says of itself is read by a worker of its own, and so is each host that a fetch is sent on to.
-    let has_workers = spec.looks_at_commands() || matches!(call.tool.as_str(), "skill" | "web_fetch");
-    spec.calls = if has_workers { Calls::Many } else { Calls::One };
+    let has_workers = call.tool.as_deref().is_some_and(|tool| matches!(tool, "skill" | "web_fetch"));
+    let has_several = call.batch || spec.looks_at_commands() || has_workers;
+    spec.calls = if has_several { Calls::Many } else { Calls::One };
     spec.asked_by = call.asked_by.into();
     spec.approvers = vec![Arc::new(AtTerminal)];
     spec.mode = recorded.as_ref().map_or(call.mode, Recorded::mode).map(Into::into);
@@ -46,7 +52,7 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
         spec.patience =
             parse_duration(patience).map_err(|e| Failure::Usage(format!("--approval-timeout {patience}: {e}")))?;
     }
-    let (mut envelope, status) = supervise_with(recorded.map(Recorded::into_store), launcher, async |supervisor| {
+    let (envelopes, status) = supervise_with(recorded.map(Recorded::into_store), launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
         show::tell_warnings(&session);
         let stream = call.stream;
@@ -56,26 +62,42 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
                 drop(std::io::stderr().write_all(piece));
             }
         };
-        let names_git = arguments["command"].as_str().is_some_and(show::names_git);
-        let envelope = session.call_streaming(&call.tool, arguments, &mut pass_on).await;
-        let exit_code = envelope.data.as_ref().and_then(|data| data["exit_code"].as_i64());
-        show::tell_repository(&session, names_git, exit_code);
-        if session.is_halted() {
-            let why = envelope.error_text.as_deref().unwrap_or_default();
-            // The exit status tells it too.
-            let told = interaction_required(session.id(), &call.tool, why).to_string();
-            drop(writeln!(std::io::stderr(), "{}", escaped_json(&told)));
+        let names_git = calls.iter().any(|(_, args)| args["command"].as_str().is_some_and(show::names_git));
+        let names: Vec<String> = calls.iter().map(|(tool, _)| tool.clone()).collect();
+        let mut envelopes = Vec::new();
+        if call.batch {
+            envelopes = session.batch(calls).await;
+        } else {
+            for (tool, arguments) in calls {
+                envelopes.push(session.call_streaming(&tool, arguments, &mut pass_on).await);
+            }
         }
-        let status = match &envelope {
-            _ if session.is_halted() => exit::TOOL,
-            _ if session.registry().find(&call.tool).is_none() => exit::USAGE,
-            envelope => status(envelope),
-        };
-        Ok((envelope, status))
+        let mut exit_codes = envelopes.iter().filter_map(|envelope| envelope.data.as_ref()?["exit_code"].as_i64());
+        show::tell_repository(&session, names_git, exit_codes.next_back());
+        let mut all = 0;
+        for (tool, envelope) in names.iter().zip(&envelopes) {
+            let is_halt = session.is_halted() && envelope.kind == Outcome::Error;
+            if is_halt && all == 0 {
+                let why = envelope.error_text.as_deref().unwrap_or_default();
+                // The exit status tells it too.
+                let told = interaction_required(session.id(), tool, why).to_string();
+                drop(writeln!(std::io::stderr(), "{}", escaped_json(&told)));
+            }
+            let one = match envelope {
+                _ if is_halt => exit::TOOL,
+                _ if session.registry().find(tool).is_none() => exit::USAGE,
+                envelope => status(envelope),
+            };
+            all = if all == 0 { one } else { all };
+        }
+        Ok((envelopes, all))
     })?;
-    name_flags(&mut envelope);
-    let text = serde_json::to_string_pretty(&envelope).map_err(|e| Failure::runtime(e.into()))?;
-    writeln!(std::io::stdout(), "{}", escaped_json(&text)).map_err(Failure::print("print the envelope"))?;
+    for mut envelope in envelopes {
+        name_flags(&mut envelope);
+        let text = if call.batch { serde_json::to_string(&envelope) } else { serde_json::to_string_pretty(&envelope) };
+        let text = text.map_err(|e| Failure::runtime(e.into()))?;
+        writeln!(std::io::stdout(), "{}", escaped_json(&text)).map_err(Failure::print("print the envelope"))?;
+    }
     Ok(ExitCode::from(status))
 }
 
@@ -89,21 +111,53 @@ fn name_flags(envelope: &mut ResultEnvelope) {
     denial.remedy = Some(typed);
 }
 
-fn arguments(given: &str) -> Result<Value, Failure> {
-    let mut text = given.to_owned();
-    if given == "-" {
-        text.clear();
-        std::io::stdin()
-            .take(ARGUMENTS_MAX + 1)
-            .read_to_string(&mut text)
-            .map_err(|e| Failure::Data(format!("the arguments on standard input: {e}")))?;
-        if text.len() as u64 > ARGUMENTS_MAX {
-            return Err(Failure::Data(format!(
-                "the arguments on standard input are longer than {} MiB; write large files in parts, or with bash",
-                ARGUMENTS_MAX / (1024 * 1024)
-            )));
-        }
+/// A call in a batch, as a line of standard input has it.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfBatch {
+    tool: String,
+    #[serde(default)]
+    arguments: Option<Value>,
+}
+
+/// The calls of a batch.
+fn batch() -> Result<Vec<(String, Value)>, Failure> {
+    let text = standard_input("the calls")?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let calls = lines.map(|(number, line)| {
+        let wrong = |why: String| {
+            let expected = r#"{"tool": NAME, "arguments": {…}}"#;
+            Failure::Data(format!("line {} of the calls: {why}; each line is {expected}", number + 1))
+        };
+        let call = json::parse(line.as_bytes(), PARSED_MAX).map_err(|e| wrong(e.to_string()))?;
+        let OfBatch { tool, arguments } = serde_json::from_value(call).map_err(|e| wrong(e.to_string()))?;
+        Ok((tool, arguments.unwrap_or_else(|| serde_json::json!({}))))
+    });
+    let calls = calls.take(BATCH_MAX + 1).collect::<Result<Vec<_>, Failure>>()?;
+    match calls.len() {
+        0 => Err(Failure::Data("there is no call on standard input".to_owned())),
+        count if count > BATCH_MAX => Err(Failure::Data(format!("a batch has at most {BATCH_MAX} calls"))),
+        _ => Ok(calls),
     }
+}
+
+fn standard_input(what: &str) -> Result<String, Failure> {
+    let mut text = String::new();
+    std::io::stdin()
+        .take(ARGUMENTS_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|e| Failure::Data(format!("{what} on standard input: {e}")))?;
+    if text.len() as u64 > ARGUMENTS_MAX {
+        return Err(Failure::Data(format!(
+            "{what} on standard input are longer than {} MiB; write large files in parts, or with bash",
+            ARGUMENTS_MAX / (1024 * 1024)
+        )));
+    }
+    Ok(text)
+}
+
+fn arguments(given: &str) -> Result<Value, Failure> {
+    let text = if given == "-" { standard_input("the arguments")? } else { given.to_owned() };
     json::parse(text.as_bytes(), PARSED_MAX).map_err(|e| Failure::Data(format!("the arguments are not JSON: {e}")))
 }
 

@@ -273,6 +273,8 @@ fn call_status(error: &CallError) -> u8 {
         CallError::NotRecorded(store) => store_status(store),
         CallError::TimedOut(_) => TIMEOUT,
         CallError::Tool(_)
+        | CallError::Aborted
+        | CallError::Ended
         | CallError::Told { .. }
         | CallError::Halted { .. }
         | CallError::Inactive(_)

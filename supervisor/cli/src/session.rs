@@ -83,8 +83,12 @@ pub(super) fn session(act: SessionAct, json: bool) -> Result<ExitCode, Failure> 
         SessionAct::Show(of) => {
             let store = Store::of_user()?;
             let record = store.session(&of.id)?;
-            let calls = store.calls(&record)?;
-            if json { format!("{}\n", with_calls(&record, &calls)) } else { return people(&record, &calls) }
+            let (calls, children) = (store.calls(&record)?, store.children(&record)?);
+            if json {
+                format!("{}\n", whole(&record, &children, &calls))
+            } else {
+                return people(&record, &children, &calls);
+            }
         }
         SessionAct::Replay(replay) => return self::replay(&replay.id, replay.results),
         SessionAct::Fork(of) => {
@@ -192,9 +196,12 @@ fn parse_age(text: &str) -> Result<std::time::Duration, String> {
     }
 }
 
-fn with_calls(record: &SessionRecord, calls: &[CallRecord]) -> serde_json::Value {
+fn whole(record: &SessionRecord, children: &[SessionRecord], calls: &[CallRecord]) -> serde_json::Value {
     let mut all = json!(record);
     if let Some(all) = all.as_object_mut() {
+        if !children.is_empty() {
+            all.insert("subagents".to_owned(), json!(children));
+        }
         all.insert("calls".to_owned(), json!(calls));
     }
     all
@@ -206,7 +213,8 @@ fn export(id: &str) -> Result<ExitCode, Failure> {
     let record = store.session(id)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let printed = || Failure::print("print the session");
-    let head = json!({ "format": 1, "session": with_calls(&record, &store.calls(&record)?) }).to_string();
+    let head = json!({ "format": 1, "session": whole(&record, &store.children(&record)?, &store.calls(&record)?) })
+        .to_string();
     write!(out, "{},\"events\":[", &head[..head.len() - 1]).map_err(printed())?;
     let mut separator = "\n";
     store.replay(&record, |event| {
@@ -259,16 +267,23 @@ fn list(sessions: &[SessionRecord]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn people(record: &SessionRecord, calls: &[CallRecord]) -> Result<ExitCode, Failure> {
+fn people(record: &SessionRecord, children: &[SessionRecord], calls: &[CallRecord]) -> Result<ExitCode, Failure> {
     let mut out = paint::stdout();
     let mut text = || -> std::io::Result<()> {
         writeln!(out, "{}  {}  {}", record.id, state(record), title(record))?;
         writeln!(out, "  workspace  {}", record.workspace.join(", ").escape_debug())?;
         writeln!(out, "  made       {}", minute(&record.created))?;
         if let Some(parent) = &record.parent {
-            writeln!(out, "  fork of    {parent}")?;
+            match &record.agent {
+                Some(agent) => writeln!(out, "  subagent   {agent}, started by {parent}")?,
+                None => writeln!(out, "  fork of    {parent}")?,
+            }
         }
         writeln!(out, "  calls      {}, {} failed", record.calls, record.failed)?;
+        for child in children {
+            let agent = child.agent.as_deref().unwrap_or_default();
+            writeln!(out, "  started    {}  {}  {agent}", child.id, state(child))?;
+        }
         for todo in &record.todos {
             let mark = match todo.status {
                 TodoStatus::Pending => " ",

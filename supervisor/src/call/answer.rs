@@ -29,6 +29,18 @@ impl Session {
         self.cut(tool, data)
     }
 
+    /// The same for a text that is a part of the result.
+    pub(super) fn cut_text(&self, tool: &Tool, text: &str, data: impl FnOnce(&str) -> Value) -> Done {
+        let limit = usize::try_from(self.tools.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
+        if text.len() <= limit {
+            return Done::of(data(text));
+        }
+        let at = text.floor_char_boundary(limit);
+        let mut rest = Rest { tool: &tool.name, outputs: self.outputs.as_ref(), file: None, lost: false };
+        rest.add(&text.as_bytes()[at..]);
+        rest.done(data(&text[..at]), true)
+    }
+
     /// The first part of an answer that is too long; the rest is kept elsewhere (S0-44).
     pub(super) fn cut(&self, tool: &Tool, data: Value) -> Result<Done, CallError> {
         let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);

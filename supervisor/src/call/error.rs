@@ -67,6 +67,12 @@ pub enum CallError {
     /// Whoever answers outside the sandbox did not do so in time.
     #[error("there was no answer within {}s", .0.as_secs_f32())]
     TimedOut(std::time::Duration),
+    /// The session's calls were aborted ([`Session::abort`](crate::Session::abort)).
+    #[error("the call was aborted")]
+    Aborted,
+    /// The session is a subagent's, and its parent has ended it.
+    #[error("the call was aborted by the parent of its session, which has ended")]
+    Ended,
     /// A person was to be asked, and there is no answer.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
@@ -106,6 +112,8 @@ impl CallError {
             Self::Plan(_) => ErrorCode::PlanInvalid,
             Self::TimedOut(_) | Self::Confine(ConfineError::TimedOut(_)) => ErrorCode::ExecutionTimeout,
             Self::Confine(_) | Self::Output { .. } => ErrorCode::SandboxFailed,
+            Self::Aborted => ErrorCode::TurnCancelled,
+            Self::Ended => ErrorCode::SessionEnded,
             Self::Unanswered(why) => why.code(),
             Self::Told { code, .. } => *code,
             Self::Tool(_) => ErrorCode::ToolExecutionFailed,
@@ -183,6 +191,8 @@ pub(super) fn denial_of(error: CallError) -> Option<Denial> {
         | CallError::Plan(_)
         | CallError::Confine(_)
         | CallError::TimedOut(_)
+        | CallError::Aborted
+        | CallError::Ended
         | CallError::Unanswered(_)
         | CallError::Tool(_)
         | CallError::Told { .. }

@@ -1,7 +1,10 @@
 //! The story of one call.
 
+mod abort;
 mod answer;
+mod batch;
 mod declared;
+mod delegate;
 mod enforced;
 mod envelope;
 mod error;
@@ -17,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use callgate_policy::call_grant::CallGrant;
 use callgate_policy::effective::EffectiveSet;
-use callgate_policy::envelope::{Changes, Denial, Layer, ResultEnvelope, StepReport};
+use callgate_policy::envelope::{Changes, Coerced, Denial, Layer, ResultEnvelope, StepReport};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
@@ -28,11 +31,12 @@ use serde_json::Value;
 use self::envelope::Done;
 use self::error::denied;
 use crate::gate::{Approved, Passed, Task};
-use crate::registry::{Context, Executor, Hop, Registry, Tool};
+use crate::registry::{Context, Executor, Hop, InFlight, Inactive, Registry, Tool};
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
-use crate::turn::{Concurrency, Turn};
+use crate::turn::{Concurrency, Place, Turn};
 
+pub(crate) use self::abort::Aborts;
 pub(crate) use self::enforced::enforced;
 pub use self::error::CallError;
 
@@ -53,6 +57,25 @@ pub(crate) struct Known {
     pub(crate) changes: Option<Changes>,
     /// How long it was to have, where it got less.
     pub(crate) asked_for: Option<Duration>,
+}
+
+/// A call that somebody has asked for.
+struct Proposed<'a> {
+    started: Instant,
+    tool: String,
+    /// Those that it holds: they are its until it has ended, whatever replaces them (S1-26).
+    registry: Result<&'a Registry, &'a Inactive>,
+    /// Taken by layer 1.
+    args: Value,
+    coerced: Vec<Coerced>,
+    known: Known,
+    recording: Recording,
+}
+
+/// A call that may run when it is its turn.
+struct Ready<'a> {
+    approved: Approved<'a>,
+    place: Place,
 }
 
 /// A call that layer 1 has let pass: offered, well-formed and granted.
@@ -79,73 +102,99 @@ impl Session {
 
     /// Calls a tool, and passes a program's output on while it comes.
     pub async fn call_streaming(&self, tool: &str, args: Value, on_output: OnOutput<'_>) -> ResultEnvelope {
+        let mut aborted = self.aborts.listen();
+        let entered = self.tools.enter(tool).await;
+        let mut call = self.propose(&entered, tool.to_owned(), args);
+        let carried_out = async {
+            let ready = self.let_pass(&mut call).await?;
+            self.run(ready, on_output, &mut call).await
+        };
+        let outcome = aborted.unless(carried_out).await;
+        self.conclude(call, outcome).await
+    }
+
+    /// A call is asked for.
+    fn propose<'a>(&self, entered: &'a Result<InFlight, Inactive>, tool: String, args: Value) -> Proposed<'a> {
         let started = Instant::now();
         // Before anything looks at them: rules, watchdogs and people see the arguments that the tool gets.
-        // The tools that it holds are its until it has ended, whatever replaces them (S1-26).
-        let entered = self.tools.enter(tool).await;
-        let found = entered.as_ref().ok().and_then(|flight| flight.registry().find(tool));
+        let registry = entered.as_ref().map(InFlight::registry);
+        let found = registry.ok().and_then(|registry| registry.find(&tool));
         let (args, coerced) = match found.filter(|_| self.coercion == Coercion::Lossless) {
             Some(tool) => tool.coerce(args),
             None => (args, Vec::new()),
         };
-        let mut known = Known::default();
         let origin = found.map(|tool| tool.origin.to_string()).unwrap_or_default();
-        let mut recording = self.recorder.propose(tool, &origin, &args);
-        let outcome = match &entered {
-            Ok(flight) => {
-                self.carry_out((flight.registry(), tool), args, on_output, (&mut known, &mut recording)).await
-            }
-            Err(inactive) => Err(CallError::Inactive(inactive.0.clone())),
-        };
+        let recording = self.recorder.propose(&tool, &origin, &args);
+        Proposed { started, tool, registry, args, coerced, known: Known::default(), recording }
+    }
+
+    /// offered? → validate → check → rules and mode → watchdog → plan → person (C-7).
+    async fn let_pass<'a>(&self, call: &mut Proposed<'a>) -> Result<Ready<'a>, CallError> {
+        let registry = call.registry.map_err(|inactive| CallError::Inactive(inactive.0.clone()))?;
+        self.goes_on(&call.tool)?;
+        let checked = self.checked(registry, &call.tool, std::mem::take(&mut call.args))?;
+        // Before anything is waited for: in the order of the calls.
+        let place = self.turns.queue(checked.tool.concurrency).await;
+        let asking = self.questions.queue(Concurrency::Alone).await;
+        let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
+        Ok(Ready { approved, place })
+    }
+
+    /// record → run → shape (C-7), when it is its turn.
+    async fn run(
+        &self,
+        Ready { approved, place }: Ready<'_>,
+        on_output: OnOutput<'_>,
+        call: &mut Proposed<'_>,
+    ) -> Result<Done, CallError> {
+        let turn = place.turn().await;
+        // A call before it may have been one that nobody answered.
+        self.goes_on(&call.tool)?;
+        // Nothing runs that is not recorded.
+        call.recording.start().await?;
+        let registry = call.registry.map_err(|inactive| CallError::Inactive(inactive.0.clone()))?;
+        let mut args = approved.may_go_on();
+        let about = (&mut call.known, &mut call.recording);
+        let mut done = self.execute(registry, approved, turn, &mut *on_output, about).await?;
+        // Each hop of a fetch passes all layers.
+        for _ in 0..Hop::MOST {
+            let next = registry.find(&call.tool).and_then(|tool| Hop::of(tool, &done.data));
+            let Some((hop, before)) = next.zip(args.take()) else { return Ok(done) };
+            let next = hop.next(before);
+            args = Some(next.clone());
+            let checked = self.checked(registry, &call.tool, next)?;
+            let place = self.turns.queue(checked.tool.concurrency).await;
+            let asking = self.questions.queue(Concurrency::Alone).await;
+            let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
+            let turn = place.turn().await;
+            self.goes_on(&call.tool)?;
+            let about = (&mut call.known, &mut call.recording);
+            done = self.execute(registry, approved.going_on(&hop), turn, &mut *on_output, about).await?;
+        }
+        // A worker that was told how many are left ends before that.
+        Err(CallError::Told { text: "it redirects too often".to_owned(), code: ErrorCode::LimitExceeded })
+    }
+
+    /// The envelope, which is recorded with the call's end.
+    async fn conclude(&self, call: Proposed<'_>, outcome: Result<Done, CallError>) -> ResultEnvelope {
+        let Proposed { started, tool, registry, coerced, known, recording, .. } = call;
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &outcome {
             Ok(_) => tracing::info!(session = self.id, tool, duration_ms, "call"),
             // Whoever called is told by the envelope.
             Err(error) => tracing::info!(session = self.id, tool, duration_ms, %error, "call failed"),
         }
+        let is_cancelled = matches!(outcome, Err(CallError::Aborted | CallError::Ended));
+        let found = registry.ok().and_then(|registry| registry.find(&tool));
         let runs = found.is_some_and(|tool| tool.subject == Subject::Execute);
         let mut envelope = self.envelope(outcome, runs, known, duration_ms);
         envelope.metadata.coerced = coerced;
-        recording.end(&mut envelope).await;
-        envelope
-    }
-
-    /// offered? → validate → check → rules and mode → watchdog → plan → person → record → run → shape (C-7).
-    async fn carry_out(
-        &self,
-        (registry, name): (&Registry, &str),
-        args: Value,
-        on_output: OnOutput<'_>,
-        (known, recording): (&mut Known, &mut Recording),
-    ) -> Result<Done, CallError> {
-        let mut args = args;
-        let mut hop: Option<Hop> = None;
-        for _ in 0..=Hop::MOST {
-            self.goes_on(name)?;
-            let checked = self.checked(registry, name, args.clone())?;
-            // Before anything is waited for: in the order of the calls.
-            let place = self.turns.queue(checked.tool.concurrency).await;
-            let asking = self.questions.queue(Concurrency::Alone).await;
-            let approved = self.pass(checked, asking, (known, recording)).await?.going_on(hop.as_ref());
-            let turn = place.turn().await;
-            // A call before it may have been one that nobody answered.
-            self.goes_on(name)?;
-            // Nothing runs that is not recorded.
-            if hop.is_none() {
-                recording.start().await?;
-            }
-            let done = self.execute(registry, approved, turn, on_output, (known, recording)).await?;
-            // Each hop of a fetch passes all layers.
-            match registry.find(name).and_then(|tool| Hop::of(tool, &done.data)) {
-                None => return Ok(done),
-                Some(next) => {
-                    args = next.next(args);
-                    hop = Some(next);
-                }
-            }
+        if is_cancelled {
+            recording.cancel(&mut envelope).await;
+        } else {
+            recording.end(&mut envelope).await;
         }
-        // A worker that was told how many are left ends before that.
-        Err(CallError::Told { text: "it redirects too often".to_owned(), code: ErrorCode::LimitExceeded })
+        envelope
     }
 
     /// Offered, well-formed, and granted: layer 1.
@@ -161,9 +210,15 @@ impl Session {
         let root = self.root();
         let shell_dir = self.shell_dir.as_ref().unwrap_or(&root);
         let context = Context { root: &root, shell_dir, limit: registry.output_limit(&tool.name) };
-        let prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
+        let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),
+            Executor::Delegate => {
+                let (own, runner) = self.part_for_agent(args["subagent_type"].as_str().unwrap_or_default())?;
+                // The model starts it, with what it says: rules, watchdogs and people see it as they see what a shell starts.
+                prepared.needs.shell = runner;
+                Some(own)
+            }
             Executor::Worker(_)
             | Executor::Program(_)
             | Executor::Session(_)
@@ -233,6 +288,7 @@ impl Session {
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }
+            Task::Delegate { args, most } => self.delegate(tool, (&args, &most), (known, recording.id()), turn).await,
         }
     }
 

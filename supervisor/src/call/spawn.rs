@@ -15,6 +15,7 @@ use crate::confine::{Program, Stdio};
 use crate::registry::started;
 use crate::session::Session;
 use crate::store::Recording;
+use crate::turn::{Concurrency, Turn};
 
 /// What a program of the host's is called in the record of its session, and where it comes from.
 const RUN: &str = "run";
@@ -43,8 +44,25 @@ impl Session {
     ) -> Result<Program, CallError> {
         let argv: Vec<HostPath> =
             argv.into_iter().map(|arg| HostPath::from(std::path::PathBuf::from(arg.as_ref()))).collect();
-        let mut recording = self.recorder.propose(RUN, HOST, &json!({ "argv": argv }));
-        match self.start(argv, stdio, &mut recording).await {
+        let recording = self.recorder.propose(RUN, HOST, &json!({ "argv": argv }));
+        self.spawn_recorded(argv, stdio, None, recording).await
+    }
+
+    /// Starts the program that is the agent of this session. It holds the turn for as long as anything of it runs.
+    pub(super) async fn spawn_in_turn(&self, argv: &[String], stdio: Stdio, turn: Turn) -> Result<Program, CallError> {
+        let argv: Vec<HostPath> = argv.iter().map(|word| HostPath::from(word.as_str())).collect();
+        let recording = self.recorder.propose(RUN, HOST, &json!({ "argv": argv }));
+        self.spawn_recorded(argv, stdio, Some(turn), recording).await
+    }
+
+    async fn spawn_recorded(
+        &self,
+        argv: Vec<HostPath>,
+        stdio: Stdio,
+        turn: Option<Turn>,
+        mut recording: Recording,
+    ) -> Result<Program, CallError> {
+        match self.start(argv, (stdio, turn), &mut recording).await {
             Ok(program) => Ok(program.record(recording)),
             Err(error) => {
                 let mut metadata = Metadata::new(0);
@@ -59,8 +77,18 @@ impl Session {
         }
     }
 
-    async fn start(&self, argv: Vec<HostPath>, stdio: Stdio, recording: &mut Recording) -> Result<Program, CallError> {
-        let working_dir = self.root();
+    async fn start(
+        &self,
+        argv: Vec<HostPath>,
+        (stdio, turn): (Stdio, Option<Turn>),
+        recording: &mut Recording,
+    ) -> Result<Program, CallError> {
+        let root = self.root();
+        // A subagent may have nothing of the workspace; its private directory is its own.
+        let working_dir = match turn.is_some() && !self.effective.allows_read(&root) {
+            true => self.facts.private.inside.as_path().join("tmp").into(),
+            false => root,
+        };
         let needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
         let work = Work::Program { argv, working_dir };
@@ -68,8 +96,18 @@ impl Session {
         let plan = CallPlan { serves_session: true, ..compile::call(&grant, &self.facts, spec)? };
         let plan = self.pass_of_host(&needs, plan)?;
         self.still_there()?;
+        // Whoever ends the session waits for those that start, and then ends what runs.
+        let starting = match &turn {
+            Some(_) => None,
+            None => Some(self.agents_program.take(Concurrency::SideBySide).await),
+        };
+        if self.aborts.have_ended() {
+            return Err(CallError::Ended);
+        }
         // Nothing runs that is not recorded.
         recording.start().await?;
-        Ok(self.opened.program(plan, stdio, None).await?)
+        let started = self.opened.program(plan, stdio, turn).await;
+        drop(starting);
+        Ok(started?)
     }
 }

@@ -112,6 +112,15 @@ impl Opened {
         self.tracer.take()
     }
 
+    /// Ends the programs that run, with all that they have started, whoever holds them.
+    pub(crate) async fn end_programs(&self) {
+        match &self.workers {
+            Workers::Zygotes { programs, .. } => programs.kill_all().await,
+            // It ends with the session.
+            Workers::Only(_) => {}
+        }
+    }
+
     /// What confined the session's processes.
     pub(crate) fn steps(&self) -> impl Iterator<Item = &StepReport> {
         self.steps.common.iter().chain(&self.steps.programs).chain(&self.steps.readers)

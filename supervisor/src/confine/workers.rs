@@ -56,6 +56,8 @@ struct Stock {
     searchers: Kind,
     /// Given back: they have run a program, and wait for another.
     idle: Vec<(u64, AsyncChannel)>,
+    /// Taken, whoever holds them.
+    taken: HashSet<u64>,
 }
 
 /// Workers that may make the same.
@@ -92,6 +94,7 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         let mut stock = self.zygote.stock();
+        stock.taken.remove(&self.worker);
         let idle = if self.threads == Threads::Never { stock.idle.len() } else { 0 };
         let kind = stock.kind(self.threads);
         kind.busy -= 1;
@@ -162,6 +165,7 @@ impl Zygote {
         let mut busy = Busy { zygote: Arc::clone(self), worker, threads, waits: false };
         if let Some((worker, channel)) = idle {
             busy.worker = worker;
+            self.stock().taken.insert(worker);
             return Ok(Worker::new(channel, Some(busy)));
         }
         if missing {
@@ -170,6 +174,7 @@ impl Zygote {
         busy.waits = true;
         let made = self.hear(PATIENCE, |heard| heard.ready.remove(&worker)).await?;
         busy.waits = false;
+        self.stock().taken.insert(worker);
         let made = AsyncChannel::new(made.map_err(ConfineError::Refused)?);
         Ok(Worker::new(made.map_err(channel("wait on the worker's channel"))?, Some(busy)))
     }
@@ -178,6 +183,16 @@ impl Zygote {
     pub(super) async fn kill(&self, worker: u64) -> Result<(), ConfineError> {
         self.channel.send(&ToZygote::Kill { worker }, &[]).await.map_err(|_gone| ConfineError::Ended)?;
         self.gone(worker).await
+    }
+
+    /// Kills those that are at work, and waits until they are gone with everything they started.
+    pub(super) async fn kill_all(&self) {
+        let taken: Vec<u64> = self.stock().taken.iter().copied().collect();
+        for worker in taken {
+            if let Err(error) = self.kill(worker).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a program could not be ended");
+            }
+        }
     }
 
     /// Waits until a worker that was killed is gone.

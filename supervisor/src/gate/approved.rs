@@ -91,6 +91,11 @@ pub(crate) enum Task {
         handler: Arc<dyn Handler>,
         args: Value,
     },
+    /// By a session of its own, with this at most in force.
+    Delegate {
+        most: Box<EffectiveSet>,
+        args: Value,
+    },
 }
 
 /// What a call passed on its way.
@@ -103,9 +108,17 @@ pub(crate) struct Passed {
 }
 
 impl<'a> Approved<'a> {
+    /// The arguments of one that may go on elsewhere: a fetch.
+    pub(crate) fn may_go_on(&self) -> Option<Value> {
+        match &self.task {
+            Task::Worker { args, .. } if self.tool.subject == Subject::Fetch => Some(args.clone()),
+            _ => None,
+        }
+    }
+
     /// The same as the next hop of a fetch, which is told how many are left.
-    pub(crate) fn going_on(mut self, hop: Option<&Hop>) -> Self {
-        if let (Task::Worker { args, .. }, Some(hop)) = (&mut self.task, hop) {
+    pub(crate) fn going_on(mut self, hop: &Hop) -> Self {
+        if let Task::Worker { args, .. } = &mut self.task {
             hop.tell(args);
         }
         self

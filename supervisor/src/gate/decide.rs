@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use callgate_policy::approval::ApprovalKey;
 use callgate_policy::effective::EffectiveSet;
@@ -25,11 +24,15 @@ use serde_json::json;
 use super::approved::{Approved, ApprovedPlan, Task};
 use super::sub_policy::GrantedPlaces;
 use crate::call::{CallError, Checked, Known};
+use crate::causes::with_causes;
 use crate::gate::people::{self, NoAnswer, Question, Yes};
 use crate::registry::{Executor, Tool};
 use crate::session::{AskedBy, OpenError, Session};
 use crate::store::Recording;
 use crate::turn::Place;
+
+/// What a program is called that no tool starts.
+const PROGRAM: &str = "run";
 
 /// A call that layers 1 and 2 let pass, perhaps on the condition that a person says yes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +61,8 @@ struct Presented<'a> {
 /// What rules and mode make of a call.
 pub(super) struct Decided {
     decision: Decision,
+    /// What the rules of an agent say of the program that runs it, if they ask.
+    of_program: Option<Decision>,
     /// The key under which an answer is kept.
     key: ApprovalKey,
     /// What it is narrowed to.
@@ -95,13 +100,15 @@ impl Session {
     /// [`OpenError::Rule`] if it makes no sense; [`OpenError::Store`] if it cannot be recorded with the session.
     pub fn add_rule(&self, rule: &Rule) -> Result<(), OpenError> {
         let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
+        let mut reared = self.children.reared();
         let mut rules = self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         // What makes no sense is not kept, and what cannot be kept is not in force.
         let mut with = rules.clone();
         with.add(rule, &source, &self.variables).map_err(OpenError::Rule)?;
         self.recorder.keep_rule(rule)?;
         *rules = with;
-        Ok(())
+        drop(rules);
+        reared.pass_on(rule)
     }
 
     /// Layer 2, whole: rules and mode, watchdogs, and the person. What it returns may be carried out, and nothing else may.
@@ -125,7 +132,7 @@ impl Session {
             own: own.as_ref(),
         };
         let (decided, watchdog) = self.judged(&presented, known).await?;
-        let why = self.asks(&decided.decision, watchdog.as_ref());
+        let why = self.asks(&decided, watchdog.as_ref());
         let mut places = GrantedPlaces::default();
         let plan = match work.clone() {
             None => None,
@@ -161,6 +168,10 @@ impl Session {
             (Executor::Session(hosted), _) => Task::Session { hosted: *hosted, args },
             (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
             (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
+            (Executor::Delegate, _) => {
+                let lost = || CallError::Tool(format!("`{}` has no agent to start", tool.name));
+                Task::Delegate { args, most: Box::new(left.ok_or_else(lost)?) }
+            }
             (Executor::Worker(_) | Executor::Program(_) | Executor::Declared(_), None) => {
                 return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
             }
@@ -190,13 +201,16 @@ impl Session {
         };
         let Checked { tool, args, needs, root, own, work, .. } = &checked;
         let line = line.or(understood.as_ref());
-        let (Decided { decision, .. }, watchdog) = self
+        let (decided, watchdog) = self
             .judged(
                 &Presented { tool, args, needs, root, work: work.as_ref(), line, own: own.as_ref() },
                 &mut Known::default(),
             )
             .await?;
-        let asks = self.asks(&decision, watchdog.as_ref());
+        let asks = self.asks(&decided, watchdog.as_ref());
+        let Decided { decision, of_program, .. } = decided;
+        // The stricter of the two: what denies has denied already.
+        let decision = of_program.filter(|_| decision.action == Action::Allow).unwrap_or(decision);
         Ok(Preview { decision, asks })
     }
 
@@ -280,8 +294,41 @@ impl Session {
         let ruled = RuledCall { tool: &tool, subject: call.tool.subject, ungated, key: &key.text, named, reach };
         let decision = self.judge(&ruled, known)?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
+        let (of_program, sub_policy) = if matches!(call.tool.executor, Executor::Delegate) {
+            self.decide_program_of_agent(call, &ruled, sub_policy, known)?
+        } else {
+            (None, sub_policy)
+        };
         drop(ruled);
-        Ok(Decided { decision, key, sub_policy })
+        Ok(Decided { decision, of_program, key, sub_policy })
+    }
+
+    /// What the rules in an agent's session say of the program that runs it: they ask or deny as they do about a program that a
+    /// call starts there, though a rule lets `task` pass; and a grant of theirs narrows it.
+    fn decide_program_of_agent(
+        &self,
+        call: &Presented<'_>,
+        ruled: &RuledCall<'_>,
+        sub_policy: Option<SubPolicy>,
+        known: &mut Known,
+    ) -> Result<(Option<Decision>, Option<SubPolicy>), CallError> {
+        let agent = call.args["subagent_type"].as_str().unwrap_or_default();
+        let Some(rules) = self.rules_of_agent(agent).filter(|_| call.needs.shell.is_some()) else {
+            return Ok((None, sub_policy));
+        };
+        let rules = rules.map_err(|error| CallError::Tool(with_causes(&error)))?;
+        let ruled = RuledCall { tool: PROGRAM, subject: Subject::Execute, ..ruled.clone() };
+        let sub_policy = match (sub_policy, rules.sub_policy(&ruled)) {
+            (Some(one), Some(other)) => Some(one.within(other)),
+            (one, other) => one.or(other),
+        };
+        let parts: Vec<_> = ruled.named.iter().chain(&ruled.reach).copied().collect();
+        let Some(decision) = rules.tightens(&parts) else { return Ok((None, sub_policy)) };
+        let passed = &mut known.passed.decision;
+        if passed.as_ref().is_none_or(|passed| passed.action < decision.action) {
+            *passed = Some(decision.clone());
+        }
+        unless_denied(decision, &ruled).map(|decision| (Some(decision), sub_policy))
     }
 
     /// What a program of this call could use: a restricted shell has nothing to write (S4-9), and a sub-policy leaves less.
@@ -315,19 +362,14 @@ impl Session {
         let commands = Part::of_argv(&words);
         let (named, reach) = parts(needs, (Some(&commands), Value::UnknownCommand), &self.effective);
         let (subject, key) = (Subject::Execute, words.join(" "));
-        let ruled = RuledCall { tool: "run", subject, key: &key, named, reach, ..RuledCall::default() };
+        let ruled = RuledCall { tool: PROGRAM, subject, key: &key, named, reach, ..RuledCall::default() };
         self.judge(&ruled, &mut Known::default()).map(drop)
     }
 
     fn judge(&self, call: &RuledCall<'_>, known: &mut Known) -> Result<Decision, CallError> {
         let decision = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).judge(call);
         known.passed.decision = Some(decision.clone());
-        if decision.action != Action::Deny {
-            return Ok(decision);
-        }
-        let asked = decision.about.clone().unwrap_or_else(|| call.tool.to_owned());
-        let denial = Denial::new(Layer::Rule, asked, decision.to_string()).remedy(decision.remedy(call));
-        Err(CallError::Denied(Box::new(denial)))
+        unless_denied(decision, call)
     }
 
     /// Whether what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
@@ -337,17 +379,21 @@ impl Session {
     }
 
     /// Why a person has to say yes; nothing if nobody has to.
-    fn asks(&self, decision: &Decision, watchdog: Option<&Reason>) -> Vec<String> {
+    fn asks(&self, decided: &Decided, watchdog: Option<&Reason>) -> Vec<String> {
         // Who types a call has approved of it; of what a rule or a watchdog wants asked they are asked.
-        let typed = self.asked_by == AskedBy::Person && decision.by == DecidedBy::Default;
-        let ruled = (decision.action == Action::Ask && !typed).then(|| decision.to_string());
-        ruled.into_iter().chain(watchdog.map(Reason::to_string)).collect()
+        let typed = |decision: &Decision| self.asked_by == AskedBy::Person && decision.by == DecidedBy::Default;
+        let decisions = [Some(&decided.decision), decided.of_program.as_ref()].into_iter().flatten();
+        let asking = decisions.filter(|decision| decision.action == Action::Ask && !typed(decision));
+        let mut why: Vec<String> = asking.map(Decision::to_string).collect();
+        why.dedup();
+        why.extend(watchdog.map(Reason::to_string));
+        why
     }
 
     /// Whether a person would have had to be asked, and there was none (`headless = "halt"`): nothing else will run.
     #[must_use]
     pub fn is_halted(&self) -> bool {
-        self.halted.load(Ordering::Relaxed)
+        self.halt.is_halted()
     }
 
     /// Has a person say yes, if there is a reason, and tells who did. Nothing that they did not see runs: the answer is for
@@ -356,7 +402,7 @@ impl Session {
         &self,
         call: &Presented<'_>,
         plan: Option<&CallPlan>,
-        Decided { decision, key, sub_policy }: Decided,
+        Decided { decision, of_program, key, sub_policy }: Decided,
         why: Vec<String>,
         (asking, recording): (Place, &mut Recording),
     ) -> Result<Option<String>, CallError> {
@@ -366,7 +412,11 @@ impl Session {
         if let Some(scope) = self.people.has_said_yes(&call.tool.rule_name(), &key) {
             return Ok(Some(scope.name().to_owned()));
         }
-        let digest = people::digest(&call.tool.rule_name(), call.args, plan);
+        let program = match (plan.map(|plan| &plan.work), &call.needs.shell) {
+            (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => argv.first(),
+            _ => None,
+        };
+        let digest = people::digest(&call.tool.rule_name(), call.args, plan, program);
         // A person sees what a line is made of, though no rule looked at that.
         let line = match (call.line, call.needs.command_line()) {
             (None, Some(command)) => self.understand(command).await.ok(),
@@ -379,20 +429,19 @@ impl Session {
         let _asking = asking.turn().await;
         // A question that nobody has answered is there after a crash.
         recording.wait_for_approval().await?;
-        let holds = || people::digest(&call.tool.rule_name(), call.args, plan) == digest;
+        let holds = || people::digest(&call.tool.rule_name(), call.args, plan, program) == digest;
         match self.people.ask(question, holds).await {
             Ok(Yes::Kept(scope)) => Ok(Some(scope.name().to_owned())),
             Ok(Yes::Now { by, .. }) => Ok(Some(by)),
             Err(NoAnswer::Nobody) if self.headless == Headless::Halt => {
-                self.halted.store(true, Ordering::Relaxed);
-                self.recorder.keep_halt();
+                self.halt.halt();
                 Err(CallError::Halted { tool: call.tool.name.clone(), why: why.join("; ") })
             }
             Err(none) => {
                 let tool = call.tool.rule_name();
                 let ruled = RuledCall { tool: &tool, ..RuledCall::default() };
                 let remedy = match none {
-                    NoAnswer::Nobody => Some(decision.remedy(&ruled)),
+                    NoAnswer::Nobody => Some(of_program.as_ref().unwrap_or(&decision).remedy(&ruled)),
                     NoAnswer::Changed => Some("make the call again".to_owned()),
                     NoAnswer::TooLate(_) | NoAnswer::Rejected => None,
                 };
@@ -421,9 +470,12 @@ impl Session {
         let texts = |paths: &[HostPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut reads = texts(&needs.read);
         reads.extend(needs.read_below.iter().map(|dir| format!("{dir} and all beneath it")));
-        let (argv, reach) = match plan.map(|plan| &plan.work) {
-            Some(Work::Program { argv, .. }) => (texts(argv), reach),
-            Some(Work::Tool { .. }) | None => (Vec::new(), Vec::new()),
+        let is_agents = matches!(call.tool.executor, Executor::Delegate);
+        let (argv, reach) = match (plan.map(|plan| &plan.work), &needs.shell) {
+            (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => (texts(argv), reach),
+            // A host's own loop is no program. What it may change is as much for a person to know.
+            (None, None) if is_agents => (Vec::new(), reach),
+            _ => (Vec::new(), Vec::new()),
         };
         Question {
             session: self.id.clone(),
@@ -442,6 +494,15 @@ impl Session {
             digest,
         }
     }
+}
+
+fn unless_denied(decision: Decision, call: &RuledCall<'_>) -> Result<Decision, CallError> {
+    if decision.action != Action::Deny {
+        return Ok(decision);
+    }
+    let asked = decision.about.clone().unwrap_or_else(|| call.tool.to_owned());
+    let denial = Denial::new(Layer::Rule, asked, decision.to_string()).remedy(decision.remedy(call));
+    Err(CallError::Denied(Box::new(denial)))
 }
 
 fn words(argv: &[HostPath]) -> Vec<String> {

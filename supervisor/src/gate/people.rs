@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use callgate_policy::approval::{Approval, ApprovalKey, ApprovalScope, Approvals, GrantedBy};
-use callgate_policy::plan::{CallPlan, Work};
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::CallPlan;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -161,20 +162,22 @@ pub(crate) struct People {
     /// Where those of the session are kept.
     recorder: Option<Arc<Recorder>>,
     /// One question at a time; of calls, in their order (C-17, `Session::questions`).
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl People {
     pub(crate) fn new(approvers: Vec<Arc<dyn Approver>>, patience: Duration, project: Option<Project>) -> Self {
         let kept = project.as_ref().map(|project| project.approvals().clone()).unwrap_or_default();
-        Self {
-            approvers,
-            patience,
-            kept: Mutex::new(kept),
-            project,
-            recorder: None,
-            turn: tokio::sync::Mutex::default(),
-        }
+        Self { approvers, patience, kept: Mutex::new(kept), project, recorder: None, turn: Arc::default() }
+    }
+
+    /// Of a family of sessions one asks at a time, too: it is the same person (C-17).
+    pub(crate) fn in_turn_with(self, turn: Arc<tokio::sync::Mutex<()>>) -> Self {
+        Self { turn, ..self }
+    }
+
+    pub(crate) fn turn(&self) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.turn)
     }
 
     /// With what the session's earlier openings have kept, and where this one's are kept.
@@ -307,7 +310,7 @@ impl People {
 
 /// What an answer is bound to: the arguments, the plan, and the program that would start, as it is now. What changes any of
 /// them makes the answer stale.
-pub(crate) fn digest(tool: &str, args: &Value, plan: Option<&CallPlan>) -> String {
+pub(crate) fn digest(tool: &str, args: &Value, plan: Option<&CallPlan>, program: Option<&HostPath>) -> String {
     let mut hash = Sha256::new();
     // Of a map in the order of its keys: serde_json keeps them sorted.
     for part in [Value::from(tool), args.clone(), serde_json::to_value(plan).unwrap_or_default()] {
@@ -315,9 +318,8 @@ pub(crate) fn digest(tool: &str, args: &Value, plan: Option<&CallPlan>) -> Strin
         hash.update(text.len().to_le_bytes());
         hash.update(text);
     }
-    if let Some(Work::Program { argv, .. }) = plan.map(|plan| &plan.work) {
-        let program = argv.first().map(|program| host::version_of(program.as_path()));
-        hash.update(format!("{program:?}"));
+    if let Some(program) = program {
+        hash.update(format!("{:?}", Some(host::version_of(program.as_path()))));
     }
     host::hex(&hash.finalize())
 }

@@ -28,6 +28,8 @@ pub(crate) enum Executor {
     Host(Arc<dyn Handler>),
     /// Another process, such as an MCP server.
     Remote(Arc<dyn Handler>),
+    /// A subagent, in a session of its own.
+    Delegate,
 }
 
 /// How a tool turns validated arguments into work for the sandbox.
@@ -113,7 +115,7 @@ impl Executor {
         match self {
             Self::Worker(tool) | Self::Program(tool) => tool.prepare(args, context),
             Self::Declared(tool) => tool.prepare(args, context),
-            Self::Session(_) | Self::Host(_) | Self::Remote(_) => {
+            Self::Session(_) | Self::Host(_) | Self::Remote(_) | Self::Delegate => {
                 Ok(Prepared { needs: CallNeeds::default(), work: None, timeout: None })
             }
         }

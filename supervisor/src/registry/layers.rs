@@ -371,6 +371,7 @@ fn read_definition(
                 RegistryError::Schema { .. }
                 | RegistryError::Taken { .. }
                 | RegistryError::Unknown { .. }
+                | RegistryError::UnknownToAgent { .. }
                 | RegistryError::Requires { .. } => "parameters",
             };
             let line = line_of(&text, key).map(|line| format!("line {line}: ")).unwrap_or_default();
@@ -450,8 +451,7 @@ impl Registry {
 
     /// The same without a tool.
     pub(crate) fn without(&self, name: &str) -> Self {
-        let tools = self.tools.iter().filter(|tool| tool.name != name).cloned().collect();
-        Self { surface: self.surface.clone(), tools, left_out: self.left_out.clone() }
+        self.only(|tool| tool.name != name)
     }
 
     /// What is declared and not there, and why.

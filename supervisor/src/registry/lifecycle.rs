@@ -1,6 +1,6 @@
 //! The life of a session's tools: there, taking no more calls, gone; and replaced as a whole between turns (S1-20, S1-26).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -39,12 +39,12 @@ struct Stage {
 }
 
 /// A call that holds the tools as they were when it began.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct InFlight {
     registry: Arc<Registry>,
-    _all: OwnedRwLockReadGuard<()>,
+    _all: Arc<OwnedRwLockReadGuard<()>>,
     /// None of a tool that is not there.
-    _one: Option<OwnedRwLockReadGuard<()>>,
+    _one: Option<Arc<OwnedRwLockReadGuard<()>>>,
 }
 
 impl InFlight {
@@ -70,7 +70,26 @@ impl Lifecycle {
 
     /// Begins a call. One that comes while the tools are replaced waits for those that come.
     pub(crate) async fn enter(&self, name: &str) -> Result<InFlight, Inactive> {
-        let all = Arc::clone(&self.all).read_owned().await;
+        let all = Arc::new(Arc::clone(&self.all).read_owned().await);
+        self.enter_one(all, name).await
+    }
+
+    /// Begins several calls as one: whoever waits until those in flight have ended would otherwise come between them, and wait
+    /// for the first, which waits for the others.
+    pub(crate) async fn enter_all<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str> + Clone,
+    ) -> Vec<Result<InFlight, Inactive>> {
+        let all = Arc::new(Arc::clone(&self.all).read_owned().await);
+        // Each tool once, and in one order, so that two that begin several do not wait for each other.
+        let mut entered = BTreeMap::new();
+        for name in names.clone().collect::<BTreeSet<_>>() {
+            entered.insert(name, self.enter_one(Arc::clone(&all), name).await);
+        }
+        names.filter_map(|name| entered.get(name).cloned()).collect()
+    }
+
+    async fn enter_one(&self, all: Arc<OwnedRwLockReadGuard<()>>, name: &str) -> Result<InFlight, Inactive> {
         let registry = self.now();
         let one = match registry.find(name) {
             None => None,
@@ -79,7 +98,7 @@ impl Lifecycle {
                 let refused =
                     || stage.refuses.load(Ordering::SeqCst).then(|| Inactive(name.to_owned())).map_or(Ok(()), Err);
                 refused()?;
-                let one = Arc::clone(&stage.flights).read_owned().await;
+                let one = Arc::new(Arc::clone(&stage.flights).read_owned().await);
                 // It may have been deactivated since.
                 refused()?;
                 Some(one)
@@ -123,5 +142,57 @@ impl Lifecycle {
     fn stage(&self, name: &str) -> Arc<Stage> {
         let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(stages.entry(name.to_owned()).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// S1-20, S1-26, X1-22: several calls begin as one. Whoever waits until those in flight have ended does not come between them:
+    /// it would wait for the first, and the first for the others.
+    #[test]
+    fn s1_20_s1_26_x1_22_calls_of_a_batch_do_not_wait_for_who_waits_for_them() {
+        let tools = Lifecycle::new(Registry::locked().unwrap());
+        let first = match poll(pin!(tools.enter("read"))) {
+            Poll::Ready(first) => first.unwrap(),
+            Poll::Pending => unreachable!("nobody is before it"),
+        };
+        let mut gone = pin!(tools.deactivate("bash"));
+        assert!(poll(gone.as_mut()).is_ready(), "no call of it is in flight");
+        let mut waits = pin!(tools.replace(|_now| Ok::<_, ()>((Registry::locked().unwrap(), ()))));
+        assert!(poll(waits.as_mut()).is_pending(), "one is in flight");
+        let mut batch = pin!(tools.enter_all(["read", "read", "bash", "nothing", "read"].into_iter()));
+        assert!(poll(batch.as_mut()).is_pending(), "it waits for what comes");
+        drop(first);
+        assert!(poll(waits.as_mut()).is_ready());
+        let Poll::Ready(entered) = poll(batch.as_mut()) else { unreachable!("they hold the tools together") };
+        assert_eq!(entered.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, true, true]);
+        let mut waits = pin!(tools.replace(|_now| Ok::<_, ()>((Registry::locked().unwrap(), ()))));
+        assert!(poll(waits.as_mut()).is_pending());
+        drop(entered);
+        assert!(poll(waits.as_mut()).is_ready());
+
+        // One that has begun, and waits for a tool of its own.
+        let Poll::Ready(Ok(edit)) = poll(pin!(tools.enter("edit"))) else { unreachable!("nobody is before it") };
+        let mut gone = pin!(tools.deactivate("edit"));
+        assert!(poll(gone.as_mut()).is_pending(), "a call of it is in flight");
+        tools.activate("edit");
+        let mut batch = pin!(tools.enter_all(["edit", "read"].into_iter()));
+        assert!(poll(batch.as_mut()).is_pending());
+        let mut waits = pin!(tools.replace(|_now| Ok::<_, ()>((Registry::locked().unwrap(), ()))));
+        assert!(poll(waits.as_mut()).is_pending());
+        drop(edit);
+        assert!(poll(gone.as_mut()).is_ready());
+        let Poll::Ready(entered) = poll(batch.as_mut()) else { unreachable!("who came later does not stop it") };
+        assert!(entered.iter().all(Result::is_ok) && poll(waits.as_mut()).is_pending());
     }
 }

@@ -14,6 +14,7 @@ mod web;
 
 use std::collections::BTreeMap;
 
+use callgate_policy::manifest::Agent;
 use callgate_policy::profile::{FileWrite, Profile};
 use callgate_policy::tool::Subject;
 
@@ -23,14 +24,14 @@ pub(crate) use executor::{Context, Executor, started};
 pub use hosted::{Skill, SkillLeftOut, Skills, Todo, TodoStatus};
 pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};
-pub(crate) use lifecycle::Lifecycle;
 pub use lifecycle::ToolState;
+pub(crate) use lifecycle::{InFlight, Inactive, Lifecycle};
 use surface::Surface;
 pub use tool::{Origin, Tool};
 pub(crate) use web::Hop;
 
 /// All tools of one surface.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Registry {
     surface: Surface,
     tools: Vec<Tool>,
@@ -80,6 +81,16 @@ pub enum RegistryError {
         /// What there is.
         known: String,
     },
+    /// A manifest offers one of its agents a tool that is not there.
+    #[error("the manifest offers its agent `{agent}` the tool `{tool}`, which there is not; there are: {known}")]
+    UnknownToAgent {
+        /// The agent.
+        agent: String,
+        /// The name.
+        tool: String,
+        /// What there is.
+        known: String,
+    },
     /// What it requires cannot be compiled.
     #[error("the requirements of {tool}: {reason}")]
     Requires {
@@ -119,6 +130,37 @@ impl Registry {
         self.surface.show(&tool.name);
         self.tools.push(tool);
         Ok(())
+    }
+
+    /// Adds `task`, if there is an agent that it can start.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
+    pub(crate) fn add_task(&mut self, agents: &BTreeMap<String, Agent>) -> Result<(), RegistryError> {
+        if agents.values().any(|agent| agent.mode.is_subagent()) {
+            self.surface.show("task");
+            self.tools.push(hosted::task(agents)?);
+        }
+        Ok(())
+    }
+
+    /// A misspelt name would be missed only when the agent is at work.
+    pub(crate) fn know_tools_of(&self, agents: &BTreeMap<String, Agent>) -> Result<(), RegistryError> {
+        let is_known =
+            |name: &str| Subject::of_locked(name).is_some() || self.find(name).is_some() || self.is_left_out(name);
+        for (agent, declared) in agents {
+            if let Some(tool) = declared.tools.iter().flatten().find(|name| !is_known(name)) {
+                let known = self.names().join(", ");
+                return Err(RegistryError::UnknownToAgent { agent: agent.clone(), tool: tool.clone(), known });
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of its tools for which something holds.
+    pub(crate) fn only(&self, holds: impl Fn(&Tool) -> bool) -> Self {
+        let tools = self.tools.iter().filter(|tool| holds(tool)).cloned().collect();
+        Self { surface: self.surface.clone(), tools, left_out: self.left_out.clone() }
     }
 
     /// What each tool is about, by the name that rules have for it.

@@ -11,7 +11,7 @@ use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use super::executor::{Argv, Executor, Handler, Prepare};
-use super::{RegistryError, coerce};
+use super::{Declared, RegistryError, coerce};
 use crate::turn::Concurrency;
 
 /// Where a tool comes from.
@@ -229,69 +229,46 @@ impl Tool {
         }
     }
 
-    /// What runs when it is called, if it is declared.
-    #[must_use]
-    pub fn command(&self) -> String {
+    fn as_declared(&self) -> Option<&Declared> {
         match &self.executor {
-            Executor::Declared(declared) => declared.command(),
+            Executor::Declared(declared) => Some(declared),
             Executor::Worker(_)
             | Executor::Program(_)
             | Executor::Session(_)
             | Executor::Host(_)
-            | Executor::Remote(_) => String::new(),
+            | Executor::Remote(_)
+            | Executor::Delegate => None,
         }
+    }
+
+    /// What runs when it is called, if it is declared.
+    #[must_use]
+    pub fn command(&self) -> String {
+        self.as_declared().map(|declared| declared.command()).unwrap_or_default()
     }
 
     /// The names of the caller's variables that its program gets, if it is declared.
     #[must_use]
     pub fn variables(&self) -> &[String] {
-        match &self.executor {
-            Executor::Declared(declared) => &declared.env,
-            Executor::Worker(_)
-            | Executor::Program(_)
-            | Executor::Session(_)
-            | Executor::Host(_)
-            | Executor::Remote(_) => &[],
-        }
+        self.as_declared().map(|declared| declared.env.as_slice()).unwrap_or_default()
     }
 
     /// Whether its calls have a directory for what is to last, if it is declared.
     #[must_use]
     pub fn has_state(&self) -> bool {
-        match &self.executor {
-            Executor::Declared(declared) => declared.has_state,
-            Executor::Worker(_)
-            | Executor::Program(_)
-            | Executor::Session(_)
-            | Executor::Host(_)
-            | Executor::Remote(_) => false,
-        }
+        self.as_declared().is_some_and(|declared| declared.has_state)
     }
 
     /// What an "always" is kept for, if it is declared and says so: a template over its arguments, or a text for all of them.
     #[must_use]
     pub fn approval_template(&self) -> Option<&str> {
-        match &self.executor {
-            Executor::Declared(declared) => declared.template.as_deref(),
-            Executor::Worker(_)
-            | Executor::Program(_)
-            | Executor::Session(_)
-            | Executor::Host(_)
-            | Executor::Remote(_) => None,
-        }
+        self.as_declared().and_then(|declared| declared.template.as_deref())
     }
 
     /// The file that declares it, if one does.
     #[must_use]
     pub fn file(&self) -> Option<&std::path::Path> {
-        match &self.executor {
-            Executor::Declared(declared) => Some(&declared.file),
-            Executor::Worker(_)
-            | Executor::Program(_)
-            | Executor::Session(_)
-            | Executor::Host(_)
-            | Executor::Remote(_) => None,
-        }
+        self.as_declared().map(|declared| declared.file.as_path())
     }
 
     /// The kind that an ACP host shows (X0-50).

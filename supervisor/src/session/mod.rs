@@ -1,6 +1,8 @@
 //! A confined place for one agent's calls.
 
+mod child;
 mod error;
+mod halt;
 mod id;
 mod open;
 mod part;
@@ -9,13 +11,15 @@ mod spec;
 mod tools;
 mod warning;
 
+pub use child::{AGENT_DEPTH_MAX, AGENTS_MAX, AgentRun, AgentRunner, AgentTask, FAMILY_MAX};
+pub(crate) use child::{Children, InFlight, Lineage, Opening, Reared, Rearing};
 pub use error::{OpenError, refuse_strangers};
+pub(crate) use halt::Halt;
 pub(crate) use id::new_id;
 pub use spec::{AskedBy, Coercion, Overflow, SessionSpec, StrengthChoice, WatchdogObject};
 pub use tools::ReloadError;
 pub use warning::Warning;
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};
 
 use callgate_policy::effective::EffectiveSet;
@@ -31,6 +35,7 @@ use callgate_policy::profile::Profile;
 use callgate_policy::rules::RuleSet;
 use callgate_policy::variable::Variables;
 
+use crate::call::Aborts;
 use crate::confine::{Launcher, Opened, Outputs, Stdio, Terminal, TerminalError, WindowSize};
 use crate::gate::Gate;
 use crate::gate::execs::Watching;
@@ -63,7 +68,7 @@ pub struct Session {
     /// Where shells start that do not say, if not in the first root.
     pub(crate) shell_dir: Option<HostPath>,
     /// A person would have had to be asked, and there was none.
-    pub(crate) halted: AtomicBool,
+    pub(crate) halt: Arc<Halt>,
     pub(crate) facts: HostFacts,
     /// What it is bound to.
     looked: Looked,
@@ -76,6 +81,12 @@ pub struct Session {
     /// What it keeps for the tools that it answers itself.
     pub(crate) hosted: hosted::State,
     pub(crate) turns: Turns,
+    pub(crate) aborts: Aborts,
+    /// The subagents that it has started.
+    pub(crate) children: Children,
+    pub(crate) rearing: Rearing,
+    /// Of the program that is this session's agent, if a program is.
+    pub(crate) agents_program: Turns,
     /// The order in which people are asked.
     pub(crate) questions: Turns,
     #[cfg(feature = "ablation")]

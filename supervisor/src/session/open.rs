@@ -1,7 +1,6 @@
 //! Opening a session: what is in force, and confining its processes to that.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};
 
 use callgate_policy::approval::ApprovalScope;
@@ -23,14 +22,18 @@ use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 use super::id::new_id;
 use super::rules::rules;
 use super::tools::{Believed, Sources, leads_out, real_path, refuse_to_declare};
-use super::{OpenError, Overflow, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject};
+use super::{
+    Children, Halt, Lineage, OpenError, Overflow, Rearing, Session, SessionSpec, StrengthChoice, Warning,
+    WatchdogObject,
+};
+use crate::call::Aborts;
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
 use crate::gate::Gate;
 use crate::gate::execs::Watch;
 use crate::gate::people::People;
 use crate::home::Homes;
 use crate::host::{self, Missing};
-use crate::place::{self, Changeable, Looked, Place, Unusable};
+use crate::place::{self, Changeable, Looked, Place, Unusable, asked_before};
 use crate::profile::ProfileError;
 use crate::registry::{Lifecycle, Registry, hosted};
 use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, Store, StoreError, Stored};
@@ -43,20 +46,37 @@ impl Supervisor {
         &self,
         mut spec: SessionSpec,
         ablation: Option<Ablation>,
+        mut lineage: Option<Lineage>,
     ) -> Result<Session, OpenError> {
+        if let Some(lineage) = &lineage {
+            spec.ceiling.push(lineage.bound.clone());
+        }
+        let inherited = lineage.as_mut().and_then(|lineage| lineage.inherited.take());
         let profile = spec.chosen_profile()?;
         let roots = roots(&spec)?;
+        if let Some(lineage) = lineage.as_ref().filter(|lineage| !roots.iter().map(Place::id).eq(lineage.roots.clone()))
+        {
+            let what =
+                format!("the workspace of {} was replaced since it was opened; open a new session", lineage.parent);
+            return Err(OpenError::Replaced { what });
+        }
         let workspace: Vec<HostPath> = roots.iter().map(|root| root.path().clone()).collect();
         let shell_dir = profile.working_dir(&workspace).map_err(ProfileError::from)?;
         let further = further_directories(&spec)?;
         let variables = variables(&roots, &further)?;
         let bounds = bounds(&spec, &profile, &variables)?;
-        let sources = Sources::of(&mut spec, &profile, bounds);
+        let sources = Sources::of(&mut spec, &profile, bounds, inherited);
         let held = || roots.iter().chain(further.iter().map(|(_, place)| place));
         let believed = sources.believed(&mut spec, &variables, &roots, held())?;
         let Believed { registry, skills, beside, effective, mut warnings } = believed;
         env::refuse_steering(&spec.env, &compile::exec(&effective))?;
-        let changeable = Changeable::of(held(), &compile::written(&effective), &effective.asked_trees());
+        let mut ancestry = lineage.as_ref().map(|lineage| lineage.ancestry.clone()).unwrap_or_default();
+        if lineage.is_none() {
+            ancestry.written = compile::written(&effective);
+            ancestry.asked = asked_before(&effective, spec.allow_home);
+            ancestry.most = Some(Arc::new(effective.clone()));
+        }
+        let changeable = Changeable::of(held(), &ancestry.written, &ancestry.asked);
         let directories = held().map(|place| (place.path().as_path(), place.planted_link(&changeable)));
         let typed = spec.typed.iter().map(|path| (path.typed(), path.planted_link(&changeable)));
         if let Some((path, Some(link))) = directories.chain(typed).find(|(_, link)| link.is_some()) {
@@ -81,17 +101,18 @@ impl Supervisor {
             Some(manifest) => (spec.limits.or(manifest.limits), joined(&manifest.env, &spec.env)),
             None => (spec.limits, spec.env.clone()),
         };
+        if lineage.is_none() {
+            ancestry.env = env.clone();
+        }
         let bounds = Bounds::of(&limits, host::memory());
-        let mut gate = Gate::default();
-        for watchdog in spec.watchdogs.drain(..) {
-            gate.add(Box::new(Held(watchdog)));
-        }
-        for program in &self.watchdogs {
-            gate.add_program(program.clone());
-        }
+        let gate = match &lineage {
+            Some(lineage) => Arc::clone(&lineage.gate),
+            None => Arc::new(self.gate(std::mem::take(&mut spec.watchdogs))),
+        };
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
-        let mut rules = rules(&spec, &profile, &registry, &variables)?;
-        let (stored, kept) = self.recorded(&spec, &workspace)?;
+        let inherited = lineage.as_ref().map(|lineage| lineage.rules.clone());
+        let mut rules = rules(&spec, inherited, &profile, &registry, &variables)?;
+        let (stored, kept) = self.recorded(&spec, &workspace, lineage.as_ref())?;
         for rule in &kept.rules {
             let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
             rules.add(rule, &source, &variables).map_err(OpenError::Rule)?;
@@ -106,6 +127,8 @@ impl Supervisor {
             roots: &roots,
             changeable: &changeable,
             barred,
+            written: &ancestry.written,
+            of_family: ancestry.most.as_deref().filter(|_| lineage.is_some()),
             unlinked: &beside,
             effective: &effective,
             env: &env,
@@ -134,10 +157,25 @@ impl Supervisor {
             other => other?,
         };
         warnings.extend(not_active(&facts));
-        let gate = Arc::new(gate);
-        let recorder = Recorder::new(id.clone(), Redaction::of(&env), stored, kept.last);
+        let recorder = Recorder::new(id.clone(), Redaction::of(&ancestry.env), stored, kept.last);
+        let rearing = Rearing {
+            supervisor: self.clone(),
+            depth: lineage.as_ref().map_or(0, |lineage| lineage.depth),
+            ancestry,
+            ad_hoc: spec.ad_hoc,
+            user_data: spec.user_data,
+            limits,
+            env: env.clone(),
+            approvers: spec.approvers.clone(),
+            patience: spec.patience,
+            allow_home: spec.allow_home,
+            watch_execs: spec.watch_execs,
+            runner: spec.agent_runner,
+        };
+        let halt = Halt::new(kept.is_halted, &recorder, lineage.as_ref().map(|lineage| Arc::clone(&lineage.halt)));
+        let asking = lineage.as_ref().map(|lineage| Arc::clone(&lineage.asking)).unwrap_or_default();
         let people = People::new(spec.approvers, spec.patience, project).remember(kept.approvals, &recorder);
-        let people = Arc::new(people);
+        let people = Arc::new(people.in_turn_with(asking));
         let headless = spec.manifest.as_ref().map(|manifest| manifest.headless).unwrap_or_default();
         let manifest = spec.manifest.map(Arc::new);
         let watching = opened.tracer().map(|tracer| {
@@ -166,7 +204,7 @@ impl Supervisor {
             coercion: spec.coercion,
             profile,
             shell_dir,
-            halted: AtomicBool::new(kept.is_halted),
+            halt,
             #[cfg(feature = "ablation")]
             ablated: None,
             roots,
@@ -182,13 +220,34 @@ impl Supervisor {
             recorder,
             hosted: hosted::State::new(kept.notes, skills),
             turns: Turns::default(),
+            aborts: Aborts::default(),
+            children: Children::default(),
+            rearing,
+            agents_program: Turns::default(),
             questions: Turns::default(),
             launcher: self.launcher.clone(),
         })
     }
 
+    /// The watchdogs of a session that a host opens.
+    fn gate(&self, watchdogs: Vec<Box<dyn WatchdogObject>>) -> Gate {
+        let mut gate = Gate::default();
+        for watchdog in watchdogs {
+            gate.add(Box::new(Held(watchdog)));
+        }
+        for program in &self.watchdogs {
+            gate.add_program(program.clone());
+        }
+        gate
+    }
+
     /// Makes the session in the store, or takes up the one that it continues; without a store, its id alone.
-    fn recorded(&self, spec: &SessionSpec, workspace: &[HostPath]) -> Result<(Option<Stored>, Kept), OpenError> {
+    fn recorded(
+        &self,
+        spec: &SessionSpec,
+        workspace: &[HostPath],
+        lineage: Option<&Lineage>,
+    ) -> Result<(Option<Stored>, Kept), OpenError> {
         let (manifest, role) = (spec.manifest.as_ref(), spec.asked_by.role());
         let new = || -> Result<Kept, OpenError> {
             Ok(Kept { id: new_id("ses_").map_err(OpenError::Random)?, ..Kept::default() })
@@ -203,7 +262,8 @@ impl Supervisor {
             (Some(store), None) => {
                 let kept = new()?;
                 let (title, settings) = (spec.title.as_deref(), &spec.settings);
-                let stored = store.begin(&NewSession { id: &kept.id, title, workspace, manifest, settings, role })?;
+                let id = &kept.id;
+                let stored = store.begin(&NewSession { id, title, workspace, manifest, settings, role, lineage })?;
                 Ok((Some(stored), kept))
             }
         }
@@ -218,6 +278,8 @@ impl Supervisor {
             roots,
             changeable,
             barred,
+            written,
+            of_family,
             unlinked,
             effective,
             env,
@@ -230,7 +292,6 @@ impl Supervisor {
         }: Asked<'_>,
     ) -> Result<Attempt, OpenError> {
         let identity = host::owner(roots.first());
-        let written = compile::written(effective);
         // Where calls of another session of the workspace may write is no better.
         let asked = effective.asked_trees();
         let reached: Vec<HostPath> =
@@ -244,11 +305,11 @@ impl Supervisor {
         };
         let mut outputs = match (overflow, calls) {
             (Overflow::Session, _) if lasting.is_some() => {
-                lasting.and_then(|(beside, known)| Outputs::keep(known, beside, identity, &written))
+                lasting.and_then(|(beside, known)| Outputs::keep(known, beside, identity, written))
             }
             (Overflow::Session, Calls::Many) => Outputs::make(identity, &reached),
             (Overflow::Directory(path), _) => {
-                let outputs = Outputs::in_directory(path, id, &written, changeable);
+                let outputs = Outputs::in_directory(path, id, written, changeable);
                 Some(outputs.map_err(|source| OpenError::Outputs { path: path.clone(), source })?)
             }
             // Who makes one call and goes has nobody left to read what it had no room for.
@@ -264,7 +325,7 @@ impl Supervisor {
             identity,
             private,
             roots.iter().map(|root| root.path().clone()).collect(),
-            (&effective, None),
+            (&effective, of_family),
             changeable,
         );
         let plan = SessionPlan { ablation: ablation.cloned(), ..compile::session(&effective, &facts, env, bounds)? };
@@ -312,6 +373,10 @@ struct Asked<'a> {
     roots: &'a [Place],
     changeable: &'a Changeable,
     barred: Barred<'a>,
+    /// Where calls of this session or its ancestors may write.
+    written: &'a [HostPath],
+    /// Of a subagent: what the first of its ancestors may.
+    of_family: Option<&'a EffectiveSet>,
     /// What is granted because it was looked at, which was by no link.
     unlinked: &'a [HostPath],
     effective: &'a EffectiveSet,

@@ -74,7 +74,7 @@ impl Session {
     ) -> Result<SessionPlan, CallError> {
         let (strength, identity) = (self.facts.strength, self.facts.identity);
         // What other calls may write, of this session or another one of the workspace, must not hold it either.
-        let others = compile::written(&self.effective).into_iter().chain(self.facts.workspace.iter().cloned());
+        let others = self.rearing.ancestry.written.iter().chain(&self.facts.workspace).cloned();
         let written: Vec<HostPath> = compile::written(own).into_iter().chain(others).chain(slot.cloned()).collect();
         let private = match strength {
             Strength::Landlock => {
@@ -90,7 +90,7 @@ impl Session {
             identity,
             private,
             self.facts.workspace.clone(),
-            (own, Some(&self.effective)),
+            (own, Some(self.rearing.ancestry.most.as_deref().unwrap_or(&self.effective))),
             &self.changeable,
         );
         // It sees what it declares, and of the caller's nothing else.

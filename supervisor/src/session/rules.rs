@@ -11,16 +11,20 @@ use crate::registry::{Origin, Registry};
 /// The rules of all scopes, and what holds where none matches.
 pub(super) fn rules(
     spec: &SessionSpec,
+    inherited: Option<RuleSet>,
     profile: &Profile,
     registry: &Registry,
     variables: &Variables,
 ) -> Result<RuleSet, OpenError> {
     let manifest = spec.manifest.as_ref();
-    let mut rules = RuleSet::default();
+    let is_child = inherited.is_some();
+    let mut rules = inherited.unwrap_or_default();
     let mode = spec.mode.or(manifest.and_then(|manifest| manifest.mode));
-    rules.mode = mode.unwrap_or(profile.mode);
-    rules.allowlist = manifest.map(|manifest| manifest.allowlist.clone()).unwrap_or_default();
-    rules.silent = profile.silent();
+    if !is_child {
+        rules.mode = mode.unwrap_or(profile.mode);
+        rules.allowlist = manifest.map(|manifest| manifest.allowlist.clone()).unwrap_or_default();
+        rules.silent = profile.silent();
+    }
     rules.subjects = registry.subjects();
     for (place, rule) in manifest.into_iter().flat_map(|manifest| manifest.rules.iter().enumerate()) {
         let place =
@@ -38,12 +42,14 @@ pub(super) fn rules(
     }
     // Of the locked tools also those that the profile does not offer: a rule about one is no mistake.
     let mut known = Registry::locked()?;
+    known.add_task(&manifest.map(|manifest| manifest.agents.clone()).unwrap_or_default())?;
     for tool in registry.tools().filter(|tool| tool.origin != Origin::Bundled) {
         if known.find(&tool.name).is_none() {
             known.add(tool.clone())?;
         }
     }
-    for clause in &profile.approval {
+    // A child has them from its parent.
+    for clause in profile.approval.iter().filter(|_| !is_child) {
         add_clause(&mut rules, clause, mode, &known, variables)?;
     }
     // A misspelt name would be a rule that is never asked.

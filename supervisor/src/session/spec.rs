@@ -15,6 +15,7 @@ use callgate_policy::requirement::RequirementSet;
 use callgate_policy::rules::{Rule, RuleScope};
 use callgate_policy::watchdog::Watchdog;
 
+use super::child::AgentRunner;
 use crate::gate::people::{Approver, PATIENCE};
 use crate::place::TypedPath;
 use crate::profile::{self, ProfileError};
@@ -88,6 +89,8 @@ pub struct SessionSpec {
     pub patience: Duration,
     /// Whose calls these are.
     pub asked_by: AskedBy,
+    /// Who runs the manifest's agents that name no program.
+    pub agent_runner: Option<Arc<dyn AgentRunner>>,
     /// Where what results have no room for is kept.
     pub overflow: Overflow,
     /// What happens to arguments of another type than a tool's schema asks for.
@@ -209,6 +212,7 @@ impl SessionSpec {
             approvers: Vec::new(),
             patience: PATIENCE,
             asked_by: AskedBy::default(),
+            agent_runner: None,
             overflow: Overflow::default(),
             coercion: Coercion::default(),
             title: None,
@@ -379,6 +383,12 @@ impl SessionSpec {
     #[must_use]
     pub fn asked_by(self, asked_by: AskedBy) -> Self {
         Self { asked_by, ..self }
+    }
+
+    /// Sets who runs the manifest's agents that name no program.
+    #[must_use]
+    pub fn agent_runner(self, runner: Arc<dyn AgentRunner>) -> Self {
+        Self { agent_runner: Some(runner), ..self }
     }
 
     /// Says where what results have no room for is kept.

@@ -1,6 +1,6 @@
 //! The tools of a session: found when it is opened, and found again between turns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use callgate_policy::effective::{
     Bound, Contribution, DeclareError, Declared, EffectiveSet, PathRegion, Source, narrow,
 };
+use callgate_policy::manifest::Agent;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::ProgramPattern;
 use callgate_policy::plan::compile;
@@ -25,7 +26,7 @@ use super::{OpenError, Session, SessionSpec, Warning};
 use crate::causes::with_causes;
 use crate::home::Homes;
 use crate::host::{self, Search};
-use crate::place::{Changeable, Place};
+use crate::place::{Changeable, Place, asked_before};
 use crate::registry::hosted::{Hosted, skill};
 use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState, counts};
 use crate::store::{self, StoreError};
@@ -34,6 +35,9 @@ use crate::trust::{Found as FoundProject, Project, TrustError};
 /// Where a session's tools come from.
 #[derive(Debug)]
 pub(crate) struct Sources {
+    inherited: Option<Inherited>,
+    /// The subagents that a tool starts.
+    agents: BTreeMap<String, Agent>,
     /// The host's.
     further: Vec<Tool>,
     /// Where the user declares some.
@@ -46,10 +50,17 @@ pub(crate) struct Sources {
     bounds: Vec<Bound>,
 }
 
+/// Of a subagent: what its parent had when it was started. It has nothing else, whatever is declared by now.
+#[derive(Debug)]
+pub(crate) struct Inherited {
+    pub(super) tools: Registry,
+    pub(super) skills: Arc<skill::Found>,
+}
+
 /// What a session is opened with of them.
 pub(super) struct Believed {
     pub(super) registry: Registry,
-    pub(super) skills: skill::Found,
+    pub(super) skills: Arc<skill::Found>,
     /// The directories that are granted for them.
     pub(super) beside: Vec<HostPath>,
     /// What is in force with them.
@@ -76,8 +87,15 @@ pub enum ReloadError {
 }
 
 impl Sources {
-    pub(super) fn of(spec: &mut SessionSpec, profile: &Profile, bounds: Vec<Bound>) -> Self {
+    pub(super) fn of(
+        spec: &mut SessionSpec,
+        profile: &Profile,
+        bounds: Vec<Bound>,
+        inherited: Option<Inherited>,
+    ) -> Self {
         Self {
+            inherited,
+            agents: spec.manifest.as_ref().map(|manifest| manifest.agents.clone()).unwrap_or_default(),
             further: std::mem::take(&mut spec.further_tools),
             // What the host starts by itself is no tool's.
             user: spec.user_tools.clone().filter(|_| spec.tools),
@@ -90,6 +108,24 @@ impl Sources {
 
     /// Reads them, and leaves out what cannot be offered.
     pub(super) fn read(&self, variables: &Variables) -> Result<Registry, RegistryError> {
+        let mut registry = match &self.inherited {
+            Some(inherited) => inherited.tools.clone(),
+            None => self.declared(variables)?,
+        };
+        registry.leave_out(|tool| self.unfit(tool, variables));
+        if self.inherited.is_none() {
+            registry.know_tools_of(&self.agents)?;
+            registry.add_task(&self.agents)?;
+            registry.offer(&self.profile)?;
+        }
+        if let Some(offered) = &self.offered {
+            registry.offer_only(offered)?;
+        }
+        Ok(registry)
+    }
+
+    /// Those that callgate, the host, the user and the project have.
+    fn declared(&self, variables: &Variables) -> Result<Registry, RegistryError> {
         let mut registry = Registry::locked()?;
         for tool in &self.further {
             registry.add(tool.clone())?;
@@ -100,11 +136,6 @@ impl Sources {
         registry.declare(&layers);
         // Before it is asked whether anybody could reach what they keep.
         registry.leave_out(|tool| without_state(tool, variables));
-        registry.leave_out(|tool| self.unfit(tool, variables));
-        registry.offer(&self.profile)?;
-        if let Some(offered) = &self.offered {
-            registry.offer_only(offered)?;
-        }
         Ok(registry)
     }
 
@@ -117,7 +148,11 @@ impl Sources {
         held: impl Iterator<Item = &'a Place> + Clone,
     ) -> Result<Believed, OpenError> {
         let mut registry = self.read(variables)?;
-        let skills = skills(spec, &registry, roots);
+        let skills = match &self.inherited {
+            _ if !has_skills(&registry) => Arc::default(),
+            Some(inherited) => Arc::clone(&inherited.skills),
+            None => Arc::new(skills(spec, roots)),
+        };
         // Files beside a skill are for whoever reads it.
         let beside = skills.directories(host::owner(roots.first()).uid);
         if let Some(requires) = skill::requires(&beside) {
@@ -126,8 +161,15 @@ impl Sources {
         loop {
             let (effective, warnings) = self::effective(spec, &self.bounds, &registry, variables)?;
             let all = registry.tools().count();
-            let changeable = Changeable::of(held.clone(), &compile::written(&effective), &effective.asked_trees());
-            keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
+            if self.inherited.is_some() {
+                // Whether calls could rewrite them, and where their programs are, was found with the rights of the first session,
+                // which has the most.
+                keep_what_leads_nowhere(&mut registry, &effective, variables);
+            } else {
+                let (written, asked) = (compile::written(&effective), asked_before(&effective, spec.allow_home));
+                let changeable = Changeable::of(held.clone(), &written, &asked);
+                keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
+            }
             // Without a tool less is in force, and something else may be found for another one.
             if registry.tools().count() == all {
                 return Ok(Believed { registry, skills, beside, effective, warnings });
@@ -157,10 +199,14 @@ impl Sources {
     }
 }
 
-/// Where skills lie, if the session itself answers for them: those of a project only if it is trusted.
-fn skills(spec: &SessionSpec, registry: &Registry, roots: &[Place]) -> skill::Found {
-    let is_own = |tool: &Tool| matches!(tool.executor, Executor::Session(Hosted::Skill));
-    if !spec.tools || !registry.tools().any(is_own) {
+/// Whether the session itself answers for skills.
+pub(super) fn has_skills(registry: &Registry) -> bool {
+    registry.tools().any(|tool| matches!(tool.executor, Executor::Session(Hosted::Skill)))
+}
+
+/// Where they lie: those of a project only if it is trusted.
+fn skills(spec: &SessionSpec, roots: &[Place]) -> skill::Found {
+    if !spec.tools {
         return skill::Found::default();
     }
     let trusted = |root| spec.project.as_ref().filter(|project| project.is_at(root));
@@ -193,6 +239,14 @@ fn keep_what_is_their_own(
             let settled = settle(tool, (effective, &own), &search.path(&own, None).0);
             settled.err().or_else(|| leads_out(&own, real_path, real_path).map(|error| with_causes(&error)))
         })
+    });
+}
+
+/// Leaves out the tools whose part leads out of what bounds the session, by a link.
+fn keep_what_leads_nowhere(registry: &mut Registry, effective: &EffectiveSet, variables: &Variables) {
+    registry.leave_out(|tool| match part(tool, effective, variables) {
+        Ok(own) => leads_out(&own, real_path, real_path).map(|error| with_causes(&error)),
+        Err(error) => Some(error.to_string()),
     });
 }
 
@@ -274,6 +328,21 @@ pub(super) fn rewritten(tool: &Tool, effective: &EffectiveSet) -> Option<String>
     // The program may be a link. What it leads to must be there, or calls could put something there later.
     let program = declared.program().and_then(|program| writes.way(program));
     program.or_else(|| declared.paths().find_map(|file| writes.file(&file)))
+}
+
+/// Why calls of a session with these rights would choose what a program is: by its name, by what is at its path, or by what it is
+/// run by.
+pub(super) fn chosen_by_calls(program: &HostPath, effective: &EffectiveSet, path: &[HostPath]) -> Option<String> {
+    let judged = || {
+        let writes = Writes::of(effective)?;
+        let found = if program.as_bytes().contains(&b'/') {
+            writes.way(program).map_or(Ok(Some(program.clone())), Err)?
+        } else {
+            find(program, &writes, path)?
+        };
+        found.map_or(Ok(()), |found| writes.start(&found, path, DEPTH))
+    };
+    judged().err()
 }
 
 /// What a session may write.
@@ -464,7 +533,7 @@ impl Registry {
         let variables = variables(&roots, &further)?;
         let bounds = bounds(&spec, &profile, &variables)?;
         let held = roots.iter().chain(further.iter().map(|(_, place)| place));
-        let sources = Sources::of(&mut spec, &profile, bounds);
+        let sources = Sources::of(&mut spec, &profile, bounds, None);
         Ok(sources.believed(&mut spec, &variables, &roots, held)?.registry)
     }
 }
@@ -535,7 +604,11 @@ impl Session {
                 sources.project = Some(found);
             }
             let mut registry = sources.read(&self.variables)?;
-            keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &self.changeable));
+            if sources.inherited.is_some() {
+                keep_what_leads_nowhere(&mut registry, &self.effective, &self.variables);
+            } else {
+                keep_what_is_their_own(&mut registry, &self.effective, (&self.variables, &self.changeable));
+            }
             self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner).subjects = registry.subjects();
             Ok((registry, ()))
         };

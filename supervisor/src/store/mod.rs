@@ -35,7 +35,7 @@ use self::recorder::{AGAIN, PATIENCE, now};
 use crate::host;
 use crate::registry::Todo;
 use crate::registry::hosted::Notes;
-use crate::session::new_id;
+use crate::session::{Lineage, new_id};
 
 pub use self::error::StoreError;
 pub use self::event::{Event, EventKind, Events, MissedEvents};
@@ -94,8 +94,14 @@ pub struct SessionRecord {
     pub is_open: bool,
     /// The workspace's roots.
     pub workspace: Vec<String>,
-    /// The session that it was forked from.
+    /// The session that it was forked from, or whose call has started it.
     pub parent: Option<String>,
+    /// The agent whose session it is, if a call of its parent has started it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// That call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
     /// When it was made, ISO 8601.
     pub created: String,
     /// When something last happened in it, ISO 8601.
@@ -212,6 +218,8 @@ pub(crate) struct NewSession<'a> {
     pub(crate) settings: &'a Value,
     /// Whose its calls are.
     pub(crate) role: &'static str,
+    /// Of a session that another has started.
+    pub(crate) lineage: Option<&'a Lineage>,
 }
 
 impl Store {
@@ -282,14 +290,27 @@ impl Store {
         &self.0.path
     }
 
-    /// All sessions, the newest last.
+    /// All sessions, the newest last. Those of subagents that are not to be inspected are left out; [`Store::children`] has them.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn sessions(&self) -> Result<Vec<SessionRecord>, StoreError> {
         let rows = self.read("list the sessions", |connection| {
-            let mut statement = connection.prepare_cached(&session_sql("ORDER BY id"))?;
+            let mut statement = connection.prepare_cached(&session_sql("WHERE listed ORDER BY id"))?;
             statement.query_map([], SessionRow::of)?.collect::<Result<Vec<_>, _>>()
+        })?;
+        rows.into_iter().map(|row| self.shown(row)).collect()
+    }
+
+    /// The sessions of the subagents that calls of a session have started, the newest last (X0-29).
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn children(&self, session: &SessionRecord) -> Result<Vec<SessionRecord>, StoreError> {
+        let rows = self.read("list the session's subagents", |connection| {
+            let mut statement =
+                connection.prepare_cached(&session_sql("WHERE parent = ?1 AND agent IS NOT NULL ORDER BY id"))?;
+            statement.query_map([&session.id], SessionRow::of)?.collect::<Result<Vec<_>, _>>()
         })?;
         rows.into_iter().map(|row| self.shown(row)).collect()
     }
@@ -424,16 +445,21 @@ impl Store {
         let Some(_lock) = self.0.place.lock(session.number)? else {
             return Err(StoreError::InUse { id: session.id.clone() });
         };
+        self.close_locked(session.number)?;
+        self.session(&session.id)
+    }
+
+    /// Closes a session whose lock is held.
+    pub(crate) fn close_locked(&self, number: i64) -> Result<(), StoreError> {
         self.write("close the session", |connection| {
             let transaction = connection.transaction()?;
-            end_all(&transaction, session.number, ORPHANED, false)?;
-            end_all(&transaction, session.number, CLOSED, true)?;
+            end_all(&transaction, number, ORPHANED, false)?;
+            end_all(&transaction, number, CLOSED, true)?;
             let sql = "UPDATE sessions SET closed = ?2, opened = 0 WHERE number = ?1 AND closed IS NULL";
-            transaction.execute(sql, params![session.number, now()])?;
+            transaction.execute(sql, params![number, now()])?;
             transaction.commit()
         })?;
-        self.remove_outputs(session)?;
-        self.session(&session.id)
+        self.remove_outputs(number)
     }
 
     /// Removes sessions, with all that is recorded of them. Those that are open stay. Returns which went.
@@ -441,7 +467,11 @@ impl Store {
     /// # Errors
     /// [`StoreError`]; those that have gone by then are gone.
     pub fn prune(&self, keep: Retention) -> Result<Vec<SessionRecord>, StoreError> {
-        let mut oldest_first = self.sessions()?;
+        let rows = self.read("list the sessions", |connection| {
+            let mut statement = connection.prepare_cached(&session_sql(""))?;
+            statement.query_map([], SessionRow::of)?.collect::<Result<Vec<_>, _>>()
+        })?;
+        let mut oldest_first = rows.into_iter().map(|row| self.shown(row)).collect::<Result<Vec<_>, _>>()?;
         oldest_first.sort_by(|a, b| a.updated.cmp(&b.updated));
         let since = keep.age.map(|age| now().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)));
         let mut gone = Vec::new();
@@ -453,7 +483,7 @@ impl Store {
                 continue;
             }
             let Some(_lock) = self.0.place.lock(session.number)? else { continue };
-            self.remove_outputs(&session)?;
+            self.remove_outputs(session.number)?;
             self.write("remove a session", |connection| {
                 connection.execute("DELETE FROM sessions WHERE number = ?1", [session.number]).map(drop)
             })?;
@@ -480,11 +510,18 @@ impl Store {
     pub(crate) fn begin(&self, new: &NewSession<'_>) -> Result<Stored, StoreError> {
         let workspace: Vec<String> = new.workspace.iter().map(place::text).collect();
         let number = self.write("make the session", |connection| {
-            let sql = "INSERT INTO sessions (id, title, workspace, manifest, settings, opened, created) \
-                       VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6)";
+            let sql = "INSERT INTO sessions (id, title, workspace, manifest, settings, opened, created, parent, agent, call, listed) \
+                       VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8, ?9, ?10)";
+            let (parent, agent, call, is_listed) = match new.lineage {
+                Some(Lineage { parent, agent, call, is_listed, .. }) => (Some(parent), Some(agent), Some(call), *is_listed),
+                None => (None, None, None, true),
+            };
             let manifest = new.manifest.map(digest);
             let (workspace, settings) = (json!(workspace).to_string(), new.settings.to_string());
-            connection.execute(sql, params![new.id, new.title, workspace, manifest, settings, now()])?;
+            connection.execute(
+                sql,
+                params![new.id, new.title, workspace, manifest, settings, now(), parent, agent, call, is_listed],
+            )?;
             Ok(connection.last_insert_rowid())
         })?;
         self.open(number, new.id, new.role, true)
@@ -560,8 +597,8 @@ impl Store {
 
     /// Removes the files of a session's outputs. They were all made by callgate, in one directory: what else has been put there
     /// stays, and the directory with it.
-    fn remove_outputs(&self, session: &SessionRecord) -> Result<(), StoreError> {
-        let known = self.read("look for the session's outputs", |connection| outputs_of(connection, session.number))?;
+    fn remove_outputs(&self, number: i64) -> Result<(), StoreError> {
+        let known = self.read("look for the session's outputs", |connection| outputs_of(connection, number))?;
         let Some(known) = known else { return Ok(()) };
         let failed = StoreError::place(Path::new(&known.path));
         match crate::confine::remove_kept(&known) {
@@ -573,7 +610,7 @@ impl Store {
             Err(error) => return Err(failed(error)),
         }
         self.write("forget the session's outputs", |connection| {
-            connection.execute("UPDATE sessions SET outputs = NULL WHERE number = ?1", [session.number]).map(drop)
+            connection.execute("UPDATE sessions SET outputs = NULL WHERE number = ?1", [number]).map(drop)
         })
     }
 
@@ -686,7 +723,7 @@ fn session_sql(which: &str) -> String {
          (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL), \
          (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL AND waiting = 'approval'), \
          (SELECT count(*) FROM parts WHERE session = sessions.number AND ended IS NULL AND waiting = 'answer'), \
-         notes FROM sessions {which}"
+         notes, agent, call FROM sessions {which}"
     )
 }
 
@@ -702,6 +739,8 @@ impl SessionRow {
                 number: row.get(0)?,
                 id: row.get(1)?,
                 parent: row.get(2)?,
+                agent: row.get(16)?,
+                call: row.get(17)?,
                 title: row.get(3)?,
                 state: SessionState::Idle,
                 is_open: false,

@@ -169,6 +169,11 @@ impl Recorder {
         }
     }
 
+    /// The session is closed.
+    pub(crate) fn close(&self) -> Result<(), StoreError> {
+        self.stored.as_ref().map_or(Ok(()), |stored| stored.store.close_locked(stored.number))
+    }
+
     /// The session stands, with its outputs in this directory.
     pub(crate) fn stands(&self, outputs: Option<KnownOutputs>) -> Result<(), StoreError> {
         let Some(stored) = &self.stored else { return Ok(()) };
@@ -282,6 +287,11 @@ fn states(kind: EventKind) -> (&'static str, &'static str) {
 }
 
 impl Recording {
+    /// Its id; empty where nobody wants to know.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     /// A person is asked before it runs.
     pub(crate) async fn wait_for_approval(&mut self) -> Result<(), StoreError> {
         let Some(recorder) = self.recorder.clone() else { return Ok(()) };
@@ -334,7 +344,18 @@ impl Recording {
 
     /// It has ended, with this result. What could not be recorded of it is told in the result.
     pub(crate) async fn end(mut self, envelope: &mut ResultEnvelope) {
-        let Some((recorder, end)) = self.ended(envelope) else { return };
+        let end = self.ended(envelope);
+        self.record_end(end, envelope).await;
+    }
+
+    /// It was aborted. Its caller gets an envelope; the record says that nobody waited, as when a call is dropped.
+    pub(crate) async fn cancel(mut self, envelope: &mut ResultEnvelope) {
+        let end = self.cancelled();
+        self.record_end(end, envelope).await;
+    }
+
+    async fn record_end(self, end: Option<(Arc<Recorder>, End)>, envelope: &mut ResultEnvelope) {
+        let Some((recorder, end)) = end else { return };
         let Some(stored) = &recorder.stored else { return };
         let written = stored.write("record the result", |connection| self.write_end(stored, connection, &end)).await;
         self.tell_unwritten(stored, written, end, envelope);
@@ -359,6 +380,13 @@ impl Recording {
         let ended = self.tell(kind, Some(text.clone()));
         let number = self.number.unwrap_or(0);
         Some((recorder, End { number, started: self.started, ended, kind, envelope: Some(text) }))
+    }
+
+    fn cancelled(&mut self) -> Option<(Arc<Recorder>, End)> {
+        self.has_ended = true;
+        let recorder = self.recorder.clone()?;
+        let (number, ended) = (self.number.unwrap_or(0), self.tell(EventKind::Cancelled, None));
+        Some((recorder, End { number, started: self.started, ended, kind: EventKind::Cancelled, envelope: None }))
     }
 
     fn write_end(&self, stored: &Stored, connection: &mut Connection, end: &End) -> rusqlite::Result<()> {
@@ -437,16 +465,11 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        let Some(recorder) = self.recorder.clone().filter(|_| !self.has_ended) else { return };
-        let ended = self.tell(EventKind::Cancelled, None);
+        if self.has_ended {
+            return;
+        }
+        let Some((recorder, end)) = self.cancelled() else { return };
         let Some(stored) = &recorder.stored else { return };
-        let end = End {
-            number: self.number.unwrap_or(0),
-            started: self.started,
-            ended,
-            kind: EventKind::Cancelled,
-            envelope: None,
-        };
         // Nobody is left to wait for another process's write.
         let written = stored.store.once(&mut |connection| self.write_end(stored, connection, &end));
         if let Err(error) = written {

@@ -90,10 +90,16 @@ ALTER TABLE parts_with_answers RENAME TO parts;
 CREATE INDEX parts_of_session ON parts (session);
 CREATE INDEX parts_of_message ON parts (message);
 ",
+    "
+-- Of a subagent's session: the agent, the call of its parent that has started it, and whether lists show it.
+ALTER TABLE sessions ADD COLUMN agent TEXT;
+ALTER TABLE sessions ADD COLUMN call TEXT;
+ALTER TABLE sessions ADD COLUMN listed INTEGER NOT NULL DEFAULT 1;
+",
 ];
 
 /// The version that this build reads and writes.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Has the connection write ahead, and erase what is deleted. An existing database is not written.
 pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
@@ -199,30 +205,39 @@ mod tests {
         assert!(migrate(&mut connection).unwrap(), "the control: an empty one is nobody's");
     }
 
-    /// A database of the first version keeps what is in it, and has the tables of a new one then.
+    /// A database of an earlier version keeps what is in it, and has the tables of a new one then.
     #[test]
     fn an_older_database_keeps_its_records() {
-        let mut connection = Connection::open_in_memory().unwrap();
-        configure(&connection).unwrap();
-        connection.execute_batch(MIGRATIONS[0]).unwrap();
-        connection
-            .execute_batch(
-                "PRAGMA user_version = 1; \
-                 INSERT INTO sessions (number, id, workspace, settings, created) VALUES (7, 'ses_1', '[]', 'null', 5); \
-                 INSERT INTO messages (number, session, id, role, created) VALUES (3, 7, 'msg_1', 'user', 5); \
-                 INSERT INTO parts (number, session, message, id, tool, origin, state, waiting, proposed, proposed_at, input) \
-                 VALUES (9, 7, 3, 'prt_1', 'bash', 'bundled', 'input-available', 'approval', 1, 5, '{}')",
-            )
-            .unwrap();
-        assert!(migrate(&mut connection).unwrap());
-        let kept: (i64, String, String, String) = connection
-            .query_row(
-                "SELECT parts.number, tool, waiting, notes FROM parts JOIN sessions ON sessions.number = session",
-                [],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
-            )
-            .unwrap();
-        assert_eq!(kept, (9, "bash".to_owned(), "approval".to_owned(), "{}".to_owned()));
+        for from in 1..VERSION {
+            let mut connection = Connection::open_in_memory().unwrap();
+            configure(&connection).unwrap();
+            take(&connection, 0, from).unwrap();
+            connection
+                .execute_batch(
+                    "INSERT INTO sessions (number, id, workspace, settings, created) VALUES (7, 'ses_1', '[]', 'null', 5); \
+                     INSERT INTO messages (number, session, id, role, created) VALUES (3, 7, 'msg_1', 'user', 5); \
+                     INSERT INTO parts (number, session, message, id, tool, origin, state, waiting, proposed, proposed_at, input) \
+                     VALUES (9, 7, 3, 'prt_1', 'bash', 'bundled', 'input-available', 'approval', 1, 5, '{}')",
+                )
+                .unwrap();
+            let notes = if from == 1 { "{}" } else { r#"{"todo":[]}"# };
+            if from > 1 {
+                connection.execute("UPDATE sessions SET notes = ?1", [notes]).unwrap();
+            }
+            assert!(migrate(&mut connection).unwrap(), "{from}");
+            let kept: (i64, String, String, String) = connection
+                .query_row(
+                    "SELECT parts.number, tool, waiting, notes FROM parts JOIN sessions ON sessions.number = session",
+                    [],
+                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+                )
+                .unwrap();
+            assert_eq!(kept, (9, "bash".to_owned(), "approval".to_owned(), notes.to_owned()), "{from}");
+            let (agent, is_listed): (Option<String>, bool) = connection
+                .query_row("SELECT agent, listed FROM sessions", [], |row| Ok((row.get(0)?, row.get(1)?)))
+                .unwrap();
+            assert_eq!((agent, is_listed), (None, true), "what was there is nobody's subagent, and listed");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod ablated;
 mod approvals;
+mod batch;
 mod declared;
 mod everyday;
 mod hidden;
@@ -16,6 +17,8 @@ mod scopes;
 mod servers;
 mod shell;
 mod soak;
+mod task;
+mod task_holds;
 mod terminals;
 mod tools;
 mod watchdog;

@@ -1093,6 +1093,54 @@ fn a1_a3_a18_a_grant_that_narrows_a_tool_releases_nothing() {
     });
 }
 
+/// A1, A3, A18: what a tool requires is judged from all that its session was asked for, with a root in a root too.
+#[test]
+fn a1_a3_a18_what_a_tool_requires_is_judged_from_all_that_was_asked_for() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        let made = "mkdir -p nested src/hooks && git init -q sub && git -C sub config core.hooksPath ../src/hooks &&
+                    echo ok > sub/.git/hooks/post-commit && ln sub/.git/hooks/post-commit src/hl";
+        let ended = place.env.bare().run(&["/bin/sh", "-c", made]);
+        assert!(ended.status.success(), "{ended:?}");
+        let script = "import json, sys\npath = json.load(sys.stdin)['text']\n\
+                      try:\n open(path, 'w').write('evil')\n print(0)\nexcept OSError as error:\n print(error.errno)\n";
+        let requires = "\n[requires.fs]\nread = [\"{workspace}/**\"]\nwrite = [\"{workspace}/src/**\"]\n";
+        place.python("put", requires, script);
+        for roots in ["", "roots = [\"nested\"]\n"] {
+            let manifest = format!("id = \"tools\"\n{roots}[requires.fs]\nwrite = [\"{{workspace}}/**\"]\n");
+            drop(place.env.workspace_file("callgate.toml", &manifest));
+            place.trust();
+            for path in ["src/hooks/pre-commit", "src/hl"] {
+                let before = fs::read(place.env.workspace().join(path)).ok();
+                assert_eq!(place.result("put", json!({ "text": path })), libc::EACCES, "{roots}: {path}");
+                assert_eq!(fs::read(place.env.workspace().join(path)).ok(), before, "{roots}: {path}");
+            }
+            assert_eq!(place.result("put", json!({ "text": "src/own" })), 0, "the control: {roots}");
+            fs::remove_file(place.env.workspace().join("src/own")).unwrap();
+        }
+        // What a repository includes may lie where the tool does not read.
+        let included = place.env.outside().join("included");
+        place.directory(&included);
+        let hooks = place.env.workspace().join("src/led");
+        place.directory(&hooks);
+        place.file(&included, "inc", &format!("[core]\n\thooksPath = {}\n", hooks.display()));
+        let line = format!("git init -q inc && git -C inc config include.path {}/inc", included.display());
+        let ended = place.env.bare().run(&["/bin/sh", "-c", &line]);
+        assert!(ended.status.success(), "{ended:?}");
+        let manifest = format!(
+            "id = \"tools\"\n[requires.fs]\nread = [\"{}/**\"]\nwrite = [\"{{workspace}}/**\"]\n",
+            included.display()
+        );
+        drop(place.env.workspace_file("callgate.toml", &manifest));
+        place.python("all", "\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n", script);
+        place.trust();
+        for tool in ["put", "all"] {
+            assert_eq!(place.result(tool, json!({ "text": "src/led/pre-commit" })), libc::EACCES, "{tool}");
+            assert!(!hooks.join("pre-commit").exists());
+        }
+    });
+}
+
 /// S1-23, A1: a link of a call's may lead into the state of a tool, and what is protected elsewhere is protected there too.
 #[test]
 fn s1_23_a1_names_are_protected_in_a_tool_s_state() {

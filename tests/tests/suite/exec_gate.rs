@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, matrix};
 use libc::{EACCES, ENOENT, ENOEXEC};
 use serde_json::{Value, json};
 
@@ -493,6 +493,73 @@ fn c9_a_script_is_not_named_by_way_of_what_can_be_changed() {
             run.probe(&["exec", "/usr/bin/perl", word]).assert_errno(EACCES);
         }
         run.probe(&["exec", "/usr/bin/perl", path.to_str().unwrap()]).assert_ok();
+    });
+}
+
+/// C9, C12: whatever other names a granted script has, it is run by no interpreter that calls wrote.
+#[test]
+fn c9_c12_a_second_name_of_a_script_lets_no_call_choose_its_interpreter() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let interpreter = env.workspace().join("interpreter");
+        fs::copy("/bin/sh", &interpreter).unwrap();
+        env.give(&interpreter);
+        let planted =
+            env.sandbox().write(env.workspace()).run(&["sh", "-c", "cp /bin/echo other && mv other interpreter"]);
+        assert!(planted.status.success(), "{planted:?}");
+        let interpreter = interpreter.display().to_string();
+        for (name, interpreter) in [("theirs", interpreter.as_str()), ("good", "/bin/sh")] {
+            for has_two in [false, true] {
+                let path = env.outside().join(format!("{name}-{has_two}"));
+                script(&env, &path, &format!("#!{interpreter}\necho ran\n"));
+                if has_two {
+                    fs::hard_link(&path, env.outside().join(format!("{name}-other"))).unwrap();
+                }
+                let path = path.display().to_string();
+                grant(&env, &[&format!("{path:?}")]);
+                let ended = judged(&env).run(&[&path]);
+                let ran = (ended.status.code(), ended.stdout.as_str());
+                let wanted = if name == "good" { (Some(0), "ran\n") } else { (Some(126), "") };
+                assert_eq!(ran, wanted, "{path}: {ended:?}");
+            }
+        }
+    });
+}
+
+/// C9, C12: where people work is no part of the system: an interpreter there that has a second name in the workspace is a call's.
+#[test]
+fn c9_c12_an_interpreter_beside_a_workspace_is_no_part_of_the_system() {
+    matrix(Host::STRENGTHS, |target| {
+        if target.user != User::Root {
+            return; // which alone can mount something for it
+        }
+        for top in ["/usr/local", "/usr/share"] {
+            let env = TestEnv::new(target);
+            let place = env.outside().join("place");
+            for name in ["w", "shown", "own"] {
+                fs::create_dir_all(place.join(name)).unwrap();
+            }
+            for name in ["two", "one"] {
+                fs::copy("/bin/sh", place.join("shown").join(name)).unwrap();
+                script(&env, &place.join("own").join(name), &format!("#!{top}/shown/{name}\necho ran\n"));
+            }
+            fs::hard_link(place.join("shown/two"), place.join("w/two")).unwrap();
+            let binary = Binaries::of_this_build().callgate().display().to_string();
+            let run = |more: &str, program: &[&str]| {
+                let text = format!("[requires.fs]\nread = [\"{{workspace}}/**\", \"{top}/**\"]\n{more}");
+                let (manifest, workspace) = (env.file("manifest.toml", &text), format!("{top}/w"));
+                let words = [&binary, "run", "-C", &workspace, "--manifest", manifest.text(), "--"];
+                env.weakened().mounted(&place, Path::new(top)).run(&[&words[..], program].concat())
+            };
+            let writes = format!("write = [\"{{workspace}}/**\"]\n{}", only(&["cmd = \"*\""]));
+            let planted = run(&writes, &["/bin/sh", "-c", "cat /bin/echo > two"]);
+            assert!(planted.status.success(), "{top}: {planted:?}");
+            for (name, wanted) in [("two", (Some(126), "")), ("one", (Some(0), "ran\n"))] {
+                let program = format!("{top}/own/{name}");
+                let ended = run(&only(&[&format!("cmd = \"{program}\"")]), &[&program]);
+                assert_eq!((ended.status.code(), ended.stdout.as_str()), wanted, "{program}: {ended:?}");
+            }
+        }
     });
 }
 

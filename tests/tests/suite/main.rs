@@ -3,6 +3,7 @@
 
 // The programs that the others rely on.
 mod probe;
+mod task;
 mod weaken;
 
 // The command line.
@@ -27,6 +28,7 @@ mod trust;
 
 // Attacks on callgate.
 mod attack;
+mod bounded;
 mod campaign;
 mod ceiling;
 mod chaos;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use callgate_tests::{Binaries, Ended, Host, TestEnv, TestFile, User, matrix};
 use libc::{EACCES, ENOENT, EXDEV};
 
-const PLANTED: &str = "is a symbolic link in a directory that calls may write in";
+pub(crate) const PLANTED: &str = "is a symbolic link in a directory that calls may write in";
 
 /// A tree beside the workspace with a secret, and a link to it that a confined call makes in the workspace: `out`.
 fn planted(env: &TestEnv) -> (PathBuf, TestFile) {

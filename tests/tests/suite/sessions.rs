@@ -105,6 +105,37 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
+/// X0-29, X0-21: a subagent's session is in no list unless its agent says so, and the session that started it names it, with what
+/// it did.
+#[test]
+fn x0_29_x0_21_a_session_names_its_subagents() {
+    matrix(HERE, |target| {
+        let env = TestEnv::new(target);
+        let manifest = "mode = \"yolo\"\n[agents.quiet]\ndescription = \"x\"\nrunner = [\"/bin/cat\"]\n\
+                        [agents.seen]\ndescription = \"x\"\nrunner = [\"/bin/cat\"]\ninspectable = true\n";
+        env.workspace_file("m.toml", manifest);
+        let id = succeeds(&env, &["session", "new", "--manifest", "m.toml"]).trim().to_owned();
+        for agent in ["quiet", "seen"] {
+            let arguments = json!({ "subagent_type": agent, "prompt": "said" }).to_string();
+            let done = succeeds(&env, &["call", "--session", &id, "task", &arguments]);
+            assert_eq!(serde_json::from_str::<Value>(&done).unwrap()["data"]["output"], "said");
+        }
+        let subagents = show(&env, &id)["subagents"].as_array().unwrap().clone();
+        let agents: Vec<&str> = subagents.iter().map(|child| child["agent"].as_str().unwrap()).collect();
+        assert_eq!(agents, ["quiet", "seen"]);
+        let shown = succeeds(&env, &["session", "show", &id]);
+        let listed = succeeds(&env, &["session", "list"]);
+        for (child, is_listed) in subagents.iter().zip([false, true]) {
+            let child_id = child["id"].as_str().unwrap();
+            assert!(shown.contains(&format!("started    {child_id}")), "{shown}");
+            assert_eq!(listed.contains(child_id), is_listed, "{listed}");
+            let child = show(&env, child_id);
+            assert_eq!((&child["parent"], &child["state"]), (&json!(id), &json!("closed")));
+            assert_eq!(child["calls"][0]["arguments"]["argv"], json!(["/bin/cat"]));
+        }
+    });
+}
+
 /// Many commands share a session: what one had no room for, a later one reads, and no other session. It goes when the session is
 /// closed, and the record stays.
 #[test]

@@ -246,10 +246,6 @@ impl Bound {
 
 impl Bound {
     /// The same where it really is. The links that lead there are added to `links`.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "what it leads to is compared with what the supervisor saw; a text is a text"
-    )]
     fn followed(mut self, plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Self, StepFailure> {
         let Ok(way) = Way::follow(&self.spelt) else { return Ok(self) };
         if !self.granted || !way.has_links() {
@@ -263,7 +259,8 @@ impl Bound {
                  that path",
                 self.path.display()
             );
-            return Err(StepFailure::new(STEP, what));
+            // Not the step of mounts: where that fails, a session without namespaces is opened.
+            return Err(StepFailure::new(Step::PrivateDir, what));
         }
         for link in way.links {
             // Not its text, which may go by directories that are not there.

@@ -242,11 +242,11 @@ impl Calls {
         self.calls.get_mut(&worker)
     }
 
-    /// Its call is over, and it stands ready again.
-    pub(super) fn renew(&mut self, pid: Pid) {
-        if let Some((worker, asked)) = self.remove(pid) {
-            self.add(pid, worker, asked);
-        }
+    /// Its call is over, and it stands ready again. Returns the worker's number.
+    pub(super) fn renew(&mut self, pid: Pid) -> Option<u64> {
+        let (worker, asked) = self.remove(pid)?;
+        self.add(pid, worker, asked);
+        Some(worker)
     }
 
     /// Its call is over. Returns the worker's number, and what tells it that the broker was asked.

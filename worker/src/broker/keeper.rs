@@ -329,8 +329,16 @@ impl Layout {
         // Where nothing may be written, nothing has to be judged.
         let writes = plan.grants.iter().any(|rule| rule.access.changes());
         let further = plan.judged_from.iter().filter(|_| writes).map(|tree| real(tree.as_path()));
-        let mut trees: BTreeSet<PathBuf> = left.values().cloned().chain(further).collect();
-        trees.retain(|tree| !grants.iter().any(|(granted, _, extent)| granted == tree && *extent == Extent::Subtree));
+        let further: BTreeSet<PathBuf> = further.collect();
+        // What lies in another, however it is spelt, is judged from there: nothing is free because a bound took it away.
+        let whole = || grants.iter().filter(|(.., extent)| *extent == Extent::Subtree).map(|(granted, ..)| granted);
+        let is_granted = |tree: &PathBuf| whole().any(|granted| granted == tree);
+        let outermost = |tree: &&PathBuf| {
+            let mut others = further.iter().chain(left.values()).filter(|other| other != tree);
+            !whole().any(|granted| lies_in(tree, granted)) && !others.any(|other| lies_in(tree, other))
+        };
+        let mut trees: BTreeSet<PathBuf> = left.values().filter(|tree| !is_granted(tree)).cloned().collect();
+        trees.extend(further.iter().filter(outermost).cloned());
         grants.extend(trees.iter().map(|tree| (tree.clone(), tree.clone(), Extent::Subtree)));
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
@@ -405,14 +413,12 @@ impl Keeper {
         // From inside, what the session may not see leads nowhere: a link of the person's, or a file that settings include.
         let surveyed = keeper.roots.iter().any(|root| root.is_granted && root.keeps());
         let mut linked = None;
-        // Of what was asked for it may see a part.
-        let sees_less = plan.bounded || keeper.roots.iter().any(|root| root.is_further);
         if surveyed {
             let places: Vec<Granted<'_>> =
                 places.iter().map(|(path, is_tree)| Granted { path, is_tree: *is_tree }).collect();
             keeper.aliases = mounts.aliases(&places)?;
             keeper.look_at_all();
-            linked = sees_less.then(|| keeper.find_linked());
+            linked = keeper.roots.iter().any(|root| root.is_further).then(|| keeper.find_linked_beside());
         }
         let Self { repositories, ends, mut unseen, roots, .. } = keeper;
         // A name that the session may not read is not told to it.
@@ -862,10 +868,7 @@ impl Keeper {
     /// Why a file with several names may not be changed, if so: one of them is kept (A3).
     pub(super) fn closes_linked(&mut self, file: &OwnedFd) -> Option<&'static str> {
         let Ok(stat) = rustix::fs::fstat(file) else { return Some("it cannot be looked at") };
-        let linked = match self.linked.take() {
-            Some(linked) => linked,
-            None => self.find_linked(),
-        };
+        let linked = self.linked.take().unwrap_or_else(|| self.find_linked());
         let both = || std::iter::once(&linked).chain(&self.linked_before);
         let is_kept = both().any(|linked| linked.files.contains(&(stat.st_dev, stat.st_ino)));
         let more = both().any(|linked| linked.more);
@@ -880,11 +883,11 @@ impl Keeper {
         }
     }
 
-    fn find_linked(&mut self) -> Linked {
+    fn find_linked(&self) -> Linked {
         let mut linked = Linked { left: Left::names(BOUNDS.names), ..Linked::default() };
         let mut left = linked.left;
-        let (further, own): (Vec<&Root>, Vec<&Root>) = self.roots.iter().partition(|root| root.is_further);
-        let roots = own.iter().map(|root| (root.path.as_path(), Found::Open(root.state)));
+        let own = self.roots.iter().filter(|root| !root.is_further);
+        let roots = own.map(|root| (root.path.as_path(), Found::Open(root.state)));
         let aliases = self.aliases.iter().map(|alias| (alias.local(), alias.outside()));
         for (path, found) in roots.chain(aliases) {
             let state = match found {
@@ -901,27 +904,28 @@ impl Keeper {
             linked.more |= whole.is_err();
         }
         self.ends.paths().for_each(|kept| linked.collect(kept));
-        if self.linked_before.is_some() {
-            return linked; // they were looked at
-        }
-        // Nothing of these was granted: what has another name there is found as far as it is quickly, as in the look for
-        // repositories, and the rest is no reason to refuse what was granted.
+        linked
+    }
+
+    /// The same in what was asked for and not granted, which the session does not see. What is there is found as far as it is
+    /// quickly, as in the look for repositories, and the rest is no reason to refuse what was granted.
+    fn find_linked_beside(&mut self) -> Linked {
         let until = Some(Instant::now() + BOUNDS.time);
-        let mut beside = Linked { left: Left { until, ..Left::names(BOUNDS.names) }, ..Linked::default() };
-        let mut left = beside.left;
+        let mut linked = Linked { left: Left { until, ..Left::names(BOUNDS.names) }, ..Linked::default() };
+        let mut left = linked.left;
         let mut cut = Vec::new();
-        for root in further {
+        for root in self.roots.iter().filter(|root| root.is_further) {
             let whole = self.walk(&root.path, root.state, &mut left, &mut |path| {
-                beside.collect(path);
+                linked.collect(path);
                 false
             });
-            if whole.is_err() && left.is_spent || beside.left.is_spent {
+            if whole.is_err() && left.is_spent || linked.left.is_spent {
                 cut.push(root.path.clone());
             }
         }
-        linked.files.extend(beside.files);
+        self.ends.paths().for_each(|kept| linked.collect(kept));
         cut.iter().for_each(|tree| self.unseen.add(tree, LINKED_BESIDE));
-        linked
+        Linked { more: false, ..linked }
     }
 
     /// A call has given a file that had one name another.

@@ -619,17 +619,25 @@ impl Broker {
                 Received::Message(Register::Again { pid }, _) => {
                     // What egress has said of the call that is over, it said before.
                     self.hear_egress();
-                    self.calls.renew(pid);
+                    let over = self.calls.renew(pid);
+                    self.its_connections_end(over);
                 }
                 Received::Message(Register::Gone { pid }, _) => {
                     self.hear_egress();
-                    drop(self.calls.remove(pid));
+                    let over = self.calls.remove(pid).map(|(worker, _)| worker);
+                    self.its_connections_end(over);
                 }
                 Received::Data(_) => {}
                 Received::Closed => self.registrations = None,
             }
         }
         Ok(())
+    }
+
+    fn its_connections_end(&self, worker: Option<u64>) {
+        if let (Some(egress), Some(worker)) = (&self.egress, worker) {
+            egress.gone(worker);
+        }
     }
 
     fn answer(&mut self, notification: &Notification) -> io::Result<()> {

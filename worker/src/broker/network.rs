@@ -2,6 +2,7 @@
 //! "Network"). The broker asks it for each connection, and connects the call's socket to it; it parses nothing that a program
 //! or a server wrote.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use crate::apply::{done, failure};
-use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Serve, StepFailure, Target};
+use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Serve, StepFailure, Target, ToEgress};
 use crate::sys;
 
 /// The most connections that wait for egress to take them.
@@ -44,7 +45,7 @@ impl Network {
         rustix::net::bind(&listener, &anywhere)
             .and_then(|()| rustix::net::listen(&listener, BACKLOG))
             .map_err(fail("listen for it"))?;
-        let port = port_of(&listener).map_err(fail("listen for it"))?;
+        let port = bound_to(&listener).map_err(fail("listen for it"))?.port();
         let names = match session.strength {
             Strength::Landlock => None,
             Strength::Namespaces => {
@@ -100,8 +101,9 @@ impl Network {
     ) -> Result<Asked, i32> {
         let errno = rustix::io::Errno::raw_os_error;
         let v6 = family == AddressFamily::INET6;
-        let mut from = port_of(socket).map_err(errno)?;
-        if from == 0 {
+        if bound_to(socket).map_err(errno)?.port() == 0 {
+            // Else the kernel would choose the port only when it connects, and egress could not be told.
+            sys::socket::bind_port_at_once(socket.as_fd()).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
             let at = if v6 {
                 // Egress is at an IPv4 address; the caller may have asked for the other kind alone.
                 sockopt::set_ipv6_v6only(socket, false).map_err(errno)?;
@@ -110,16 +112,27 @@ impl Network {
                 SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
             };
             rustix::net::bind(socket, &at).map_err(errno)?;
-            from = port_of(socket).map_err(errno)?;
+        }
+        // Of another address the port would be somebody else's for egress.
+        let bound = bound_to(socket).map_err(errno)?;
+        let from = bound.port();
+        if bound.ip().to_canonical() != IpAddr::V4(Ipv4Addr::LOCALHOST) || from == 0 {
+            return Err(libc::EADDRNOTAVAIL);
         }
         // It is the caller's to change, and decides only whether it learns the errno.
         let flags = rustix::fs::fcntl_getfl(socket).map_err(errno)?;
         let (ours, theirs) = Channel::pair().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
-        let reach = Reach { call, within, to, from, wait: !flags.contains(OFlags::NONBLOCK) };
+        let reach = ToEgress::Reach(Reach { call, within, to, from, wait: !flags.contains(OFlags::NONBLOCK) });
         // Without egress there is no network.
         self.egress.send(&reach, &[theirs.as_fd()]).map_err(|_gone| libc::ENETUNREACH)?;
         let ip = if v6 { IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped()) } else { Ipv4Addr::LOCALHOST.into() };
         Ok(Asked { answer: ours, at: SocketAddr::new(ip, self.port) })
+    }
+
+    /// A call is over.
+    pub(super) fn gone(&self, call: u64) {
+        // Without egress nothing of it is left.
+        let _ended: io::Result<()> = self.egress.send(&ToEgress::Gone { call }, &[]);
     }
 
     /// What egress says by itself, if it has said something. `None` for nothing more.
@@ -136,11 +149,11 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Waits for the answer.
-    pub(super) fn granted(&self) -> Result<(), i32> {
+    /// Waits for the answer. `refused` is the error if it was not granted.
+    pub(super) fn granted(&self, refused: i32) -> Result<(), i32> {
         match self.answer.receive() {
             Ok(Received::Message(Reached::Ready { .. }, _)) => Ok(()),
-            Ok(Received::Message(Reached::Refused { .. }, _)) => Err(libc::EACCES),
+            Ok(Received::Message(Reached::Refused { .. }, _)) => Err(refused),
             Ok(Received::Message(Reached::Failed { errno, .. }, _)) => Err(errno),
             Ok(Received::Data(_) | Received::Closed) | Err(_) => Err(libc::ENETUNREACH),
         }
@@ -151,9 +164,9 @@ fn socket(kind: SocketType) -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }
 
-fn port_of(socket: &OwnedFd) -> rustix::io::Result<u16> {
+fn bound_to(socket: &OwnedFd) -> rustix::io::Result<SocketAddr> {
     let address: SocketAddrAny = rustix::net::getsockname(socket)?;
-    Ok(SocketAddr::try_from(address)?.port())
+    SocketAddr::try_from(address)
 }
 
 impl super::Broker {
@@ -165,7 +178,7 @@ impl super::Broker {
             match said {
                 FromEgress::Refused { call, host, reason } => self.calls.not_reached(Some(call), host, reason),
                 FromEgress::Ended { call, host, reason } => self.calls.not_reached(Some(call), host, Some(reason)),
-                FromEgress::NameRefused { name } => self.calls.not_reached(None, name, None),
+                FromEgress::NameRefused { call, name } => self.calls.not_reached(call, name, None),
                 FromEgress::Serving(_) | FromEgress::Failed(_) => {}
             }
         }

@@ -301,15 +301,17 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let way = match (found, &broker.egress) {
         (Ok((target, pin)), _) => Ok(Way::Within(target, pin)),
         // What no server of the session's is, egress judges.
-        (Err(libc::EACCES | libc::ECONNREFUSED), Some(network)) if family != Family::Unix => {
-            Ok(Way::Out(network.target(inet::wanted(&address, family)?)))
+        (Err(e @ (libc::EACCES | libc::ECONNREFUSED)), Some(network)) if family != Family::Unix => {
+            Ok(Way::Out(network.target(inet::wanted(&address, family)?), e))
         }
         (Err(e), _) => Err(e),
     };
     let call = broker.calls.of(caller).ok_or(libc::EPERM)?;
     let way = match way {
         Ok(way) => {
-            call.changes.reached(|| shown(&address, family));
+            if let Way::Within(..) = way {
+                call.changes.reached(|| shown(&address, family));
+            }
             way
         }
         Err(e) => {
@@ -327,8 +329,10 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let kept = sockets.forget(inode).ok_or(libc::EISCONN)?;
     let way = match (way, &broker.egress) {
         (Way::Within(target, pin), _) => Ok(Ready::Within(target, pin)),
-        (Way::Out(to), Some(network)) => network.ask(who, &kept.fd, family.as_domain(), to).map(Ready::Out),
-        (Way::Out(_), None) => Err(libc::ENETUNREACH),
+        (Way::Out(to, refused), Some(network)) => {
+            network.ask(who, &kept.fd, family.as_domain(), to).map(|asked| Ready::Out(asked, refused))
+        }
+        (Way::Out(..), None) => Err(libc::ENETUNREACH),
     };
     let way = match way {
         Ok(way) => way,
@@ -378,14 +382,14 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
 enum Way {
     /// Within the session, to an address as bytes; the descriptor keeps what is there in place until it is connected.
     Within(Vec<u8>, Arc<OwnedFd>),
-    /// By way of egress.
-    Out(Target),
+    /// By way of egress, with the error if it was not granted.
+    Out(Target, i32),
 }
 
 /// The same, when nothing but an answer is missing.
 enum Ready {
     Within(Vec<u8>, Arc<OwnedFd>),
-    Out(Asked),
+    Out(Asked, i32),
 }
 
 impl Ready {
@@ -393,7 +397,7 @@ impl Ready {
     fn open(&self, family: Family) -> Result<Vec<u8>, i32> {
         match self {
             Self::Within(target, _) => Ok(target.clone()),
-            Self::Out(asked) => asked.granted().map(|()| inet::bytes(asked.at, family)),
+            Self::Out(asked, refused) => asked.granted(*refused).map(|()| inet::bytes(asked.at, family)),
         }
     }
 }

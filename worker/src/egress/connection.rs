@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::hello::{self, Hello};
+use super::hello::{self, Hello, Hellos};
 use super::http::{self, BadRequest, Kept, MadeFor, Refused};
 use super::opening::{self, Opening, Spoken};
 use super::relay::{self, relay, write_all};
@@ -37,7 +37,9 @@ impl Egress {
             None => upstream::connect(&route.addresses).await,
         };
         match (&route.made_for, server) {
-            (None, Ok(server)) => relay(client, server).await,
+            // Nobody's name is to be compared, but only HTTP and TLS may have been granted.
+            (None, Ok(server)) if route.only_web => self.only_web(client, server, call, &route).await,
+            (None, Ok(server)) => relay(client, server, None).await,
             (None, Err(_)) => relay::reset(client),
             (Some(made_for), server) => {
                 let made_for = made_for.clone();
@@ -56,8 +58,16 @@ impl Egress {
         let may_speak = server.as_ref().ok().filter(|_| !route.only_web);
         let Ok(opening) = opening::hear(&mut client, may_speak).await else { return relay::reset(client) };
         match (opening, server) {
+            (Opening::Client(spoken, _), _) if let Some(reason) = route.other_than(spoken) => {
+                self.ended(call, &route, reason.to_owned());
+                relay::reset(client);
+            }
             (Opening::Client(Spoken::Tls, heard), server) => match self.hello(&mut client, heard, &made_for).await {
-                Ok(heard) => forward(client, server, &heard).await,
+                Ok(heard) => {
+                    let refuse = |reason: String| self.ended(call, &route, reason);
+                    let hellos = Hellos { name: &made_for.name, refuse: &refuse };
+                    forward(client, server, &heard, Some(&hellos)).await;
+                }
                 Err(Some(reason)) => {
                     self.ended(call, &route, reason);
                     farewell(client, &ACCESS_DENIED).await;
@@ -91,7 +101,24 @@ impl Egress {
                 relay::reset(client);
             }
             (Opening::Client(Spoken::Other | Spoken::Undecided, heard) | Opening::Server(heard), server) => {
-                forward(client, server, &heard).await;
+                forward(client, server, &heard, None).await;
+            }
+        }
+    }
+
+    /// Relays HTTP and TLS, each at its port, and nothing else.
+    async fn only_web(&self, mut client: TcpStream, server: TcpStream, call: u64, route: &Route) {
+        let Ok(Opening::Client(spoken, heard)) = opening::hear(&mut client, None).await else {
+            return relay::reset(client);
+        };
+        let neither = matches!(spoken, Spoken::Other | Spoken::Undecided).then_some("it is neither HTTP nor TLS");
+        match route.other_than(spoken).or(neither) {
+            None => forward(client, Ok(server), &heard, None).await,
+            Some(reason) => {
+                if !heard.is_empty() {
+                    self.ended(call, route, reason.to_owned());
+                }
+                relay::reset(client);
             }
         }
     }
@@ -146,10 +173,10 @@ impl Egress {
     }
 }
 
-async fn forward(client: TcpStream, server: Result<TcpStream, i32>, heard: &[u8]) {
+async fn forward(client: TcpStream, server: Result<TcpStream, i32>, heard: &[u8], hellos: Option<&Hellos<'_>>) {
     match server {
         Ok(server) => match write_all(&server, heard).await {
-            Ok(()) => relay(client, server).await,
+            Ok(()) => relay(client, server, hellos).await,
             Err(_) => relay::reset(client),
         },
         Err(_) => relay::reset(client),

@@ -3,7 +3,12 @@
 //! A reader of its own, and a strict one: what it passes is read again by a server, which must not find another name in it.
 //! General parsers read on past what they do not understand, or stop there without a word.
 
+use std::io;
+
 use callgate_policy::pattern::Host;
+use tokio::net::TcpStream;
+
+use super::relay;
 
 /// Most bytes of a hello, with the heads of its records.
 pub(super) const HELLO_MAX: usize = 64 * 1024;
@@ -48,6 +53,96 @@ pub(super) fn read(bytes: &[u8]) -> Result<Hello, BadHello> {
         None if bytes.len() >= HELLO_MAX => Err(BadHello::TooLong),
         None => Ok(Hello::Incomplete),
         Some(message) => server_name(&message).map(Hello::For),
+    }
+}
+
+/// What a client says after its hello, until it is encrypted. A server may ask for a second hello (RFC 8446, 4.1.4), and some
+/// take its name: it must be for the same server.
+pub(super) struct Hellos<'a> {
+    /// Which.
+    pub(super) name: &'a Host,
+    /// Told why it is refused, if it is.
+    pub(super) refuse: &'a (dyn Fn(String) + Send + Sync),
+}
+
+/// The head of a record.
+const HEAD: usize = 5;
+/// A record that changes no cipher any more, but is sent before a second hello.
+const CHANGE_CIPHER_SPEC: u8 = 20;
+
+impl Hellos<'_> {
+    /// Passes records on until one is none of a hello, or encrypted.
+    pub(super) async fn pass(&self, client: &TcpStream, server: &TcpStream) -> io::Result<()> {
+        let mut heard = Vec::with_capacity(2048);
+        loop {
+            let whole = match next(&heard) {
+                Next::Wait => None,
+                Next::Pass(length) => Some(length),
+                Next::Hello => match read(&heard) {
+                    Ok(Hello::Incomplete) => None,
+                    Ok(Hello::For(host)) if host == *self.name => Some(heard.len()),
+                    Ok(Hello::For(host)) => return self.refused(format!("a second TLS hello is for {host}")),
+                    Err(bad) => return self.refused(format!("a second time, {bad}")),
+                },
+                Next::Rest => return relay::write_all(server, &heard).await,
+            };
+            if let Some(length) = whole {
+                let rest = heard.split_off(length.min(heard.len()));
+                relay::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
+                continue;
+            }
+            client.readable().await?;
+            match client.try_read_buf(&mut heard) {
+                Ok(0) => {
+                    relay::write_all(server, &heard).await?;
+                    return Ok(());
+                }
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn refused(&self, reason: String) -> io::Result<()> {
+        (self.refuse)(reason);
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// What is to be done about what has come.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// It cannot be told yet.
+    Wait,
+    /// So many bytes are of no matter.
+    Pass(usize),
+    /// It is a hello, or the beginning of one.
+    Hello,
+    /// Nothing that follows is a hello that could be read.
+    Rest,
+}
+
+fn next(heard: &[u8]) -> Next {
+    let [kind, _, _, high, low, body @ ..] = heard else { return Next::Wait };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    match *kind {
+        CHANGE_CIPHER_SPEC if length > 16 => Next::Rest,
+        CHANGE_CIPHER_SPEC if body.len() < length => Next::Wait,
+        CHANGE_CIPHER_SPEC => Next::Pass(HEAD + length),
+        HANDSHAKE => match body {
+            // Whatever comes in pieces that small.
+            _ if length == 0 => Next::Hello,
+            [] => Next::Wait,
+            [CLIENT_HELLO, ..] if length < 6 => Next::Hello,
+            [CLIENT_HELLO, _, _, _, major, _, ..] => {
+                // Encrypted it begins with anything: then hardly ever with a length and a version besides.
+                if body[1] <= 2 && *major == 3 { Next::Hello } else { Next::Rest }
+            }
+            [CLIENT_HELLO, ..] => Next::Wait,
+            _ => Next::Rest,
+        },
+        _ => Next::Rest,
     }
 }
 

@@ -111,6 +111,8 @@ pub(super) enum Answer {
     Localhost,
     /// The address of this name, which was granted, if it exists.
     AddressOf(String),
+    /// The same of one of many that were granted together (`*.example.com`). What it is called may say something.
+    AddressOfAny(String),
     /// The name for which this address stands.
     NameAt(Ipv4Addr),
 }
@@ -205,7 +207,8 @@ fn judge(message: &Message, network: &Network) -> Answer {
         return Answer::NoName { told: wants_address.then_some(name) };
     }
     match query.query_type() {
-        RecordType::A | RecordType::ANY => Answer::AddressOf(name),
+        RecordType::A | RecordType::ANY if is_named(network, &host) => Answer::AddressOf(name),
+        RecordType::A | RecordType::ANY => Answer::AddressOfAny(name),
         _ => Answer::Empty,
     }
 }
@@ -213,6 +216,11 @@ fn judge(message: &Message, network: &Network) -> Answer {
 /// Whether a host was granted at any port.
 fn knows(network: &Network, host: &Host) -> bool {
     network.hosts.iter().any(|pattern| pattern.ports().ranges().any(|range| pattern.covers(host, *range.start())))
+}
+
+/// Whether a host was granted by its own name.
+fn is_named(network: &Network, host: &Host) -> bool {
+    network.hosts.iter().any(|pattern| pattern.is_exactly(host))
 }
 
 /// The address that a name asks about, if it does that.

@@ -2,16 +2,22 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::net::sockopt;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::hello::Hellos;
 
 /// Most bytes that are read at once.
 const BUFFER: usize = 256 * 1024;
 /// How long a side may be silent before the kernel asks whether it is still there.
-const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(60);
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 thread_local! {
     /// Read into and written from within one step: one is enough for all connections, and an idle connection holds none.
@@ -25,12 +31,40 @@ pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepidle(socket, KEEP_ALIVE)?)
 }
 
-/// Copies both ways until both sides have said all. A side that has said all is told to the other, which may go on. If either
-/// fails, both are reset.
-pub(super) async fn relay(one: TcpStream, other: TcpStream) {
-    if tokio::try_join!(one_way(&one, &other), one_way(&other, &one)).is_err() {
-        reset(one);
-        reset(other);
+/// How long a side may be silent when the other has said all: nobody may be there any more to hear it.
+const HALF_CLOSED: Duration = Duration::from_secs(300);
+
+/// Copies both ways until both sides have said all. A side that has said all is told to the other, which may go on for as long as
+/// it says something. If either fails, both are reset. What a client says first may have to be looked at.
+pub(super) async fn relay(client: TcpStream, server: TcpStream, first: Option<&Hellos<'_>>) {
+    let passed = AtomicU64::new(0);
+    let there = async {
+        if let Some(hellos) = first {
+            hellos.pass(&client, &server).await?;
+        }
+        one_way(&client, &server, &passed).await
+    };
+    let back = one_way(&server, &client, &passed);
+    tokio::pin!(there, back);
+    let done = tokio::select! {
+        Ok(()) = &mut there => unless_silent(back, &passed).await,
+        Ok(()) = &mut back => unless_silent(there, &passed).await,
+        else => Err(io::ErrorKind::ConnectionReset.into()),
+    };
+    if done.is_err() {
+        reset(client);
+        reset(server);
+    }
+}
+
+async fn unless_silent(mut way: Pin<&mut impl Future<Output = io::Result<()>>>, passed: &AtomicU64) -> io::Result<()> {
+    loop {
+        let before = passed.load(Ordering::Relaxed);
+        match timeout(HALF_CLOSED, &mut way).await {
+            Ok(done) => return done,
+            Err(_) if passed.load(Ordering::Relaxed) == before => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {}
+        }
     }
 }
 
@@ -50,9 +84,12 @@ pub(super) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()
     Ok(())
 }
 
-async fn one_way(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
+async fn one_way(from: &TcpStream, to: &TcpStream, passed: &AtomicU64) -> io::Result<()> {
     loop {
-        match from.async_io(Interest::READABLE, || SCRATCH.with_borrow_mut(|scratch| pass(from, to, scratch))).await? {
+        let step =
+            from.async_io(Interest::READABLE, || SCRATCH.with_borrow_mut(|scratch| pass(from, to, scratch))).await?;
+        passed.fetch_add(1, Ordering::Relaxed);
+        match step {
             Passed::All => {}
             Passed::Left(rest) => write_all(to, &rest).await?,
             // Whoever has closed already need not hear that nothing more comes.

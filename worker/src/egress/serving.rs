@@ -14,13 +14,15 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::http::MadeFor;
 use super::names::{Answer, Book, Found, QUESTION_MAX, Question};
+use super::opening::Spoken;
 use super::relay;
 use super::upstream::{self, Resolver, Unreachable, Unresolved};
-use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Target};
+use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Target, ToEgress};
 
 /// Most connections at once, those included that were announced and have not come.
 const CONNECTIONS: usize = 4096;
@@ -126,6 +128,18 @@ impl Route {
     }
 }
 
+impl Route {
+    /// Why what is spoken is not what was granted, if only HTTP at 80 and TLS at 443 were.
+    pub(super) fn other_than(&self, spoken: Spoken) -> Option<&'static str> {
+        let port = self.addresses.first().filter(|_| self.only_web)?.port();
+        match (port, spoken) {
+            (80, Spoken::Tls) => Some("it is TLS, and HTTP alone was granted at port 80"),
+            (443, Spoken::Http | Spoken::Http2) => Some("it is HTTP, and TLS alone was granted at port 443"),
+            _ => None,
+        }
+    }
+}
+
 /// Why there is no route.
 pub(super) enum NoRoute {
     Refused { host: String, reason: Option<String> },
@@ -174,12 +188,22 @@ impl Egress {
             tokio::spawn(Arc::clone(&self).answer_by_udp(UdpSocket::from_std(names)?));
         }
         tokio::spawn(Arc::clone(&self).report());
+        // Of each call, while it lasts.
+        let mut tasks: HashMap<u64, Vec<AbortHandle>> = HashMap::new();
         loop {
-            match self.broker.async_io(Interest::READABLE, Channel::receive::<Reach>).await? {
-                Received::Message(reach, fds) => {
+            match self.broker.async_io(Interest::READABLE, Channel::receive::<ToEgress>).await? {
+                Received::Message(ToEgress::Reach(reach), fds) => {
                     if let Some(answer) = fds.into_iter().next() {
-                        tokio::spawn(Arc::clone(&self).reach(reach, answer.into()));
+                        let call = reach.call;
+                        let task = tokio::spawn(Arc::clone(&self).reach(reach, answer.into()));
+                        let tasks = tasks.entry(call).or_default();
+                        tasks.retain(|task| !task.is_finished());
+                        tasks.push(task.abort_handle());
                     }
+                }
+                // What is dropped is closed.
+                Received::Message(ToEgress::Gone { call }, _) => {
+                    tasks.remove(&call).into_iter().flatten().for_each(|task| task.abort());
                 }
                 Received::Data(_) => {}
                 Received::Closed => return Ok(()),
@@ -214,7 +238,14 @@ impl Egress {
             Some(_) | None => None,
         };
         let (comes, coming) = oneshot::channel();
-        lock(&self.expected).insert(reach.from, comes);
+        {
+            let mut expected = lock(&self.expected);
+            // Nobody takes the place of another that is on its way.
+            if expected.get(&reach.from).is_some_and(|waits| !waits.is_closed()) {
+                return answer(Reached::Failed { host, errno: libc::EADDRINUSE });
+            }
+            expected.insert(reach.from, comes);
+        }
         answer(Reached::Ready { host });
         let Ok(Ok(client)) = timeout(EXPECTED, coming).await else {
             // Unless the port was announced again.
@@ -229,7 +260,7 @@ impl Egress {
         match route {
             Some(route) => self.converse(client, server, reach.call, route).await,
             None if reach.to == Target::Proxy => self.stand_in(client, asker).await,
-            None => self.answer_by_tcp(client).await,
+            None => self.answer_by_tcp(client, &asker).await,
         }
         drop(seat);
     }
@@ -252,7 +283,10 @@ impl Egress {
             let may = asker.within.as_ref().is_none_or(|within| upstream::granted(place, within).is_some());
             let granted = upstream::granted(place, &self.network);
             return match granted.filter(|_| may) {
-                Some((host, addresses)) => Ok(Route { host, made_for: None, only_web: false, addresses }),
+                Some((host, addresses)) => {
+                    let only_web = self.network.only_web(&Host::Address(place.ip()), place.port());
+                    Ok(Route { host, made_for: None, only_web, addresses })
+                }
                 None => Err(NoRoute::Refused { host: place.to_string(), reason: None }),
             };
         };
@@ -320,14 +354,14 @@ impl Egress {
             };
             let question = Question::read(bytes.get(..length).unwrap_or_default(), &self.network);
             if !matches!(question.answer, Answer::AddressOf(_)) {
-                if let Some(answer) = self.answer(&question).await {
+                if let Some(answer) = self.answer(&question, None).await {
                     // A full buffer loses it, as networks do: whoever asked will ask again.
                     let _lost: io::Result<usize> = socket.try_send_to(&answer, from);
                 }
             } else if let Ok(seat) = Arc::clone(&self.questions).try_acquire_owned() {
                 let (egress, socket) = (Arc::clone(&self), Arc::clone(&socket));
                 tokio::spawn(async move {
-                    if let Some(answer) = egress.answer(&question).await {
+                    if let Some(answer) = egress.answer(&question, None).await {
                         let _lost: io::Result<usize> = socket.send_to(&answer, from).await;
                     }
                     drop(seat);
@@ -337,9 +371,10 @@ impl Egress {
     }
 
     /// Answers questions until there are no more.
-    async fn answer_by_tcp(&self, mut client: TcpStream) {
+    async fn answer_by_tcp(&self, mut client: TcpStream, asker: &Asker) {
+        let network = asker.within.as_ref().unwrap_or(&self.network);
         while let Ok(Some(question)) = timeout(QUIET, read_question(&mut client)).await.unwrap_or(Ok(None)) {
-            let Some(answer) = self.answer(&Question::read(&question, &self.network)).await else { return };
+            let Some(answer) = self.answer(&Question::read(&question, network), Some(asker.call)).await else { return };
             let Ok(length) = u16::try_from(answer.len()) else { return };
             let framed = [&length.to_be_bytes()[..], &answer].concat();
             if client.write_all(&framed).await.is_err() {
@@ -348,7 +383,7 @@ impl Egress {
         }
     }
 
-    async fn answer(&self, question: &Question) -> Option<Vec<u8>> {
+    async fn answer(&self, question: &Question, call: Option<u64>) -> Option<Vec<u8>> {
         let ok = ResponseCode::NoError;
         match &question.answer {
             Answer::None => None,
@@ -357,7 +392,7 @@ impl Egress {
             Answer::Localhost => question.answered(ok, &[Found::Address(Ipv4Addr::LOCALHOST)]),
             Answer::NoName { told } => {
                 if let Some(name) = told {
-                    self.say(FromEgress::NameRefused { name: name.clone() });
+                    self.say(FromEgress::NameRefused { call, name: name.clone() });
                 }
                 question.answered(ResponseCode::NXDomain, &[])
             }
@@ -365,6 +400,11 @@ impl Egress {
                 Some(name) => question.answered(ok, &[Found::Name(name)]),
                 None => question.answered(ResponseCode::NXDomain, &[]),
             },
+            // What it is called may be anything: nobody outside is asked until a call connects that may.
+            Answer::AddressOfAny(name) => {
+                let address = lock(&self.book).address_of(name);
+                question.answered(ok, &[Found::Address(address)])
+            }
             Answer::AddressOf(name) => match self.resolver.addresses(name).await {
                 Ok(_) => {
                     let address = lock(&self.book).address_of(name);

@@ -21,7 +21,7 @@ use super::confine;
 use super::http::MadeFor;
 use super::serving::{Egress, Route, Sockets};
 use super::upstream::Resolver;
-use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Target};
+use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Target, ToEgress};
 
 /// Longer than anything takes, on any machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -157,7 +157,8 @@ impl Served {
         rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let from: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
         let (ours, theirs) = Channel::pair().unwrap();
-        self.broker.send(&Reach { call, within: None, to, from: from.port(), wait }, &[theirs.as_fd()]).unwrap();
+        let reach = Reach { call, within: None, to, from: from.port(), wait };
+        self.broker.send(&ToEgress::Reach(reach), &[theirs.as_fd()]).unwrap();
         drop(theirs);
         let Received::Message(reached, _) = ours.receive::<Reached>().unwrap() else { panic!("no answer") };
         (socket, reached)
@@ -268,7 +269,7 @@ fn only_granted_names_have_addresses() {
     let before = served.asked.lock().unwrap().len();
     for name in ["evil.example.", "below.example.", "xgood.example.", "secret.good.example."] {
         assert_eq!(served.look_up(name, RecordType::A).metadata.response_code, ResponseCode::NXDomain, "{name}");
-        assert_eq!(served.told(), FromEgress::NameRefused { name: name.trim_end_matches('.').to_owned() });
+        assert_eq!(served.told(), FromEgress::NameRefused { call: None, name: name.trim_end_matches('.').to_owned() });
     }
     assert_eq!(served.look_up("evil.example.", RecordType::TXT).metadata.response_code, ResponseCode::NXDomain);
     served.nothing_told();

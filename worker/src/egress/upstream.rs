@@ -130,9 +130,21 @@ fn special(place: SocketAddr) -> Result<Option<&'static str>, i32> {
         return Ok(Some(what));
     }
     match source_to(place) {
-        Ok(source) if source == place.ip() => Ok(Some("this machine's own")),
+        Ok(source) if source == place.ip() || is_own(place.ip())? => Ok(Some("this machine's own")),
         Ok(_) => Ok(None),
         Err(rustix::io::Errno::ACCESS) => Ok(Some("a broadcast address")),
+        Err(errno) => Err(errno.raw_os_error()),
+    }
+}
+
+/// Whether an address is one of this machine's, of which there may be several in one network: a socket can be bound to no other.
+fn is_own(ip: IpAddr) -> Result<bool, i32> {
+    let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None);
+    match socket.and_then(|socket| rustix::net::bind(&socket, &SocketAddr::new(ip, 0))) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::ADDRNOTAVAIL) => Ok(false),
         Err(errno) => Err(errno.raw_os_error()),
     }
 }

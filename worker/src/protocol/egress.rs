@@ -20,7 +20,20 @@ pub(crate) struct Serve {
     pub(crate) names: bool,
 }
 
-/// Broker to egress: a call wants to connect. Carries the other end of a channel for [`Reached`].
+/// Broker to egress, after that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ToEgress {
+    /// A call wants to connect. Carries the other end of a channel for [`Reached`].
+    Reach(Reach),
+    /// A call is over, and so are its connections.
+    Gone {
+        /// Which: as in [`Reach`].
+        call: u64,
+    },
+}
+
+/// A call wants to connect. Carries the other end of a channel for [`Reached`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reach {
     /// Whose: the number of the call's worker.
@@ -79,8 +92,10 @@ pub(crate) enum FromEgress {
     Serving(Vec<callgate_policy::envelope::StepReport>),
     /// A step failed: there is no egress.
     Failed(super::StepFailure),
-    /// A program asked for a name that was not granted. Nobody can tell which call's.
+    /// A program asked for a name that was not granted.
     NameRefused {
+        /// Whose: as in [`Reach`]. `None` where nobody can tell.
+        call: Option<u64>,
         /// In its one normal form.
         name: String,
     },

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::channel::{FRAME_MAX, LARGE, Message};
-use super::egress::{FromEgress, Reach, Reached, Serve};
+use super::egress::{FromEgress, Reached, Serve, ToEgress};
 use super::fds::{ProgramFdsSent, SessionFdsSent};
 
 /// Most bytes of an error's text: escaped, it fits into a frame still.
@@ -52,7 +52,7 @@ longest! {
     MayRun: REPORT_MAX;
     // With what was granted.
     Serve: LARGE;
-    Reach: FRAME_MAX;
+    ToEgress: LARGE;
     // It parses what strangers wrote.
     Reached: FRAME_MAX;
     FromEgress: FRAME_MAX;

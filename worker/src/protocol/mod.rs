@@ -12,7 +12,7 @@ mod frame;
 pub mod notice;
 
 pub use channel::{Channel, FRAME_MAX, LARGE, Message, Received};
-pub(crate) use egress::{FromEgress, Reach, Reached, Serve, Target};
+pub(crate) use egress::{FromEgress, Reach, Reached, Serve, Target, ToEgress};
 pub use fds::{CgroupFds, ProgramFds, ProgramFdsSent, SessionFds, SessionFdsSent};
 pub(crate) use frame::shortened;
 pub use frame::{

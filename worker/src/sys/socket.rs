@@ -20,6 +20,18 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     errno_if_negative(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), len) }).map(drop)
 }
 
+/// Has bind(2) choose the port, and not connect(2) later (`IP_BIND_ADDRESS_NO_PORT`, ip(7)).
+pub(crate) fn bind_port_at_once(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let off: libc::c_int = 0;
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: a live int and its length, which the kernel reads.
+    errno_if_negative(unsafe {
+        let from = (&raw const off).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, from, len)
+    })
+    .map(drop)
+}
+
 /// The number of the network namespace that a socket belongs to, which no other has until the next boot (`SO_NETNS_COOKIE`,
 /// Linux 5.14).
 pub(crate) fn network_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {

@@ -21,6 +21,7 @@ fn facts() -> HostFacts {
         private: PrivateDir { inside: "/run/s1".into(), kind: PrivateKind::OnHost },
         workspace: vec!["/w".into()],
         left_of: BTreeMap::new(),
+        asked_without_links: Vec::new(),
         toolchains: vec!["/home/u/.rustup".into()],
         etc: vec![Readable { path: "/etc/java-17-openjdk".into(), reading: Reading::Tree }],
         path: vec!["/usr/bin".into(), "/odd:dir".into(), "bin".into(), "/bin".into()],

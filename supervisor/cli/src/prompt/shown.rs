@@ -8,8 +8,11 @@ use std::fmt::Write as _;
 
 use callgate::{Query, Question};
 use callgate_policy::path::HostPath;
+use serde_json::Value;
 use unicode_width::UnicodeWidthChar as _;
 
+/// The tool that starts subagents; nothing else has its name.
+const TASK: &str = "task";
 /// Before every line of text that is not callgate's own.
 const MARGIN: &str = "  | ";
 /// Most lines of one text.
@@ -47,6 +50,19 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
             }
             shown.items("run by:", question.argv.get(..1).unwrap_or_default());
         }
+        None if question.tool == TASK => {
+            let argument = |name: &str| question.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+            shown.own("the subagent:");
+            shown.foreign(argument("subagent_type"));
+            shown.own("is given the prompt:");
+            shown.foreign(argument("prompt"));
+            let rest = question.arguments.as_object().into_iter().flatten();
+            for (name, value) in rest.filter(|(name, _)| !matches!(name.as_str(), "subagent_type" | "prompt")) {
+                shown.own("with:");
+                shown.foreign(&format!("{name} = {value}"));
+            }
+            shown.items("run by:", &question.argv);
+        }
         // Any other program is given them all.
         None => {
             shown.own("with the arguments:");
@@ -59,7 +75,8 @@ pub(super) fn question(question: &Question, columns: usize) -> String {
     shown.items("it reads:", &question.reads);
     shown.items("it connects to:", &question.hosts);
     shown.items("asked because:", &question.why);
-    shown.own(&format!("\"always\" would be kept for this {}, for:", question.kept_for.name()));
+    let whatever = if question.tool == TASK { ", whatever the prompt" } else { "" };
+    shown.own(&format!("\"always\" would be kept for this {}{whatever}, for:", question.kept_for.name()));
     shown.foreign(&question.key.to_string());
     shown.text
 }
@@ -247,6 +264,29 @@ mod tests {
              it could:\n  | change /w/**\n\
              asked because:\n  | no rule allows it\n\
              \"always\" would be kept for this session, for:\n  | git x\n"
+        );
+    }
+
+    /// E8: a subagent is shown with its prompt, by lines, and with the whole command of the program that runs it.
+    #[test]
+    fn e8_a_subagent_is_shown_with_its_prompt_and_its_program() {
+        let mut asked = of("");
+        asked.tool = "task".into();
+        asked.arguments = json!({ "subagent_type": "sh", "prompt": "look\n\u{1b}[2Jrm -rf x", "background": true, "command": "true" });
+        asked.argv = vec!["/bin/bash".into(), "-c".into(), String::new()];
+        asked.commands = None;
+        asked.key = ApprovalKey { text: "sh: /bin/bash -c ''".into(), scope: KeyScope::Exact, directory: None };
+        assert_eq!(
+            question(&asked, 80),
+            "callgate: the tool `task` asks to be run\n\
+             the subagent:\n  | sh\n\
+             is given the prompt:\n  | look\n  | \\u{1b}[2Jrm -rf x\n\
+             with:\n  | background = true\n\
+             with:\n  | command = \"true\"\n\
+             run by:\n  | /bin/bash\n  | -c\n  | \n\
+             it could:\n  | change /w/**\n\
+             asked because:\n  | no rule allows it\n\
+             \"always\" would be kept for this session, whatever the prompt, for:\n  | sh: /bin/bash -c ''\n"
         );
     }
 

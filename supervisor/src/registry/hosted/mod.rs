@@ -3,11 +3,12 @@
 
 mod question;
 pub(crate) mod skill;
+mod task;
 mod todo;
 mod tool_search;
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,6 +18,8 @@ use super::{Registry, RegistryError, Tool};
 use crate::call::CallError;
 use crate::session::Session;
 use crate::store::{Recording, StoreError};
+
+pub(super) use task::task;
 
 pub use skill::{Skill, SkillLeftOut, Skills};
 pub use todo::{Todo, TodoStatus};
@@ -56,8 +59,13 @@ pub(crate) struct Notes {
 }
 
 impl State {
-    pub(crate) fn new(notes: Notes, found: skill::Found) -> Self {
+    pub(crate) fn new(notes: Notes, found: Arc<skill::Found>) -> Self {
         Self { notes: Mutex::new(notes), skills: skill::Known::new(found) }
+    }
+
+    /// Where skills were found.
+    pub(crate) fn skills(&self) -> Arc<skill::Found> {
+        self.skills.found()
     }
 
     fn has_loaded(&self, tool: &str) -> bool {

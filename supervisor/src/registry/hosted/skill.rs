@@ -12,7 +12,7 @@ use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
@@ -108,15 +108,19 @@ pub struct Skills {
 /// What a session knows of skills.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    found: Found,
+    found: Arc<Found>,
     index: OnceCell<Skills>,
     /// The texts that were asked for, as they were the first time.
     loaded: Mutex<BTreeMap<String, String>>,
 }
 
 impl Known {
-    pub(super) fn new(found: Found) -> Self {
+    pub(super) fn new(found: Arc<Found>) -> Self {
         Self { found, ..Self::default() }
+    }
+
+    pub(super) fn found(&self) -> Arc<Found> {
+        Arc::clone(&self.found)
     }
 }
 

@@ -1,0 +1,117 @@
+//! `[agents.NAME]`: who `task` may start (X0-21), and with what.
+
+use std::collections::BTreeMap;
+
+use super::Manifest;
+use crate::approval::ApprovalScope;
+use crate::ceiling::Ceiling;
+use crate::effective::Kind;
+use crate::requirement::{Program, RequirementSet, ShellRunRequirement};
+use crate::rules::Rule;
+
+/// An agent that a manifest declares. What it asks for is bounded by its parent (X0-24).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// What it is for, in words for the model that chooses among agents.
+    pub description: String,
+    /// Who may start it.
+    pub mode: AgentMode,
+    /// The tools that it is offered, of those that its parent has; without it, all of them.
+    pub tools: Option<Vec<String>>,
+    /// What it asks for.
+    pub requires: RequirementSet,
+    /// The most that it and its tools may be granted.
+    pub ceiling: Ceiling,
+    /// Rules besides those that it inherits.
+    pub rules: Vec<Rule>,
+    /// The program that is the agent, with its arguments: it gets the prompt on standard input and prints its answer. Without one
+    /// the host runs it.
+    pub runner: Vec<String>,
+    /// The names of its parent's variables that it gets; the others stay behind (X0-27).
+    pub env: Vec<String>,
+    /// Whether its session is listed, and its id is a part of the result (X0-29).
+    pub inspectable: bool,
+    /// Whether it is told that an agent has started it (X0-30).
+    pub knows_caller: bool,
+    pub(super) lines: BTreeMap<Kind, Vec<usize>>,
+    pub(super) rule_lines: Vec<usize>,
+    pub(super) ceiling_lines: BTreeMap<&'static str, usize>,
+}
+
+/// Who may start an agent (X0-22).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum AgentMode {
+    /// A person, who picks it.
+    Primary,
+    /// Another agent, by `task`.
+    #[default]
+    Subagent,
+    /// Both.
+    All,
+}
+
+impl AgentMode {
+    /// What a manifest calls them.
+    pub const NAMES: [&str; 3] = ["primary", "subagent", "all"];
+
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "primary" => Some(Self::Primary),
+            "subagent" => Some(Self::Subagent),
+            "all" => Some(Self::All),
+            _ => None,
+        }
+    }
+
+    /// Its name in a manifest.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Subagent => "subagent",
+            Self::All => "all",
+        }
+    }
+
+    /// Whether `task` may start it.
+    #[must_use]
+    pub fn is_subagent(self) -> bool {
+        matches!(self, Self::Subagent | Self::All)
+    }
+}
+
+impl Agent {
+    /// What it asks for: the program that runs it is asked for by that.
+    fn asks_for(&self) -> RequirementSet {
+        let mut requires = self.requires.clone();
+        // The manifest was refused if this is no program.
+        let program = self.runner.first().and_then(|program| Program::parse(program).ok());
+        requires.shell.extend(program.map(|cmd| ShellRunRequirement { cmd, args: None }));
+        requires
+    }
+}
+
+impl Manifest {
+    /// What is in force for a session of one of its agents, within its parent: the agent's own requirements, ceiling, tools and
+    /// rules, with the limits, environment and modes of this manifest. Its rules come to those that the session inherits.
+    #[must_use]
+    pub fn of_agent(&self, name: &str) -> Option<Self> {
+        let agent = self.agents.get(name)?;
+        Some(Self {
+            id: Some(name.to_owned()),
+            // What a person has said of the project's own calls was not said of its agents'.
+            approvals: ApprovalScope::default(),
+            tools: agent.tools.clone(),
+            // They are roots of its parent by now.
+            roots: Vec::new(),
+            requires: agent.asks_for(),
+            ceiling: agent.ceiling.clone(),
+            rules: agent.rules.clone(),
+            lines: agent.lines.clone(),
+            rule_lines: agent.rule_lines.clone(),
+            ceiling_lines: agent.ceiling_lines.clone(),
+            ..self.clone()
+        })
+    }
+}

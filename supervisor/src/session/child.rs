@@ -1,0 +1,346 @@
+//! Subagents: sessions that a session starts (X0-20 to X0-30).
+//!
+//! A child is opened as any other session is, with its parent's rights as one more bound, its parent's rules and watchdogs, and
+//! tools that its parent has. What its ancestors may write counts where links are looked for that a call may have planted. Its
+//! workspace is that directory which its parent holds, and not what has its name by now.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use callgate_policy::effective::{Bound, EffectiveSet, Source};
+use callgate_policy::limit::Limits;
+use callgate_policy::manifest::Env;
+use callgate_policy::path::HostPath;
+use callgate_policy::rules::{Action, Rule, RuleScope, RuleSet, RuleSource};
+use callgate_worker::way::Id;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::open::{bounds, effective};
+use super::rules::rules;
+use super::tools::{Inherited, chosen_by_calls, has_skills};
+use super::{Halt, OpenError, Session, SessionSpec};
+use crate::gate::Gate;
+use crate::gate::people::Approver;
+use crate::place::Place;
+use crate::registry::hosted::skill;
+use crate::registry::{Registry, ToolState};
+use crate::supervisor::Supervisor;
+
+/// How deep subagents may be nested (X0-28, C-12).
+pub const AGENT_DEPTH_MAX: usize = 5;
+/// How many subagents of one session may be in flight (C-12).
+pub const AGENTS_MAX: usize = 5;
+/// How many subagents of a session and of all below it may be in flight.
+pub const FAMILY_MAX: usize = 25;
+
+/// Runs agents whose manifest names no program: a host's own loop of model and tools ([`SessionSpec::agent_runner`]).
+pub trait AgentRunner: Send + Sync + fmt::Debug {
+    /// Runs an agent until it has its answer. Dropping what it returns ends the agent.
+    fn run(&self, task: AgentTask) -> AgentRun;
+}
+
+/// What an [`AgentRunner`] returns: the answer, or what went wrong, in words for the model that waits for it.
+pub type AgentRun = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
+
+/// What a subagent is to do, and its session.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AgentTask {
+    /// The agent's name in the manifest.
+    pub agent: String,
+    /// The prompt. If the agent is to know that another has started it, the first line says so (X0-30).
+    pub prompt: String,
+    /// What the caller has passed on.
+    pub metadata: Value,
+    /// 1 for a subagent of a session that a host has opened.
+    pub depth: usize,
+    /// The session whose call this is.
+    pub parent: String,
+    /// The agent's session. It ends with the task: its calls are then refused, also for whoever has kept it.
+    pub session: Arc<Session>,
+}
+
+/// What a child is to its ancestors.
+pub(crate) struct Lineage {
+    pub(crate) supervisor: Supervisor,
+    pub(crate) parent: String,
+    /// The call that has started it.
+    pub(crate) call: String,
+    pub(crate) agent: String,
+    pub(crate) is_listed: bool,
+    pub(crate) depth: usize,
+    pub(crate) bound: Bound,
+    pub(crate) rules: RuleSet,
+    pub(crate) gate: Arc<Gate>,
+    /// Taken when it is opened.
+    pub(crate) inherited: Option<Inherited>,
+    pub(crate) roots: Vec<Id>,
+    pub(crate) ancestry: Ancestry,
+    pub(crate) halt: Arc<Halt>,
+    /// Held while a person is asked.
+    pub(crate) asking: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// A child that is to be opened.
+pub(crate) struct Opening {
+    spec: SessionSpec,
+    lineage: Lineage,
+    /// How many rules its parent had been given when its own were taken from it.
+    rules: usize,
+}
+
+/// What is the same in a whole family of sessions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ancestry {
+    /// Where the first session may write, and so all of them.
+    pub(crate) written: Vec<HostPath>,
+    /// The trees that it was asked to write in, whatever it may: another session of the workspace may write there.
+    pub(crate) asked: Vec<HostPath>,
+    /// All that the first session may: what a child cannot write, its parent may have written.
+    pub(crate) most: Option<Arc<EffectiveSet>>,
+    /// The first session's variables: their secrets are in nobody's record.
+    pub(crate) env: Env,
+    /// Places for subagents.
+    pub(crate) places: Places,
+}
+
+/// Places for the subagents of a family.
+#[derive(Debug, Clone)]
+pub(crate) struct Places(Arc<Semaphore>);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(FAMILY_MAX)))
+    }
+}
+
+impl Places {
+    /// `None` if there is none left.
+    pub(crate) fn take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
+    }
+}
+
+/// What the children of a session are opened with.
+#[derive(Debug)]
+pub(crate) struct Rearing {
+    pub(crate) supervisor: Supervisor,
+    pub(crate) depth: usize,
+    pub(crate) ancestry: Ancestry,
+    pub(crate) ad_hoc: Vec<PathBuf>,
+    pub(crate) user_data: Option<PathBuf>,
+    pub(crate) limits: Limits,
+    pub(crate) env: Env,
+    pub(crate) approvers: Vec<Arc<dyn Approver>>,
+    pub(crate) patience: Duration,
+    pub(crate) allow_home: bool,
+    pub(crate) watch_execs: bool,
+    pub(crate) runner: Option<Arc<dyn AgentRunner>>,
+}
+
+/// The children that are in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Children {
+    in_flight: watch::Sender<usize>,
+    stops: watch::Sender<u64>,
+    reared: Arc<Mutex<Reared>>,
+}
+
+/// What a session has to tell its children.
+#[derive(Debug, Default)]
+pub(crate) struct Reared {
+    /// Rules that were added since it was opened.
+    rules: Vec<Rule>,
+    live: Vec<Weak<Session>>,
+}
+
+impl Reared {
+    /// A rule that was added.
+    pub(crate) fn pass_on(&mut self, rule: &Rule) -> Result<(), OpenError> {
+        if rule.action == Action::Allow {
+            return Ok(());
+        }
+        self.rules.push(rule.clone());
+        self.live.iter().filter_map(Weak::upgrade).try_for_each(|child| child.inherit(rule))
+    }
+}
+
+/// A child's place among those in flight.
+#[derive(Debug)]
+pub(crate) struct InFlight(watch::Sender<usize>);
+
+impl Children {
+    /// `None` if as many are in flight as may be.
+    pub(crate) fn enter(&self) -> Option<InFlight> {
+        let entered = self.in_flight.send_if_modified(|count| {
+            let has_room = *count < AGENTS_MAX;
+            *count += usize::from(has_room);
+            has_room
+        });
+        entered.then(|| InFlight(self.in_flight.clone()))
+    }
+
+    pub(crate) fn reared(&self) -> MutexGuard<'_, Reared> {
+        self.reared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same for who has not the session.
+    pub(crate) fn reared_by(&self) -> Arc<Mutex<Reared>> {
+        Arc::clone(&self.reared)
+    }
+
+    /// Hears when they are to stop, which is also when their parent is gone.
+    pub(crate) fn listen(&self) -> watch::Receiver<u64> {
+        self.stops.subscribe()
+    }
+
+    /// Stops all of them, and waits until they have ended.
+    pub(crate) async fn stop(&self) {
+        self.stops.send_modify(|count| *count = count.wrapping_add(1));
+        // It is not an error: this sender is there.
+        drop(self.in_flight.subscribe().wait_for(|count| *count == 0).await);
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+impl Session {
+    /// What a session for one of the manifest's agents is opened with, and the tools that there are for it. `None` if there is no
+    /// such agent.
+    fn spec_for_agent(&self, agent: &str) -> Option<(SessionSpec, Registry)> {
+        let manifest = self.manifest.as_ref()?;
+        let declared = manifest.agents.get(agent)?;
+        let mut manifest = manifest.of_agent(agent)?;
+        let tools = self.registry().only(|tool| self.tools.state(&tool.name) == ToolState::Active);
+        if let Some(wanted) = &mut manifest.tools {
+            wanted.retain(|tool| tools.find(tool).is_some());
+        }
+        // A variable may hold a credential, whatever it is called (X0-27).
+        let mut env = self.rearing.env.clone();
+        env.pass.retain(|name| declared.env.contains(name));
+        env.set.retain(|name, _| declared.env.contains(name));
+        manifest.env = Env::default();
+        let spec = SessionSpec {
+            workspace: self.roots.iter().map(|root| root.path().as_path().to_owned()).collect(),
+            ad_hoc: self.rearing.ad_hoc.clone(),
+            user_data: self.rearing.user_data.clone(),
+            manifest: Some(manifest),
+            profile: Some(self.profile.clone()),
+            strength: self.strength().into(),
+            limits: self.rearing.limits,
+            env,
+            watch_execs: self.rearing.watch_execs,
+            approvers: self.rearing.approvers.clone(),
+            patience: self.rearing.patience,
+            coercion: self.coercion,
+            title: Some(agent.to_owned()),
+            allow_home: self.rearing.allow_home,
+            agent_runner: self.rearing.runner.clone(),
+            ..SessionSpec::new(PathBuf::new())
+        };
+        Some((spec, tools))
+    }
+
+    /// The most that one of the manifest's agents gets: what it asks for with its tools, and its ceiling and this session leave.
+    pub(crate) fn part_of_agent(&self, agent: &str) -> Option<Result<EffectiveSet, OpenError>> {
+        let (mut spec, tools) = self.spec_for_agent(agent)?;
+        let offered = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref());
+        let tools = tools.only(|tool| offered.is_none_or(|offered| offered.contains(&tool.name)));
+        if has_skills(&tools)
+            && let Some(requires) = skill::requires(&self.unlinked)
+        {
+            spec.requires.push((Source::Tool("skill".to_owned()), requires));
+        }
+        let own = bounds(&spec, &self.profile, &self.variables).and_then(|mut bounds| {
+            bounds.push(self.effective.as_parent());
+            Ok(effective(&spec, &bounds, &tools, &self.variables)?.0)
+        });
+        Some(own)
+    }
+
+    /// The rules that hold in a session for one of the manifest's agents.
+    pub(crate) fn rules_of_agent(&self, agent: &str) -> Option<Result<RuleSet, OpenError>> {
+        let (spec, tools) = self.spec_for_agent(agent)?;
+        let inherited = self.rules.read().unwrap_or_else(PoisonError::into_inner).inherited();
+        Some(rules(&spec, Some(inherited), &self.profile, &tools, &self.variables))
+    }
+
+    /// A session for one of the manifest's agents, with `most` at most in force. `None` if there is no such agent.
+    pub(crate) fn opening(&self, agent: &str, most: &EffectiveSet, call: &str) -> Option<Opening> {
+        let (spec, tools) = self.spec_for_agent(agent)?;
+        let is_listed = self.manifest.as_ref()?.agents.get(agent)?.inspectable;
+        let reared = self.children.reared();
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner).inherited();
+        let lineage = Lineage {
+            supervisor: self.rearing.supervisor.clone(),
+            parent: self.id.clone(),
+            call: call.to_owned(),
+            agent: agent.to_owned(),
+            is_listed,
+            depth: self.rearing.depth + 1,
+            bound: most.as_parent(),
+            rules,
+            gate: Arc::clone(&self.gate),
+            inherited: Some(Inherited { tools, skills: self.hosted.skills() }),
+            roots: self.roots.iter().map(Place::id).collect(),
+            ancestry: self.rearing.ancestry.clone(),
+            halt: Arc::clone(&self.halt),
+            asking: self.people.turn(),
+        };
+        Some(Opening { spec, lineage, rules: reared.rules.len() })
+    }
+
+    /// A rule that denies or asks was added to its parent: it holds here too, whatever its own rules say (X0-25).
+    fn inherit(&self, rule: &Rule) -> Result<(), OpenError> {
+        let source = RuleSource { scope: RuleScope::Session, place: "its parent's session".to_owned() };
+        let mut reared = self.children.reared();
+        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        rules.inherit(rule, &source, &self.variables).map_err(OpenError::Rule)?;
+        drop(rules);
+        reared.pass_on(rule)
+    }
+
+    /// Why calls of its ancestors, or its own, would choose what this program is.
+    pub(crate) fn chosen_by_calls(&self, program: &HostPath) -> Option<String> {
+        let most = self.rearing.ancestry.most.as_deref().unwrap_or(&self.effective);
+        chosen_by_calls(program, most, &self.facts.path)
+    }
+
+    /// Ends a child: what is in flight is aborted, and nothing runs in it from now on, whoever has kept it.
+    pub(crate) async fn end_child(&self) {
+        self.aborts.end();
+        self.abort().await;
+        self.opened.end_programs().await;
+        if let Err(error) = self.recorder.close() {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the end of a subagent's session is not recorded");
+        }
+    }
+}
+
+impl Opening {
+    /// Opens it. From now on it hears of what its parent is given.
+    pub(crate) async fn open(self, reared: &Mutex<Reared>) -> Result<Arc<Session>, OpenError> {
+        let Self { spec, lineage, rules } = self;
+        let supervisor = lineage.supervisor.clone();
+        let child = Arc::new(Box::pin(supervisor.open_with(spec, None, Some(lineage))).await?);
+        let missed = {
+            let mut reared = reared.lock().unwrap_or_else(PoisonError::into_inner);
+            reared.live.retain(|child| child.strong_count() > 0);
+            reared.live.push(Arc::downgrade(&child));
+            reared.rules.iter().skip(rules).try_for_each(|rule| child.inherit(rule))
+        };
+        if let Err(error) = missed {
+            child.end_child().await;
+            return Err(error);
+        }
+        Ok(child)
+    }
+}
