@@ -40,6 +40,7 @@
 //!     toolchains: vec![],
 //!     etc: vec![],
 //!     left_of: effective.left_of(),
+//!     asked_without_links: vec![],
 //!     path: vec!["/usr/bin".into(), "/bin".into()],
 //!     path_left_out: vec![],
 //!     env: Default::default(),

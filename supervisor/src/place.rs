@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Extent, FsRule, Identity, Seen};
 use callgate_worker::mountinfo::{self, Mount};
@@ -17,7 +17,7 @@ use callgate_worker::way::{self, Id, Link, Way};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::home::{Home, Homes};
+use crate::home::Homes;
 use crate::host;
 
 /// Who owns what belongs to nobody in this user namespace (user_namespaces(7)).
@@ -159,6 +159,8 @@ impl Changeable {
     /// could, that was asked for the same and bounded less.
     pub(crate) fn of<'a>(held: impl IntoIterator<Item = &'a Place>, written: &[HostPath], asked: &[HostPath]) -> Self {
         let (mut ids, mut paths) = (Vec::new(), written.to_vec());
+        let held: Vec<&Place> = held.into_iter().collect();
+        let user = host::owner(held.first().copied()).uid;
         for place in held {
             ids.push(place.id());
             paths.extend([place.path.clone(), place.spelt.clone()]);
@@ -168,7 +170,7 @@ impl Changeable {
             paths.iter().filter_map(|path| Some(Way::follow(path.as_path()).ok()?.id())).collect()
         };
         ids.extend(ids_of(&paths));
-        let asked = asked.iter().map(Asked::of).collect();
+        let asked = asked.iter().map(|tree| Asked::of(tree, user)).collect();
         Self { ids, paths, written: written.len(), asked, mounts: mountinfo::read().ok() }
     }
 
@@ -215,12 +217,10 @@ impl Changeable {
     }
 }
 
-/// What was asked for to write in, and an earlier session may have been granted: it is refused all that a home directory lies in,
-/// unless somebody insists.
-pub(crate) fn asked_before(effective: &EffectiveSet, allow_home: bool) -> Vec<HostPath> {
-    let homes = Homes::find();
-    let holds_a_home = |tree: &HostPath| matches!(homes.found_in(tree.as_path()), Some(Home::Itself | Home::Above(_)));
-    effective.asked_trees().into_iter().filter(|tree| allow_home || !holds_a_home(tree)).collect()
+/// Whether a user could have put something in a directory, or another in its place. Root could anywhere.
+fn could_write(directory: &Path, user: u32) -> bool {
+    let lets = |at: &Path| at.symlink_metadata().map_or(true, |is| is.uid() == user || is.mode() & 0o022 != 0);
+    user == 0 || directory.ancestors().any(lets)
 }
 
 /// A tree that was asked for.
@@ -229,25 +229,29 @@ struct Asked {
     id: Option<Id>,
     /// Its names: as it is spelt, and without links.
     names: Vec<PathBuf>,
+    /// As whom calls write.
+    user: u32,
 }
 
 impl Asked {
-    fn of(path: &HostPath) -> Self {
+    fn of(path: &HostPath, user: u32) -> Self {
         let way = Way::follow(path.as_path()).ok();
         let real = way.as_ref().and_then(|way| way.real_path().ok());
         let names = std::iter::once(path.as_path().to_owned()).chain(real).collect();
-        Self { id: way.map(|way| way.id()), names }
+        Self { id: way.map(|way| way.id()), names, user }
     }
 
     fn holds(&self, place: &Path) -> bool {
         self.names.iter().any(|name| place.starts_with(name))
     }
 
-    /// Whether it matters that it holds a place: of a tree above the system's directories those do not count.
+    /// Whether it matters that it holds a directory: of a tree above the system's directories those do not count, and no directory
+    /// does in which no call could write.
     fn counts_in(&self, place: &Path) -> bool {
         let top = ["/", "/usr"].iter().any(|top| place == Path::new(top));
         let is_the_systems = top || way::is_the_systems(place);
-        !is_the_systems || self.names.iter().any(|name| way::is_the_systems(name))
+        let counts = !is_the_systems || self.names.iter().any(|name| way::is_the_systems(name));
+        counts && could_write(place, self.user)
     }
 }
 

@@ -143,6 +143,15 @@ enum Named<'a> {
     InAFile { changes: bool },
 }
 
+/// Whose calls may have changed something. What only an earlier session's could is no leave to be led anywhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// This session's, or another's of its workspace.
+    This,
+    /// Those of an earlier one as well, that was bounded less.
+    EarlierToo,
+}
+
 /// A regular file that is open for reading.
 struct File {
     fd: OwnedFd,
@@ -226,11 +235,12 @@ impl Found {
 
     /// Whether calls can have something else be found at a path: by what lies there, or by a link on the way. `None` where the
     /// mounts are not known by which it may have another name.
-    fn changes(&self, path: &Path) -> Option<bool> {
+    fn changes(&self, path: &Path, who: Who) -> Option<bool> {
         // Who could change the system's own needs no session.
         let counts = |tree: &Path, at: &Path| !is_the_systems(at) || is_the_systems(tree);
         let by_name = |at: &Path| {
-            let asked = || self.asked.iter().any(|tree| at.starts_with(tree) && counts(tree, at));
+            let asked =
+                || who == Who::EarlierToo && self.asked.iter().any(|tree| at.starts_with(tree) && counts(tree, at));
             self.changeable.iter().any(|tree| at.starts_with(tree)) || asked()
         };
         let mounts = self.mounts.as_ref()?;
@@ -242,7 +252,7 @@ impl Found {
 
     /// Whether it cannot be told that they do not: a file's other names may be anywhere.
     fn may_change(&self, path: &Path) -> bool {
-        let Ok(way) = Way::follow(path) else { return self.changes(path) != Some(false) };
+        let Ok(way) = Way::follow(path) else { return self.changes(path, Who::EarlierToo) != Some(false) };
         // A file with a second name may have that where calls write, unless it comes with the system.
         let stat = way.stat();
         let is_linked = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1;
@@ -252,12 +262,12 @@ impl Found {
         let works_there = self.changeable.iter().chain(&self.asked).any(|tree| is_the_systems(tree));
         let is_the_systems = is_anothers && !works_there && way.real_path().is_ok_and(|real| is_the_systems(&real));
         let is_linked = is_linked && !is_the_systems;
-        is_linked || self.changes(path) != Some(false)
+        is_linked || self.changes(path, Who::EarlierToo) != Some(false)
     }
 
     /// What a program's file names.
     fn named_by(&self, program: &Path) -> Named<'static> {
-        Named::InAFile { changes: self.changes(program) == Some(true) }
+        Named::InAFile { changes: self.changes(program, Who::This) == Some(true) }
     }
 
     /// Whether anything in a tree could be read.
@@ -355,7 +365,7 @@ impl Found {
         let (id, header) = (file.id, file.header()?);
         if let Header::Dynamic { loader } = &header
             && let loader = Path::new(std::ffi::OsStr::from_bytes(loader))
-            && (self.changes(path) == Some(true) || !self.may_change(loader))
+            && (self.changes(path, Who::This) == Some(true) || !self.may_change(loader))
             && let Some(loader) = File::open(loader).filter(may_be_read)
         {
             self.starts.add_loader(loader.id);

@@ -33,7 +33,7 @@ use crate::gate::execs::Watch;
 use crate::gate::people::People;
 use crate::home::Homes;
 use crate::host::{self, Missing};
-use crate::place::{self, Changeable, Looked, Place, Unusable, asked_before};
+use crate::place::{self, Changeable, Looked, Place, Unusable};
 use crate::profile::ProfileError;
 use crate::registry::{Lifecycle, Registry, hosted};
 use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, Store, StoreError, Stored};
@@ -73,7 +73,7 @@ impl Supervisor {
         let mut ancestry = lineage.as_ref().map(|lineage| lineage.ancestry.clone()).unwrap_or_default();
         if lineage.is_none() {
             ancestry.written = compile::written(&effective);
-            ancestry.asked = asked_before(&effective, spec.allow_home);
+            ancestry.asked = effective.asked_trees();
             ancestry.most = Some(Arc::new(effective.clone()));
         }
         let changeable = Changeable::of(held(), &ancestry.written, &ancestry.asked);

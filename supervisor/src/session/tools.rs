@@ -26,7 +26,7 @@ use super::{OpenError, Session, SessionSpec, Warning};
 use crate::causes::with_causes;
 use crate::home::Homes;
 use crate::host::{self, Search};
-use crate::place::{Changeable, Place, asked_before};
+use crate::place::{Changeable, Place};
 use crate::registry::hosted::{Hosted, skill};
 use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState, counts};
 use crate::store::{self, StoreError};
@@ -166,7 +166,7 @@ impl Sources {
                 // which has the most.
                 keep_what_leads_nowhere(&mut registry, &effective, variables);
             } else {
-                let (written, asked) = (compile::written(&effective), asked_before(&effective, spec.allow_home));
+                let (written, asked) = (compile::written(&effective), effective.asked_trees());
                 let changeable = Changeable::of(held.clone(), &written, &asked);
                 keep_what_is_their_own(&mut registry, &effective, (variables, &changeable));
             }

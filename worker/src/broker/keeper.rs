@@ -148,6 +148,8 @@ pub(super) struct Keeper {
     linked_before: Option<Linked>,
     /// Files that had one name until a call of this session gave them another.
     made_links: Made,
+    /// Trees that were left of larger ones.
+    left: Vec<PathBuf>,
     /// Trees that were granted and that Landlock alone lets be written, in which nothing is kept.
     unkept: Vec<PathBuf>,
     /// Kept directories in which single files are granted.
@@ -315,8 +317,13 @@ impl Layout {
         let mut grants = kept(&plan.grants);
         let mut places = Vec::new();
         // What was left of a larger tree is a part of that, as far as it is asked what is kept.
-        let left: HashMap<PathBuf, PathBuf> =
+        let mut left: HashMap<PathBuf, PathBuf> =
             plan.left_of.iter().map(|(place, tree)| (name(place.as_path()), real(tree.as_path()))).collect();
+        // Not of one that lies in what is granted: there it would free all that has its protected name, and not the place alone.
+        let trees =
+            grants.iter().filter(|(.., extent)| *extent == Extent::Subtree).map(|(granted, ..)| granted.clone());
+        let granted: Vec<PathBuf> = trees.collect();
+        left.retain(|_, tree| !granted.iter().any(|granted| granted != tree && lies_in(tree, granted)));
         // Where a link leads out of that tree it is judged by itself.
         let is_left = |at: &Path, path: &Path| left.get(path).is_some_and(|tree| at.starts_with(tree));
         grants.retain(|(tree, path, extent)| {
@@ -330,15 +337,12 @@ impl Layout {
         let writes = plan.grants.iter().any(|rule| rule.access.changes());
         let further = plan.judged_from.iter().filter(|_| writes).map(|tree| real(tree.as_path()));
         let further: BTreeSet<PathBuf> = further.collect();
-        // What lies in another, however it is spelt, is judged from there: nothing is free because a bound took it away.
+        // What lies in what is granted, however it is spelt, is judged from there.
         let whole = || grants.iter().filter(|(.., extent)| *extent == Extent::Subtree).map(|(granted, ..)| granted);
         let is_granted = |tree: &PathBuf| whole().any(|granted| granted == tree);
-        let outermost = |tree: &&PathBuf| {
-            let mut others = further.iter().chain(left.values()).filter(|other| other != tree);
-            !whole().any(|granted| lies_in(tree, granted)) && !others.any(|other| lies_in(tree, other))
-        };
+        let is_beside = |tree: &&PathBuf| !whole().any(|granted| lies_in(tree, granted));
         let mut trees: BTreeSet<PathBuf> = left.values().filter(|tree| !is_granted(tree)).cloned().collect();
-        trees.extend(further.iter().filter(outermost).cloned());
+        trees.extend(further.iter().filter(is_beside).cloned());
         grants.extend(trees.iter().map(|tree| (tree.clone(), tree.clone(), Extent::Subtree)));
         // Outer trees first: where an inner one stands is told by the outer.
         grants.sort_by_key(|(tree, ..)| tree.as_os_str().len());
@@ -375,6 +379,10 @@ impl Layout {
             let (state, is_named) = match outer.and_then(|(outer, state, is_named)| {
                 Some((names().find(*state, tree.strip_prefix(outer).ok()?.as_os_str().as_bytes()), *is_named))
             }) {
+                // Nothing is free because a bound took it away.
+                Some((Found::Kept { .. }, _)) if further.contains(&tree) && !left.values().any(|of| *of == tree) => {
+                    continue;
+                }
                 Some((Found::Kept { .. }, _)) => (State::FREE, true),
                 // Below such a one.
                 Some((Found::Open(state), is_named)) => (state, is_named && state.is_free()),
@@ -442,6 +450,7 @@ impl Keeper {
             linked: None,
             linked_before: above.linked,
             made_links: Made::default(),
+            left: Vec::new(),
             unkept: Vec::new(),
             beside,
             aliases: Vec::new(),
@@ -462,6 +471,8 @@ impl Keeper {
         let mut keeper = Self::of(roots, beside, above);
         let unkept = plan.grants.iter().filter(|rule| rule.access == FsAccess::Write);
         keeper.unkept = unkept.map(|rule| real(rule.path.as_path())).collect();
+        keeper.left = places.iter().filter(|place| place.is_tree).map(|place| place.path.to_owned()).collect();
+        keeper.left.retain(|tree| keeper.roots.iter().all(|root| root.path != *tree));
         keeper.aliases = mounts.aliases(&places)?;
         // A tree may lie within one.
         for root in &mut keeper.roots {
@@ -888,8 +899,12 @@ impl Keeper {
         let mut left = linked.left;
         let own = self.roots.iter().filter(|root| !root.is_further);
         let roots = own.map(|root| (root.path.as_path(), Found::Open(root.state)));
+        let parts = self.left.iter().filter_map(|place| {
+            let root = self.tree(place)?;
+            Some((place.as_path(), names().find(root.state, below(place, &root.path).as_os_str().as_bytes())))
+        });
         let aliases = self.aliases.iter().map(|alias| (alias.local(), alias.outside()));
-        for (path, found) in roots.chain(aliases) {
+        for (path, found) in roots.chain(parts).chain(aliases) {
             let state = match found {
                 Found::Open(state) => state,
                 Found::Kept { .. } => {
