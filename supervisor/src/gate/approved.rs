@@ -10,6 +10,7 @@ use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::rules::{Decision, SubPolicyReport};
+use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use super::sub_policy::GrantedPlaces;

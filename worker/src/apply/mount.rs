@@ -151,7 +151,11 @@ fn led_to(path: &Path) -> Option<PathBuf> {
     let to = path.parent()?.join(std::fs::read_link(path).ok()?);
     let mut plain = PathBuf::new();
     for part in to.components() {
-        if part == std::path::Component::ParentDir { drop(plain.pop()) } else { plain.push(part) }
+        if part == std::path::Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
     }
     Some(plain)
 }

@@ -328,7 +328,7 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     }
     let kept = sockets.forget(inode).ok_or(libc::EISCONN)?;
     let way = match (way, &broker.egress) {
-        (Way::Within(target, pin), _) => Ok(Ready::Within(target, pin)),
+        (Way::Within(target, pin), _) => Ok(Ready::Within { target, _pin: pin }),
         (Way::Out(to, refused), Some(network)) => {
             network.ask(who, &kept.fd, family.as_domain(), to).map(|asked| Ready::Out(asked, refused))
         }
@@ -388,7 +388,10 @@ enum Way {
 
 /// The same, when nothing but an answer is missing.
 enum Ready {
-    Within(Vec<u8>, Arc<OwnedFd>),
+    Within {
+        target: Vec<u8>,
+        _pin: Arc<OwnedFd>,
+    },
     Out(Asked, i32),
 }
 
@@ -396,7 +399,7 @@ impl Ready {
     /// The address to connect to, once that may be done.
     fn open(&self, family: Family) -> Result<Vec<u8>, i32> {
         match self {
-            Self::Within(target, _) => Ok(target.clone()),
+            Self::Within { target, .. } => Ok(target.clone()),
             Self::Out(asked, refused) => asked.granted(*refused).map(|()| inet::bytes(asked.at, family)),
         }
     }

@@ -18,6 +18,8 @@ use super::hello::Hellos;
 const BUFFER: usize = 256 * 1024;
 /// How long a side may be silent before the kernel asks whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// How long a side may be silent when the other has said all: nobody may be there any more to hear it.
+const HALF_CLOSED: Duration = Duration::from_secs(300);
 
 thread_local! {
     /// Read into and written from within one step: one is enough for all connections, and an idle connection holds none.
@@ -31,29 +33,34 @@ pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepidle(socket, KEEP_ALIVE)?)
 }
 
-/// How long a side may be silent when the other has said all: nobody may be there any more to hear it.
-const HALF_CLOSED: Duration = Duration::from_secs(300);
-
 /// Copies both ways until both sides have said all. A side that has said all is told to the other, which may go on for as long as
 /// it says something. If either fails, both are reset. What a client says first may have to be looked at.
 pub(super) async fn relay(client: TcpStream, server: TcpStream, first: Option<&Hellos<'_>>) {
+    if both_ways(&client, &server, first).await.is_err() {
+        reset(client);
+        reset(server);
+    }
+}
+
+async fn both_ways(client: &TcpStream, server: &TcpStream, first: Option<&Hellos<'_>>) -> io::Result<()> {
     let passed = AtomicU64::new(0);
     let there = async {
         if let Some(hellos) = first {
-            hellos.pass(&client, &server).await?;
+            hellos.pass(client, server).await?;
         }
-        one_way(&client, &server, &passed).await
+        one_way(client, server, &passed).await
     };
-    let back = one_way(&server, &client, &passed);
+    let back = one_way(server, client, &passed);
     tokio::pin!(there, back);
-    let done = tokio::select! {
-        Ok(()) = &mut there => unless_silent(back, &passed).await,
-        Ok(()) = &mut back => unless_silent(there, &passed).await,
-        else => Err(io::ErrorKind::ConnectionReset.into()),
-    };
-    if done.is_err() {
-        reset(client);
-        reset(server);
+    tokio::select! {
+        done = &mut there => {
+            done?;
+            unless_silent(back, &passed).await
+        }
+        done = &mut back => {
+            done?;
+            unless_silent(there, &passed).await
+        }
     }
 }
 
