@@ -8,7 +8,7 @@ Exit status 77: it cannot be made here, and standard error says why. Everything 
 import ctypes
 import http.server
 import os
-import signal
+import select
 import socket
 import socketserver
 import ssl
@@ -21,9 +21,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
-PR_SET_PDEATHSIG = 1
 
-HOST = "93.184.216.1"
+HOST, HOST_TOO = "93.184.216.1", "93.184.216.2"
 GOOD, EVIL, RESOLVER = "93.184.216.34", "93.184.216.35", "93.184.216.53"
 LAN, METADATA = "10.0.0.1", "169.254.169.254"
 NAMES = {
@@ -35,6 +34,7 @@ NAMES = {
     "to-lan.example": LAN,
     "to-metadata.example": METADATA,
     "to-host.example": HOST,
+    "to-host-too.example": HOST_TOO,
 }
 # The first answer to whoever asks, and each later one.
 CHANGING = {"changing.example": [GOOD, "127.0.0.1"]}
@@ -62,18 +62,18 @@ def ip(*words):
 def child(serve):
     """Forks a process that serves and ends with this one. Waits until it is ready."""
     read, write = os.pipe()
-    pid = os.fork()
-    if pid:
+    # A signal at its death (PR_SET_PDEATHSIG) would not come: it is another user's by then.
+    parent = os.pidfd_open(os.getpid())
+    if os.fork():
+        os.close(parent)
         os.close(write)
         if os.read(read, 1) != b"x":
             fail("a server did not start")
         os.close(read)
-        return pid
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        return
     try:
         serve(lambda: os.write(write, b"x"))
-        while True:
-            signal.pause()
+        select.select([parent], [], [])
     finally:
         os._exit(1)
 
@@ -194,7 +194,7 @@ def serve_the_internet(ready):
 
 
 def serve_the_host(ready):
-    for address in ("127.0.0.1", HOST):
+    for address in ("127.0.0.1", HOST, HOST_TOO):
         web(address, 80)
         web(address, 8080)
     ready()
@@ -207,7 +207,8 @@ def main():
     call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
     ip("link", "set", "lo", "up")
     child(serve_the_internet)
-    ip("address", "add", f"{HOST}/24", "dev", "uplink")
+    for address in (HOST, HOST_TOO):
+        ip("address", "add", f"{address}/24", "dev", "uplink")
     ip("link", "set", "uplink", "up")
     ip("route", "add", "default", "via", GOOD)
     child(serve_the_host)

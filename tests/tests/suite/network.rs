@@ -174,6 +174,7 @@ fn b12_a_granted_name_does_not_lead_inside() {
             ("to-lan.example", "10.0.0.1"),
             ("to-metadata.example", "169.254.169.254"),
             ("to-host.example", "93.184.216.1"),
+            ("to-host-too.example", "93.184.216.2"),
         ] {
             let control = shell(&internet.bare(), &curl(name));
             assert!(control.stdout.contains(address), "{name}: {control:?}");
@@ -223,6 +224,71 @@ fn b13_a_granted_name_is_no_way_to_what_its_server_also_has() {
                 assert!(ended.stderr.contains("callgate: "), "{script}: it is reported: {ended:?}");
             }
         }
+    });
+}
+
+/// S0-36, B15: what is granted by words, or by an address without a port, is HTTP at 80 and TLS at 443, and nothing else.
+#[test]
+fn s0_36_b15_a_grant_without_a_number_is_for_http_and_tls() {
+    let curl = "curl -sS -m 30 -k";
+    let raw = |host: &str| {
+        format!(
+            r#"python3 -c '
+import socket
+s = socket.create_connection(("{host}", 80), timeout=60)
+s.sendall(b"\0\r\n\r\n")
+assert s.recv(99)'"#
+        )
+    };
+    on_the_internet(|internet| {
+        for (granted, script, may, why) in [
+            ("good.example:http", format!("{curl} http://good.example/"), true, ""),
+            ("good.example:http", format!("{curl} https://good.example/"), false, "good.example:443"),
+            ("good.example:https", format!("{curl} https://good.example/"), true, ""),
+            ("good.example:https", format!("{curl} http://good.example:443/"), false, "TLS alone was granted"),
+            ("good.example:http", format!("{curl} https://good.example:80/"), false, "HTTP alone was granted"),
+            ("93.184.216.35", format!("{curl} http://93.184.216.35/"), true, ""),
+            ("93.184.216.35", format!("{curl} https://93.184.216.35/"), true, ""),
+            ("93.184.216.35", format!("{curl} http://93.184.216.35:443/"), false, "TLS alone was granted"),
+            ("93.184.216.35:80", raw("93.184.216.35"), true, ""),
+            ("93.184.216.35", raw("93.184.216.35"), false, "neither HTTP nor TLS"),
+            ("good.example:80", raw("good.example"), true, ""),
+            ("good.example", raw("good.example"), false, "neither HTTP nor TLS"),
+        ] {
+            let ended = shell(&internet.inside(&[granted]), &script);
+            assert_eq!(ended.status.success(), may, "{granted}: {script}: {ended:?}");
+            assert!(ended.stderr.contains(why), "{granted}: {script}: {ended:?}");
+        }
+    });
+}
+
+/// S0-36, B17: programs are told what they expect of a server of their own that is not there yet; how often they were refused is
+/// counted; and a socket that is bound where egress does not expect it is refused before anybody could come in its place.
+#[test]
+fn s0_36_b17_errors_are_those_of_a_network() {
+    let script = r#"python3 -c '
+import errno, socket
+def to(address, bound=None, option=None, family=socket.AF_INET):
+    with socket.socket(family) as s:
+        if option: s.setsockopt(socket.IPPROTO_IP, option, 1)
+        if bound: s.bind(bound)
+        try: s.connect(address)
+        except OSError as e: return errno.errorcode[e.errno]
+        return "connected"
+good = (socket.gethostbyname("good.example"), 2525)
+print(to(("127.0.0.1", 7777)), *(to(("93.184.216.77", 81)) for _ in range(5)))
+print(to(good), to(good, ("127.0.0.1", 0)), to(good, ("0.0.0.0", 0), 24))
+print(to(good, ("127.0.0.2", 0)), to(("::ffff:" + good[0], 2525), ("::1", 0), None, socket.AF_INET6))'"#;
+    on_the_internet(|internet| {
+        let ended = shell(&internet.inside(&["good.example:2525"]), script);
+        let expected = format!(
+            "ECONNREFUSED{}\n{}\nEADDRNOTAVAIL EADDRNOTAVAIL\n",
+            " EACCES".repeat(5),
+            ["connected"; 3].join(" ")
+        );
+        assert_eq!(ended.stdout, expected, "{ended:?}");
+        let counted = ended.stderr.lines().find(|line| line.contains("93.184.216.77:81"));
+        assert!(counted.is_some_and(|line| line.contains('5')), "{ended:?}");
     });
 }
 

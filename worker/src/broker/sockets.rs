@@ -388,10 +388,7 @@ enum Way {
 
 /// The same, when nothing but an answer is missing.
 enum Ready {
-    Within {
-        target: Vec<u8>,
-        _pin: Arc<OwnedFd>,
-    },
+    Within { target: Vec<u8>, _pin: Arc<OwnedFd> },
     Out(Asked, i32),
 }
 

@@ -7,7 +7,6 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,11 +15,15 @@ use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri, client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use super::serving::lock;
 
 /// Most bytes of a head, and of what is read ahead of a body.
 const HEAD_MAX: usize = 64 * 1024;
@@ -89,8 +92,10 @@ pub(super) async fn serve(
         .await;
     let Ok((sender, connection)) = connected else { return };
     let upstream =
-        Arc::new(Upstream { sender: Mutex::new(sender), upgraded: AtomicBool::new(false), made_for, refused });
-    let mut connection = tokio::spawn(connection.with_upgrades());
+        Arc::new(Upstream { sender: Mutex::new(sender), switched: std::sync::Mutex::default(), made_for, refused });
+    // It ends with this.
+    let mut connected = JoinSet::new();
+    connected.spawn(connection.with_upgrades());
     let service = service_fn({
         let upstream = Arc::clone(&upstream);
         move |request| {
@@ -105,16 +110,21 @@ pub(super) async fn serve(
         tokio::select! {
             // An error is the client's, who was told or is gone.
             _ended = &mut serving => break,
-            _ended = &mut connection, if is_connected => {
+            _ended = connected.join_next(), if is_connected => {
                 is_connected = false;
-                if !upstream.upgraded.load(Ordering::Relaxed) {
+                if lock(&upstream.switched).is_none() {
                     serving.as_mut().graceful_shutdown();
                 }
             }
         }
     }
-    if !upstream.upgraded.load(Ordering::Relaxed) {
-        connection.abort();
+    let switched = lock(&upstream.switched).take();
+    let Some((client, server)) = switched else { return };
+    if let Ok((client, server)) = tokio::try_join!(client, server) {
+        let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+        // An error ends both.
+        let _ended: io::Result<(u64, u64)> =
+            tokio::io::copy_bidirectional_with_sizes(&mut client, &mut server, 16 * 1024, 16 * 1024).await;
     }
 }
 
@@ -146,7 +156,7 @@ fn builder(kept: Kept) -> server::conn::http1::Builder {
 struct Upstream {
     sender: Mutex<client::conn::http1::SendRequest<Incoming>>,
     /// Both connections carry something else by now.
-    upgraded: AtomicBool,
+    switched: std::sync::Mutex<Option<(OnUpgrade, OnUpgrade)>>,
     made_for: MadeFor,
     refused: Refused,
 }
@@ -185,19 +195,9 @@ impl Upstream {
     }
 
     /// Both sides have agreed to speak something else.
-    fn switch(self: &Arc<Self>, client: hyper::upgrade::OnUpgrade, mut answer: Response<Incoming>) -> Answer {
-        self.upgraded.store(true, Ordering::Relaxed);
+    fn switch(self: &Arc<Self>, client: OnUpgrade, mut answer: Response<Incoming>) -> Answer {
         let server = hyper::upgrade::on(&mut answer);
-        let held = Arc::clone(&self.refused);
-        tokio::spawn(async move {
-            if let Ok((client, server)) = tokio::try_join!(client, server) {
-                let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
-                // An error ends both.
-                let _ended: io::Result<(u64, u64)> =
-                    tokio::io::copy_bidirectional_with_sizes(&mut client, &mut server, 16 * 1024, 16 * 1024).await;
-            }
-            drop(held);
-        });
+        *lock(&self.switched) = Some((client, server));
         answer.map(Either::Left)
     }
 }

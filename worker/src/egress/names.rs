@@ -111,7 +111,9 @@ pub(super) enum Answer {
     Localhost,
     /// The address of this name, which was granted, if it exists.
     AddressOf(String),
-    /// The same of one of many that were granted together (`*.example.com`). What it is called may say something.
+    /// That it has no record of this kind, if it exists. Programs ask for both kinds of address, and take the better answer.
+    EmptyOf(String),
+    /// The address of one of many that were granted together (`*.example.com`). What it is called may say something.
     AddressOfAny(String),
     /// The name for which this address stands.
     NameAt(Ipv4Addr),
@@ -209,12 +211,13 @@ fn judge(message: &Message, network: &Network) -> Answer {
     match query.query_type() {
         RecordType::A | RecordType::ANY if is_named(network, &host) => Answer::AddressOf(name),
         RecordType::A | RecordType::ANY => Answer::AddressOfAny(name),
+        RecordType::AAAA if is_named(network, &host) => Answer::EmptyOf(name),
         _ => Answer::Empty,
     }
 }
 
 /// Whether a host was granted at any port.
-fn knows(network: &Network, host: &Host) -> bool {
+pub(super) fn knows(network: &Network, host: &Host) -> bool {
     network.hosts.iter().any(|pattern| pattern.ports().ranges().any(|range| pattern.covers(host, *range.start())))
 }
 

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::http::MadeFor;
-use super::names::{Answer, Book, Found, QUESTION_MAX, Question};
+use super::names::{self, Answer, Book, Found, QUESTION_MAX, Question};
 use super::opening::Spoken;
 use super::relay;
 use super::upstream::{self, Resolver, Unreachable, Unresolved};
@@ -37,6 +37,8 @@ const QUIET: Duration = Duration::from_secs(30);
 /// How long a listener pauses that cannot take a connection, for want of descriptors or memory; and a report for which the
 /// broker has no room.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Why a call is refused what its session may reach.
+const NARROWED: &str = "a rule narrows this call to less";
 /// Most reports that wait for the broker to hear them.
 const REPORTS: usize = 4096;
 
@@ -147,7 +149,7 @@ pub(super) enum NoRoute {
 }
 
 /// What was begun goes on after a panic of another task: nothing is kept half-changed under these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -281,12 +283,13 @@ impl Egress {
         let name = lock(&self.book).name_at(place.ip());
         let Some(name) = name else {
             let may = asker.within.as_ref().is_none_or(|within| upstream::granted(place, within).is_some());
-            let granted = upstream::granted(place, &self.network);
-            return match granted.filter(|_| may) {
-                Some((host, addresses)) => {
-                    let only_web = self.network.only_web(&Host::Address(place.ip()), place.port());
+            return match upstream::granted(place, &self.network) {
+                Some((host, addresses)) if may => {
+                    let both = || std::iter::once(&self.network).chain(&asker.within);
+                    let only_web = both().any(|network| network.only_web(&Host::Address(place.ip()), place.port()));
                     Ok(Route { host, made_for: None, only_web, addresses })
                 }
+                Some((host, _)) => Err(NoRoute::Refused { host, reason: Some(NARROWED.to_owned()) }),
                 None => Err(NoRoute::Refused { host: place.to_string(), reason: None }),
             };
         };
@@ -298,7 +301,8 @@ impl Egress {
         let host = format!("{name}:{port}");
         let both = || std::iter::once(&self.network).chain(&asker.within);
         if !both().all(|network| network.allows(name, port)) {
-            return Err(NoRoute::Refused { host, reason: None });
+            let reason = self.network.allows(name, port).then(|| NARROWED.to_owned());
+            return Err(NoRoute::Refused { host, reason });
         }
         let addresses = match self.resolver.addresses(&name.to_string()).await {
             Ok(addresses) => addresses,
@@ -353,7 +357,7 @@ impl Egress {
                 continue;
             };
             let question = Question::read(bytes.get(..length).unwrap_or_default(), &self.network);
-            if !matches!(question.answer, Answer::AddressOf(_)) {
+            if !matches!(question.answer, Answer::AddressOf(_) | Answer::EmptyOf(_)) {
                 if let Some(answer) = self.answer(&question, None).await {
                     // A full buffer loses it, as networks do: whoever asked will ask again.
                     let _lost: io::Result<usize> = socket.try_send_to(&answer, from);
@@ -392,7 +396,7 @@ impl Egress {
             Answer::Localhost => question.answered(ok, &[Found::Address(Ipv4Addr::LOCALHOST)]),
             Answer::NoName { told } => {
                 if let Some(name) = told {
-                    self.say(FromEgress::NameRefused { call, name: name.clone() });
+                    self.name_refused(call, name);
                 }
                 question.answered(ResponseCode::NXDomain, &[])
             }
@@ -405,7 +409,8 @@ impl Egress {
                 let address = lock(&self.book).address_of(name);
                 question.answered(ok, &[Found::Address(address)])
             }
-            Answer::AddressOf(name) => match self.resolver.addresses(name).await {
+            Answer::AddressOf(name) | Answer::EmptyOf(name) => match self.resolver.addresses(name).await {
+                Ok(_) if matches!(question.answer, Answer::EmptyOf(_)) => question.answered(ok, &[]),
                 Ok(_) => {
                     let address = lock(&self.book).address_of(name);
                     question.answered(ok, &[Found::Address(address)])
@@ -415,6 +420,16 @@ impl Egress {
                 Err(Unresolved::Failed) => question.answered(ResponseCode::ServFail, &[]),
             },
         }
+    }
+
+    fn name_refused(&self, call: Option<u64>, name: &str) {
+        let name = name.to_owned();
+        // Only of a call that was narrowed it is refused what the session may know.
+        let narrowed = call.filter(|_| names::knows(&self.network, &Host::Name(name.clone())));
+        self.say(match narrowed {
+            Some(call) => FromEgress::Refused { call, host: name, reason: Some(NARROWED.to_owned()) },
+            None => FromEgress::NameRefused { call, name },
+        });
     }
 
     /// Tells the broker, at once if there is room: it reports a call's refusals when the call has ended, and no later.

@@ -46,6 +46,9 @@ fn name_server() -> (SocketAddr, Table, Arc<Mutex<Vec<String>>>) {
             let name = query.name().to_ascii().to_ascii_lowercase();
             heard.lock().unwrap().push(name.clone());
             match known.lock().unwrap().get(name.trim_end_matches('.')) {
+                _ if name.starts_with("failing.") && query.query_type() == RecordType::A => {
+                    answer.metadata.response_code = ResponseCode::ServFail;
+                }
                 None => answer.metadata.response_code = ResponseCode::NXDomain,
                 Some(addresses) if query.query_type() == RecordType::A => {
                     for address in addresses {
@@ -148,20 +151,24 @@ impl Served {
 
     /// As the broker does it for a program that connects.
     fn ask(&self, to: Target, wait: bool) -> (OwnedFd, Reached) {
-        self.ask_for(7, to, wait)
+        self.ask_for(7, None, to, wait)
     }
 
-    fn ask_for(&self, call: u64, to: Target, wait: bool) -> (OwnedFd, Reached) {
+    fn ask_for(&self, call: u64, within: Option<Network>, to: Target, wait: bool) -> (OwnedFd, Reached) {
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let socket = socket.unwrap();
         rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let from: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+        let reached = self.announce(Reach { call, within, to, from: from.port(), wait });
+        (socket, reached)
+    }
+
+    fn announce(&self, reach: Reach) -> Reached {
         let (ours, theirs) = Channel::pair().unwrap();
-        let reach = Reach { call, within: None, to, from: from.port(), wait };
         self.broker.send(&ToEgress::Reach(reach), &[theirs.as_fd()]).unwrap();
         drop(theirs);
         let Received::Message(reached, _) = ours.receive::<Reached>().unwrap() else { panic!("no answer") };
-        (socket, reached)
+        reached
     }
 
     fn connect(&self, socket: OwnedFd) -> TcpStream {
@@ -278,6 +285,53 @@ fn only_granted_names_have_addresses() {
     assert!(served.asked.lock().unwrap().len() > before, "the control");
     assert_eq!(served.look_up("localhost.", RecordType::A).answers[0].data.ip_addr(), Some(Ipv4Addr::LOCALHOST.into()));
     served.nothing_told();
+}
+
+/// What a name below a granted one is called may say something: nobody outside is asked for it until a call connects that may.
+#[test]
+fn b4_names_below_a_granted_one_are_asked_for_when_a_call_connects() {
+    let (at, _) = server(drop);
+    let port = at.port();
+    let served = serve(&[&format!("*.below.example:{port}"), &format!("127.0.0.1:{port}")]);
+    for name in ["secret.below.example", "open.below.example"] {
+        served.knows(name, &[Ipv4Addr::LOCALHOST]);
+    }
+    let asked_for = |word: &str| served.asked.lock().unwrap().iter().any(|name| name.starts_with(word));
+    let secret = Target::Address(SocketAddr::new(served.address_of("secret.below.example."), port));
+    let (_, reached) = served.ask_for(8, Some(Network { hosts: vec![] }), secret, true);
+    assert_eq!(reached, Reached::Refused { host: format!("secret.below.example:{port}") });
+    assert!(!asked_for("secret"));
+    // By TCP it is known who asks.
+    let (socket, _) = served.ask_for(8, Some(Network { hosts: vec![] }), Target::Names, true);
+    let mut client = served.connect(socket);
+    let mut question = Message::query();
+    question.add_query(Query::query(Name::from_ascii("other.below.example.").unwrap(), RecordType::A));
+    let bytes = question.to_vec().unwrap();
+    client.write_all(&[&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], &bytes].concat()).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let answer = Message::from_vec(&whole(client)[2..]).unwrap();
+    assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain);
+    assert!(!asked_for("other"));
+    let told: Vec<FromEgress> = (0..2).map(|_| served.told()).collect();
+    let is_narrowed = |told: &FromEgress| matches!(told, FromEgress::Refused { call: 8, reason: Some(_), .. });
+    assert!(told.iter().all(is_narrowed), "{told:?}");
+    // The control: a call that may.
+    drop(served.reach(served.address_of("open.below.example."), port));
+    assert!(asked_for("open"));
+}
+
+/// A name server that has failed for one kind of address has not said that there is none.
+#[test]
+fn what_could_not_be_asked_is_no_answer() {
+    let served = serve(&["failing.example", "empty.example", "absent.example"]);
+    served.knows("failing.example", &[]);
+    served.knows("empty.example", &[]);
+    for kind in [RecordType::A, RecordType::AAAA] {
+        assert_eq!(served.look_up("failing.example.", kind).metadata.response_code, ResponseCode::ServFail, "{kind}");
+        assert_eq!(served.look_up("absent.example.", kind).metadata.response_code, ResponseCode::NXDomain, "{kind}");
+    }
+    let answer = served.look_up("empty.example.", RecordType::A);
+    assert_eq!((answer.metadata.response_code, answer.answers.len()), (ResponseCode::NoError, 0), "the control");
 }
 
 /// What is no question harms nobody: the next is answered.
@@ -439,6 +493,53 @@ fn b17_only_announced_connections_are_served() {
     assert_eq!(&bytes, b"hello");
 }
 
+/// B17: nobody takes the place of a connection that is on its way.
+#[test]
+fn b17_a_port_is_announced_once() {
+    let (at, _) = server(|mut socket| socket.write_all(b"hello").unwrap());
+    let own = format!("127.0.0.1:{}", at.port());
+    let served = serve(&[&own]);
+    let to = Target::Address(at);
+    let (socket, _) = served.ask(to, true);
+    let from: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+    let again = served.announce(Reach { call: 8, within: None, to: Target::Names, from: from.port(), wait: true });
+    assert!(matches!(again, Reached::Failed { errno: libc::EADDRINUSE, .. }), "{again:?}");
+    let mut bytes = [0; 5];
+    served.connect(socket).read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"hello");
+}
+
+/// With a call its connections end, whatever their servers do; and no call takes all the room.
+#[test]
+fn connections_end_with_their_call() {
+    let (at, ended) = server(whole);
+    let own = format!("127.0.0.1:{}", at.port());
+    let served = serve_with(&[&own], 4);
+    let to = Target::Address(at);
+    let reach = |call| match served.ask_for(call, None, to, true) {
+        (socket, Reached::Ready { .. }) => Some(served.connect(socket)),
+        (_, Reached::Failed { errno: libc::EAGAIN, .. }) => None,
+        (_, other) => panic!("{other:?}"),
+    };
+    let mut held: Vec<TcpStream> = (0..3).map(|_| reach(7).unwrap()).collect();
+    assert!(reach(7).is_none(), "it has its part");
+    let mut other = reach(8).unwrap();
+    // Each is there, and none ends by itself.
+    other.write_all(b"other").unwrap();
+    assert!(ended.try_recv().is_err());
+    served.broker.send(&ToEgress::Gone { call: 7 }, &[]).unwrap();
+    for _ in 0..3 {
+        assert_eq!(ended.recv_timeout(LONG).unwrap(), b"");
+    }
+    for client in &mut held {
+        assert!(client.read(&mut [0]).map_or(true, |read| read == 0));
+    }
+    assert!(reach(7).is_some(), "there is room again");
+    other.shutdown(Shutdown::Write).unwrap();
+    let last = std::iter::repeat_with(|| ended.recv_timeout(LONG).unwrap()).find(|heard| !heard.is_empty());
+    assert_eq!(last.unwrap(), b"other", "the control");
+}
+
 /// The end of the broker is the end of egress.
 #[test]
 fn it_ends_with_the_broker() {
@@ -545,6 +646,48 @@ fn b13_a_hello_for_another_server_is_refused() {
     served.nothing_told();
 }
 
+/// B13: a server may ask for a second hello, which must be for the same name.
+#[test]
+fn b13_a_second_hello_for_another_server_is_refused() {
+    let (at, heard) = server(|mut socket| {
+        let mut first = [0; 11];
+        socket.read_exact(&mut first).unwrap();
+        socket.write_all(b"again").unwrap();
+        [first.to_vec(), whole(socket)].concat()
+    });
+    let served = serve(&["good.example:*", "other.example:*"]);
+    let first = made_hello(&server_name(b"good.example"), 1000);
+    let change = [20, 3, 3, 0, 1, 1];
+    let second = |name: &[u8], record: usize| made_hello(&server_name(name), record);
+    let data = [23, 3, 3, 0, 2, 9, 9];
+    for (what, said, why) in [
+        ("the same", [&change[..], &second(b"good.example", 1000), &data].concat(), None),
+        ("none", [&change[..], &data].concat(), None),
+        ("another", [&change[..], &second(b"other.example", 1000)].concat(), Some("for other.example")),
+        ("another at once", second(b"evil.example", 1000), Some("for evil.example")),
+        ("another in pieces", [&change[..], &second(b"evil.example", 5)].concat(), Some("for evil.example")),
+        ("no name", [&change[..], &made_hello(&[], 1000)].concat(), Some("names no server")),
+    ] {
+        let mut client = served.made_for("good.example", at, false);
+        client.write_all(&first).unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+        let written: std::io::Result<()> = said.chunks(3).try_for_each(|part| client.write_all(part));
+        assert!(written.is_ok() || why.is_some(), "{what}: {written:?}");
+        // A reset is an end as well.
+        let _reset = client.shutdown(Shutdown::Write);
+        let got = heard.recv_timeout(LONG).unwrap();
+        match why {
+            None => assert!(got == [&first[..], &said].concat(), "{what}"),
+            Some(why) => {
+                let reason = served.reason();
+                assert!(reason.contains(why), "{what}: {reason}");
+                assert!(!String::from_utf8_lossy(&got[first.len()..]).contains("example"), "{what}: it was sent");
+            }
+        }
+    }
+    served.nothing_told();
+}
+
 /// A server of HTTP that notes what it is sent, and answers each request that it finds in it. It finds them as servers do that
 /// read leniently: whatever looks like a head is one.
 fn web_server() -> (SocketAddr, Arc<Mutex<String>>) {
@@ -570,6 +713,32 @@ fn web_server() -> (SocketAddr, Arc<Mutex<String>>) {
         }
     });
     (at, sent)
+}
+
+/// B13: what some servers take for a request is none that passes unread, however it begins.
+#[test]
+fn b13_an_odd_first_line_is_compared_or_refused() {
+    let (at, sent) = web_server();
+    let served = serve(&["good.example:*"]);
+    let evil = b"GET /x HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    let long = [b"GET /", &*b"x".repeat(70_000), &evil[6..]].concat();
+    for (what, request) in [
+        ("blanks", [&*b"\r\n".repeat(600), evil].concat()),
+        ("no version", b"GET http://evil.example/x\r\n\r\n".to_vec()),
+        ("no version, nothing more", b"GET http://evil.example/x\r\n".to_vec()),
+        ("a control character", b"GET /\x01 HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_vec()),
+        ("a long line", long),
+    ] {
+        let mut client = served.made_for("good.example", at, false);
+        // It may be refused before all is said.
+        let _reset = client.write_all(&request).and_then(|()| client.shutdown(Shutdown::Write));
+        let answer = String::from_utf8_lossy(&whole(client)).into_owned();
+        assert!(!answer.contains("yes"), "{what}: {answer}");
+        assert_eq!(*sent.lock().unwrap(), "", "{what}");
+    }
+    let good = "GET /x HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n";
+    let answer = say(served.made_for("good.example", at, false), good.as_bytes());
+    assert!(answer.ends_with("yes"), "the control: {answer}");
 }
 
 /// B13: each request of a connection is compared with its name, and none hides in another.
@@ -844,7 +1013,7 @@ fn thousands_of_connections_are_served_at_once() {
     };
     assert_eq!(refused, Reached::Failed { host: "the names".into(), errno: libc::EAGAIN });
     assert!(more < 10, "{more} more than a call's share");
-    let another = served.ask_for(8, Target::Address(at), true).1;
+    let another = served.ask_for(8, None, Target::Address(at), true).1;
     assert!(matches!(another, Reached::Ready { .. }), "another call has room: {another:?}");
     for (number, client) in clients.iter_mut().enumerate() {
         client.write_all(&u32::try_from(number).unwrap().to_be_bytes()).unwrap();

@@ -29,11 +29,15 @@ const CONNECT: Duration = Duration::from_secs(130);
 /// Most answers that are kept for as long as they hold.
 const CACHE: u64 = 4096;
 
-/// Asks as the host does: its servers, its `/etc/hosts`.
-pub(super) struct Resolver(TokioResolver);
+/// Asks as the host does: its servers, its `/etc/hosts`. For each kind of address by itself: where one was answered and the
+/// other was not, nothing but the answers tells which.
+pub(super) struct Resolver {
+    v4: TokioResolver,
+    v6: TokioResolver,
+}
 
-/// Why a name leads nowhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why a name leads nowhere: what is said of one kind of address, the later of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Unresolved {
     /// It does not exist.
     NoName,
@@ -41,6 +45,16 @@ pub(super) enum Unresolved {
     NoAddress,
     /// Nobody who knows answers.
     Failed,
+}
+
+impl Unresolved {
+    fn of(error: &NetError) -> Self {
+        match error {
+            error if error.is_nx_domain() => Self::NoName,
+            error if error.is_no_records_found() => Self::NoAddress,
+            _ => Self::Failed,
+        }
+    }
 }
 
 impl Resolver {
@@ -55,33 +69,41 @@ impl Resolver {
     }
 
     pub(super) fn with(config: ResolverConfig, options: ResolverOpts) -> Result<Self, NetError> {
-        let provider = TokioRuntimeProvider::default();
-        let mut builder = TokioResolver::builder_with_config(config, provider).with_options(options);
-        let options = builder.options_mut();
-        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-        options.cache_size = CACHE;
-        options.max_active_requests = super::serving::QUESTIONS;
-        builder.build().map(Self)
+        let of = |kind: LookupIpStrategy| {
+            let provider = TokioRuntimeProvider::default();
+            let builder = TokioResolver::builder_with_config(config.clone(), provider);
+            let mut builder = builder.with_options(options.clone());
+            let options = builder.options_mut();
+            options.ip_strategy = kind;
+            options.cache_size = CACHE;
+            options.max_active_requests = super::serving::QUESTIONS;
+            builder.build()
+        };
+        Ok(Self { v4: of(LookupIpStrategy::Ipv4Only)?, v6: of(LookupIpStrategy::Ipv6Only)? })
     }
 
     /// Asks, unless an earlier answer still holds.
     pub(super) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, Unresolved> {
         // A name of one word may be short for one in the host's own domain; no other is.
         let absolute = if name.contains('.') { format!("{name}.") } else { name.to_owned() };
-        match self.0.lookup_ip(absolute).await {
-            Ok(found) => {
-                let mut addresses = Vec::new();
-                for address in found.iter().map(|address| address.to_canonical()) {
-                    if !addresses.contains(&address) {
-                        addresses.push(address);
-                    }
+        let both = tokio::join!(self.v4.lookup_ip(&*absolute), self.v6.lookup_ip(&*absolute));
+        let mut addresses = Vec::new();
+        let mut missing = Unresolved::NoName;
+        for found in [both.0, both.1] {
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    missing = missing.max(Unresolved::of(&error));
+                    continue;
                 }
-                if addresses.is_empty() { Err(Unresolved::NoAddress) } else { Ok(addresses) }
+            };
+            for address in found.iter().map(|address| address.to_canonical()) {
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
             }
-            Err(error) if error.is_nx_domain() => Err(Unresolved::NoName),
-            Err(error) if error.is_no_records_found() => Err(Unresolved::NoAddress),
-            Err(_) => Err(Unresolved::Failed),
         }
+        if addresses.is_empty() { Err(missing) } else { Ok(addresses) }
     }
 }
 
