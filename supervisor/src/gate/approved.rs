@@ -111,10 +111,8 @@ pub(crate) struct Passed {
 impl<'a> Approved<'a> {
     /// The arguments of one that may go on elsewhere: a fetch.
     pub(crate) fn may_go_on(&self) -> Option<Value> {
-        match &self.task {
-            Task::Worker { args, .. } if self.tool.subject == Subject::Fetch => Some(args.clone()),
-            _ => None,
-        }
+        let Task::Worker { args, .. } = &self.task else { return None };
+        (self.tool.subject == Subject::Fetch).then(|| args.clone())
     }
 
     /// The same as the next hop of a fetch, which is told how many are left.

@@ -208,10 +208,11 @@ fn judge(message: &Message, network: &Network) -> Answer {
     if !knows(network, &host) {
         return Answer::NoName { told: wants_address.then_some(name) };
     }
-    match query.query_type() {
-        RecordType::A | RecordType::ANY if is_named(network, &host) => Answer::AddressOf(name),
-        RecordType::A | RecordType::ANY => Answer::AddressOfAny(name),
-        RecordType::AAAA if is_named(network, &host) => Answer::EmptyOf(name),
+    let wants = |kind: RecordType| query.query_type() == kind;
+    match is_named(network, &host) {
+        true if wants(RecordType::A) || wants(RecordType::ANY) => Answer::AddressOf(name),
+        true if wants(RecordType::AAAA) => Answer::EmptyOf(name),
+        false if wants(RecordType::A) || wants(RecordType::ANY) => Answer::AddressOfAny(name),
         _ => Answer::Empty,
     }
 }

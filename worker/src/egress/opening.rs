@@ -130,7 +130,9 @@ pub(super) async fn hear(client: &mut TcpStream, server: Option<&TcpStream>) -> 
             // A first line that some servers take however long it is.
             Spoken::Undecided if heard.len() >= OPENING_MAX => return Ok(Opening::Client(Spoken::Http, heard)),
             Spoken::Undecided => {}
-            spoken => return Ok(Opening::Client(spoken, heard)),
+            spoken @ (Spoken::Tls | Spoken::Http | Spoken::Http2 | Spoken::Other) => {
+                return Ok(Opening::Client(spoken, heard));
+            }
         }
     }
 }

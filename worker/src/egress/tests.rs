@@ -209,13 +209,10 @@ impl Served {
 
     /// Why a connection was ended.
     fn reason(&self) -> String {
-        match self.told() {
-            FromEgress::Ended { call: 7, host, reason } => {
-                assert_eq!(host, "good.example:80");
-                reason
-            }
-            other => panic!("{other:?}"),
-        }
+        let told = self.told();
+        let FromEgress::Ended { call: 7, host, reason } = told else { panic!("{told:?}") };
+        assert_eq!(host, "good.example:80");
+        reason
     }
 }
 
