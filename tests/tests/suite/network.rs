@@ -86,6 +86,7 @@ fn s0_36_programs_reach_granted_hosts() {
         format!("head -c 8388608 /dev/zero | {curl} -w '%{{http_code}}\n' --data-binary @- http://good.example/"),
         "getent hosts good.example >/dev/null && getent ahosts sub.good.example >/dev/null && echo found".to_owned(),
         "git ls-remote http://good.example/repository".to_owned(),
+        "git -c http.sslCAInfo=$CA ls-remote https://good.example/repository".to_owned(),
         r#"python3 -c '
 import asyncio, ssl, socket, urllib.request
 tls = ssl.create_default_context(cafile="$CA")
@@ -105,6 +106,8 @@ server.accept()[0].sendall(b"own")
 print(client.recv(9))'"#
             .to_owned(),
         "node -e 'fetch(\"http://good.example/a\").then(r => r.text()).then(console.log)'".to_owned(),
+        "NODE_EXTRA_CA_CERTS=$CA node -e 'fetch(\"https://good.example/a\").then(r => r.text()).then(console.log)'"
+            .to_owned(),
     ];
     on_the_internet(|internet| {
         let inside = internet.inside(&["good.example", "*.good.example"]);

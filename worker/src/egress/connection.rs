@@ -65,7 +65,8 @@ impl Egress {
             (Opening::Client(Spoken::Tls, heard), server) => match self.hello(&mut client, heard, &made_for).await {
                 Ok(heard) => {
                     let refuse = |reason: String| self.ended(call, &route, reason);
-                    let hellos = Hellos { name: &made_for.name, refuse: &refuse };
+                    let early = hello::has_early_data(&heard);
+                    let hellos = Hellos { name: &made_for.name, early, refuse: &refuse };
                     forward(client, server, &heard, Some(&hellos)).await;
                 }
                 Err(Some(reason)) => {

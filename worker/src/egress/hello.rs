@@ -18,6 +18,8 @@ const RECORDS_MAX: usize = 128;
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
+/// RFC 8446.
+const EARLY_DATA: u16 = 42;
 /// RFC 9849.
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 /// Its draft of 2018.
@@ -56,26 +58,37 @@ pub(super) fn read(bytes: &[u8]) -> Result<Hello, BadHello> {
     }
 }
 
+/// Whether a hello that was read offers to send data at once.
+pub(super) fn has_early_data(bytes: &[u8]) -> bool {
+    let Ok(Some(message)) = message(bytes) else { return true };
+    let Some(extensions) = extensions(&message) else { return true };
+    let mut extensions = Reader(extensions);
+    std::iter::from_fn(|| extensions.number().zip(extensions.list_16())).any(|(kind, _)| kind == EARLY_DATA)
+}
+
 /// What a client says after its hello, until it is encrypted. A server may ask for a second hello (RFC 8446, 4.1.4), and some
 /// take its name: it must be for the same server.
 pub(super) struct Hellos<'a> {
     /// Which.
     pub(super) name: &'a Host,
+    /// Whether data may come before it (0-RTT), which the server skips when it asks for a second one.
+    pub(super) early: bool,
     /// Told why it is refused, if it is.
     pub(super) refuse: &'a (dyn Fn(String) + Send + Sync),
 }
 
 /// The head of a record.
 const HEAD: usize = 5;
-/// A record that changes no cipher any more, but is sent before a second hello.
-const CHANGE_CIPHER_SPEC: u8 = 20;
+/// Most bytes of a record, encrypted ones included (RFC 5246).
+const RECORD_MAX: usize = (1 << 14) + 2048;
+const APPLICATION_DATA: u8 = 23;
 
 impl Hellos<'_> {
     /// Passes records on until one is none of a hello, or encrypted.
     pub(super) async fn pass(&self, client: &TcpStream, server: &TcpStream) -> io::Result<()> {
         let mut heard = Vec::with_capacity(2048);
         loop {
-            let whole = match next(&heard) {
+            let whole = match next(&heard, self.early) {
                 Next::Wait => None,
                 Next::Pass(length) => Some(length),
                 Next::Hello => match read(&heard) {
@@ -123,13 +136,10 @@ enum Next {
     Rest,
 }
 
-fn next(heard: &[u8]) -> Next {
+fn next(heard: &[u8], early: bool) -> Next {
     let [kind, _, _, high, low, body @ ..] = heard else { return Next::Wait };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     match *kind {
-        CHANGE_CIPHER_SPEC if length > 16 => Next::Rest,
-        CHANGE_CIPHER_SPEC if body.len() < length => Next::Wait,
-        CHANGE_CIPHER_SPEC => Next::Pass(HEAD + length),
         HANDSHAKE => match body {
             // Whatever comes in pieces that small.
             _ if length == 0 => Next::Hello,
@@ -142,7 +152,12 @@ fn next(heard: &[u8]) -> Next {
             [CLIENT_HELLO, ..] => Next::Wait,
             _ => Next::Rest,
         },
-        _ => Next::Rest,
+        APPLICATION_DATA if !early => Next::Rest,
+        // A change of ciphers that changes none, a warning: what servers skip before a second hello. One that is too long is
+        // read as a hello, which it is not.
+        _ if length > RECORD_MAX => Next::Hello,
+        _ if body.len() < length => Next::Wait,
+        _ => Next::Pass(HEAD + length),
     }
 }
 

@@ -653,20 +653,27 @@ fn b13_a_second_hello_for_another_server_is_refused() {
         [first.to_vec(), whole(socket)].concat()
     });
     let served = serve(&["good.example:*", "other.example:*"]);
-    let first = made_hello(&server_name(b"good.example"), 1000);
+    let (good, early) = (server_name(b"good.example"), extension(42, &[]));
+    let plain = made_hello(&good, 1000);
+    let early = made_hello(&[good, early].concat(), 1000);
+    let warning = [21, 3, 3, 0, 2, 1, 90];
     let change = [20, 3, 3, 0, 1, 1];
     let second = |name: &[u8], record: usize| made_hello(&server_name(name), record);
     let data = [23, 3, 3, 0, 2, 9, 9];
-    for (what, said, why) in [
-        ("the same", [&change[..], &second(b"good.example", 1000), &data].concat(), None),
-        ("none", [&change[..], &data].concat(), None),
-        ("another", [&change[..], &second(b"other.example", 1000)].concat(), Some("for other.example")),
-        ("another at once", second(b"evil.example", 1000), Some("for evil.example")),
-        ("another in pieces", [&change[..], &second(b"evil.example", 5)].concat(), Some("for evil.example")),
-        ("no name", [&change[..], &made_hello(&[], 1000)].concat(), Some("names no server")),
+    let evil = second(b"evil.example", 1000);
+    for (what, first, said, why) in [
+        ("the same", &plain, [&change[..], &second(b"good.example", 1000), &data].concat(), None),
+        ("none", &plain, [&change[..], &data].concat(), None),
+        ("the same, early data", &early, [&data[..], &second(b"good.example", 1000), &data, &data].concat(), None),
+        ("another", &plain, [&change[..], &second(b"other.example", 1000)].concat(), Some("for other.example")),
+        ("another at once", &plain, evil.clone(), Some("for evil.example")),
+        ("another in pieces", &plain, [&change[..], &second(b"evil.example", 5)].concat(), Some("for evil.example")),
+        ("another after a warning", &plain, [&warning[..], &evil].concat(), Some("for evil.example")),
+        ("another after data", &early, [&data[..], &change, &data, &evil].concat(), Some("for evil.example")),
+        ("no name", &plain, [&change[..], &made_hello(&[], 1000)].concat(), Some("names no server")),
     ] {
         let mut client = served.made_for("good.example", at, false);
-        client.write_all(&first).unwrap();
+        client.write_all(first).unwrap();
         client.read_exact(&mut [0; 5]).unwrap();
         let written: std::io::Result<()> = said.chunks(3).try_for_each(|part| client.write_all(part));
         assert!(written.is_ok() || why.is_some(), "{what}: {written:?}");
