@@ -86,7 +86,7 @@ fn s0_36_programs_reach_granted_hosts() {
         format!("head -c 8388608 /dev/zero | {curl} -w '%{{http_code}}\n' --data-binary @- http://good.example/"),
         "getent hosts good.example >/dev/null && getent ahosts sub.good.example >/dev/null && echo found".to_owned(),
         "git ls-remote http://good.example/repository".to_owned(),
-        "git -c http.sslCAInfo=$CA ls-remote https://good.example/repository".to_owned(),
+        "GIT_SSL_CAINFO=$CA git ls-remote https://good.example/repository".to_owned(),
         r#"python3 -c '
 import asyncio, ssl, socket, urllib.request
 tls = ssl.create_default_context(cafile="$CA")
