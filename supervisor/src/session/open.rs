@@ -8,7 +8,7 @@ use callgate_policy::effective::{Bound, Contribution, DEBUG, Declared, Effective
 use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::{HostPath, normalize};
-use callgate_policy::plan::compile::{self, HostFacts, NotInPlan};
+use callgate_policy::plan::compile::{self, HostFacts};
 use callgate_policy::plan::env;
 use callgate_policy::plan::{Ablation, AskedFor, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
 use callgate_policy::profile::Profile;
@@ -92,7 +92,6 @@ impl Supervisor {
         }
         barred.refuse(&effective)?;
         warnings.extend(roots.first().and_then(|root| Warning::part_of_repository(root.path(), &effective)));
-        refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
         }
@@ -612,18 +611,6 @@ fn refuse_home_as_workspace(roots: &[Place]) -> Result<(), OpenError> {
         Some((root, why)) => {
             Err(OpenError::Home { act: format!("use {} as the workspace", root.path()), why: why.to_string() })
         }
-    }
-}
-
-/// What this build grants it must also hold: a grant that nothing enforces is refused, with what to do.
-pub(super) fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError> {
-    match compile::not_in_plan(effective).into_iter().next() {
-        None => Ok(()),
-        Some(NotInPlan::Hosts(hosts)) => Err(OpenError::NotYet {
-            what: format!("net.hosts = {}", hosts.join(", ")),
-            remedy: "hosts cannot be granted yet; leave net.hosts out",
-        }),
-        Some(_) => Err(OpenError::NotYet { what: "a right of the manifest".to_owned(), remedy: "update callgate" }),
     }
 }
 

@@ -61,7 +61,9 @@ fn the_example_of_a_host_works_in_each_strength() {
         assert_eq!(bash["metadata"]["denial"]["layer"], "person", "{bash}");
         assert!(!workspace.path().join("not-made").is_file());
         assert!(
-            said.starts_with("tools: read, write, edit, glob, grep, bash, todo, question, skill, tool_search, words\n"),
+            said.starts_with(
+                "tools: read, write, edit, glob, grep, bash, web_fetch, todo, question, skill, tool_search, words\n"
+            ),
             "{said}"
         );
         assert!(said.contains("\ndenied: ") && said.ends_with("\nnotes\n"), "{said}");

@@ -446,7 +446,6 @@ fn s1_32_s1_3_f12_what_is_broken_is_left_out_and_the_session_goes_on() {
         ("up", with("files = [\"../x\"]"), "no file beside"),
         ("absolute", with("files = [\"/etc/passwd\"]"), "no file beside"),
         ("missing", with("files = [\"nowhere\"]"), "its file nowhere"),
-        ("host", with("[requires.net]\nhosts = [\"example.com\"]"), "net.hosts"),
         ("debug", with("[requires]\ncapabilities = [\"debug\"]"), "capabilities"),
         ("home", with(&format!("[requires.fs]\nread = [\"{}/**\"]", place.env.outside().display())), "home directory"),
         ("pattern", with("[requires.fs]\nread = [\"{nope}/x\"]"), "{nope} is not defined"),

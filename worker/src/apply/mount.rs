@@ -66,6 +66,9 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     for (link, target) in &led_by {
         put_link(link, target, &mut made)?;
     }
+    if plan.network.is_some() {
+        resolve_by_egress(&mut made)?;
+    }
     links()?;
     restrict(root.as_fd(), Attributes { read_only: true, no_dev: true }, false)
         .map_err(|e| kernel(STEP, "make the new root read-only", e))?;
@@ -101,6 +104,80 @@ fn share_private(plan: &SessionPlan, made: &mut BTreeSet<PathBuf>) -> Result<(),
         place(Path::new(target), &tree, made).map_err(|failed| StepFailure { step: STEP, ..failed })?;
     }
     Ok(())
+}
+
+/// Where the files that say how names are found lie in the new root until they are in their places.
+const NAMES: &str = "names";
+
+/// Puts files of the session's own where programs look how to find the address of a name: egress knows, and nobody else. A
+/// host has them as links at times, into directories that are not in the new root.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "files of the system's, read as the session's user, and a new root of its own"
+)]
+fn resolve_by_egress(made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
+    let fail = |what: &'static str| move |e: rustix::io::Errno| step(what, e);
+    let host = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let files = [
+        ("/etc/resolv.conf", "nameserver 127.0.0.1\noptions edns0\n".to_owned()),
+        ("/etc/hosts", loopback_alone(&host("/etc/hosts"))),
+        ("/etc/nsswitch.conf", files_then_dns(&host("/etc/nsswitch.conf"))),
+    ];
+    rustix::fs::mkdir(NAMES, Mode::from_raw_mode(0o755)).map_err(fail("make a directory for files about names"))?;
+    let own = new_filesystem("tmpfs", &[("mode", "0755"), ("size", "1m")])?;
+    attach(&own, Path::new(NAMES))?;
+    for (path, text) in files {
+        let path = Path::new(path);
+        let Some(name) = path.file_name().map(|name| Path::new(NAMES).join(name)) else { continue };
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file =
+            rustix::fs::open(&name, flags, Mode::from_raw_mode(0o644)).map_err(fail("make a file about names"))?;
+        rustix::io::write(&file, text.as_bytes()).map_err(fail("write a file about names"))?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = rustix::mount::open_tree(CWD, &name, flags).map_err(fail("clone a file about names"))?;
+        restrict(tree.as_fd(), Attributes { read_only: true, no_dev: true }, false)
+            .map_err(|e| kernel(STEP, "restrict a file about names", e))?;
+        // What the host lacks, nobody looks for there: without resolv.conf the server is 127.0.0.1 (resolv.conf(5)).
+        if let Some(real) = led_to(path) {
+            place(&real, &tree, made)?;
+        }
+    }
+    rustix::mount::unmount(NAMES, UnmountFlags::DETACH).map_err(fail("let go of the files about names"))?;
+    rustix::fs::rmdir(NAMES).map_err(fail("remove the directory of files about names"))
+}
+
+/// Where a file of the host's is, or would be if its link led somewhere.
+#[expect(clippy::disallowed_methods, reason = "links of the system's, in /etc, which is root's")]
+fn led_to(path: &Path) -> Option<PathBuf> {
+    if let Ok(real) = std::fs::canonicalize(path) {
+        return Some(real);
+    }
+    let to = path.parent()?.join(std::fs::read_link(path).ok()?);
+    let mut plain = PathBuf::new();
+    for part in to.components() {
+        if part == std::path::Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    Some(plain)
+}
+
+/// Of the host's own table of names those of the machine itself: any other is egress's to know.
+fn loopback_alone(hosts: &str) -> String {
+    let is_loopback = |line: &&str| {
+        let address = line.split_whitespace().next().and_then(|word| word.parse::<std::net::IpAddr>().ok());
+        address.is_some_and(|address| address.is_loopback())
+    };
+    let kept = hosts.lines().filter(is_loopback).map(|line| format!("{line}\n"));
+    std::iter::once("127.0.0.1\tlocalhost\n".to_owned()).chain(kept).collect()
+}
+
+/// The host's table of where names of every kind are looked up, with names of hosts by file and by DNS alone.
+fn files_then_dns(nsswitch: &str) -> String {
+    let others = nsswitch.lines().filter(|line| !line.trim_start().starts_with("hosts:"));
+    others.map(|line| format!("{line}\n")).chain(["hosts: files dns\n".to_owned()]).collect()
 }
 
 fn step(what: &str, errno: rustix::io::Errno) -> StepFailure {
