@@ -112,9 +112,9 @@ impl Asked {
 /// who could write there.
 #[must_use]
 pub fn counts_at((path, directory): (&Path, &Path), names: &[PathBuf], user: u32) -> bool {
-    let counts = !is_a_system_directory(directory) || names.iter().any(|name| is_the_systems(name));
-    let top = SYSTEM.iter().chain(&[ALTERNATIVES]).map(Path::new).find(|top| path.starts_with(top));
-    counts && top.is_none_or(|top| could_write(path, top, user))
+    let top = || SYSTEM.iter().chain(&[ALTERNATIVES]).map(Path::new).find(|top| path.starts_with(top));
+    names.iter().any(|name| is_the_systems(name))
+        || (!is_a_system_directory(directory) && top().is_none_or(|top| could_write(path, top, user)))
 }
 
 /// Where Debian says which of several programs a name means: root's links.
