@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use callgate_policy::plan::seccomp::{
-    Arch, Filter, Variant, base, reader_delta, readers, search_delta, searcher_delta, tool_delta,
+    Arch, Filter, Variant, base, egress, fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta,
 };
 use callgate_policy::plan::{Starter, Strength, Writer};
 
@@ -27,9 +27,11 @@ fn main() {
     for (name, filter) in [
         ("TOOL_DELTA", tool_delta()),
         ("SEARCH_DELTA", search_delta()),
+        ("FETCH_DELTA", fetch_delta()),
         ("READERS", readers()),
         ("READER_DELTA", reader_delta()),
         ("SEARCHER_DELTA", searcher_delta()),
+        ("EGRESS", egress()),
     ] {
         let (length, body) = program(&filter, arch);
         writeln!(source, "static {name}: [BpfInsn; {length}] = {body};").unwrap();

@@ -173,17 +173,26 @@ impl Changes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NotReached {
-    /// `ADDRESS:PORT`, or the path of a unix socket.
+    /// `HOST:PORT`, the name of a host that was looked up, or the path of a unix socket.
     pub address: String,
     /// How often it tried.
     pub count: u64,
+    /// Why, if it is for another reason than that it was not granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 impl NotReached {
     /// This address was tried so often.
     #[must_use]
     pub fn new(address: impl Into<String>, count: u64) -> Self {
-        Self { address: address.into(), count }
+        Self { address: address.into(), count, why: None }
+    }
+
+    /// For another reason than that it was not granted.
+    #[must_use]
+    pub fn because(self, why: Option<String>) -> Self {
+        Self { why, ..self }
     }
 }
 

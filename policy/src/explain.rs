@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::effective::{EffectiveSet, Origin, Scope};
+use crate::pattern::HostPattern;
 use crate::plan::protect::Guard;
 use crate::plan::protect::names::{FREE, NAMES};
-use crate::plan::{Exactness, Extent, FsAccess, FsRule, ProgramRule, SessionPlan, Strength};
+use crate::plan::{Exactness, Extent, FsAccess, FsRule, Network, ProgramRule, SessionPlan, Strength};
 
 impl fmt::Display for EffectiveSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -14,6 +15,7 @@ impl fmt::Display for EffectiveSet {
         section(f, "fs.read", rights.read())?;
         section(f, "fs.write", rights.write())?;
         section(f, "net.hosts", rights.hosts())?;
+        way_out(f, rights.hosts().iter().map(|(host, _)| host))?;
         section(f, "shell", rights.shell())?;
         section(f, "capabilities", rights.capabilities())?;
         if !self.narrowings().is_empty() {
@@ -32,6 +34,10 @@ fn section<T: fmt::Display>(f: &mut fmt::Formatter<'_>, name: &str, scope: &Scop
         writeln!(f, "  {region}{}", Because(origins))?;
     }
     Ok(())
+}
+
+fn way_out<'a>(f: &mut fmt::Formatter<'_>, hosts: impl Iterator<Item = &'a HostPattern>) -> fmt::Result {
+    Network::cautions(hosts).into_iter().try_for_each(|caution| writeln!(f, "  {caution}"))
 }
 
 struct Because<'a>(&'a BTreeSet<Origin>);
@@ -108,6 +114,13 @@ impl fmt::Display for SessionPlan {
             let whatever =
                 if is_written { " (calls may write there, so this is any program that they can read)" } else { "" };
             writeln!(f, "{whatever}  ← {source}")?;
+        }
+        if let Some(network) = &self.network {
+            writeln!(f, "hosts that are reached, names by their name alone")?;
+            for host in &network.hosts {
+                writeln!(f, "  {host}")?;
+            }
+            way_out(f, network.hosts.iter())?;
         }
         if self.debug {
             writeln!(f, "the processes of a call may trace one another")?;

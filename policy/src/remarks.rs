@@ -1,6 +1,7 @@
 //! What was refused while a program ran, in words: the program has had an errno, and often says something else of it.
 
 use crate::envelope::{Blocked, Changes, NotReached, Note};
+use crate::pattern::HostPattern;
 use crate::plan::env::OFFLINE_SIGNS;
 
 /// Sockets by which a service of the host is reached: how their paths end, and whose they are.
@@ -39,6 +40,7 @@ pub fn remarks(changes: &Changes, failed: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(kept(&changes.refused));
     remarks.extend(network(changes));
+    remarks.extend(ended(changes));
     remarks.extend(loopback(changes).filter(|_| failed));
     remarks.extend(sockets(&changes.not_reached));
     if failed {
@@ -56,8 +58,8 @@ pub fn remarks(changes: &Changes, failed: bool) -> Vec<String> {
 pub fn remark_offline(output: &str) -> Option<&'static str> {
     OFFLINE_SIGNS.iter().any(|sign| output.contains(sign)).then_some(
         "the network is not granted, so package managers were told to work offline with what they have stored (by variables \
-         such as CARGO_NET_OFFLINE; unsetting them does not help). Fetch what is missing outside the sandbox, then run this \
-         again",
+         such as CARGO_NET_OFFLINE; unsetting them does not help). To let them fetch, grant the hosts of their registry (--net \
+         index.crates.io --net static.crates.io, --net registry.npmjs.org, --net pypi.org --net files.pythonhosted.org)",
     )
 }
 
@@ -74,27 +76,59 @@ fn is_loopback(address: &str) -> bool {
     address.starts_with("127.") || address.starts_with("[::1]:")
 }
 
-fn counted(NotReached { address, count }: &NotReached) -> String {
+fn counted(NotReached { address, count, .. }: &NotReached) -> String {
     let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
     format!("{}{times}", address.escape_debug())
 }
 
+/// Hosts that were not granted, once, with what grants them.
 fn network(changes: &Changes) -> Option<String> {
     let remote = |reached: &&NotReached| !reached.address.contains('/') && !is_loopback(&reached.address);
-    let looked_up = changes.blocked.contains_key(&Blocked::NameLookup).then(|| "a name to look up (DNS)".to_owned());
-    let wanted = listed(looked_up.into_iter().chain(changes.not_reached.iter().filter(remote).map(counted)))?;
+    let refused = || changes.not_reached.iter().filter(remote).filter(|reached| reached.why.is_none());
+    let looked_up =
+        changes.blocked.contains_key(&Blocked::NameLookup).then(|| "a name that was looked up (DNS)".to_owned());
+    let wanted = listed(refused().map(counted).chain(looked_up))?;
+    let mut grants: Vec<String> = Vec::new();
+    for grant in refused().filter_map(grant) {
+        if !grants.contains(&grant) && grants.len() < TOLD {
+            grants.push(grant);
+        }
+    }
+    if grants.is_empty() {
+        grants.push("--net HOST".to_owned());
+    }
     Some(format!(
-        "the network is not granted; wanted: {wanted}. Checking the connection does not help: this version of callgate cannot \
-         grant hosts (--net is refused). Fetch what is needed outside the sandbox, then run this again"
+        "the network is not granted for {wanted}; it is not down, and trying again does not help. To grant it: {} (or `hosts` in \
+         [requires.net])",
+        grants.join(" ")
     ))
 }
 
+/// The flag that grants a host. On the ports of the web a pattern needs none.
+fn grant(reached: &NotReached) -> Option<String> {
+    let web = [":80", ":443"].iter().find_map(|port| reached.address.strip_suffix(port));
+    let pattern = HostPattern::parse(web.unwrap_or(&reached.address)).ok()?.to_string();
+    // A shell reads brackets as a pattern of its own.
+    Some(if pattern.contains('[') { format!("--net '{pattern}'") } else { format!("--net {pattern}") })
+}
+
+/// What was granted, and refused for what it led to or for what was said.
+fn ended(changes: &Changes) -> Option<String> {
+    let refused = changes.not_reached.iter().filter(|reached| !reached.address.contains('/'));
+    let one = |reached: &NotReached| {
+        let why = reached.why.as_ref()?.escape_debug();
+        Some(format!("{} ({why})", counted(reached)))
+    };
+    Some(format!("refused, although its host is granted: {}", listed(refused.filter_map(one))?))
+}
+
 fn loopback(changes: &Changes) -> Option<String> {
-    let here = changes.not_reached.iter().filter(|reached| is_loopback(&reached.address)).map(counted);
-    let all = listed(here)?;
+    let here = || changes.not_reached.iter().filter(|reached| is_loopback(&reached.address) && reached.why.is_none());
+    let all = listed(here().map(counted))?;
+    let grants: Vec<String> = here().filter_map(grant).take(TOLD).collect();
     Some(format!(
-        "nothing that this call started listens on {all}; servers outside the sandbox are not granted, so start the server in \
-         the same command"
+        "nothing that this call started listens on {all}: start the server in the same command. To grant a server of this machine: {}",
+        grants.join(" ")
     ))
 }
 
@@ -188,9 +222,33 @@ mod tests {
         changes.blocked.insert(Blocked::NameLookup, 4);
         let said = said(&changes, false);
         assert_eq!(said.matches("not granted").count(), 1, "{said}");
-        for part in ["a name to look up (DNS)", "1.1.1.1:443 (3 times)", "[2001:db8::1]:80"] {
+        for part in ["a name that was looked up (DNS)", "1.1.1.1:443 (3 times)", "[2001:db8::1]:80"] {
             assert!(said.contains(part), "{part}: {said}");
         }
+        assert!(said.contains("To grant it: --net 1.1.1.1 --net 2001:db8::1 (or"), "{said}");
+    }
+
+    /// Issue 22: whoever forgets `--net` is told what to type, once for each host.
+    #[test]
+    fn what_grants_a_host_is_said() {
+        let wanted =
+            [("pypi.org", 4), ("pypi.org:443", 1), ("db.example.com:5432", 1), ("[2001:db8::1]:22", 1), ("a b:80", 1)];
+        let said = said(&reached(&wanted), false);
+        let grants = "--net pypi.org --net db.example.com:5432 --net '[2001:db8::1]:22' (or";
+        assert!(said.contains(grants) && said.contains("pypi.org (4 times), pypi.org:443"), "{said}");
+        let mut changes = Changes::default();
+        changes.blocked.insert(Blocked::NameLookup, 1);
+        let said = remarks(&changes, false).join("\n");
+        assert!(said.contains("--net HOST"), "{said}");
+    }
+
+    /// What was granted and refused all the same needs no grant.
+    #[test]
+    fn what_a_granted_host_was_refused_for_is_said() {
+        let why = Some("it leads to 10.0.0.1, a private network".to_owned());
+        let not_reached = vec![NotReached::new("a.com:443", 2).because(why)];
+        let said = said(&Changes { not_reached, ..Changes::default() }, false);
+        assert!(said.contains("a.com:443 (2 times) (it leads to 10.0.0.1") && !said.contains("--net"), "{said}");
     }
 
     /// A server that is yet to come is tried until it is there: only who has failed is told of it.

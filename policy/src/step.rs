@@ -25,6 +25,8 @@ pub enum Step {
     CoreDumps,
     /// Let a call's processes trace one another (ptrace(2)).
     Debug,
+    /// Start the process that holds the network.
+    Egress,
     /// Start the program (execve(2)).
     Exec,
     /// Know the processes that a call starts.
@@ -94,6 +96,7 @@ impl Step {
             Self::CloseFds => "close_fds",
             Self::CoreDumps => "core_dumps",
             Self::Debug => "debug",
+            Self::Egress => "egress",
             Self::Exec => "exec",
             Self::Family => "family",
             Self::Fork => "fork",

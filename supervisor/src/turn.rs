@@ -146,6 +146,6 @@ mod tests {
             .filter(|tool| tool.concurrency == Concurrency::SideBySide)
             .map(|tool| tool.name.as_str())
             .collect();
-        assert_eq!(shared, ["read", "glob", "grep", "skill", "tool_search"]);
+        assert_eq!(shared, ["read", "glob", "grep", "web_fetch", "skill", "tool_search"]);
     }
 }

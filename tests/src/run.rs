@@ -80,6 +80,13 @@ impl Run {
         self.flag(&["--write", &path.as_ref().display().to_string()])
     }
 
+    /// Started by a program, with its arguments, that starts all the rest.
+    #[must_use]
+    pub fn around(mut self, words: &[&str]) -> Self {
+        self.around = words.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
     /// With a directory mounted at another name as well, for what is started here alone. It takes root.
     #[must_use]
     pub fn mounted(mut self, directory: &Path, alias: &Path) -> Self {

@@ -58,8 +58,8 @@ impl Place {
         }
     }
 
-    fn counts_in(&self, directory: &Path, user: u32) -> bool {
-        counts_in(directory, &self.names, user)
+    fn counts_at(&self, (path, directory): (&Path, &Path), user: u32) -> bool {
+        counts_at((path, directory), &self.names, user)
     }
 }
 
@@ -74,13 +74,13 @@ impl Asked {
     #[must_use]
     pub fn holds(&self, path: &Path) -> bool {
         let directory = path.parent().unwrap_or(path);
-        self.places.iter().any(|place| place.holds(path) && place.counts_in(directory, self.user))
+        self.places.iter().any(|place| place.holds(path) && place.counts_at((path, directory), self.user))
     }
 
     /// Whether a call could have made something in this directory.
     #[must_use]
     pub fn fills(&self, directory: &Path) -> bool {
-        self.places.iter().any(|place| place.fills(directory) && place.counts_in(directory, self.user))
+        self.places.iter().any(|place| place.fills(directory) && place.counts_at((directory, directory), self.user))
     }
 
     /// Whether a call could have made a link. `names` are those of the directory that it lies in, its own first; all of them count
@@ -96,7 +96,7 @@ impl Asked {
                 if place.is_tree { place.holds(directory) } else { place.holds(&directory.join(name)) }
             };
             let by_name = || names.is_none_or(|all| all.iter().any(holds));
-            place.counts_in(directory, self.user) && (by_id() || by_name())
+            place.counts_at((directory, directory), self.user) && (by_id() || by_name())
         })
     }
 
@@ -107,12 +107,18 @@ impl Asked {
     }
 }
 
-/// Whether it matters that a place which was asked for by these names holds something in a directory. Who could change the
-/// directories that the system is made of needs no session, unless he asked for that; what lies deeper may have been granted alone.
-pub fn counts_in(directory: &Path, names: &[PathBuf], user: u32) -> bool {
-    let counts = !is_a_system_directory(directory) || names.iter().any(|name| is_the_systems(name));
-    counts && could_write(directory, user)
+/// Whether it matters that a place which was asked for by these names holds a path in a directory. Who could change the directories
+/// that the system is made of needs no session, unless he asked for that; what lies deeper may have been granted alone, to a user
+/// who could write there.
+#[must_use]
+pub fn counts_at((path, directory): (&Path, &Path), names: &[PathBuf], user: u32) -> bool {
+    let top = || SYSTEM.iter().chain(&[ALTERNATIVES]).map(Path::new).find(|top| path.starts_with(top));
+    names.iter().any(|name| is_the_systems(name))
+        || (!is_a_system_directory(directory) && top().is_none_or(|top| could_write(path, top, user)))
 }
+
+/// Where Debian says which of several programs a name means: root's links.
+const ALTERNATIVES: &str = "/etc/alternatives";
 
 /// Where the system's own programs and libraries lie, itself: one of [`SYSTEM`], what holds those, or where a multiarch system has its
 /// libraries (`/usr/lib/x86_64-linux-gnu`).
@@ -124,9 +130,45 @@ fn is_a_system_directory(directory: &Path) -> bool {
     is(directory) || (name.is_some_and(is_triplet) && above.ends_with("lib") && is(above))
 }
 
-/// Whether a user could have put something in a directory, or another in its place. Root could anywhere.
+/// Whether a user could have changed what has a path below a directory of the system's, or have put another thing there. Root could
+/// anywhere.
 #[expect(clippy::disallowed_methods, reason = "only says whether it counts; what is run or followed is held")]
-fn could_write(directory: &Path, user: u32) -> bool {
-    let lets = |at: &Path| at.symlink_metadata().map_or(true, |is| is.uid() == user || is.mode() & 0o022 != 0);
-    user == 0 || directory.ancestors().any(lets)
+fn could_write(path: &Path, top: &Path, user: u32) -> bool {
+    // A link has no rights of its own.
+    let is_open = |is: &std::fs::Metadata| !is.file_type().is_symlink() && is.mode() & 0o022 != 0;
+    let lets = |at: &Path| match at.symlink_metadata() {
+        Ok(is) => is.uid() == user || is_open(&is),
+        // What is not there is made where it lies.
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    };
+    user == 0 || path.ancestors().take_while(|above| above.starts_with(top)).any(lets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C12: who asks for everything has not written what the system is made of, nor what only root may write there; all else he may
+    /// have.
+    #[test]
+    fn c12_what_the_system_is_made_of_was_written_by_no_session() {
+        let of = |path: &str, is_tree, user| Asked::of(&[AskedFor { path: path.into(), is_tree }], user);
+        let (everything, of_root) = (of("/", true, 4242), of("/", true, 0));
+        for (path, by_user, by_root) in [
+            ("/usr/bin/env", false, false),
+            ("/usr/lib/x86_64-linux-gnu/x", false, false),
+            ("/etc/alternatives/awk", false, true),
+            ("/usr/share/doc/x", false, true),
+            ("/usr/local/bin/x", true, true),
+            ("/srv/x/y", true, true),
+        ] {
+            let held = [&everything, &of_root].map(|asked| asked.holds(Path::new(path)));
+            assert_eq!(held, [by_user, by_root], "{path}");
+        }
+        assert!(of("/usr/bin", true, 0).holds(Path::new("/usr/bin/env")), "asked for by itself");
+        // A single name is replaced in its directory, and is no other there.
+        let single = of("/srv/x/y", false, 4242);
+        assert!(single.holds(Path::new("/srv/x/y")) && !single.holds(Path::new("/srv/x/z")));
+        assert!(single.fills(Path::new("/srv/x")) && !single.fills(Path::new("/srv")));
+    }
 }

@@ -9,6 +9,7 @@ use callgate_policy::plan::{Starter, Strength, Writer};
 use crate::protocol::Threads;
 use crate::seccomp::BpfInsn;
 use crate::sys;
+use crate::tools::Kind;
 
 include!(concat!(env!("OUT_DIR"), "/filters.rs"));
 
@@ -34,11 +35,17 @@ pub(crate) fn install_readers() -> io::Result<usize> {
     install(&READERS, Listener::Absent).map(|_none| READERS.len())
 }
 
+/// Installs the filter of egress on this thread; returns its length in instructions.
+pub(crate) fn install_egress() -> io::Result<usize> {
+    install(&EGRESS, Listener::Absent).map(|_none| EGRESS.len())
+}
+
 /// Installs the filter of one tool below the broker, upon the base filter.
-pub(crate) fn install_tool(threads: Threads) -> io::Result<()> {
-    let program: &[BpfInsn] = match threads {
-        Threads::Never => &TOOL_DELTA,
-        Threads::OfItsOwn => &SEARCH_DELTA,
+pub(crate) fn install_tool(kind: Kind) -> io::Result<()> {
+    let program: &[BpfInsn] = match kind {
+        Kind::Plain => &TOOL_DELTA,
+        Kind::Searches => &SEARCH_DELTA,
+        Kind::Fetches => &FETCH_DELTA,
     };
     install(program, Listener::Absent).map(drop)
 }
@@ -100,7 +107,9 @@ pub(crate) fn install(program: &[BpfInsn], listener: Listener) -> io::Result<Opt
 
 #[cfg(test)]
 mod tests {
-    use callgate_policy::plan::seccomp::{Arch, base, reader_delta, readers, search_delta, searcher_delta, tool_delta};
+    use callgate_policy::plan::seccomp::{
+        Arch, base, egress, fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta,
+    };
 
     use super::*;
     use crate::seccomp::assemble;
@@ -132,9 +141,11 @@ mod tests {
         for (built, table) in [
             (&TOOL_DELTA[..], tool_delta()),
             (&SEARCH_DELTA, search_delta()),
+            (&FETCH_DELTA, fetch_delta()),
             (&READERS, readers()),
             (&READER_DELTA, reader_delta()),
             (&SEARCHER_DELTA, searcher_delta()),
+            (&EGRESS, egress()),
         ] {
             assert_eq!(Some(built), assemble(&table, here).ok().as_deref(), "{}", table.title);
         }

@@ -18,6 +18,7 @@ use crate::apply::landlock::{Executing, Reach, Whose};
 use crate::apply::{failure, kernel, landlock, namespace, privilege};
 use crate::broker;
 use crate::directory::{self, Directory};
+use crate::egress;
 use crate::family;
 use crate::procfs::Procfs;
 use crate::protocol::{Channel, Leftover, OpenSession, Received, SessionReply, StepFailure};
@@ -59,11 +60,12 @@ pub fn start() -> io::Result<Launcher> {
 /// `EBUSY` if this process has threads; the launcher's failures otherwise go to the session's channel.
 pub fn open_here(plan: &SessionPlan, session: &Channel) -> io::Result<()> {
     debug_assert!(plan.private.kind == PrivateKind::InNamespace && plan.outputs.is_none(), "nothing to be removed");
+    debug_assert!(plan.network.is_none(), "nobody would look after its egress");
     match fork_broker(plan, session) {
         Ok(Side::Launcher(_) | Side::Refused) => Ok(()),
         Ok(Side::Broker) => {
             process::exit_now(match become_nobodys_child(&[session.as_fd()]).and_then(|()| become_dumpable()) {
-                Ok(()) => broker::run(plan, session, &[]),
+                Ok(()) => broker::run(plan, session, &[], None),
                 Err(failed) => broker::refuse(session, failed),
             })
         }
@@ -160,7 +162,7 @@ fn serve_one(channel: Channel, settled: Result<(), StepFailure>) -> i32 {
     drop(channel);
     let Some(session) = fds.into_iter().next().map(Channel::from) else { return 70 };
     match settled {
-        Ok(()) => broker::run_settled(&plan, &session, &[]),
+        Ok(()) => broker::run_settled(&plan, &session, &[], None),
         Err(failed) => broker::refuse(&session, failed),
     }
 }
@@ -243,6 +245,8 @@ struct Serving {
 struct Left {
     directories: Vec<Directory>,
     owner: Identity,
+    /// The process that holds the session's network, until it has ended.
+    egress: Option<Pid>,
     /// `None` where no session can be, for there is no Landlock.
     landlock_abi: Option<u8>,
 }
@@ -261,7 +265,7 @@ impl Left {
             let made = Directory::make(path, &PrivateDir::PARTS, plan.identity);
             directories.push(made.map_err(|e| kernel(Step::PrivateDir, format!("make {}", path.display()), e))?);
         }
-        Ok(Self { directories, owner: plan.identity, landlock_abi: Some(plan.landlock_abi) })
+        Ok(Self { directories, owner: plan.identity, egress: None, landlock_abi: Some(plan.landlock_abi) })
     }
 
     /// Removes what is empty: with whatever rights this process has, for it removes nothing that a call has made. True if
@@ -364,7 +368,7 @@ pub fn wait_for_the_end(channel: &Channel) -> Vec<Leftover> {
 
 fn wait_and_remove(channel: &Channel, directory: Directory) -> io::Result<()> {
     let owner = Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
-    let mut left = Left { directories: vec![directory], owner, landlock_abi: landlock::host_abi() };
+    let mut left = Left { directories: vec![directory], owner, egress: None, landlock_abi: landlock::host_abi() };
     let keep = left.directories.iter().flat_map(Directory::descriptors).chain([channel.as_fd()]).collect::<Vec<_>>();
     become_nobodys_child(&keep)
         .map_err(|failed| failed.errno.map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error))?;
@@ -417,11 +421,22 @@ impl Serving {
         session: &Channel,
         outputs: impl Iterator<Item = OwnedFd>,
     ) -> io::Result<()> {
-        let left = match Left::make(plan, outputs) {
+        let mut left = match Left::make(plan, outputs) {
             Ok(left) => left,
             Err(failed) => return session.send(&SessionReply::Failed(failed), &[]),
         };
-        match open(plan, session, &left.directories) {
+        // Before its broker, which leaves this network.
+        let network = match fork_egress(plan) {
+            Ok(forked) => forked.map(|(egress, network)| {
+                left.egress = Some(egress);
+                network
+            }),
+            Err(failed) => {
+                self.retire(left);
+                return session.send(&SessionReply::Failed(failed), &[]);
+            }
+        };
+        match open(plan, session, &left.directories, network) {
             Ok(Some(broker)) => {
                 self.brokers.insert(broker, left);
                 Ok(())
@@ -446,7 +461,9 @@ impl Serving {
         }
         loop {
             let kept = |pid| {
-                self.brokers.contains_key(&pid) || self.cleaners.contains_key(&pid) || self.given_up.contains(&pid)
+                let egress = self.brokers.values().any(|left| left.egress == Some(pid));
+                let ours = self.brokers.contains_key(&pid) || self.cleaners.contains_key(&pid);
+                egress || ours || self.given_up.contains(&pid)
             };
             let swept = family::end_all(&kept)?;
             // One that has ended meanwhile was taken there. What it has left is ended in its turn.
@@ -476,6 +493,9 @@ impl Serving {
     fn take(&mut self, ended: &Ended, over: &mut Vec<Left>) {
         self.given_up.remove(&ended.pid);
         over.extend(self.brokers.remove(&ended.pid));
+        // Its number may be another's from now on.
+        let egress = self.brokers.values_mut().find(|left| left.egress == Some(ended.pid));
+        egress.into_iter().for_each(|left| left.egress = None);
         if let Some(mut left) = self.cleaners.remove(&ended.pid)
             && !left.remove_if_empty()
         {
@@ -560,13 +580,38 @@ enum Side {
 
 /// Forks the broker of one session, into its namespaces where the plan has them. A failure is the session's, told on
 /// its channel; the launcher goes on.
-fn open(plan: &SessionPlan, session: &Channel, directories: &[Directory]) -> io::Result<Option<Pid>> {
+fn open(
+    plan: &SessionPlan,
+    session: &Channel,
+    directories: &[Directory],
+    network: Option<Channel>,
+) -> io::Result<Option<Pid>> {
     match fork_broker(plan, session) {
         Ok(Side::Launcher(broker)) => Ok(Some(broker)),
         Ok(Side::Refused) => Ok(None),
-        Ok(Side::Broker) => process::exit_now(broker::run(plan, session, directories)),
+        Ok(Side::Broker) => process::exit_now(broker::run(plan, session, directories, network)),
         // A supervisor that is gone needs no answer.
         Err(failed) => session.send(&SessionReply::Failed(failed), &[]).or(Ok(())).map(|()| None),
+    }
+}
+
+/// Forks the process that holds a session's network, if its plan has one. Returns the broker's end of its channel: with the
+/// last copy of that it ends.
+fn fork_egress(plan: &SessionPlan) -> Result<Option<(Pid, Channel)>, StepFailure> {
+    if plan.network.is_none() {
+        return Ok(None);
+    }
+    let one_thread = OneThread::confirm().map_err(failure(Step::Egress, "count threads"))?;
+    let (ours, theirs) = Channel::pair().map_err(failure(Step::Egress, "make a channel"))?;
+    match process::fork(one_thread, 0).map_err(failure(Step::Egress, "fork"))? {
+        Fork::Parent(pid) => Ok(Some((pid, ours))),
+        Fork::Child => {
+            drop(ours);
+            process::exit_now(match fd::close_all_but(&[theirs.as_fd()]) {
+                Ok(()) => egress::run(theirs, plan.identity, plan.landlock_abi),
+                Err(_) => 70,
+            })
+        }
     }
 }
 

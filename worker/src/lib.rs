@@ -8,6 +8,10 @@ pub mod apply;
 pub mod asked;
 mod broker;
 pub mod directory;
+#[cfg(not(fuzzing))]
+mod egress;
+#[cfg(fuzzing)]
+pub mod egress;
 mod family;
 mod filters;
 pub mod launcher;

@@ -34,6 +34,7 @@ use crate::protocol::{
 use crate::sys::fd;
 use crate::sys::process::{self, Ended, Exec, Fork, OneThread, Pid};
 use crate::tools;
+use crate::tools::web::fetch;
 use crate::zygote::{Trade, drain};
 
 /// How often to look whether a program that was killed has ended, milliseconds, should nobody tell.
@@ -150,6 +151,7 @@ fn get_ready() -> io::Result<()> {
         version: PROTOCOL_VERSION,
         rules: CallRules::Own(vec![rule]),
         within: Vec::new(),
+        network: None,
         as_spelt: false,
         serves_session: false,
         work: Work::Program { argv: vec!["true".into()], working_dir: "/".into() },
@@ -192,7 +194,7 @@ impl Readers {
             return channel.send(&FromWorker::Failed(no_tools()), &[]);
         }
         let confined = forkless.and_then(|step| call::confine_reader(step, &plan, self.landlock_abi, channel));
-        tool(channel, &plan, threads, confined)
+        tool(channel, &plan, (threads, Vec::new()), confined)
     }
 }
 
@@ -224,6 +226,9 @@ impl Programs {
                 }
                 CallRules::Reading => broker.send(&Register::Reading { pid: process::id() }, &[])?,
             }
+            if let Some(network) = plan.network.clone() {
+                broker.send(&Register::Network { pid: process::id(), network }, &[])?;
+            }
             if plan.serves_session {
                 broker.send(&Register::Serves { pid: process::id() }, &[])?;
             }
@@ -233,9 +238,11 @@ impl Programs {
                 }
                 Work::Tool { name, .. } => {
                     drop((init, counters, asked));
-                    let threads = tools::threads_of(name);
-                    let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, threads, channel);
-                    return tool(channel, &plan, threads, confined);
+                    let (threads, kind) = (tools::threads_of(name), tools::Kind::of(name));
+                    // Before it is confined to its call.
+                    let certificates = if kind == tools::Kind::Fetches { fetch::certificates() } else { Vec::new() };
+                    let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, kind, channel);
+                    return tool(channel, &plan, (threads, certificates), confined);
                 }
                 Work::Program { argv, working_dir } => (argv, working_dir),
             };
@@ -263,7 +270,8 @@ impl Programs {
             // Whoever waits for that was woken on this processor, most of the time, and goes first.
             std::thread::yield_now();
             // Before it takes another. A broker that knows nothing of this call is not woken.
-            let is_usual = plan.rules == CallRules::OfSession && !plan.serves_session;
+            let narrowed = plan.rules != CallRules::OfSession || plan.network.is_some();
+            let is_usual = !narrowed && !plan.serves_session;
             if !is_usual || asked.as_ref().is_none_or(was_asked) {
                 broker.send(&Register::Again { pid: process::id() }, &[])?;
             }
@@ -297,7 +305,7 @@ fn to_change(rules: &[FsRule]) -> (Vec<HostPath>, Vec<HostPath>) {
 fn tool(
     channel: &Channel,
     plan: &CallPlan,
-    threads: Threads,
+    (threads, certificates): (Threads, Vec<u8>),
     confined: Result<Vec<StepReport>, StepFailure>,
 ) -> io::Result<()> {
     match confined {
@@ -308,18 +316,24 @@ fn tool(
         Received::Message(ToWorker::Arguments(arguments), _) => arguments,
         Received::Message(..) | Received::Data(_) | Received::Closed => return Ok(()),
     };
-    work(channel, plan, threads, &arguments)?;
+    work(channel, plan, (threads, certificates), &arguments)?;
     step_aside(channel);
     Ok(())
 }
 
-fn work(channel: &Channel, plan: &CallPlan, threads: Threads, arguments: &Value) -> io::Result<()> {
+fn work(
+    channel: &Channel,
+    plan: &CallPlan,
+    (threads, certificates): (Threads, Vec<u8>),
+    arguments: &Value,
+) -> io::Result<()> {
     let error = |text, errno, code| {
         channel.send(&FromWorker::ToolEnded(ToolEnd::Error { text: shortened(text), errno, code }), &[])
     };
     let Some((name, mut context)) = tools::Context::of(plan) else {
         return error("a program".to_owned(), None, ErrorCode::ToolExecutionFailed);
     };
+    context.certificates = certificates;
     if threads == Threads::OfItsOwn {
         context.threads = processors();
     }

@@ -40,7 +40,17 @@ const PATTERNS: [&str; 20] = [
 ];
 const HOSTS: [(&str, u16); 5] =
     [("x.com", 443), ("a.x.com", 443), ("a.x.com", 22), ("10.0.0.1", 80), ("b.a.x.com", 80)];
-const HOST_PATTERNS: [&str; 6] = ["x.com", "*.x.com", "a.x.com:22", "10.0.0.0/8", "*.a.x.com:80", "10.0.0.1:80"];
+const HOST_PATTERNS: [&str; 9] = [
+    "x.com",
+    "*.x.com",
+    "a.x.com:22",
+    "10.0.0.0/8",
+    "*.a.x.com:80",
+    "10.0.0.1:80",
+    "a.x.com:http,20-30",
+    "*.x.com:*",
+    "*.x.com:22,443",
+];
 const ARGVS: [&[&str]; 9] = [
     &["git"],
     &["git", "log"],

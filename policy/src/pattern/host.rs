@@ -5,12 +5,21 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use idna::AsciiDenyList;
+use idna::uts46::{DnsLength, Hyphens, Uts46};
 use serde::{Deserialize, Serialize};
 
 use super::PatternError;
 use crate::variable::Variable;
 
-/// `api.example.com`, `*.example.com` (subdomains only), `host:port`, an address or a network.
+#[cfg(test)]
+mod oracle;
+mod ports;
+
+pub use ports::Ports;
+
+/// `api.example.com`, `*.example.com` (subdomains only), an address or a network; each may have ports behind it:
+/// `host:port`, `host:80,443`, `host:8000-8099`, `host:*` for all.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostPattern {
@@ -38,31 +47,6 @@ enum Name {
     },
 }
 
-/// The ports that a pattern covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ports {
-    /// 80 and 443: what a pattern without a port means.
-    Web,
-    /// One.
-    One(u16),
-}
-
-impl Ports {
-    fn holds(self, port: u16) -> bool {
-        match self {
-            Self::Web => port == 80 || port == 443,
-            Self::One(one) => port == one,
-        }
-    }
-
-    fn within(self, other: Self) -> bool {
-        match self {
-            Self::Web => other == Self::Web,
-            Self::One(port) => other.holds(port),
-        }
-    }
-}
-
 impl HostPattern {
     /// Reads a pattern.
     ///
@@ -70,13 +54,13 @@ impl HostPattern {
     ///
     /// [`PatternError`], naming what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
-        if let Some((name, _)) = text.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+        if let Some((name, _)) = text.split_once('{').and_then(|(_, rest)| rest.split_once('}')) {
             return Err(match Variable::parse(name) {
                 Some(_) => PatternError::VariableInHost(name.to_owned()),
                 None => PatternError::UndefinedVariable(name.to_owned()),
             });
         }
-        check_characters(text)?;
+        check_characters(text, "-_.:,[]/*")?;
         let (host, prefix, ports) = split(text)?;
         let name = match (prefix, host.strip_prefix("*.")) {
             (Some(prefix), _) => network(host, prefix)?,
@@ -112,35 +96,62 @@ impl HostPattern {
             }
     }
 
+    /// Whether it is for this host by its own name, and for no other.
+    #[must_use]
+    pub fn is_exactly(&self, host: &Host) -> bool {
+        matches!((&self.name, host), (Name::Exact(mine), Host::Name(name)) if mine == name)
+    }
+
     /// Which ports.
     #[must_use]
-    pub fn ports(&self) -> Ports {
-        self.ports
+    pub fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// One host at one port, whatever is said there.
+    pub(crate) fn of_host(host: &Host, port: u16) -> Self {
+        let name = match host {
+            Host::Name(name) => Name::Exact(name.clone()),
+            Host::Address(address) => Name::Network { address: *address, prefix: bits(*address) },
+        };
+        Self { name, ports: Ports::one(port) }
+    }
+
+    /// The network that it is, and the length of its prefix, if it is not a name. An address is a network of one.
+    #[must_use]
+    pub fn network(&self) -> Option<(IpAddr, u8)> {
+        match self.name {
+            Name::Exact(_) | Name::Subdomains(_) => None,
+            Name::Network { address, prefix } => Some((address, prefix)),
+        }
     }
 
     /// Whether everything this matches is matched by `other`.
     pub(crate) fn within(&self, other: &Self) -> bool {
-        self.ports.within(other.ports)
-            && match (&self.name, &other.name) {
-                (Name::Exact(name), Name::Subdomains(parent)) => is_below(name, parent),
-                (Name::Subdomains(mine), Name::Subdomains(parent)) => mine == parent || is_below(mine, parent),
-                (Name::Network { address, prefix }, Name::Network { address: other, prefix: shorter }) => {
-                    prefix >= shorter && in_network(*address, *other, *shorter)
-                }
-                (mine, other) => mine == other,
-            }
+        self.ports.within(&other.ports) && self.name.within(&other.name)
     }
 
-    /// What both match. Names nest or are apart, and so do ports, so it is one pattern or none.
+    /// What both match. Names nest or are apart, and ports are a set, so it is one pattern or none.
     pub(crate) fn meet(&self, other: &Self) -> Option<Self> {
-        let ports = if self.ports.within(other.ports) { self.ports } else { other.ports };
-        let (mine, theirs) = (self.with_ports(ports), other.with_ports(ports));
-        let name = if mine.within(&theirs) { mine } else { theirs };
-        (name.within(self) && name.within(other)).then_some(name)
+        let name = match (self.name.within(&other.name), other.name.within(&self.name)) {
+            (true, _) => self.name.clone(),
+            (false, true) => other.name.clone(),
+            (false, false) => return None,
+        };
+        Some(Self { name, ports: self.ports.meet(&other.ports)? })
     }
+}
 
-    fn with_ports(&self, ports: Ports) -> Self {
-        Self { name: self.name.clone(), ports }
+impl Name {
+    fn within(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Exact(name), Self::Subdomains(parent)) => is_below(name, parent),
+            (Self::Subdomains(mine), Self::Subdomains(parent)) => mine == parent || is_below(mine, parent),
+            (Self::Network { address, prefix }, Self::Network { address: other, prefix: shorter }) => {
+                prefix >= shorter && in_network(*address, *other, *shorter)
+            }
+            (mine, other) => mine == other,
+        }
     }
 }
 
@@ -151,7 +162,7 @@ impl Host {
     ///
     /// [`PatternError`] for whatever could be read as another host.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
-        check_characters(text)?;
+        check_characters(text, "-_.:[]*")?;
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Ok(address) = bare.unwrap_or(text).parse::<Ipv6Addr>() {
             return plain_v6(address).map(|address| Self::Address(address.into()));
@@ -159,7 +170,8 @@ impl Host {
         if let Ok(address) = text.parse::<Ipv4Addr>() {
             return Ok(Self::Address(address.into()));
         }
-        let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        let name = text.strip_suffix('.').unwrap_or(text);
+        let name = if name.is_ascii() { name.to_ascii_lowercase() } else { in_ascii(name)? };
         check_name(&name)?;
         Ok(Self::Name(name))
     }
@@ -190,12 +202,12 @@ impl fmt::Display for Host {
 
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.name, self.ports) {
-            (Name::Exact(name), _) => write!(f, "{name}")?,
-            (Name::Subdomains(parent), _) => write!(f, "*.{parent}")?,
-            (Name::Network { address, prefix }, ports) => {
+        match &self.name {
+            Name::Exact(name) => write!(f, "{name}")?,
+            Name::Subdomains(parent) => write!(f, "*.{parent}")?,
+            Name::Network { address, prefix } => {
                 match address {
-                    IpAddr::V6(address) if ports != Ports::Web => write!(f, "[{address}]")?,
+                    IpAddr::V6(address) if !self.ports.is_web() => write!(f, "[{address}]")?,
                     IpAddr::V4(_) | IpAddr::V6(_) => write!(f, "{address}")?,
                 }
                 if *prefix != bits(*address) {
@@ -203,23 +215,36 @@ impl fmt::Display for HostPattern {
                 }
             }
         }
-        match self.ports {
-            Ports::Web => Ok(()),
-            Ports::One(port) => write!(f, ":{port}"),
-        }
+        if self.ports.is_web() { Ok(()) } else { write!(f, ":{}", self.ports) }
     }
 }
 
-fn check_characters(text: &str) -> Result<(), PatternError> {
+/// In ASCII letters, digits and `signs` alone. What is not ASCII is for [`in_ascii`] to judge.
+fn check_characters(text: &str, signs: &str) -> Result<(), PatternError> {
     if text.is_empty() {
         return Err(PatternError::Empty);
     }
-    match text.chars().find(|c| !(c.is_ascii_alphanumeric() || "-_.:[]/*".contains(*c))) {
+    match text.chars().find(|c| c.is_control() || !(c.is_ascii_alphanumeric() || signs.contains(*c) || !c.is_ascii())) {
         Some(c) if c.is_control() => Err(PatternError::Control(c)),
-        Some(c) if !c.is_ascii() => Err(PatternError::NotPunycode),
         Some(c) => Err(PatternError::HostCharacter(c)),
         None => Ok(()),
     }
+}
+
+/// An internationalised name in the form that is asked for (IDNA 2008 as UTS #46 processes it). One that IDNA first changes in more than
+/// its case (wide letters, what cannot be seen, an ideographic full stop) looks like another name than it is; and of a few letters
+/// (`ß`, `ς`, two joiners) programs make two names. Such are refused, with the form that says which is meant.
+fn in_ascii(name: &str) -> Result<String, PatternError> {
+    // Which letters and hyphens a name may have is asked of the result, as of any name.
+    let (uts46, anything) = (Uts46::new(), AsciiDenyList::EMPTY);
+    let ascii = uts46.to_ascii(name.as_bytes(), anything, Hyphens::Allow, DnsLength::Ignore);
+    let ascii = ascii.map_err(|_malformed| PatternError::NotPunycode)?.into_owned();
+    let (shown, valid) = uts46.to_unicode(ascii.as_bytes(), anything, Hyphens::Allow);
+    let deviates = |c: char| matches!(c, 'ß' | 'ς' | '\u{200c}' | '\u{200d}');
+    if valid.is_err() || shown != name.to_lowercase() || shown.contains(deviates) {
+        return Err(PatternError::UnclearName { name: name.to_owned(), ascii });
+    }
+    Ok(ascii)
 }
 
 /// Takes the port and the network's prefix off.
@@ -228,19 +253,13 @@ fn split(text: &str) -> Result<(&str, Option<&str>, Ports), PatternError> {
     let whole_v6 = !text.starts_with('[') && text.matches(':').count() > 1;
     let port_at = if whole_v6 { None } else { text.rfind(':').filter(|at| !text[*at..].contains(']')) };
     let (host, ports) = match port_at {
-        Some(at) => (&text[..at], Ports::One(port(&text[at + 1..])?)),
-        None => (text, Ports::Web),
+        Some(at) => (&text[..at], Ports::parse(&text[at + 1..])?),
+        None => (text, Ports::web()),
     };
     match host.split_once('/') {
         Some((host, prefix)) => Ok((host, Some(prefix), ports)),
         None => Ok((host, None, ports)),
     }
-}
-
-fn port(text: &str) -> Result<u16, PatternError> {
-    let plain = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
-    let number = if plain { text.parse().ok() } else { None };
-    number.ok_or_else(|| PatternError::Port(text.to_owned()))
 }
 
 fn network(host: &str, prefix: &str) -> Result<Name, PatternError> {
@@ -310,7 +329,7 @@ fn masked(address: IpAddr, prefix: u8) -> u128 {
     value(address).checked_shr(shift).and_then(|high| high.checked_shl(shift)).unwrap_or(0)
 }
 
-fn in_network(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
+pub(crate) fn in_network(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
     address.is_ipv4() == network.is_ipv4() && masked(address, prefix) == masked(network, prefix)
 }
 
@@ -323,7 +342,7 @@ mod tests {
     #[test]
     fn patterns_match_what_they_say() {
         type Hosts = &'static [(&'static str, u16)];
-        let cases: [(&str, Hosts, Hosts); 9] = [
+        let cases: [(&str, Hosts, Hosts); 15] = [
             (
                 "api.example.com",
                 &[("api.example.com", 443), ("api.example.com", 80), ("API.example.com.", 443)],
@@ -346,6 +365,16 @@ mod tests {
             ("0.0.0.0/0:53", &[("8.8.8.8", 53)], &[("::1", 53), ("8.8.8.8", 80)]),
             ("::1", &[("::1", 80), ("[::1]", 443)], &[("::2", 80)]),
             ("[2001:db8::]/32:8080", &[("2001:db8::5", 8080)], &[("2001:db9::5", 8080), ("2001:db8::5", 80)]),
+            ("a.com:22,443", &[("a.com", 22), ("a.com", 443)], &[("a.com", 80), ("a.com", 23)]),
+            (
+                "a.com:8000-8099,http",
+                &[("a.com", 8000), ("a.com", 8099), ("a.com", 80)],
+                &[("a.com", 8100), ("a.com", 443)],
+            ),
+            ("a.com:*", &[("a.com", 1), ("a.com", 65535)], &[("a.com", 0), ("b.com", 1)]),
+            ("[::1]:22,80", &[("::1", 22)], &[("::1", 23)]),
+            ("Bücher.example:22", &[("xn--bcher-kva.example", 22), ("BÜCHER.example.", 22)], &[("bucher.example", 22)]),
+            ("*.例え.テスト", &[("a.xn--r8jz45g.xn--zckzah", 443)], &[("xn--r8jz45g.xn--zckzah", 443)]),
         ];
         for (text, yes, no) in cases {
             let pattern = HostPattern::parse(text).unwrap();
@@ -369,7 +398,9 @@ mod tests {
             ("a .example", PatternError::HostCharacter(' ')),
             ("a%00.example", PatternError::HostCharacter('%')),
             ("user@example.com", PatternError::HostCharacter('@')),
-            ("bücher.example", PatternError::NotPunycode),
+            ("a\u{fffd}.example", PatternError::NotPunycode),
+            ("xn--a-.\u{fc}.example", PatternError::NotPunycode),
+            ("b\u{fc}cher.example\u{7f}", PatternError::Control('\u{7f}')),
             ("a..example", PatternError::Label(String::new())),
             (".example", PatternError::Label(String::new())),
             ("-a.example", PatternError::Label("-a".into())),
@@ -385,6 +416,15 @@ mod tests {
             ("a.example:0", PatternError::Port("0".into())),
             ("a.example:70000", PatternError::Port("70000".into())),
             ("a.example:", PatternError::Port(String::new())),
+            ("a.example:80,", PatternError::Port(String::new())),
+            ("a.example:80,,443", PatternError::Port(String::new())),
+            ("a.example:90-80", PatternError::Port("90-80".into())),
+            ("a.example:0-80", PatternError::Port("0-80".into())),
+            ("a.example:80-", PatternError::Port("80-".into())),
+            ("a.example:080", PatternError::Port("080".into())),
+            ("a.example:HTTP", PatternError::Port("HTTP".into())),
+            ("a.example,b.example", PatternError::HostCharacter(',')),
+            ("a.{workspace}", PatternError::VariableInHost("workspace".into())),
             ("10.0.0.1/8", PatternError::Network("10.0.0.1/8".into())),
             ("10.0.0.0/33", PatternError::Network("10.0.0.0/33".into())),
             ("a.example/8", PatternError::Network("a.example/8".into())),
@@ -396,6 +436,47 @@ mod tests {
         for text in ["::ffff:10.0.0.1", "[::ffff:a00:1]:80", "::10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::"] {
             assert!(matches!(HostPattern::parse(text), Err(PatternError::EmbeddedV4(_))), "{text}");
         }
+    }
+
+    /// Attack B10: what IDNA makes another name of, and what programs make two names of, is refused with the form that is clear.
+    #[test]
+    fn names_that_are_not_what_they_look_like_are_refused() {
+        for (text, ascii) in [
+            ("ｅxample.com", "example.com"),
+            ("exam\u{ad}ple.com", "example.com"),
+            ("example。com", "example.com"),
+            ("bu\u{308}cher.example", "xn--bcher-kva.example"),
+            ("faß.example", "xn--fa-hia.example"),
+            ("１２７.0.0.1", "127.0.0.1"),
+        ] {
+            let unclear = PatternError::UnclearName { name: text.to_owned(), ascii: ascii.to_owned() };
+            assert_eq!(HostPattern::parse(text), Err(unclear.clone()), "{text:?}");
+            assert_eq!(Host::parse(text), Err(unclear), "{text:?}");
+        }
+        assert!(Host::parse("xn--fa-hia.example").is_ok(), "the control");
+    }
+
+    /// In ports, `http` and `https` are those ports for nothing else; neither bounds what is granted by number, nor is it widened.
+    #[test]
+    fn ports_are_kept_in_one_form() {
+        for (text, printed) in [
+            ("a.com:https,http", "a.com"),
+            ("a.com:443,80", "a.com:80,443"),
+            ("a.com:80,http", "a.com:80"),
+            ("a.com:3,1-2,5", "a.com:1-3,5"),
+            ("a.com:1-5,3-65535", "a.com:*"),
+            ("a.com:*,https", "a.com:*"),
+        ] {
+            assert_eq!(HostPattern::parse(text).unwrap().to_string(), printed);
+        }
+        let meet = |left: &str, right: &str| {
+            let met = HostPattern::parse(left).unwrap().meet(&HostPattern::parse(right).unwrap());
+            met.map(|met| met.to_string())
+        };
+        assert_eq!(meet("a.com", "a.com:443").as_deref(), Some("a.com:https"));
+        assert_eq!(meet("a.com:*", "*.com").as_deref(), Some("a.com"));
+        assert_eq!(meet("a.com:22-443", "a.com:443-500").as_deref(), Some("a.com:443"));
+        assert_eq!(meet("a.com:22", "a.com"), None);
     }
 
     /// The meet of two patterns matches exactly what both match.
@@ -413,6 +494,10 @@ mod tests {
             "10.1.2.3:80",
             "::/0",
             "::1",
+            "*.x.com:22-80,442",
+            "a.x.com:http,22",
+            "a.x.com:*",
+            "10.0.0.0/8:https,1-22",
         ];
         let hosts = ["a.x.com", "b.a.x.com", "x.com", "10.1.2.3", "10.2.0.1", "::1", "2001:db8::1"];
         for (left, right) in texts.iter().flat_map(|left| texts.iter().map(move |right| (left, right))) {

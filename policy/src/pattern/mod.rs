@@ -6,6 +6,7 @@ mod path;
 mod program;
 
 pub use arg::{ArgPattern, ArgPatterns};
+pub(crate) use host::in_network;
 pub use host::{Host, HostPattern, Ports};
 pub use path::{PathPattern, PathTemplate};
 pub use program::ProgramPattern;
@@ -50,9 +51,17 @@ pub enum PatternError {
     /// A host name with something in it that no host name has.
     #[error("{0:?} cannot be in a host pattern")]
     HostCharacter(char),
-    /// Not ASCII.
-    #[error("an internationalised name must be written in its ASCII form (xn--…)")]
+    /// Not ASCII, and no name by IDNA.
+    #[error("no internationalised host name is written so (IDNA 2008)")]
     NotPunycode,
+    /// An internationalised name that programs read differently, or that is not what it looks like.
+    #[error("{name:?} can be read as more than one host; write it as {ascii}")]
+    UnclearName {
+        /// As it is written.
+        name: String,
+        /// As IDNA reads it.
+        ascii: String,
+    },
     /// An empty, long or misspelt label.
     #[error("{0:?} is not a label of a host name")]
     Label(String),
@@ -68,8 +77,10 @@ pub enum PatternError {
     /// `*` elsewhere than as the first label.
     #[error("`*` may stand only as the whole first label: `*.example.com`")]
     HostWildcard,
-    /// Not 1 to 65535.
-    #[error("{0:?} is not a port")]
+    /// Not 1 to 65535, not a range of these, not a word for ports.
+    #[error(
+        "{0:?} is not a port; write `:8080`, a list (`:80,443`), a range (`:8000-8099`), `:http`, `:https`, or `:*` for all"
+    )]
     Port(String),
     /// The length of a network's prefix, or host bits that are not zero.
     #[error("{0:?} is not a network; write it as `10.0.0.0/8`")]

@@ -8,7 +8,7 @@ use super::etc::{Readable, Reading};
 use super::protect::{Found, State, names};
 use super::system::{self, Execute};
 use super::{
-    CallPlan, CallRules, Calls, Exactness, Exec, Extent, FsAccess, FsRule, Limit, PROTOCOL_VERSION, Presence,
+    CallPlan, CallRules, Calls, Exactness, Exec, Extent, FsAccess, FsRule, Limit, Network, PROTOCOL_VERSION, Presence,
     ProgramRule, Resource, SessionPlan, Strength, Work, env,
 };
 use crate::call_grant::CallGrant;
@@ -16,30 +16,10 @@ use crate::effective::{DEBUG, EffectiveSet, Origin, PathRegion, Region as _, Sco
 use crate::limit::Bounds;
 use crate::manifest::Env;
 use crate::path::HostPath;
-use crate::pattern::ProgramPattern;
+use crate::pattern::{HostPattern, ProgramPattern};
 use crate::rules::SubPolicy;
 
 pub use super::facts::{HostFacts, LeftOut, PlanError};
-
-/// A right that was narrowed by a manifest in a way that the plan's rules do not hold. The supervisor must close it by
-/// other means or refuse; it is never dropped in silence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NotInPlan {
-    /// Hosts are not part of the plan.
-    Hosts(Vec<String>),
-}
-
-/// What the rules of the session's plan do not hold by themselves.
-#[must_use]
-pub fn not_in_plan(effective: &EffectiveSet) -> Vec<NotInPlan> {
-    let mut open = Vec::new();
-    let hosts: Vec<String> = effective.rights().hosts().iter().map(|(host, _)| host.to_string()).collect();
-    if !hosts.is_empty() {
-        open.push(NotInPlan::Hosts(hosts));
-    }
-    open
-}
 
 /// Compiles the outer bound of a session: the base system, its own directory, the toolchains and what is in force.
 ///
@@ -92,6 +72,7 @@ pub fn session(
         env: environment,
         gitconfig: facts.gitconfig.clone(),
         debug: effective.rights().allows_capability(DEBUG),
+        network: network(effective),
         ablation: None,
     })
 }
@@ -99,7 +80,13 @@ pub fn session(
 /// Whether no host is granted.
 #[must_use]
 pub fn is_offline(effective: &EffectiveSet) -> bool {
-    effective.rights().hosts().iter().next().is_none()
+    effective.rights().hosts().is_empty()
+}
+
+/// What may be connected to, if anything.
+fn network(effective: &EffectiveSet) -> Option<Network> {
+    let hosts = effective.rights().hosts().iter().map(|(host, _)| host.clone()).collect();
+    (!is_offline(effective)).then_some(Network { hosts })
 }
 
 /// What `shell` grants. Where it grants any program with any arguments, or nothing at all, nobody need be asked: in the latter
@@ -196,10 +183,19 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     let timeout = bounds.wall.map_or(spec.timeout, |wall| wall.min(spec.timeout));
     let limits = limits(&bounds, &spec.work, facts.strength);
     let within = if grant.shell().is_some() { Vec::new() } else { within(grant.read()) };
+    // A program may reach what its session may; a tool, the hosts that the call names, and without any it makes no socket.
+    let network = match grant.shell() {
+        Some(_) => None,
+        None if grant.hosts().is_empty() => None,
+        None => Some(Network {
+            hosts: grant.hosts().iter().map(|(host, port)| HostPattern::of_host(host, *port)).collect(),
+        }),
+    };
     Ok(CallPlan {
         version: PROTOCOL_VERSION,
         rules,
         within,
+        network,
         as_spelt: false,
         serves_session: false,
         work: spec.work,
@@ -209,11 +205,12 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
     })
 }
 
-/// The call of a shell with no more to write than its sub-policy leaves it (S0-15). The base system and the session's `TMPDIR`
+/// The call of a shell with no more to write and to reach than its sub-policy leaves it (S0-15). The base system and the session's `TMPDIR`
 /// stay, and `HOME` does not: what is written there (`.gitconfig`, `.npmrc`) decides what programs of later calls do, which may
 /// have more. A call that has less than its session already stays as it is.
 ///
-/// Law (tested): a rule of the result that changes something lies within a rule of the session that does.
+/// Laws (tested): a rule of the result that changes something lies within a rule of the session that does, and a host of the result
+/// within a host of the session.
 ///
 /// # Errors
 ///
@@ -225,6 +222,8 @@ pub fn narrowed(
     session: &SessionPlan,
     facts: &HostFacts,
 ) -> Result<CallPlan, PlanError> {
+    let network = session.network.as_ref().and_then(|network| sub_policy.network_within(network));
+    let plan = CallPlan { network, ..plan };
     if plan.rules != CallRules::OfSession {
         return Ok(plan);
     }

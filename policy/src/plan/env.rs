@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 
-use super::Exec;
 use super::facts::{HostFacts, PlanError};
+use super::{Exec, Strength};
 use crate::manifest::Env;
 use crate::path::HostPath;
 
@@ -142,6 +142,13 @@ const CACHES: &[(&str, &str)] =
 /// variable that does so in silence: each of its two prints a line on standard error.)
 const TEMPORARY: &[(&str, &str)] = &[("TMUX_TMPDIR", "tmp"), ("SCREENDIR", "tmp")];
 
+/// Where a proxy is, for programs that insist on one. No variable that programs know by themselves: what they reach by their own
+/// sockets is told apart by name and port just as well.
+const PROXY_VARIABLE: &str = "CALLGATE_PROXY";
+
+/// Has resolvers ask by TCP (resolv.conf(5), glibc and c-ares), in sessions without a network of their own.
+const RESOLVER: (&str, &str) = ("RES_OPTIONS", "use-vc");
+
 /// What became of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -215,6 +222,15 @@ pub fn explain(Sources { facts, env, offline }: Sources<'_>) -> Result<Vec<Varia
     let named = |name: &str| env.pass.iter().chain(env.set.keys()).any(|named| named.eq_ignore_ascii_case(name));
     for (name, value, why) in OFFLINE.iter().filter(|(name, ..)| offline && !named(name)) {
         add(name, Fate::Set, Some((*value).into()), &format!("no network is granted; {why}"));
+    }
+    if !offline && !named(PROXY_VARIABLE) {
+        let (address, port) = super::PROXY;
+        let url = format!("http://{address}:{port}");
+        let why = "a proxy (HTTP, and SOCKS5 on the same port) for programs that insist on one; none is needed";
+        add(PROXY_VARIABLE, Fate::Set, Some(url.as_str().into()), why);
+    }
+    if !offline && facts.strength == Strength::Landlock && !named(RESOLVER.0) {
+        add(RESOLVER.0, Fate::Set, Some(RESOLVER.1.into()), "names are asked for by TCP: there is no UDP here");
     }
     for (name, place) in TEMPORARY.iter().chain(CACHES) {
         add(name, Fate::Set, private(place), "the session's own");

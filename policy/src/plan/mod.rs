@@ -8,6 +8,7 @@ pub mod env;
 pub mod etc;
 pub mod exec;
 mod facts;
+mod network;
 pub mod protect;
 mod rule;
 pub mod seccomp;
@@ -25,6 +26,7 @@ use crate::path::HostPath;
 use crate::pattern::{ArgPatterns, ProgramPattern};
 
 pub use self::exec::{Exec, ProgramRule};
+pub use self::network::{NAMES_NETWORK, Network, PROXY};
 pub use self::rule::{Exactness, Extent, FsAccess, FsRule, Presence};
 
 /// The version of the plan and of the frames between supervisor, broker, zygote and worker. All of them are one file,
@@ -261,6 +263,9 @@ pub struct SessionPlan {
     /// Whether a call's processes may trace one another (`debug`). Never where every start is judged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
+    /// What may be connected to; `None` for nothing but what the session's own calls serve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// `None`, but for sessions that nothing runs in but callgate's own attempts to break out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ablation: Option<Ablation>,
@@ -472,6 +477,9 @@ pub struct CallPlan {
     /// What a search may tell of, where the kernel had to be told more than was granted (a pattern such as
     /// `src/**/*.py`). Empty if the rules say it all.
     pub within: Vec<PathRegion>,
+    /// What it may connect to of what the session may; `None` for all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// A tool's file is where its path says, by no symbolic link: what let the call pass looked at that path.
     #[serde(default)]
     pub as_spelt: bool,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::rule::RuleGrant;
 use crate::effective::{EffectiveSet, PathRegion, Region, Scope};
 use crate::pattern::HostPattern;
+use crate::plan::Network;
 use crate::variable::Variables;
 
 /// The narrower grant of one rule, compiled.
@@ -50,10 +51,11 @@ enum By {
 }
 
 impl SubPolicy {
-    /// Of a line whose commands all only read: nothing that was granted is changed, and nobody is reached.
+    /// Of a line whose commands all only read: nothing that was granted is changed. The restricted shell has commands that fetch, and
+    /// they reach what was granted (C-20).
     #[must_use]
     pub fn reading() -> Self {
-        Self { by: By::Reading, write: Some(Scope::default()), net: Some(Scope::default()) }
+        Self { by: By::Reading, write: Some(Scope::default()), net: None }
     }
 
     pub(super) fn of_rule(narrower: &Narrower) -> Self {
@@ -102,6 +104,14 @@ impl SubPolicy {
     #[must_use]
     pub fn net_within(&self, session: &Scope<HostPattern>) -> Scope<HostPattern> {
         self.net.as_ref().map_or_else(|| session.clone(), |net| session.meet(net))
+    }
+
+    /// The same as plans have it; `None` if it says nothing of that.
+    pub(crate) fn network_within(&self, session: &Network) -> Option<Network> {
+        let net = self.net.as_ref()?;
+        let mut hosts = Scope::default();
+        session.hosts.iter().for_each(|host| hosts.insert(host.clone(), []));
+        Some(Network { hosts: hosts.meet(net).iter().map(|(host, _)| host.clone()).collect() })
     }
 
     /// What is left, for people and the envelope.

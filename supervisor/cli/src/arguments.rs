@@ -75,8 +75,12 @@ pub(super) struct Grants {
     /// Also grant reading and writing this file or directory. Can be given more than once. A file need not exist yet.
     #[arg(long, value_name = "PATH")]
     pub(super) write: Vec<PathBuf>,
-    /// Grant connecting to this host (`api.example.com`, `*.example.com:443`). Can be given more than once.
-    #[arg(long, value_name = "HOST")]
+    /// Grant connecting to this host, by name, for any program. Can be given more than once. Default: no network.
+    ///
+    /// HOST is a name (`pypi.org`), all names below one (`*.example.com`), an address or a network (`10.0.0.0/8`). Without
+    /// ports it grants HTTP on port 80 and TLS on port 443; ports follow a colon: `:5432`, `:22,443`, `:8000-8099`, `:*`
+    /// for all. Whatever the command may read, it can send there.
+    #[arg(long, value_name = "HOST[:PORT,…]")]
     pub(super) net: Vec<String>,
     /// Grant starting only this program and those that the manifest names. Can be given more than once. Without it, any program
     /// may start, or those that the manifest names. `DIR/**` is every program below a directory.
@@ -134,6 +138,7 @@ pub(super) struct Grants {
   callgate run -- make -j2
   callgate run --tty -- ./ask.sh | tee answers   reads the terminal, with output redirected
   git diff | callgate run -- ./review.py > review.txt
+  callgate run --net registry.npmjs.org -- npm install
   callgate run --limit memory=2GiB --limit wall=5m -- npm test
   callgate run --env DATABASE_URL --env RUST_LOG=debug -- cargo test
   callgate run --debug -- gdb ./a.out
@@ -170,6 +175,7 @@ pub(super) struct Run {
 #[command(after_help = "Examples:
   callgate call read '{\"path\": \"src/main.rs\", \"start_line\": 1, \"end_line\": 40}'
   callgate call bash '{\"command\": \"cargo test 2>&1 | tail\"}'
+  callgate call --net api.example.com bash '{\"command\": \"curl -fsS https://api.example.com\"}'
   callgate call --limit processes=64 bash '{\"command\": \"./configure\"}'
   callgate call --manifest callgate.toml bash '{\"command\": \"git push\"}'
   callgate call --asked-by agent --mode ask bash '{\"command\": \"ls\"}'

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use callgate::trust::{Decision, TrustList, Trusted, TrustedTools};
 use callgate_policy::manifest::Manifest;
+use callgate_policy::plan::Network;
 use serde_json::json;
 
 use super::arguments::Trust;
@@ -68,6 +69,9 @@ fn given(out: &mut Vec<u8>, trusted: &Trusted, manifest: &Manifest, json: bool) 
     let entries = manifest.entries();
     let width = entries.iter().map(|(key, _)| key.len()).max().unwrap_or_default();
     entries.iter().try_for_each(|(key, says)| writeln!(out, "  {key:<width$} {}", says.escape_debug()))?;
+    for caution in Network::cautions(&manifest.requires.net.hosts) {
+        writeln!(out, "Hosts: {}.", escaped(&caution))?;
+    }
     if trusted.skills.is_empty() {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use crate::session::Session;
 /// empty is one that nothing held: a test makes each step fail and sees the refusal instead.
 const HOLDS: &[(&str, &[Step])] = &[
     ("fs", &[Step::Landlock, Step::Mounts, Step::Seccomp, Step::KeptNames]),
-    ("net", &[Step::Seccomp, Step::Namespaces, Step::Landlock]),
+    ("net", &[Step::Seccomp, Step::Namespaces, Step::Landlock, Step::Egress]),
     ("ipc", &[Step::Seccomp, Step::Namespaces, Step::Landlock]),
     ("processes", &[Step::Landlock, Step::Seccomp, Step::Namespaces, Step::Debug]),
     ("privilege", &[Step::Capabilities, Step::NoNewPrivs, Step::Seccomp]),

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use callgate_policy::call_grant::CallGrant;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Changes, Coerced, Denial, Layer, ResultEnvelope, StepReport};
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
@@ -30,7 +31,7 @@ use serde_json::Value;
 use self::envelope::Done;
 use self::error::denied;
 use crate::gate::{Approved, Passed, Task};
-use crate::registry::{Context, Executor, InFlight, Inactive, Registry, Tool};
+use crate::registry::{Context, Executor, Hop, InFlight, Inactive, Registry, Tool};
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
 use crate::turn::{Concurrency, Place, Turn};
@@ -152,7 +153,26 @@ impl Session {
         // Nothing runs that is not recorded.
         call.recording.start().await?;
         let registry = call.registry.map_err(|inactive| CallError::Inactive(inactive.0.clone()))?;
-        self.execute(registry, approved, turn, on_output, (&mut call.known, &mut call.recording)).await
+        let mut args = approved.may_go_on();
+        let about = (&mut call.known, &mut call.recording);
+        let mut done = self.execute(registry, approved, turn, &mut *on_output, about).await?;
+        // Each hop of a fetch passes all layers.
+        for _ in 0..Hop::MOST {
+            let next = registry.find(&call.tool).and_then(|tool| Hop::of(tool, &done.data));
+            let Some((hop, before)) = next.zip(args.take()) else { return Ok(done) };
+            let next = hop.next(before);
+            args = Some(next.clone());
+            let checked = self.checked(registry, &call.tool, next)?;
+            let place = self.turns.queue(checked.tool.concurrency).await;
+            let asking = self.questions.queue(Concurrency::Alone).await;
+            let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
+            let turn = place.turn().await;
+            self.goes_on(&call.tool)?;
+            let about = (&mut call.known, &mut call.recording);
+            done = self.execute(registry, approved.going_on(&hop), turn, &mut *on_output, about).await?;
+        }
+        // A worker that was told how many are left ends before that.
+        Err(CallError::Told { text: "it redirects too often".to_owned(), code: ErrorCode::LimitExceeded })
     }
 
     /// The envelope, which is recorded with the call's end.

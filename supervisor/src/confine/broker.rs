@@ -17,6 +17,8 @@ pub(super) struct Broker {
     asked: tokio::sync::Mutex<Asked>,
     /// Which calls have changed anything.
     notices: File,
+    /// It may have something to tell of which there is no notice: what egress said last.
+    always: bool,
 }
 
 /// What the broker was asked.
@@ -30,9 +32,9 @@ struct Asked {
 }
 
 impl Broker {
-    pub(super) fn new(channel: AsyncChannel, notices: File) -> Self {
+    pub(super) fn new(channel: AsyncChannel, notices: File, always: bool) -> Self {
         let asked = Asked { channel, questions: 0, open: HashMap::new(), late: HashMap::new() };
-        Self { asked: tokio::sync::Mutex::new(asked), notices }
+        Self { asked: tokio::sync::Mutex::new(asked), notices, always }
     }
 
     /// What the call of a worker has changed, once it has ended. `None` if the broker is gone.
@@ -41,7 +43,7 @@ impl Broker {
         let asked = &mut *asked;
         let again = asked.open.values().any(|about| *about == worker) || asked.late.contains_key(&worker);
         if !again {
-            if !notice::is_there(&self.notices, worker).ok()? {
+            if !notice::is_there(&self.notices, worker).ok()? && !self.always {
                 return Some(Changes::default());
             }
             asked.questions += 1;

@@ -76,6 +76,8 @@ struct Here {
     asked: OnceLock<Asked>,
     /// A process of its own, once a session needs one.
     process: OnceLock<Channel>,
+    /// One that was started afresh, once a session with a network needs it.
+    afresh: OnceLock<Arc<Process>>,
 }
 
 impl Here {
@@ -91,6 +93,24 @@ impl Here {
             Some(channel) => ask(channel),
             None => launcher::start().and_then(|started| ask(self.process.get_or_init(|| started.channel))),
         }
+    }
+}
+
+impl Here {
+    /// To a launcher that has nothing of this process, started if there is none. What holds a network has an event loop of its
+    /// own, which does not come about in the copy of a process that has one.
+    fn send_afresh(&self, message: &OpenSession, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let process = match self.afresh.get() {
+            Some(process) => process,
+            None => {
+                let started = Launcher::spawn(Path::new("/proc/self/exe"));
+                let Launcher(Kind::Process(process)) = started.map_err(io::Error::other)? else {
+                    return Err(io::ErrorKind::Unsupported.into());
+                };
+                self.afresh.get_or_init(|| process)
+            }
+        };
+        process.send(message, fds)
     }
 }
 
@@ -165,7 +185,7 @@ impl Launcher {
 
     /// No process of its own: brokers are forked from this one, for programs that open one session and have one thread. A
     /// process is started when a session needs one that outlives this. `ahead` is for the first session: started first
-    /// thing in `main`, it gets ready meanwhile.
+    /// thing in `main`, it gets ready meanwhile. For the `callgate` binary alone: a session with a network starts it afresh.
     #[must_use]
     pub fn here(ahead: Option<Ahead>) -> Self {
         Self(Kind::Here(Arc::new(Here { ahead: Mutex::new(ahead), ..Here::default() })))
@@ -188,6 +208,8 @@ impl Launcher {
             Kind::Process(process) => process.channel.iter().flat_map(launcher::wait_for_the_end).collect(),
             Kind::Here(here) => {
                 let channels = here.asked.get().map(|asked| &asked.channel).into_iter().chain(here.process.get());
+                let afresh = here.afresh.get().and_then(|process| process.channel.as_ref());
+                let channels = channels.chain(afresh);
                 channels.flat_map(launcher::wait_for_the_end).collect()
             }
         }
@@ -204,13 +226,14 @@ impl Launcher {
         fds.extend(outputs.and_then(Outputs::descriptors).into_iter().flatten());
         let asked = match (&self.0, plan.private.kind) {
             (Kind::Process(process), _) => process.send(&OpenSession { plan }, &fds),
-            (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() => {
+            (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() && plan.network.is_none() => {
                 let ahead = here.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match ahead.filter(|ahead| ahead.is_for(plan.identity)) {
                     Some(ahead) => ahead.open(plan, session).map(|asked| drop(here.asked.set(asked))),
                     None => launcher::open_here(&plan, session),
                 }
             }
+            (Kind::Here(here), _) if plan.network.is_some() => here.send_afresh(&OpenSession { plan }, &fds),
             // Somebody must be left to remove the directory, even if this process is killed.
             (Kind::Here(here), _) => here.send(&OpenSession { plan }, &fds),
         };

@@ -34,6 +34,8 @@ pub(crate) struct Opened {
     steps: SessionSteps,
     broker: Arc<Broker>,
     writer: Writer,
+    /// Whether it has a network, of which its broker always has something to tell.
+    network: bool,
     /// Single names that the broker alone may open, because the kernel knows no name.
     names: Vec<HostPath>,
     starter: Starter,
@@ -55,6 +57,7 @@ impl Opened {
     ) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
         let (calls, writer, starter, watched) = (plan.calls, plan.writer(), plan.starter(), plan.watched);
+        let network = plan.network.is_some();
         let names = plan.names().map(|rule| rule.path.clone()).collect();
         launcher.open(plan, &theirs, outputs)?;
         drop(theirs);
@@ -95,8 +98,8 @@ impl Opened {
             }
             Some(Watched::Rules) | None => None,
         };
-        let broker = Arc::new(Broker::new(ours, notices));
-        Ok(Self { steps, broker, writer, names, starter, workers, groups, terminals, tracer })
+        let broker = Arc::new(Broker::new(ours, notices, network));
+        Ok(Self { steps, broker, writer, network, names, starter, workers, groups, terminals, tracer })
     }
 
     /// Where its programs' cgroups are made, if they have any.
@@ -169,7 +172,7 @@ impl Opened {
         let timeout = plan.timeout;
         // Readers have no broker to ask, and so no name but what stood for it when the session began.
         let reads = |rule: &FsRule| rule.access == FsAccess::Read && !self.names.contains(&rule.path);
-        let reader = self.has_readers() && plan.rules.own().iter().all(reads);
+        let reader = self.has_readers() && plan.network.is_none() && plan.rules.own().iter().all(reads);
         let threads = match &plan.work {
             Work::Tool { name, .. } if reader => tools::threads_of(name),
             Work::Tool { .. } | Work::Program { .. } => Threads::Never,
@@ -178,10 +181,8 @@ impl Opened {
             self.start((reader, threads), plan.into_plan(), (ProgramFdsSent::default(), &[]), Some(turn)).await?;
         match tokio::time::timeout(timeout, worker.tool(arguments)).await {
             Ok(Ok((steps, end))) => {
-                let changes = match self.writer {
-                    Writer::Broker | Writer::BrokerReadsToo if !reader => self.broker.changes(worker.number()).await,
-                    Writer::Broker | Writer::BrokerReadsToo | Writer::Kernel => None,
-                };
+                let tells = !reader && (self.writer.is_broker() || self.network);
+                let changes = if tells { self.broker.changes(worker.number()).await } else { None };
                 worker.turn = None;
                 // What follows a call, the end of its worker and the making of another, is not for the caller to wait for.
                 tokio::spawn(async { drop(worker) });
@@ -231,7 +232,7 @@ impl Opened {
         // Held on, the program's pipes would never end for who reads them.
         drop(stdio);
         let steps = self.confined(false, worker.confined().await?);
-        let tells = self.writer.is_broker() || self.starter == Starter::Broker;
+        let tells = self.writer.is_broker() || self.starter == Starter::Broker || self.network;
         let broker = tells.then(|| (Arc::clone(&self.broker), worker.number()));
         Ok(Program::new(worker, steps, group, broker))
     }

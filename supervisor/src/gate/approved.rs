@@ -10,11 +10,12 @@ use callgate_policy::effective::EffectiveSet;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::rules::{Decision, SubPolicyReport};
+use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use super::sub_policy::GrantedPlaces;
 use crate::registry::hosted::Hosted;
-use crate::registry::{Handler, Tool};
+use crate::registry::{Handler, Hop, Tool};
 
 /// A plan that may be carried out.
 #[derive(Debug)]
@@ -108,6 +109,20 @@ pub(crate) struct Passed {
 }
 
 impl<'a> Approved<'a> {
+    /// The arguments of one that may go on elsewhere: a fetch.
+    pub(crate) fn may_go_on(&self) -> Option<Value> {
+        let Task::Worker { args, .. } = &self.task else { return None };
+        (self.tool.subject == Subject::Fetch).then(|| args.clone())
+    }
+
+    /// The same as the next hop of a fetch, which is told how many are left.
+    pub(crate) fn going_on(mut self, hop: &Hop) -> Self {
+        if let Task::Worker { args, .. } = &mut self.task {
+            hop.tell(args);
+        }
+        self
+    }
+
     pub(crate) fn into_parts(self) -> (&'a Tool, Task) {
         (self.tool, self.task)
     }

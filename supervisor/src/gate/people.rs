@@ -268,7 +268,8 @@ impl People {
             granted_by: GrantedBy::User,
             scope: self.kept_for(),
         };
-        if let Some(project) = &self.project
+        let is_secret = self.recorder.as_ref().is_some_and(|recorder| recorder.is_secret(&approval));
+        if let Some(project) = self.project.as_ref().filter(|_| !is_secret)
             && let Err(error) = project.keep(&approval)
         {
             // The person will be asked again in the next session, which loses nothing but their time.

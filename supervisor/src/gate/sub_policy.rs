@@ -39,7 +39,10 @@ impl Session {
         match &plan.rules {
             CallRules::OfSession | CallRules::Own(_) => None,
             CallRules::Reading => {
-                Some(SubPolicyReport { by: format!("profile {}", self.profile.name), ..SubPolicyReport::default() })
+                let network = plan.network.as_ref().or(self.plan().network.as_ref());
+                let net = network.map(|network| network.hosts.iter().map(ToString::to_string).collect());
+                let by = format!("profile {}", self.profile.name);
+                Some(SubPolicyReport { by, net: net.unwrap_or_default(), ..SubPolicyReport::default() })
             }
             CallRules::Narrowed(_) => sub_policy.map(|sub_policy| sub_policy.told(&self.effective)),
         }

@@ -52,6 +52,8 @@ struct Written {
     env: Vec<String>,
     #[serde(default)]
     state: bool,
+    #[serde(default)]
+    deferred: bool,
 }
 
 /// What a file declares.
@@ -79,6 +81,7 @@ pub(crate) struct Declaration {
     pub(crate) files: Vec<String>,
     env: Vec<String>,
     state: bool,
+    deferred: bool,
 }
 
 /// A declared tool, as its calls are carried out.
@@ -190,6 +193,7 @@ impl Definition {
             files,
             env: written.env,
             state: written.state,
+            deferred: written.deferred,
         })))
     }
 }
@@ -279,6 +283,7 @@ impl Declaration {
         tool.output_schema.clone_from(&self.output_schema);
         tool.timeout = self.timeout;
         tool.gated = self.gated;
+        tool.deferred = self.deferred;
         tool
     }
 }

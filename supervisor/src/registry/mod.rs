@@ -10,6 +10,7 @@ mod layers;
 mod lifecycle;
 mod surface;
 mod tool;
+mod web;
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,7 @@ pub use lifecycle::ToolState;
 pub(crate) use lifecycle::{InFlight, Inactive, Lifecycle};
 use surface::Surface;
 pub use tool::{Origin, Tool};
+pub(crate) use web::Hop;
 
 /// All tools of one surface.
 #[derive(Debug, Clone)]
@@ -107,6 +109,7 @@ impl Registry {
     pub fn locked() -> Result<Self, RegistryError> {
         let mut tools =
             vec![files::read()?, files::write()?, files::edit()?, files::glob()?, files::grep()?, bash::bash()?];
+        tools.push(web::web_fetch()?);
         tools.extend(hosted::tools()?);
         Ok(Self { surface: Surface::locked(), tools, left_out: Vec::new() })
     }

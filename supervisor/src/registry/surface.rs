@@ -32,7 +32,7 @@ impl Surface {
     pub(super) fn locked() -> Self {
         let entry = |(name, output_limit): (&str, u64)| Entry::plain(name, output_limit);
         let (short, bytes) =
-            (["write", "edit"].map(|name| (name, OUTPUT)), ["read", "bash"].map(|name| (name, OUTPUT)));
+            (["write", "edit"].map(|name| (name, OUTPUT)), ["read", "bash", "web_fetch"].map(|name| (name, OUTPUT)));
         let hosted = ["todo", "question", "skill", "tool_search"].map(|name| (name, OUTPUT));
         let entries =
             [("glob", PATHS), ("grep", MATCHES)].into_iter().chain(bytes).chain(short).chain(hosted).map(entry);

@@ -8,7 +8,7 @@ use callgate_policy::effective::{Bound, Contribution, DEBUG, Declared, Effective
 use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::{Env, Manifest};
 use callgate_policy::path::{HostPath, normalize};
-use callgate_policy::plan::compile::{self, HostFacts, NotInPlan};
+use callgate_policy::plan::compile::{self, HostFacts};
 use callgate_policy::plan::env;
 use callgate_policy::plan::{Ablation, AskedFor, Calls, PrivateDir, PrivateKind, SessionPlan, Strength, Watched};
 use callgate_policy::profile::Profile;
@@ -92,7 +92,6 @@ impl Supervisor {
         }
         barred.refuse(&effective)?;
         warnings.extend(roots.first().and_then(|root| Warning::part_of_repository(root.path(), &effective)));
-        refuse_what_is_not_enforced(&effective)?;
         if let Some(manifest) = &spec.manifest {
             refuse_what_is_not_yet_in_force(manifest)?;
         }
@@ -113,7 +112,9 @@ impl Supervisor {
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
         let inherited = lineage.as_ref().map(|lineage| lineage.rules.clone());
         let mut rules = rules(&spec, inherited, &profile, &registry, &variables)?;
-        let (stored, kept) = self.recorded(&spec, &workspace, lineage.as_ref())?;
+        let redaction = Redaction::of(&ancestry.env);
+        let title = spec.title.as_deref().map(|title| redaction.text(title));
+        let (stored, kept) = self.recorded(&spec, title.as_deref(), &workspace, lineage.as_ref())?;
         for rule in &kept.rules {
             let source = RuleSource { scope: RuleScope::Session, place: "this session".to_owned() };
             rules.add(rule, &source, &variables).map_err(OpenError::Rule)?;
@@ -158,7 +159,7 @@ impl Supervisor {
             other => other?,
         };
         warnings.extend(not_active(&facts));
-        let recorder = Recorder::new(id.clone(), Redaction::of(&ancestry.env), stored, kept.last);
+        let recorder = Recorder::new(id.clone(), redaction, stored, kept.last);
         let rearing = Rearing {
             supervisor: self.clone(),
             depth: lineage.as_ref().map_or(0, |lineage| lineage.depth),
@@ -246,6 +247,7 @@ impl Supervisor {
     fn recorded(
         &self,
         spec: &SessionSpec,
+        title: Option<&str>,
         workspace: &[HostPath],
         lineage: Option<&Lineage>,
     ) -> Result<(Option<Stored>, Kept), OpenError> {
@@ -262,8 +264,7 @@ impl Supervisor {
             }
             (Some(store), None) => {
                 let kept = new()?;
-                let (title, settings) = (spec.title.as_deref(), &spec.settings);
-                let id = &kept.id;
+                let (id, settings) = (&kept.id, &spec.settings);
                 let stored = store.begin(&NewSession { id, title, workspace, manifest, settings, role, lineage })?;
                 Ok((Some(stored), kept))
             }
@@ -610,18 +611,6 @@ fn refuse_home_as_workspace(roots: &[Place]) -> Result<(), OpenError> {
         Some((root, why)) => {
             Err(OpenError::Home { act: format!("use {} as the workspace", root.path()), why: why.to_string() })
         }
-    }
-}
-
-/// What this build grants it must also hold: a grant that nothing enforces is refused, with what to do.
-pub(super) fn refuse_what_is_not_enforced(effective: &EffectiveSet) -> Result<(), OpenError> {
-    match compile::not_in_plan(effective).into_iter().next() {
-        None => Ok(()),
-        Some(NotInPlan::Hosts(hosts)) => Err(OpenError::NotYet {
-            what: format!("net.hosts = {}", hosts.join(", ")),
-            remedy: "hosts cannot be granted yet; leave net.hosts out",
-        }),
-        Some(_) => Err(OpenError::NotYet { what: "a right of the manifest".to_owned(), remedy: "update callgate" }),
     }
 }
 

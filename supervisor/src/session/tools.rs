@@ -22,7 +22,7 @@ use callgate_worker::asked;
 use callgate_worker::mountinfo::{self, Mount};
 use callgate_worker::way::{self, Way};
 
-use super::open::{Barred, bounds, effective, further_directories, refuse_what_is_not_enforced, roots, variables};
+use super::open::{Barred, bounds, effective, further_directories, roots, variables};
 use super::{OpenError, Session, SessionSpec, Warning};
 use crate::causes::with_causes;
 use crate::home::Homes;
@@ -195,7 +195,7 @@ impl Sources {
             ));
         }
         let barred = Barred { allow_home: false, user_tools: self.user.as_deref(), store: None };
-        let refused = refuse_what_is_not_enforced(&part).and_then(|()| barred.refuse(&part));
+        let refused = barred.refuse(&part);
         refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part))
     }
 }
@@ -459,7 +459,7 @@ impl<'a> Writes<'a> {
         };
         let directory = file.as_path().parent().unwrap_or(file.as_path());
         let counts = |region: &&PathRegion| {
-            asked::counts_in(directory, &[region.literal_prefix().as_path().to_owned()], self.user)
+            asked::counts_at((file.as_path(), directory), &[region.literal_prefix().as_path().to_owned()], self.user)
         };
         let granted = self.effective.rights().write().iter().map(|(region, _)| region).find(may_write);
         granted.or_else(|| self.asked.iter().filter(counts).find(may_write))

@@ -126,9 +126,16 @@ impl Recorder {
         recording
     }
 
-    /// Keeps an approval for the session's next openings.
+    /// Whether an approval's key holds a secret. It is then written nowhere: without the secret it would be the key of another call.
+    pub(crate) fn is_secret(&self, approval: &Approval) -> bool {
+        let key = &approval.key;
+        std::iter::once(&key.text).chain(&key.directory).any(|text| self.redaction.finds_in(text))
+    }
+
+    /// Keeps approvals for the session's next openings.
     pub(crate) fn keep_approvals<'a>(&self, kept: impl Iterator<Item = &'a Approval>) -> Result<(), StoreError> {
         let Some(stored) = &self.stored else { return Ok(()) };
+        let kept = kept.filter(|approval| !self.is_secret(approval));
         let text = serde_json::to_string(&kept.collect::<Vec<_>>()).unwrap_or_default();
         let sql = "UPDATE sessions SET approvals = ?2 WHERE number = ?1";
         stored

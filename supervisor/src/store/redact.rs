@@ -66,6 +66,12 @@ impl Redaction {
         clean
     }
 
+    /// Whether a text holds a secret.
+    pub(crate) fn finds_in(&self, text: &str) -> bool {
+        self.secrets.iter().any(|secret| text.contains(secret.as_str()))
+            || TOKENS.as_ref().is_some_and(|tokens| tokens.is_match(text))
+    }
+
     /// The same for each text in a value, and each name.
     pub(crate) fn value(&self, value: &Value) -> Value {
         let clean = self.each(value);
@@ -111,6 +117,7 @@ mod tests {
             ("/run/agent/socket", "/run/agent/socket"),
         ] {
             assert_eq!(redaction.text(text), kept);
+            assert_eq!(redaction.finds_in(text), text != kept, "{text}");
         }
         let value = json!({ "a": ["hunter2hunter2", 5], "hunter2hunter2": null });
         assert_eq!(redaction.value(&value), json!({ "a": ["[REDACTED]", 5], "[REDACTED]": null }));

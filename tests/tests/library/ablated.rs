@@ -77,6 +77,7 @@ fn call(zygote: &Channel, work: Work) -> (FromWorker, String) {
         version: PROTOCOL_VERSION,
         rules,
         within,
+        network: None,
         as_spelt: false,
         serves_session: false,
         work,

@@ -290,7 +290,7 @@ fn s0_2_s0_3_s0_9_an_agent_s_profile_renames_nothing() {
             let all = tools(&open(Profile::default()).await);
             let names: Vec<&str> = all.iter().map(|(name, ..)| name.as_str()).collect();
             let hosted = ["todo", "question", "skill", "tool_search"];
-            assert_eq!(names, [&["read", "write", "edit", "glob", "grep", "bash"][..], &hosted].concat());
+            assert_eq!(names, [&["read", "write", "edit", "glob", "grep", "bash", "web_fetch"][..], &hosted].concat());
             for (profile, wanted) in [
                 ("readonly", &[&["read", "glob", "grep", "bash"][..], &hosted].concat()[..]),
                 ("plan", &[&["read", "glob", "grep"][..], &hosted].concat()),

@@ -166,6 +166,33 @@ fn s1_17_x0_55_approvals_and_rules_last_as_long_as_the_session() {
     });
 }
 
+/// X1-31, S1-17: an "always" for a call with a secret in it lasts while the session is open, and is not written down.
+#[test]
+fn x1_31_an_approval_with_a_secret_is_not_written_down() {
+    with_stores(async |supervisor, store, spec| {
+        let always = Arc::new(Person { answer: Some(Answer::Always), ..Person::default() });
+        let asked = |times| assert_eq!(always.asked.load(Ordering::Relaxed), times);
+        let session = supervisor.open(spec().mode(Mode::Ask).approver(always.clone())).await.unwrap();
+        let secret = "echo sk-abcdefghijklmnop";
+        output(&session, secret).await;
+        output(&session, secret).await;
+        asked(1);
+        output(&session, "echo harmless").await;
+        asked(2);
+        let id = session.id().to_owned();
+        drop(session);
+        let files = fs::read_dir(store.path().parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+        let written: Vec<u8> = files.filter(|path| path.is_file()).flat_map(|path| fs::read(path).unwrap()).collect();
+        let holds = |text: &str| written.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(holds("echo harmless") && !holds("abcdefghijklmnop"));
+        let again = supervisor.open(spec().mode(Mode::Ask).approver(always.clone()).resume(id)).await.unwrap();
+        output(&again, "echo harmless").await;
+        asked(2);
+        output(&again, secret).await;
+        asked(3);
+    });
+}
+
 /// X0-56, X0-57: after a crash, a call that ran has ended with an error, and one that waits for a person still waits; when the
 /// session is closed it ends without an answer.
 #[test]

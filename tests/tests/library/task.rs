@@ -98,6 +98,52 @@ pub(super) fn answer(envelope: &ResultEnvelope) -> &str {
     envelope.data.as_ref().and_then(|data| data["output"].as_str()).unwrap_or_else(|| panic!("no answer: {envelope:?}"))
 }
 
+/// S0-31: a subagent has the skills that its parent's session found, with the files beside them, and no others that came since; one
+/// whose `tools` leave `skill` out has none.
+#[test]
+fn s0_31_a_subagent_has_the_skills_of_its_parent() {
+    let home = tempfile::tempdir().unwrap();
+    let skill = |name: &str| {
+        let directory = home.path().join(".agents/skills").join(name);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("SKILL.md"), format!("---\nname: {name}\ndescription: x\n---\ntext of {name}\n"))
+            .unwrap();
+        fs::write(directory.join("beside"), "beside\n").unwrap();
+    };
+    skill("early");
+    // Tests run in a process each.
+    #[allow(unsafe_code, clippy::disallowed_methods, reason = "no other thread is there yet")]
+    // SAFETY: as said.
+    unsafe {
+        std::env::set_var("HOME", home.path());
+    }
+    let beside = home.path().canonicalize().unwrap().join(".agents/skills/early/beside");
+    let text = format!("{ALL}\n[agents.without]\ndescription = \"x\"\ntools = [\"read\"]\n");
+    in_each_strength(async |workspace, strength| {
+        let beside = beside.clone();
+        let runner = by(move |task: AgentTask| {
+            let beside = beside.clone();
+            async move {
+                let early = task.session.call("skill", json!({ "name": "early" })).await;
+                let late = task.session.call("skill", json!({ "name": "late" })).await;
+                let read = task.session.call("read", json!({ "path": beside })).await;
+                let told = [early, late, read].map(|result| result.data.unwrap_or_default().to_string());
+                Ok(told.join("|"))
+            }
+        });
+        let session = supervisor(None).open(spec(workspace, strength, &text).agent_runner(runner)).await.unwrap();
+        session.skills().await.unwrap();
+        skill("late");
+        let told = task(&session, "any", "x").await;
+        let told: Vec<&str> = answer(&told).split('|').collect();
+        assert!(told[0].contains("text of early") && told[2].contains("beside\\n"), "{told:?}");
+        assert_eq!(told[1], "null", "it came since");
+        let without = task(&session, "without", "x").await;
+        assert!(answer(&without).starts_with("null|null|"), "{without:?}");
+        fs::remove_dir_all(home.path().join(".agents/skills/late")).unwrap();
+    });
+}
+
 /// X0-20, X0-22, S0-17, S0-30: a program gets the prompt and gives the answer; it works in the child's sandbox. Whoever is no subagent, and a
 /// name that nobody has, is an error that lists those there are. X0-30: only an agent that is to know its caller is told.
 #[test]

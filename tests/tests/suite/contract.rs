@@ -48,7 +48,9 @@ fn s0_1_s0_2_s0_3_s0_5_s0_9_s0_65_every_tool_publishes_the_same_fields() {
         let published = tools(&env);
         assert_eq!(published, tools(&env), "the same in every session");
         let ids: Vec<&str> = published.as_array().unwrap().iter().map(|tool| tool["id"].as_str().unwrap()).collect();
-        for needed in ["read", "write", "edit", "glob", "grep", "bash", "todo", "question", "skill", "tool_search"] {
+        for needed in
+            ["read", "write", "edit", "glob", "grep", "bash", "web_fetch", "todo", "question", "skill", "tool_search"]
+        {
             assert!(ids.contains(&needed), "{ids:?}");
         }
         for tool in published.as_array().unwrap() {
@@ -250,7 +252,7 @@ fn e2_no_argument_disables_the_sandbox() {
         for tool in tools(&env).as_array().unwrap() {
             let id = tool["id"].as_str().unwrap();
             no_room_for_more(id, &tool["parameters"]);
-            // Those that need a person, a skill or a deferred tool find none, and say so.
+            // Those that need a person, a skill, a deferred tool or a host find none, and say so.
             let (arguments, control) = match id {
                 "todo" => (json!({ "todos": [] }), 0),
                 "question" => (json!({ "questions": [{ "question": "Why?" }] }), 1),
@@ -262,6 +264,7 @@ fn e2_no_argument_disables_the_sandbox() {
                 "glob" => (json!({ "pattern": "*" }), 0),
                 "grep" => (json!({ "pattern": "old" }), 0),
                 "bash" => (json!({ "command": "echo new > made" }), 0),
+                "web_fetch" => (json!({ "url": "http://127.0.0.1:1/" }), 77),
                 other => panic!("what are the arguments of {other}?"),
             };
             fresh();

@@ -446,7 +446,6 @@ fn s1_32_s1_3_f12_what_is_broken_is_left_out_and_the_session_goes_on() {
         ("up", with("files = [\"../x\"]"), "no file beside"),
         ("absolute", with("files = [\"/etc/passwd\"]"), "no file beside"),
         ("missing", with("files = [\"nowhere\"]"), "its file nowhere"),
-        ("host", with("[requires.net]\nhosts = [\"example.com\"]"), "net.hosts"),
         ("debug", with("[requires]\ncapabilities = [\"debug\"]"), "capabilities"),
         ("home", with(&format!("[requires.fs]\nread = [\"{}/**\"]", place.env.outside().display())), "home directory"),
         ("pattern", with("[requires.fs]\nread = [\"{nope}/x\"]"), "{nope} is not defined"),
@@ -503,6 +502,42 @@ fn s1_32_s1_3_f12_what_is_broken_is_left_out_and_the_session_goes_on() {
 fn rustix_fifo(path: &Path) {
     let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
     assert!(made.success());
+}
+
+/// S3-8: a deferred tool is not called until `tool_search` has returned it, and from then on in that session alone.
+#[test]
+fn s3_8_a_deferred_tool_is_called_once_it_was_found() {
+    matrix(Host::STRENGTHS, |target| {
+        let place = Place::new(target);
+        place.python("late", "deferred = true", ECHO);
+        place.python("early", "deferred = false", ECHO);
+        place.trust();
+        assert_eq!(
+            (&place.entry("late")["deferred"], &place.entry("early")["deferred"]),
+            (&json!(true), &json!(false))
+        );
+        let new = || {
+            let made = place.callgate(&["session", "new"]);
+            assert!(made.status.success(), "{made:?}");
+            made.stdout.trim().to_owned()
+        };
+        let call = |id: &str, tool: &str, args: Value| -> Value {
+            let ended = place.callgate(&["call", "--session", id, tool, &args.to_string()]);
+            serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+        };
+        let (id, other) = (new(), new());
+        assert_eq!(call(&id, "early", json!({ "text": "x" }))["data"]["text"], "x", "the control");
+        let refused = |id: &str| {
+            let refused = call(id, "late", json!({ "text": "x" }));
+            assert!(refused["error_text"].as_str().is_some_and(|text| text.contains("is deferred")), "{refused}");
+        };
+        refused(&id);
+        let found = call(&id, "tool_search", json!({ "query": "late" }));
+        assert_eq!(found["data"]["matches"].as_array().unwrap().len(), 1, "{found}");
+        assert_eq!(found["data"]["matches"][0]["parameters"]["properties"]["text"]["type"], "string", "{found}");
+        assert_eq!(call(&id, "late", json!({ "text": "x" }))["data"]["text"], "x");
+        refused(&other);
+    });
 }
 
 /// S1-23, S1-28: each tool has its own state, which stays, and which no other tool and no other call reaches.

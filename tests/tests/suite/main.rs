@@ -14,9 +14,11 @@ mod arguments;
 mod hosted;
 mod kept_output;
 mod logs;
+mod web_fetch;
 // What must work.
 mod compat;
 mod terminals;
+mod whole_session;
 
 // Who may do what.
 mod approvals;
@@ -58,6 +60,7 @@ mod limits;
 mod metadata;
 mod nested;
 mod net_none;
+mod network;
 mod own_network;
 mod own_proc;
 mod planted;

@@ -167,7 +167,9 @@ fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
             "env LANG",
             "env A=b",
         ];
+        let (caution, lines) = lines.split_last().unwrap();
         assert_eq!(lines, wanted, "{shown:?}");
+        assert!(caution.starts_with("Hosts: ") && caution.contains("to anybody"), "F16: {shown:?}");
     });
 }
 

@@ -11,6 +11,7 @@ use super::{done, failure, limit};
 use crate::filters;
 use crate::protocol::{Channel, StepFailure, Threads};
 use crate::sys::{fd, process};
+use crate::tools::Kind;
 
 /// A call's own domain lies within its session's, which says what may be executed.
 const BOUNDED: (Whose, Executing) = (Whose::Calls, Executing::Trees);
@@ -20,14 +21,14 @@ pub(crate) fn confine_tool(
     plan: &CallPlan,
     grants: &OwnedFd,
     landlock_abi: u8,
-    threads: Threads,
+    kind: Kind,
     channel: &Channel,
 ) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = inherited_steps();
     landlock::restrict(grants)?; // a link may lead a tool to what programs need besides, which is not its business
     steps.push(done(Step::Landlock, "tools' domain, the grants"));
     steps.extend(narrow(plan, landlock_abi, Reach::Everything, channel)?);
-    filters::install_tool(threads).map_err(failure(Step::Seccomp, "install the tool's filter"))?; // last: it forbids most of the above
+    filters::install_tool(kind).map_err(failure(Step::Seccomp, "install the tool's filter"))?; // last: it forbids most of the above
     steps.push(done(Step::Seccomp, "tool filter"));
     Ok(steps)
 }

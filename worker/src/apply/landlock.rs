@@ -1,13 +1,14 @@
 //! Landlock rulesets from a plan's rules, at exactly the ABI that the plan names.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use callgate_policy::plan::{Extent, FsAccess, FsRule, Presence, SessionPlan};
 use callgate_policy::step::Step;
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset, RulesetAttr as _,
-    RulesetCreatedAttr as _, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort, PathBeneath, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, Scope,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 
@@ -295,6 +296,30 @@ pub(crate) struct SignalsStayBelow(());
 /// Enforces what [`signal_scope`] gave.
 pub(crate) fn keep_signals_below(scope: &OwnedFd) -> Result<SignalsStayBelow, Failure> {
     restrict(scope).map(|()| SignalsStayBelow(()))
+}
+
+/// A ruleset that leaves nothing of files, of signals and of abstract sockets, and of TCP only connections to these ports; to all
+/// where none are named, or before ABI 4, which does not know ports.
+pub(crate) fn connecting_alone(abi: u8, ports: Option<&BTreeSet<u16>>) -> Result<OwnedFd, Failure> {
+    let known = known_abi(abi)?;
+    let fail =
+        |e: landlock::RulesetError| Failure::new(Step::Landlock, format!("create a ruleset for ABI {abi} ({e})"));
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    ruleset = ruleset.handle_access(AccessFs::from_all(known)).map_err(fail)?;
+    if known >= ABI::V4 {
+        ruleset = ruleset.handle_access(AccessNet::BindTcp).map_err(fail)?;
+        if ports.is_some() {
+            ruleset = ruleset.handle_access(AccessNet::ConnectTcp).map_err(fail)?;
+        }
+    }
+    if known >= ABI::V6 {
+        ruleset = ruleset.scope(Scope::from_all(known)).map_err(fail)?;
+    }
+    let mut created = ruleset.create().map_err(fail)?;
+    for port in ports.into_iter().flatten().filter(|_| known >= ABI::V4) {
+        created = created.add_rule(NetPort::new(*port, AccessNet::ConnectTcp)).map_err(fail)?;
+    }
+    Option::<OwnedFd>::from(created).ok_or_else(|| Failure::new(Step::Landlock, "this kernel has no Landlock"))
 }
 
 /// Adds a program's own terminal to the ruleset that it will live in, so that `/dev/stderr` and the name that ttyname(3)

@@ -48,21 +48,26 @@ pub(crate) fn build_root(plan: &SessionPlan) -> Result<String, StepFailure> {
     for (path, content) in &entries {
         let as_spelt = spelt.get(path).unwrap_or(path);
         if let Some(tree) = make_tree(plan, (path, as_spelt), *content)? {
-            trees.push((path.as_path(), tree));
+            trees.push((path.as_path(), tree, matches!(content, Content::Bind { granted: true, .. })));
         }
     }
     let root = new_filesystem("tmpfs", &[("mode", "0755")])?;
     attach(&root, Path::new(BASE))?;
     rustix::process::chdir(BASE).map_err(|e| step("enter the new root", e))?;
     let mut made = BTreeSet::new();
-    for (path, tree) in &trees {
-        place(path, tree, &mut made)?;
+    for (path, tree, granted) in &trees {
+        // What no call can exchange, a host without namespaces lacks.
+        let missing = |failed| if *granted { failed } else { StepFailure { step: STEP, ..failed } };
+        place(path, tree, &mut made).map_err(missing)?;
         if path == &plan.private.inside.as_path() {
             share_private(plan, &mut made)?;
         }
     }
     for (link, target) in &led_by {
         put_link(link, target, &mut made)?;
+    }
+    if plan.network.is_some() {
+        resolve_by_egress(&mut made)?;
     }
     links()?;
     restrict(root.as_fd(), Attributes { read_only: true, no_dev: true }, false)
@@ -99,6 +104,80 @@ fn share_private(plan: &SessionPlan, made: &mut BTreeSet<PathBuf>) -> Result<(),
         place(Path::new(target), &tree, made).map_err(|failed| StepFailure { step: STEP, ..failed })?;
     }
     Ok(())
+}
+
+/// Where the files that say how names are found lie in the new root until they are in their places.
+const NAMES: &str = "names";
+
+/// Puts files of the session's own where programs look how to find the address of a name: egress knows, and nobody else. A
+/// host has them as links at times, into directories that are not in the new root.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "files of the system's, read as the session's user, and a new root of its own"
+)]
+fn resolve_by_egress(made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
+    let fail = |what: &'static str| move |e: rustix::io::Errno| step(what, e);
+    let host = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let files = [
+        ("/etc/resolv.conf", "nameserver 127.0.0.1\noptions edns0\n".to_owned()),
+        ("/etc/hosts", loopback_alone(&host("/etc/hosts"))),
+        ("/etc/nsswitch.conf", files_then_dns(&host("/etc/nsswitch.conf"))),
+    ];
+    rustix::fs::mkdir(NAMES, Mode::from_raw_mode(0o755)).map_err(fail("make a directory for files about names"))?;
+    let own = new_filesystem("tmpfs", &[("mode", "0755"), ("size", "1m")])?;
+    attach(&own, Path::new(NAMES))?;
+    for (path, text) in files {
+        let path = Path::new(path);
+        let Some(name) = path.file_name().map(|name| Path::new(NAMES).join(name)) else { continue };
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file =
+            rustix::fs::open(&name, flags, Mode::from_raw_mode(0o644)).map_err(fail("make a file about names"))?;
+        rustix::io::write(&file, text.as_bytes()).map_err(fail("write a file about names"))?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = rustix::mount::open_tree(CWD, &name, flags).map_err(fail("clone a file about names"))?;
+        restrict(tree.as_fd(), Attributes { read_only: true, no_dev: true }, false)
+            .map_err(|e| kernel(STEP, "restrict a file about names", e))?;
+        // What the host lacks, nobody looks for there: without resolv.conf the server is 127.0.0.1 (resolv.conf(5)).
+        if let Some(real) = led_to(path) {
+            place(&real, &tree, made)?;
+        }
+    }
+    rustix::mount::unmount(NAMES, UnmountFlags::DETACH).map_err(fail("let go of the files about names"))?;
+    rustix::fs::rmdir(NAMES).map_err(fail("remove the directory of files about names"))
+}
+
+/// Where a file of the host's is, or would be if its link led somewhere.
+#[expect(clippy::disallowed_methods, reason = "links of the system's, in /etc, which is root's")]
+fn led_to(path: &Path) -> Option<PathBuf> {
+    if let Ok(real) = std::fs::canonicalize(path) {
+        return Some(real);
+    }
+    let to = path.parent()?.join(std::fs::read_link(path).ok()?);
+    let mut plain = PathBuf::new();
+    for part in to.components() {
+        if part == std::path::Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    Some(plain)
+}
+
+/// Of the host's own table of names those of the machine itself: any other is egress's to know.
+fn loopback_alone(hosts: &str) -> String {
+    let is_loopback = |line: &&str| {
+        let address = line.split_whitespace().next().and_then(|word| word.parse::<std::net::IpAddr>().ok());
+        address.is_some_and(|address| address.is_loopback())
+    };
+    let kept = hosts.lines().filter(is_loopback).map(|line| format!("{line}\n"));
+    std::iter::once("127.0.0.1\tlocalhost\n".to_owned()).chain(kept).collect()
+}
+
+/// The host's table of where names of every kind are looked up, with names of hosts by file and by DNS alone.
+fn files_then_dns(nsswitch: &str) -> String {
+    let others = nsswitch.lines().filter(|line| !line.trim_start().starts_with("hosts:"));
+    others.map(|line| format!("{line}\n")).chain(["hosts: files dns\n".to_owned()]).collect()
 }
 
 fn step(what: &str, errno: rustix::io::Errno) -> StepFailure {
@@ -253,7 +332,9 @@ fn granted(plan: &SessionPlan, links: &mut BTreeMap<PathBuf, PathBuf>) -> Result
     let there = rules.filter(|(rule, bound)| is_there(rule, bound));
     let mut bound: Vec<Bound> = there.map(|(_, bound)| bound.followed(plan, links)).collect::<Result<_, _>>()?;
     // What a link leads to may be a device: that is there as it is.
-    bound.retain(|bound| !["/dev", "/proc"].iter().any(|top| bound.path.starts_with(top)));
+    bound.retain(|bound| {
+        bound.path.starts_with("/dev/shm") || !["/dev", "/proc"].iter().any(|top| bound.path.starts_with(top))
+    });
     let covered = |bound_here: &Bound| {
         // A tree within another that is at least as open comes with it.
         bound.iter().any(|outer| {
@@ -304,7 +385,8 @@ fn make_tree(
             let tree = match rustix::mount::open_tree(CWD, path, flags) {
                 Ok(tree) => tree,
                 Err(rustix::io::Errno::NOENT) => return Ok(None),
-                Err(e) => return Err(at("clone", path, e)),
+                Err(e) if granted && e != rustix::io::Errno::INVAL => return Err(at("clone", path, e)),
+                Err(e) => return Err(step(&format!("clone {}", path.display()), e)),
             };
             if granted {
                 confirm(plan, spelt, &tree)?;
@@ -338,20 +420,25 @@ fn attach(tree: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
 }
 
 /// What failed at a place in the new root. What lies there is the host's, where calls of another session may exchange it: that is no
-/// reason to do without namespaces.
+/// reason to do without namespaces. Only what a host says that refuses them is.
 fn at(what: &str, place: &Path, errno: rustix::io::Errno) -> StepFailure {
     use rustix::io::Errno;
-    let exchanged = [Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::LOOP, Errno::EXIST, Errno::STALE];
-    if exchanged.contains(&errno) {
+    let refused = [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOMEM, Errno::NOSPC, Errno::NFILE, Errno::MFILE];
+    if !refused.contains(&errno) {
         return replaced(place);
     }
     step(&format!("{what} {}", place.display()), errno)
 }
 
+fn is_directory(opened: &OwnedFd) -> Result<bool, StepFailure> {
+    let stat = rustix::fs::fstat(opened).map_err(|e| step("look at a tree", e))?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
 /// What has a path below the current directory, which no link leads to: in a tree that is there already, a call may have made one.
 fn below(relative: &Path) -> rustix::io::Result<OwnedFd> {
     let here = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
     rustix::fs::openat2(CWD, here, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
 }
 
@@ -383,9 +470,7 @@ fn make_directories(path: &Path, made: &mut BTreeSet<PathBuf>) -> Result<(), Ste
 /// known to exist.
 fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<(), StepFailure> {
     let relative = path.strip_prefix("/").unwrap_or(path);
-    let is_dir = rustix::fs::fstat(tree)
-        .map(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
-        .map_err(|e| step("look at a tree", e))?;
+    let is_dir = is_directory(tree)?;
     make_directories(if is_dir { relative } else { relative.parent().unwrap_or(relative) }, made)?;
     if !is_dir {
         // What is there is not opened: it may be a FIFO, a socket or a running program, of a call's making.
@@ -397,6 +482,9 @@ fn place(path: &Path, tree: &OwnedFd, made: &mut BTreeSet<PathBuf>) -> Result<()
         }
     }
     let point = below(relative).map_err(|e| at("find", path, e))?;
+    if is_directory(&point)? != is_dir {
+        return Err(replaced(path));
+    }
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree.as_fd(), "", point.as_fd(), "", flags).map_err(|e| at("attach", path, e))
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::SessionPlan;
+use callgate_policy::plan::{Network, SessionPlan};
 use rustix::fs::Stat;
 
 use super::caller::{Caller, Thread};
@@ -42,6 +42,8 @@ pub(super) struct Call {
     read: Readable,
     pub(super) watches: Watches,
     pub(super) sockets: Sockets,
+    /// What it may connect to, if that is less than what its session may.
+    network: Option<Network>,
     /// Its servers on loopback are there for the session's other calls as well.
     serves_session: bool,
     pub(super) fifos: Waiting,
@@ -72,6 +74,11 @@ impl Call {
     pub(super) fn may_read_name(&self, path: &Path, stat: &Stat) -> bool {
         let is_granted = |named: &Vec<HostPath>| named.iter().any(|granted| name(granted.as_path()) == path);
         self.written.is_name(path, stat) && self.read.named.as_ref().is_none_or(is_granted)
+    }
+
+    /// The number that the supervisor gave its worker, and what it may connect to if that is less than what its session may.
+    pub(super) fn asks(&self) -> (u64, Option<Network>) {
+        (self.worker, self.network.clone())
     }
 
     /// It is over: what it may not leave is removed.
@@ -163,6 +170,7 @@ impl Calls {
             read: Readable::default(),
             watches: Watches::default(),
             sockets: Sockets::default(),
+            network: None,
             serves_session: false,
             fifos: Waiting::default(),
             objects: Objects::default(),
@@ -205,6 +213,13 @@ impl Calls {
         }
     }
 
+    /// Its call may connect to less than the session.
+    pub(super) fn narrow_network(&mut self, worker: Pid, network: Network) {
+        if let Some(call) = self.calls.get_mut(&worker) {
+            call.network = Some(network);
+        }
+    }
+
     /// Its call is a program of the host's, whose servers the session's calls may reach.
     pub(super) fn serve_session(&mut self, worker: Pid) {
         if let Some(call) = self.calls.get_mut(&worker) {
@@ -227,11 +242,11 @@ impl Calls {
         self.calls.get_mut(&worker)
     }
 
-    /// Its call is over, and it stands ready again.
-    pub(super) fn renew(&mut self, pid: Pid) {
-        if let Some((worker, asked)) = self.remove(pid) {
-            self.add(pid, worker, asked);
-        }
+    /// Its call is over, and it stands ready again. Returns the worker's number.
+    pub(super) fn renew(&mut self, pid: Pid) -> Option<u64> {
+        let (worker, asked) = self.remove(pid)?;
+        self.add(pid, worker, asked);
+        Some(worker)
     }
 
     /// Its call is over. Returns the worker's number, and what tells it that the broker was asked.
@@ -296,6 +311,16 @@ impl Calls {
             None => return Ok(()),
         }
         self.notice_of(worker, notices)
+    }
+
+    /// Egress let something not be reached: by the call of a worker, or by one that nobody knows, which has made a socket for it.
+    pub(super) fn not_reached(&mut self, worker: Option<u64>, host: String, why: Option<String>) {
+        for call in self.calls.values_mut() {
+            let meant = worker.map_or(call.told, |worker| call.worker == worker);
+            if meant {
+                call.changes.not_reached_because(host.clone(), why.clone());
+            }
+        }
     }
 
     pub(super) fn clear(&mut self) {

@@ -237,7 +237,7 @@ pub(super) struct Collected {
     followed: Bounded<Noted>,
     refused: Bounded<Noted>,
     not_started: Bounded<Noted>,
-    not_reached: BTreeMap<String, u64>,
+    not_reached: BTreeMap<String, (u64, Option<String>)>,
     blocked: BTreeMap<Blocked, u64>,
     vanished: BTreeSet<PathBuf>,
     more: u64,
@@ -401,11 +401,18 @@ impl Collected {
 
     /// An address that is not granted.
     pub(super) fn not_reached(&mut self, address: String) {
+        self.not_reached_because(address, None);
+    }
+
+    /// The same, for another reason.
+    pub(super) fn not_reached_because(&mut self, address: String, why: Option<String>) {
         if self.not_reached.len() >= ADDRESSES && !self.not_reached.contains_key(&address) {
             self.more += 1;
             return;
         }
-        *self.not_reached.entry(address).or_default() += 1;
+        let (count, last) = self.not_reached.entry(address).or_default();
+        *count += 1;
+        *last = why.or_else(|| last.take());
     }
 
     /// One that could not be reached before, because nobody was there yet.
@@ -529,8 +536,10 @@ impl Collected {
         runs_later.extend(noted(&mut rest.into_iter()));
         let (refused, not_started) = (noted(&mut self.refused.all.iter()), noted(&mut self.not_started.all.iter()));
         let (mut addresses, mut vanished) = (ADDRESS_BYTES, VANISHED_BYTES);
-        let not_reached = self.not_reached.iter().filter_map(|(address, count)| {
-            take(Path::new(address), 24, &mut addresses, &mut more).map(|address| NotReached::new(address, *count))
+        let not_reached = self.not_reached.iter().filter_map(|(address, (count, why))| {
+            let besides = 24 + why.as_ref().map_or(0, String::len);
+            let address = take(Path::new(address), besides, &mut addresses, &mut more)?;
+            Some(NotReached::new(address, *count).because(why.clone()))
         });
         let not_reached = not_reached.collect();
         let vanished = self.vanished.iter().filter_map(|path| take(path, 0, &mut vanished, &mut more)).collect();

@@ -19,6 +19,7 @@ mod keeper;
 mod made;
 mod metadata;
 mod mounts;
+mod network;
 mod planted;
 mod processes;
 mod refused;
@@ -54,6 +55,7 @@ use self::changes::Notices;
 use self::exec::Gate;
 use self::keeper::Keeper;
 use self::mounts::Mounts;
+use self::network::Network;
 use self::together::{HandOver, Together};
 use self::tracer::Tracer;
 use crate::apply::{done, failure, kernel, landlock, limit, namespace, session};
@@ -74,21 +76,26 @@ use crate::zygote::{Links, Trade as _, Zygote};
 type Handler = fn(&mut Broker, &Caller<'_>, &Notification) -> Result<Answer, i32>;
 
 /// Settles in its namespaces, if it has any of its own, and does what [`run_settled`] does.
-pub(crate) fn run(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) -> i32 {
+pub(crate) fn run(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory], egress: Option<Channel>) -> i32 {
     let settled = match plan.strength {
         Strength::Namespaces => namespace::settle(plan.identity),
         Strength::Landlock => Ok(()),
     };
     match settled {
-        Ok(()) => run_settled(plan, supervisor, directories),
+        Ok(()) => run_settled(plan, supervisor, directories, egress),
         Err(failed) => refuse(supervisor, failed),
     }
 }
 
 /// Confines itself, starts the zygotes, serves until the supervisor is gone. `directories` are the session's own on the
-/// host. Returns the exit code for this process.
-pub(crate) fn run_settled(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) -> i32 {
-    match start(plan, supervisor, directories) {
+/// host, and `egress` the channel to the process that holds its network. Returns the exit code for this process.
+pub(crate) fn run_settled(
+    plan: &SessionPlan,
+    supervisor: &Channel,
+    directories: &[Directory],
+    egress: Option<Channel>,
+) -> i32 {
+    match start(plan, supervisor, directories, egress) {
         Ok(session) => i32::from(session.serve(supervisor).is_err()) * 70,
         Err(failed) => refuse(supervisor, failed),
     }
@@ -110,8 +117,14 @@ impl Message for ZygoteReply {
     const LONGEST: usize = FRAME_MAX;
 }
 
-fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) -> Result<Served, StepFailure> {
-    let keep: Vec<_> = directories.iter().map(Directory::as_fd).chain([supervisor.as_fd()]).collect();
+fn start(
+    plan: &SessionPlan,
+    supervisor: &Channel,
+    directories: &[Directory],
+    egress: Option<Channel>,
+) -> Result<Served, StepFailure> {
+    let kept = egress.iter().map(Channel::as_fd).chain([supervisor.as_fd()]);
+    let keep: Vec<_> = directories.iter().map(Directory::as_fd).chain(kept).collect();
     fd::close_all_but(&keep).map_err(failure(Step::CloseFds, "close_range"))?;
     process::ignore_children().map_err(failure(Step::Family, "ignore SIGCHLD"))?;
     family::become_subreaper().map_err(failure(Step::Family, "become a subreaper"))?;
@@ -127,7 +140,8 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
         Strength::Namespaces => namespace::own_network(),
         Strength::Landlock => None,
     };
-    let (common, procfs) = session::enter(plan)?;
+    let egress = Network::begin(plan, egress)?;
+    let (mut common, procfs) = session::enter(plan)?;
     fill_home(plan, directories)?;
     // Before the broker is confined: it stands beside the broker, and needs less.
     let readers = match plan.calls {
@@ -182,6 +196,9 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
     limit::open_files_as_many();
     let notices = Notices::new().map_err(failure(Step::Channels, "make a file for notices"))?;
     let keeper = Keeper::new(plan, &mounts, above)?;
+    if let Some(egress) = &egress {
+        common.push(egress.confirm()?);
+    }
     let mut steps = SessionSteps { common, programs: confined.steps, readers: Vec::new() };
     let (more, listener) = programs.hear()?;
     let listener = listener.ok_or_else(|| StepFailure::new(Step::Seccomp, "no listener came"))?;
@@ -209,6 +226,7 @@ fn start(plan: &SessionPlan, supervisor: &Channel, directories: &[Directory]) ->
         private_kind: plan.private.kind,
         shared_memory: plan.shared_memory,
         network,
+        egress,
         keeper,
         reads_too: plan.writer() == Writer::BrokerReadsToo,
         strength: plan.strength,
@@ -411,6 +429,8 @@ struct Broker {
     shared_memory: u64,
     /// The number of the session's own network namespace, if it has one.
     network: Option<u64>,
+    /// The way to what was granted outside, if anything was.
+    egress: Option<Network>,
     keeper: Keeper,
     /// Whether it is asked about openings to read.
     reads_too: bool,
@@ -477,6 +497,8 @@ impl Served {
     fn serve(self, supervisor: &Channel) -> io::Result<()> {
         let Self { broker, zygotes, watchdogs, .. } = self;
         let (listener, mut registrations) = (Arc::clone(&broker.listener), broker.registrations.clone());
+        // Until it is gone.
+        let mut egress = broker.egress.as_ref().map(Network::channel);
         let broker = Arc::new(Mutex::new(broker));
         let tracer = Tracer::of(&broker, watchdogs)?;
         // Closed by the thread's end.
@@ -495,14 +517,16 @@ impl Served {
             let waited = [supervisor.as_fd(), answering.as_fd()].into_iter();
             let waited = waited.chain(zygotes.iter().map(OwnedFd::as_fd));
             fds.extend(waited.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-            fds.extend(registrations.iter().map(|channel| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
+            let channels = registrations.iter().chain(&egress);
+            fds.extend(channels.map(|channel| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => break Err(e.into()),
             }
             let happened: Vec<PollFlags> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
             let [asked, supervisors, rest @ ..] = happened.as_slice() else { break Ok(()) };
-            let (ends, registration) = rest.split_at(zygotes.len() + 1);
+            let (ends, rest) = rest.split_at(zygotes.len() + 1);
+            let (registration, said) = rest.split_at(usize::from(registrations.is_some()));
             let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
             if notify::says_over(*asked) || supervisors.intersects(gone) || ends.iter().any(|end| !end.is_empty()) {
                 break Ok(());
@@ -513,6 +537,11 @@ impl Served {
                     break Err(e);
                 }
                 registrations = broker.registrations.clone();
+            }
+            if said.iter().any(|happened| !happened.is_empty()) {
+                broker.hear_egress();
+                // Connections are refused from then on; the session is not the worse for it.
+                egress = egress.filter(|_| !said.iter().any(|happened| happened.intersects(gone)));
             }
             if supervisors.contains(PollFlags::POLLIN) {
                 match broker.report(supervisor) {
@@ -553,6 +582,7 @@ impl Broker {
     fn report(&mut self, supervisor: &Channel) -> io::Result<bool> {
         match supervisor.receive::<ToBroker>()? {
             Received::Message(ToBroker::Report { worker, question }, _) => {
+                self.hear_egress();
                 let changes = self.calls.take_changes(worker, &self.notices)?;
                 // One that has gone meanwhile is noticed by the next poll.
                 let changes = changes.report(self.keeper.unseen());
@@ -584,14 +614,30 @@ impl Broker {
                     self.calls.narrow_changes(pid, &trees, &names);
                 }
                 Received::Message(Register::Reading { pid }, _) => self.calls.only_read(pid),
+                Received::Message(Register::Network { pid, network }, _) => self.calls.narrow_network(pid, network),
                 Received::Message(Register::Serves { pid }, _) => self.calls.serve_session(pid),
-                Received::Message(Register::Again { pid }, _) => self.calls.renew(pid),
-                Received::Message(Register::Gone { pid }, _) => drop(self.calls.remove(pid)),
+                Received::Message(Register::Again { pid }, _) => {
+                    // What egress has said of the call that is over, it said before.
+                    self.hear_egress();
+                    let over = self.calls.renew(pid);
+                    self.its_connections_end(over);
+                }
+                Received::Message(Register::Gone { pid }, _) => {
+                    self.hear_egress();
+                    let over = self.calls.remove(pid).map(|(worker, _)| worker);
+                    self.its_connections_end(over);
+                }
                 Received::Data(_) => {}
                 Received::Closed => self.registrations = None,
             }
         }
         Ok(())
+    }
+
+    fn its_connections_end(&self, worker: Option<u64>) {
+        if let (Some(egress), Some(worker)) = (&self.egress, worker) {
+            egress.gone(worker);
+        }
     }
 
     fn answer(&mut self, notification: &Notification) -> io::Result<()> {

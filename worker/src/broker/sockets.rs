@@ -25,7 +25,9 @@ use self::inet::Server;
 use self::unix::{Files, Name};
 use super::caller::Caller;
 use super::metadata::int;
+use super::network::Asked;
 use super::{Broker, Handler};
+use crate::protocol::Target;
 use crate::sys::notify::{self, Answer, Notification};
 use crate::sys::socket as raw;
 
@@ -36,7 +38,7 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] =
 /// become either.
 const KEPT: usize = 1024;
 /// Most connections of a call that are on their way at once.
-const WAITING: usize = 64;
+const WAITING: usize = 1024;
 
 /// A call's sockets.
 #[derive(Default)]
@@ -65,6 +67,16 @@ enum Family {
     Unix,
     V4,
     V6,
+}
+
+impl Family {
+    fn as_domain(self) -> AddressFamily {
+        match self {
+            Self::Unix => AddressFamily::UNIX,
+            Self::V4 => AddressFamily::INET,
+            Self::V6 => AddressFamily::INET6,
+        }
+    }
 }
 
 impl Sockets {
@@ -282,16 +294,25 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let Some(family) = broker.call(caller)?.sockets.get(inode).map(|kept| kept.family) else {
         return own_network::connect(broker, caller, number, &address).map(|()| Answer::Return(0));
     };
-    // What is connected to, as bytes, and what keeps it in place until it is.
     let found = match family {
         Family::Unix => unix::target(broker, caller, &address),
         Family::V4 | Family::V6 => inet::target(broker, caller, &address, family),
     };
-    let call = broker.call(caller)?;
-    let (target, pin) = match found {
-        Ok(found) => {
-            call.changes.reached(|| shown(&address, family));
-            found
+    let way = match (found, &broker.egress) {
+        (Ok((target, pin)), _) => Ok(Way::Within(target, pin)),
+        // What no server of the session's is, egress judges.
+        (Err(e @ (libc::EACCES | libc::ECONNREFUSED)), Some(network)) if family != Family::Unix => {
+            Ok(Way::Out(network.target(inet::wanted(&address, family)?), e))
+        }
+        (Err(e), _) => Err(e),
+    };
+    let call = broker.calls.of(caller).ok_or(libc::EPERM)?;
+    let way = match way {
+        Ok(way) => {
+            if let Way::Within(..) = way {
+                call.changes.reached(|| shown(&address, family));
+            }
+            way
         }
         Err(e) => {
             if let Some(wanted) = shown(&address, family).filter(|wanted| is_outside(wanted, family, e)) {
@@ -300,11 +321,26 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
             return Err(e);
         }
     };
+    let who = call.asks();
     let sockets = &mut call.sockets;
     if sockets.connecting.count.load(Ordering::Relaxed) >= WAITING {
         return Err(libc::EAGAIN);
     }
     let kept = sockets.forget(inode).ok_or(libc::EISCONN)?;
+    let way = match (way, &broker.egress) {
+        (Way::Within(target, pin), _) => Ok(Ready::Within { target, _pin: pin }),
+        (Way::Out(to, refused), Some(network)) => {
+            network.ask(who, &kept.fd, family.as_domain(), to).map(|asked| Ready::Out(asked, refused))
+        }
+        (Way::Out(..), None) => Err(libc::ENETUNREACH),
+    };
+    let way = match way {
+        Ok(way) => way,
+        Err(e) => {
+            sockets.keep(inode, kept);
+            return Err(e);
+        }
+    };
     let on_its_way = OnItsWay::begin(&sockets.connecting, inode, &kept)?;
     let (listener, id) = (Arc::clone(&broker.listener), caller.id());
     // A connect that blocks (a full backlog) must not block the broker, which others need. Whether it does is up to the caller:
@@ -312,7 +348,7 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let work = move || {
         // A caller that is gone needs no answer; a listener that is gone has none left.
         let answer = |answer| drop(notify::answer(listener.as_fd(), id, answer));
-        match raw::connect(kept.fd.as_fd(), &target).map_err(io_errno) {
+        match way.open(family).and_then(|target| raw::connect(kept.fd.as_fd(), &target).map_err(io_errno)) {
             // Before the answer: what is connected ends when the caller closes it, and what is not can be tried again.
             Ok(()) => {
                 drop((kept, on_its_way));
@@ -334,11 +370,35 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
                 answer(Answer::Fail(e));
             }
         }
-        drop(pin);
+        drop(way);
     };
     match std::thread::Builder::new().stack_size(64 * 1024).spawn(work) {
         Ok(_detached) => Ok(Answer::Later),
         Err(e) => Err(io_errno(e)),
+    }
+}
+
+/// How a connection is made.
+enum Way {
+    /// Within the session, to an address as bytes; the descriptor keeps what is there in place until it is connected.
+    Within(Vec<u8>, Arc<OwnedFd>),
+    /// By way of egress, with the error if it was not granted.
+    Out(Target, i32),
+}
+
+/// The same, when nothing but an answer is missing.
+enum Ready {
+    Within { target: Vec<u8>, _pin: Arc<OwnedFd> },
+    Out(Asked, i32),
+}
+
+impl Ready {
+    /// The address to connect to, once that may be done.
+    fn open(&self, family: Family) -> Result<Vec<u8>, i32> {
+        match self {
+            Self::Within { target, .. } => Ok(target.clone()),
+            Self::Out(asked, refused) => asked.granted(*refused).map(|()| inet::bytes(asked.at, family)),
+        }
     }
 }
 

@@ -6,12 +6,13 @@ use callgate_policy::envelope::{Changes, StepReport};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::LimitName;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::{CallPlan, SessionPlan};
+use callgate_policy::plan::{CallPlan, Network, SessionPlan};
 use callgate_policy::step::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::channel::{FRAME_MAX, LARGE, Message};
+use super::egress::{FromEgress, Reached, Serve, ToEgress};
 use super::fds::{ProgramFdsSent, SessionFdsSent};
 
 /// Most bytes of an error's text: escaped, it fits into a frame still.
@@ -49,6 +50,12 @@ longest! {
     ToZygote: FRAME_MAX;
     ToBroker: FRAME_MAX;
     MayRun: REPORT_MAX;
+    // With what was granted.
+    Serve: LARGE;
+    ToEgress: LARGE;
+    // It parses what strangers wrote.
+    Reached: FRAME_MAX;
+    FromEgress: FRAME_MAX;
 }
 
 /// From the launcher: what a session has left on the host.
@@ -417,6 +424,13 @@ pub enum Register {
     Serves {
         /// As above.
         pid: i32,
+    },
+    /// They may connect to less: as above, from the worker, before anything untrusted runs.
+    Network {
+        /// As above.
+        pid: i32,
+        /// What of the session's they may connect to.
+        network: Network,
     },
     /// The worker's program is gone with all that it started: from the worker, which may be given another. Only of a call
     /// that had asked, might do less than the session, or served it.

@@ -6,11 +6,13 @@
 //! an end, nothing else, and neither names a path, a status or an enforcement.
 
 mod channel;
+mod egress;
 mod fds;
 mod frame;
 pub mod notice;
 
 pub use channel::{Channel, FRAME_MAX, LARGE, Message, Received};
+pub(crate) use egress::{FromEgress, Reach, Reached, Serve, Target, ToEgress};
 pub use fds::{CgroupFds, ProgramFds, ProgramFdsSent, SessionFds, SessionFdsSent};
 pub(crate) use frame::shortened;
 pub use frame::{

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use callgate_policy::plan::seccomp::{Variant, base, reader_delta, readers, search_delta, searcher_delta, tool_delta};
+use callgate_policy::plan::seccomp::{
+    Variant, base, fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta,
+};
 use callgate_policy::plan::{Starter, Strength, Writer};
 
 use super::*;
@@ -252,7 +254,7 @@ fn d11_threads_share_their_descriptors() {
 
 #[test]
 fn the_tools_filters_do_what_their_tables_say() {
-    for filter in [tool_delta(), search_delta(), readers(), reader_delta(), searcher_delta()] {
+    for filter in [tool_delta(), search_delta(), fetch_delta(), readers(), reader_delta(), searcher_delta()] {
         check(&filter, Arch::X86_64);
         check(&filter, Arch::Aarch64);
     }
@@ -319,6 +321,7 @@ fn paths_are_short() {
         (readers(), 200),
         (reader_delta(), 20),
         (search_delta(), 110),
+        (fetch_delta(), 100),
         (searcher_delta(), 30),
     ]) {
         for arch in [Arch::X86_64, Arch::Aarch64] {

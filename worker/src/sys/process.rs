@@ -525,6 +525,18 @@ pub(crate) fn ignore_file_size_signal() -> io::Result<()> {
     Ok(())
 }
 
+/// Has writing to a connection whose other end is gone fail with EPIPE instead of ending the process.
+///
+/// # Errors
+/// signal(2)'s own.
+pub(crate) fn ignore_broken_pipes() -> io::Result<()> {
+    // SAFETY: SIG_IGN installs no code.
+    if unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// The signal that [`interrupt`] sends. Its default is to be ignored, so that one which comes too early does no harm.
 const INTERRUPTION: libc::c_int = libc::SIGURG;
 

@@ -1,6 +1,7 @@
 //! Sockets by their raw addresses, as a caller gave them.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use super::errno_if_negative;
@@ -17,6 +18,18 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     let len = libc::socklen_t::try_from(address.len()).map_err(io::Error::other)?;
     // SAFETY: `len` readable bytes; the kernel copies them and checks their form.
     errno_if_negative(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), len) }).map(drop)
+}
+
+/// Has bind(2) choose the port, and not connect(2) later (`IP_BIND_ADDRESS_NO_PORT`, ip(7)).
+pub(crate) fn bind_port_at_once(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let off: libc::c_int = 0;
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: a live int and its length, which the kernel reads.
+    errno_if_negative(unsafe {
+        let from = (&raw const off).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, from, len)
+    })
+    .map(drop)
 }
 
 /// The number of the network namespace that a socket belongs to, which no other has until the next boot (`SO_NETNS_COOKIE`,
@@ -47,13 +60,39 @@ pub(crate) fn owner_of_network(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     opened(network.as_fd(), NS_GET_USERNS)
 }
 
-/// Brings the loopback interface of this network namespace up (netdevice(7), `SIOCSIFFLAGS`).
-pub(crate) fn raise_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
+/// Gives the loopback interface of this network namespace one more address, with its network (netdevice(7), `SIOCSIFADDR` and
+/// `SIOCSIFNETMASK` on an alias): every address of that network is local then.
+pub(crate) fn add_to_loopback(socket: BorrowedFd<'_>, (address, prefix): (Ipv4Addr, u8)) -> io::Result<()> {
+    let mask = Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0));
+    for (request, value) in [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, mask)] {
+        let mut ifreq = interface(b"lo:1");
+        let at = libc::sockaddr_in {
+            sin_family: libc::AF_INET as libc::sa_family_t,
+            sin_port: 0,
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(value.octets()) },
+            sin_zero: [0; 8],
+        };
+        // SAFETY: a sockaddr_in is as large as the sockaddr that it stands for, and has its family first.
+        ifreq.ifr_ifru.ifru_addr = unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(at) };
+        // SAFETY: a live ifreq whose name is NUL-terminated by its zeroes.
+        errno_if_negative(unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw const ifreq) })?;
+    }
+    Ok(())
+}
+
+/// A request about an interface, with nothing but its name.
+fn interface(name: &[u8]) -> libc::ifreq {
     // SAFETY: plain integers and bytes, for which all zero is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
         *to = (*from).cast_signed();
     }
+    request
+}
+
+/// Brings the loopback interface of this network namespace up (netdevice(7), `SIOCSIFFLAGS`).
+pub(crate) fn raise_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut request = interface(b"lo");
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: a live ifreq whose name is NUL-terminated by its zeroes.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };

@@ -30,6 +30,7 @@ mod results;
 mod search;
 pub mod shell;
 pub mod skill;
+pub mod web;
 pub mod write;
 
 /// What a tool promises: its name, what it needs, and what a model reads about it.
@@ -50,13 +51,36 @@ pub struct Contract {
 }
 
 /// The tools that this module carries out.
-pub const CONTRACTS: &[Contract] = &[read::CONTRACT, write::CONTRACT, edit::CONTRACT, glob::CONTRACT, grep::CONTRACT];
+pub const CONTRACTS: &[Contract] =
+    &[read::CONTRACT, write::CONTRACT, edit::CONTRACT, glob::CONTRACT, grep::CONTRACT, web::fetch::CONTRACT];
 
 /// What the worker of this tool may make.
 #[must_use]
 pub fn threads_of(name: &str) -> Threads {
     let searches = CONTRACTS.iter().any(|contract| contract.name == name && contract.threads);
     if searches { Threads::OfItsOwn } else { Threads::Never }
+}
+
+/// What a tool below the broker does that others do not, and its filter lets it do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing.
+    Plain,
+    /// It makes threads.
+    Searches,
+    /// It connects to hosts.
+    Fetches,
+}
+
+impl Kind {
+    /// Of the tool of this name.
+    pub(crate) fn of(name: &str) -> Self {
+        match threads_of(name) {
+            _ if name == web::fetch::NAME => Self::Fetches,
+            Threads::OfItsOwn => Self::Searches,
+            Threads::Never => Self::Plain,
+        }
+    }
 }
 
 /// What a call runs with, besides its arguments.
@@ -78,6 +102,8 @@ pub struct Context {
     pub threads: usize,
     /// What symbolic links on the way are for.
     pub links: Links,
+    /// The certificates of authorities, for a tool that fetches.
+    pub certificates: Vec<u8>,
 }
 
 /// What becomes of symbolic links on the way to a file.
@@ -101,6 +127,7 @@ impl Context {
             within: Vec::new(),
             threads: 1,
             links: Links::Followed,
+            certificates: Vec::new(),
         }
     }
 
@@ -197,6 +224,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "edit" => edit::run(args, ctx),
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
+        web::fetch::NAME => web::fetch::run(args, ctx),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
@@ -390,6 +418,16 @@ pub enum ToolError {
         /// Why.
         source: io::Error,
     },
+    /// A page was not fetched.
+    #[error("fetch {url}: {why}")]
+    Fetch {
+        /// The page.
+        url: String,
+        /// Why.
+        why: String,
+        /// What kind of error that is.
+        code: ErrorCode,
+    },
     /// The new content was complete and could not be put in the old one's place. The old content is as it was.
     #[error("replace {path}")]
     Publish {
@@ -426,6 +464,7 @@ impl ToolError {
             Self::Changed { .. } | Self::LinkChanged { .. } => ErrorCode::ResourceBusy,
             Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
             Self::NotRegular { .. } | Self::NotADirectory { .. } => ErrorCode::ToolExecutionFailed,
+            Self::Fetch { code, .. } => *code,
             Self::Open { source, .. }
             | Self::Read { source, .. }
             | Self::Parent { source, .. }
@@ -466,6 +505,7 @@ impl ToolError {
             Self::Changed { .. } => Some("read it again"),
             Self::Exists { .. } => Some("choose a name that is free"),
             Self::ByLink { .. } => Some("name the file itself"),
+            Self::Fetch { .. } => None,
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -520,6 +560,7 @@ impl ToolError {
             | Self::Changed { .. }
             | Self::Exists { .. }
             | Self::ByLink { .. }
+            | Self::Fetch { .. }
             | Self::LinkChanged { .. } => None,
         }
     }
@@ -683,12 +724,14 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), ["read", "write", "edit", "glob", "grep"]);
+        let names = ["read", "write", "edit", "glob", "grep", "web_fetch"];
+        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11
         assert_eq!(edit::CONTRACT.requires, ["fs.read", "fs.write"]); // S0-12
         assert_eq!(glob::CONTRACT.requires, ["fs.read"]); // S0-13
         assert_eq!(grep::CONTRACT.requires, ["fs.read"]); // S0-14
+        assert_eq!(web::fetch::CONTRACT.requires, ["net.fetch"]); // S0-20
     }
 
     #[test]

@@ -231,13 +231,24 @@ fn home_is_kept_where_single_programs_are_granted() {
     }
 }
 
-/// A restriction that the rules do not hold is told, never dropped.
+/// S0-36, B11: what is granted is in the plan, within what bounds it; and nothing granted is nothing.
 #[test]
-fn what_the_plan_does_not_hold_is_told() {
-    let told = |text| not_in_plan(&effective(&manifest(text)));
-    assert_eq!(told(MANIFEST), []);
-    assert_eq!(told("[[requires.shell]]\ncmd = \"git\""), []);
-    assert_eq!(told("[requires.net]\nhosts = [\"a.com\"]"), [NotInPlan::Hosts(vec!["a.com".into()])]);
+fn s0_36_hosts_are_in_the_plan() {
+    let hosts = |text: &str| {
+        let manifest = manifest(text);
+        let asked = Declared::union(&[Contribution::manifest(&manifest)], &variables(), &[]).unwrap();
+        let effective = narrow(&asked, &manifest.ceiling_bounds(&variables()).unwrap());
+        let plan = session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap();
+        let network = plan.network;
+        network.map(|network| network.hosts.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(hosts(MANIFEST), None);
+    assert_eq!(hosts("[requires.net]\nhosts = []"), None);
+    let asked = "[requires.net]\nhosts = [\"*.a.com\", \"10.0.0.1:5432\", \"b.com\"]";
+    assert_eq!(hosts(asked).unwrap(), ["b.com", "*.a.com", "10.0.0.1:5432"]);
+    let bounded = format!("{asked}\n[ceiling.net]\nhosts = [\"x.a.com:443\", \"10.0.0.0/8:*\"]");
+    assert_eq!(hosts(&bounded).unwrap(), ["x.a.com:https", "10.0.0.1:5432"]);
+    assert_eq!(hosts(&format!("{asked}\n[ceiling.net]\nhosts = []")), None);
 }
 
 /// Secrets and loaders stay out; what callgate decides cannot be set.
@@ -328,16 +339,17 @@ fn every_variable_is_explained() {
 }
 
 /// S0-15: what a call's sub-policy lets it change lies within what the session lets it, by the same writer; a kept name that is named
-/// is no exception; and it may read what it could.
+/// is no exception; it may read what it could, and reach what both name.
 #[test]
 fn s0_15_a_narrowed_call_is_within_its_session() {
     let source = |grant: &str| {
         format!(
-            "[requires.fs]\nread = [\"/srv/**\"]\nwrite = [\"**\", \"/data/x\"]\n[[requires.shell]]\ncmd = \"*\"\n\
+            "[requires.fs]\nread = [\"/srv/**\"]\nwrite = [\"**\", \"/data/x\"]\n[requires.net]\nhosts = [\"*.a.com\", \"b.com:22\"]\n\
+             [[requires.shell]]\ncmd = \"*\"\n\
              [[rules]]\npermission = \"bash\"\naction = \"allow\"\ngrant = {grant}"
         )
     };
-    let written = |grant: &str| -> Vec<(String, FsAccess, Extent)> {
+    let left = |grant: &str| -> (Vec<(String, FsAccess, Extent)>, Option<Network>) {
         let manifest = manifest(&source(grant));
         let effective = effective(&manifest);
         let line = "true".to_owned();
@@ -361,8 +373,17 @@ fn s0_15_a_narrowed_call_is_within_its_session() {
             assert!(session.rules().any(within), "{rule:?}");
         }
         let granted = own.iter().filter(|rule| rule.access.changes() && !session.surroundings.contains(rule));
-        granted.map(|rule| (rule.path.to_string(), rule.access, rule.extent)).collect()
+        (granted.map(|rule| (rule.path.to_string(), rule.access, rule.extent)).collect(), plan.network)
     };
+    let written = |grant: &str| left(grant).0;
+    let reached = |grant: &str| {
+        let network = left(grant).1;
+        network.map(|network| network.hosts.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(reached("{ write = [] }"), None, "what its session may");
+    assert_eq!(reached("{ net = [] }").unwrap(), [""; 0]);
+    assert_eq!(reached("{ net = [\"x.a.com:443\", \"*.b.com\", \"c.com\"] }").unwrap(), ["x.a.com:https"]);
+    assert_eq!(reached("{ net = [\"b.com:*\"] }").unwrap(), ["b.com:22"]);
     let tree = |path: &str| (path.to_owned(), FsAccess::Kept, Extent::Subtree);
     let entry = |path: &str| (path.to_owned(), FsAccess::Kept, Extent::Entry);
     assert_eq!(written("{ write = [] }"), []);

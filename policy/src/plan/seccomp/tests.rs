@@ -19,7 +19,15 @@ fn variants() -> impl Iterator<Item = Variant> {
 }
 
 fn every_filter() -> impl Iterator<Item = Filter> {
-    variants().map(base).chain([tool_delta(), search_delta(), readers(), reader_delta(), searcher_delta()])
+    variants().map(base).chain([
+        tool_delta(),
+        search_delta(),
+        fetch_delta(),
+        readers(),
+        reader_delta(),
+        searcher_delta(),
+        egress(),
+    ])
 }
 
 #[test]
@@ -50,10 +58,16 @@ fn programs_are_asked_about_where_they_are_bounded() {
 #[test]
 fn printed_tool_filters_are_pinned() {
     insta::assert_snapshot!("tool_delta", tool_delta().to_string());
+    insta::assert_snapshot!("fetch_delta", fetch_delta().to_string());
     insta::assert_snapshot!("readers", readers().to_string());
     insta::assert_snapshot!("reader_delta", reader_delta().to_string());
     insta::assert_snapshot!("search_delta", search_delta().to_string());
     insta::assert_snapshot!("searcher_delta", searcher_delta().to_string());
+}
+
+#[test]
+fn printed_filter_of_egress_is_pinned() {
+    insta::assert_snapshot!("egress", egress().to_string());
 }
 
 #[test]

@@ -21,6 +21,28 @@ pub fn search_delta() -> Filter {
     tool(Threads::OfItsOwn)
 }
 
+/// The same for a tool that fetches from hosts: the base filter's rules of sockets hold, so that the broker is asked, and the broker
+/// asks egress.
+pub fn fetch_delta() -> Filter {
+    let mut filter = tool(Threads::Never);
+    filter.title = "filter of in-process tools that fetch".to_owned();
+    let reaching = Group {
+        title: "reaching anyone but hosts",
+        why: "a tool that fetches makes sockets and connects them; it serves nobody, and knows nobody whom it could signal",
+        attacks: &["B7", "D2"],
+        calls: vec![(
+            "socketpair bind listen accept accept4 kill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
+            Action::Always(EPERM),
+        )],
+    };
+    filter.groups =
+        filter.groups.into_iter().map(|group| if group.title == REACHING { reaching.clone() } else { group }).collect();
+    filter
+}
+
+/// The group of calls by which somebody else is reached.
+const REACHING: &str = "reaching anyone";
+
 /// Whether a tool may make threads. A thread has the memory, the descriptors and the working directory of its maker, and
 /// from the kernel its Landlock domain and filters too; it ends with the process. So it reaches nothing that its maker did
 /// not, and leaves nothing behind. What it adds is concurrency, which a tool that needs none is not given.
@@ -75,7 +97,7 @@ fn tool(threads: Threads) -> Filter {
         groups: vec![
             starting,
             Group {
-                title: "reaching anyone",
+                title: REACHING,
                 why: "a tool talks to the worker's own pipes alone. tgkill and tkill stay: abort(3) raises its signal \
                       with one of them, and to others the base filter's bounds on signals hold",
                 attacks: &["B7", "D2"],

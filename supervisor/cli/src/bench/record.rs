@@ -7,7 +7,7 @@ use callgate::{Launcher, Store, Supervisor};
 use rusqlite::{Connection, params};
 
 use super::report::Figures;
-use super::sessions::{Opener, reads};
+use super::sessions::{Opener, at_once, reads};
 use super::settle;
 use crate::exit::Failure;
 
@@ -20,6 +20,8 @@ pub(super) struct Recording {
     pub(super) plain: Figures,
     pub(super) recorded: Figures,
     pub(super) floor: Figures,
+    /// Reads per second of many recorded sessions at once.
+    pub(super) many_sessions: f64,
 }
 
 impl Recording {
@@ -61,7 +63,8 @@ pub(super) async fn measure(
         }
     }
     let [plain, recorded, floor] = samples.map(|samples| Figures::of(&samples, None));
-    Ok(Recording { plain, recorded, floor })
+    let many_sessions = at_once(&supervisor, opener, runs.saturating_mul(super::RATE_CALLS_PER_RUN)).await?;
+    Ok(Recording { plain, recorded, floor, many_sessions })
 }
 
 struct Floor(Connection);

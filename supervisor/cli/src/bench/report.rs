@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::decisions::Decisions;
 use super::opens::Opens;
 use super::record::Recording;
-use super::sessions::{Many, Rates};
+use super::sessions::{AT_ONCE, Many, Rates};
 use crate::exit::Failure;
 use crate::paint::{self, Word};
 
@@ -188,6 +188,11 @@ impl Report {
         )?;
         writeln!(
             out,
+            "reads per second of {AT_ONCE} sessions at once: {:.0}, and {:.0} where they are recorded",
+            rates.many_sessions, recording.many_sessions
+        )?;
+        writeln!(
+            out,
             "programs per second: {:.0} by two callers of posix_spawn; {:.2} reads for each",
             self.spawned,
             rates.two_callers / self.spawned
@@ -298,6 +303,8 @@ impl Report {
                 "one_caller": self.rates.one_caller,
                 "two_callers_one_session": self.rates.two_callers,
                 "two_callers_two_sessions": self.rates.two_sessions,
+                "fifty_sessions": self.rates.many_sessions,
+                "fifty_recorded_sessions": self.recording.many_sessions,
                 "posix_spawn_two_callers": self.spawned,
             },
             "idle_session_private_kib": self.memory,

@@ -10,6 +10,7 @@ use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::scratch::{FILE, Scratch};
 use crate::exit::Failure;
@@ -97,7 +98,12 @@ pub(super) struct Rates {
     pub(super) one_caller: f64,
     pub(super) two_callers: f64,
     pub(super) two_sessions: f64,
+    /// By so many sessions at once, a caller each.
+    pub(super) many_sessions: f64,
 }
+
+/// Sessions that make calls at once.
+pub(super) const AT_ONCE: usize = 50;
 
 /// How many calls are made per second one after the other, by two callers of one session, and by two of two.
 pub(super) async fn rates(opener: &Opener<'_>, calls: u32) -> Result<Rates, Failure> {
@@ -113,7 +119,33 @@ pub(super) async fn rates(opener: &Opener<'_>, calls: u32) -> Result<Rates, Fail
     let two_callers = per_second(started);
     let started = Instant::now();
     tokio::try_join!(reads(&first.session, calls / 2), reads(&second.session, calls / 2))?;
-    Ok(Rates { one_caller, two_callers, two_sessions: per_second(started) })
+    let two_sessions = per_second(started);
+    drop((first, second));
+    let many_sessions = at_once(opener.supervisor, opener, calls).await?;
+    Ok(Rates { one_caller, two_callers, two_sessions, many_sessions })
+}
+
+/// Reads per second of many sessions at once, a caller each.
+pub(super) async fn at_once(supervisor: &Supervisor, opener: &Opener<'_>, calls: u32) -> Result<f64, Failure> {
+    let each = (calls / u32::try_from(AT_ONCE).unwrap_or(u32::MAX)).max(2);
+    let mut sessions = Vec::new();
+    for _ in 0..AT_ONCE {
+        let session = supervisor.open(opener.spec()).await?;
+        reads(&session, 1).await?;
+        sessions.push(session);
+    }
+    let started = Instant::now();
+    let mut callers = JoinSet::new();
+    for session in sessions {
+        callers.spawn(async move { reads(&session, each).await.map(|()| session) });
+    }
+    let (mut made, mut open) = (0, Vec::new());
+    while let Some(done) = callers.join_next().await {
+        // What it takes to close a session is not what its calls take.
+        open.push(done.map_err(|error| Failure::runtime(std::io::Error::other(error)))??);
+        made += each;
+    }
+    Ok(f64::from(made) / started.elapsed().as_secs_f64())
 }
 
 pub(super) async fn reads(session: &Session, calls: u32) -> Result<(), Failure> {

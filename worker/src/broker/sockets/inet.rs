@@ -194,7 +194,7 @@ pub(super) fn target(
             release_stale_of(broker, worker);
             let server = broker.calls.by_worker(worker).and_then(|call| call.sockets.server_at(wanted));
             if let Some(server) = server {
-                return Ok((inet_bytes(wanted, family), Arc::clone(&server.guard)));
+                return Ok((bytes(wanted, family), Arc::clone(&server.guard)));
             }
         }
     }
@@ -213,7 +213,7 @@ impl Sockets {
     }
 }
 
-fn inet_bytes(address: SocketAddr, family: Family) -> Vec<u8> {
+pub(super) fn bytes(address: SocketAddr, family: Family) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(28);
     let kind = if family == Family::V4 { libc::AF_INET } else { libc::AF_INET6 };
     bytes.extend(u16::try_from(kind).unwrap_or_default().to_ne_bytes());

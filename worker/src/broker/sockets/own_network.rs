@@ -112,6 +112,10 @@ pub(super) fn connect(broker: &mut Broker, caller: &Caller<'_>, number: i32, add
         return done;
     }
     let Ok(wanted) = inet::wanted(address, family) else { return done };
+    if broker.egress.is_some() {
+        // It answers there, and tells of what was refused.
+        return done;
+    }
     let changes = &mut broker.call(caller)?.changes;
     match done {
         // Nobody in the session can answer there, for the port is below 1024: a resolver that looks up a name.

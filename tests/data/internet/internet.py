@@ -1,0 +1,222 @@
+"""Starts a program on a host that has an Internet of the suite's own: `internet.py LOG PROGRAM ARGUMENT…`, as root.
+
+The host and the Internet are two network namespaces, joined by a cable. Names, addresses and servers are below. Each
+server writes what reaches it to LOG, a line each, before it answers; the host has servers of its own, which do too.
+Exit status 77: it cannot be made here, and standard error says why. Everything ends with the program.
+"""
+
+import ctypes
+import http.server
+import os
+import select
+import socket
+import socketserver
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIBC = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+
+HOST, HOST_TOO = "93.184.216.1", "93.184.216.2"
+GOOD, EVIL, RESOLVER = "93.184.216.34", "93.184.216.35", "93.184.216.53"
+LAN, METADATA = "10.0.0.1", "169.254.169.254"
+NAMES = {
+    "good.example": GOOD,
+    "sub.good.example": GOOD,
+    "other.example": GOOD,  # the same server: what fronting takes
+    "evil.example": EVIL,
+    "to-loopback.example": "127.0.0.1",
+    "to-lan.example": LAN,
+    "to-metadata.example": METADATA,
+    "to-host.example": HOST,
+    "to-host-too.example": HOST_TOO,
+}
+# The first answer to whoever asks, and each later one.
+CHANGING = {"changing.example": [GOOD, "127.0.0.1"]}
+
+
+def fail(what):
+    print(f"no Internet here: {what}", file=sys.stderr)
+    sys.exit(77)
+
+
+def call(name, *args):
+    if getattr(LIBC, name)(*args) != 0:
+        fail(f"{name}: {os.strerror(ctypes.get_errno())}")
+
+
+def ip(*words):
+    try:
+        done = subprocess.run(["ip", *words], capture_output=True, text=True)
+    except FileNotFoundError:
+        fail("there is no program `ip` (iproute2)")
+    if done.returncode != 0:
+        fail(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+def child(serve):
+    """Forks a process that serves and ends with this one. Waits until it is ready."""
+    read, write = os.pipe()
+    # A signal at its death (PR_SET_PDEATHSIG) would not come: it is another user's by then.
+    parent = os.pidfd_open(os.getpid())
+    if os.fork():
+        os.close(parent)
+        os.close(write)
+        if os.read(read, 1) != b"x":
+            fail("a server did not start")
+        os.close(read)
+        return
+    try:
+        serve(lambda: os.write(write, b"x"))
+        select.select([parent], [], [])
+    finally:
+        os._exit(1)
+
+
+class Web(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        here = self.connection.getsockname()
+        kind = "https" if isinstance(self.connection, ssl.SSLSocket) else "http"
+        log(f"{kind} {here[0]}:{here[1]} {self.headers.get('Host')} {self.path}")
+        if self.path == "/large":
+            body = b"x" * (32 << 20)
+        elif self.path.startswith("/repository/info/refs"):
+            body = b"0123456789012345678901234567890123456789\trefs/heads/main\n"
+        else:
+            body = f"{kind} of {here[0]} for {self.headers.get('Host')}\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        log(f"post {len(body)}")
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+
+    def server_bind(self):
+        # Its own asks for the name of its address, which nobody knows here.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address
+
+    def handle_error(self, *_):
+        pass
+
+
+def web(address, port, tls=None):
+    server = Server((address, port), Web)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def echo(address, port):
+    """A protocol of its own: whoever connects is greeted, and hears what they say."""
+    listener = socket.create_server((address, port), backlog=128)
+
+    def serve(client):
+        log(f"echo {address}:{port}")
+        client.sendall(b"hello\n")
+        while data := client.recv(65536):
+            client.sendall(data)
+        client.close()
+
+    def accept():
+        while True:
+            threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+def names(address):
+    listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    listener.bind((address, 53))
+    asked = {}
+
+    def serve():
+        while True:
+            question, client = listener.recvfrom(4096)
+            labels, at = [], 12
+            while question[at]:
+                labels.append(question[at + 1 : at + 1 + question[at]].decode("latin1").lower())
+                at += 1 + question[at]
+            name, kind = ".".join(labels), struct.unpack_from(">H", question, at + 1)[0]
+            log(f"name {name} {kind}")
+            found = NAMES.get(name)
+            if name in CHANGING:
+                if kind == 1:
+                    asked[name] = asked.get(name, 0) + 1
+                found = CHANGING[name][min(max(asked.get(name, 1), 1), len(CHANGING[name])) - 1]
+            answer = b""
+            if found and kind == 1:
+                answer = struct.pack(">HHHIH", 0xC00C, 1, 1, 0, 4) + socket.inet_aton(found)
+            head = question[:2] + struct.pack(">HHHHH", 0x8180 if found else 0x8183, 1, 1 if answer else 0, 0, 0)
+            listener.sendto(head + question[12 : at + 5] + answer, client)
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+def log(line):
+    os.write(LOG, (line + "\n").encode())
+
+
+def serve_the_internet(ready):
+    call("unshare", CLONE_NEWNET)
+    ip("link", "set", "lo", "up")
+    ip("link", "add", "cable", "type", "veth", "peer", "name", "uplink", "netns", str(os.getppid()))
+    for address in (f"{GOOD}/24", f"{EVIL}/24", f"{RESOLVER}/24", f"{LAN}/24", f"{METADATA}/16"):
+        ip("address", "add", address, "dev", "cable")
+    ip("link", "set", "cable", "up")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(f"{HERE}/certificate.pem", f"{HERE}/key.pem")
+    names(RESOLVER)
+    for address in (GOOD, EVIL, LAN, METADATA):
+        web(address, 80)
+        web(address, 443, tls)
+        web(address, 8080)
+        echo(address, 2525)
+    ready()
+
+
+def serve_the_host(ready):
+    for address in ("127.0.0.1", HOST, HOST_TOO):
+        web(address, 80)
+        web(address, 8080)
+    ready()
+
+
+def main():
+    global LOG
+    LOG = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    call("unshare", CLONE_NEWNET | CLONE_NEWNS)
+    call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    ip("link", "set", "lo", "up")
+    child(serve_the_internet)
+    for address in (HOST, HOST_TOO):
+        ip("address", "add", f"{address}/24", "dev", "uplink")
+    ip("link", "set", "uplink", "up")
+    ip("route", "add", "default", "via", GOOD)
+    child(serve_the_host)
+    path = os.path.realpath("/etc/resolv.conf")
+    with open(f"{sys.argv[1]}.resolv.conf", "w") as file:
+        file.write(f"nameserver {RESOLVER}\n")
+    call("mount", f"{sys.argv[1]}.resolv.conf".encode(), path.encode(), None, MS_BIND, None)
+    os.execvp(sys.argv[2], sys.argv[2:])
+
+
+main()

@@ -1,0 +1,186 @@
+//! The session's way to what it was granted of the network: egress, a process of its own that stands outside (design
+//! "Network"). The broker asks it for each connection, and connects the call's socket to it; it parses nothing that a program
+//! or a server wrote.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use callgate_policy::envelope::StepReport;
+use callgate_policy::pattern::Host;
+use callgate_policy::plan::{self, SessionPlan, Strength};
+use callgate_policy::step::Step;
+use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
+
+use crate::apply::{done, failure};
+use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Serve, StepFailure, Target, ToEgress};
+use crate::sys;
+
+/// The most connections that wait for egress to take them.
+const BACKLOG: i32 = 4096;
+/// Most of what egress says that is heard before anybody else is.
+const AT_ONCE: usize = 1024;
+/// Where names are asked for (resolver(5)).
+const DNS: u16 = 53;
+
+/// The broker's end of egress.
+pub(super) struct Network {
+    egress: Arc<Channel>,
+    /// The port on loopback where egress takes connections, in the network of the session's calls.
+    port: u16,
+    granted: plan::Network,
+}
+
+impl Network {
+    /// Makes the sockets on which egress listens, in the network of the session's calls, and hands them over. With namespaces
+    /// it takes the privileges that they brought.
+    pub(super) fn begin(session: &SessionPlan, egress: Option<Channel>) -> Result<Option<Self>, StepFailure> {
+        let Some(granted) = session.network.clone() else { return Ok(None) };
+        let egress = egress.ok_or_else(|| StepFailure::new(Step::Egress, "it was not started"))?;
+        let fail = |what| move |e: rustix::io::Errno| failure(Step::Egress, what)(e.into());
+        let listener = socket(SocketType::STREAM).map_err(fail("make its socket"))?;
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        rustix::net::bind(&listener, &anywhere)
+            .and_then(|()| rustix::net::listen(&listener, BACKLOG))
+            .map_err(fail("listen for it"))?;
+        let port = bound_to(&listener).map_err(fail("listen for it"))?.port();
+        let names = match session.strength {
+            Strength::Landlock => None,
+            Strength::Namespaces => {
+                let names = socket(SocketType::DGRAM).map_err(fail("make a socket for names"))?;
+                sys::socket::add_to_loopback(names.as_fd(), plan::NAMES_NETWORK)
+                    .map_err(failure(Step::Egress, "give lo the addresses of names"))?;
+                let here = SocketAddr::from((Ipv4Addr::LOCALHOST, DNS));
+                rustix::net::bind(&names, &here).map_err(fail("bind port 53"))?;
+                Some(names)
+            }
+        };
+        let serve = Serve { network: granted.clone(), names: names.is_some() };
+        let fds: Vec<_> = std::iter::once(&listener).chain(&names).map(OwnedFd::as_fd).collect();
+        egress.send(&serve, &fds).map_err(failure(Step::Egress, "hand its sockets over"))?;
+        Ok(Some(Self { egress: Arc::new(egress), port, granted }))
+    }
+
+    /// Waits until egress is confined, and says by what.
+    pub(super) fn confirm(&self) -> Result<StepReport, StepFailure> {
+        match self.egress.receive().map_err(failure(Step::Egress, "hear from it"))? {
+            Received::Message(FromEgress::Serving(steps), _) => {
+                let steps: Vec<String> = steps.iter().map(|step| format!("{}: {}", step.step, step.detail)).collect();
+                Ok(done(Step::Egress, format!("a process of its own, for granted hosts alone ({})", steps.join("; "))))
+            }
+            Received::Message(FromEgress::Failed(failed), _) => Err(failed),
+            Received::Message(_, _) | Received::Data(_) | Received::Closed => {
+                Err(StepFailure::new(Step::Egress, "it ended before it was confined"))
+            }
+        }
+    }
+
+    /// To be waited on, for what it says by itself.
+    pub(super) fn channel(&self) -> Arc<Channel> {
+        Arc::clone(&self.egress)
+    }
+
+    /// What a call's connection to an address is for.
+    pub(super) fn target(&self, wanted: SocketAddr) -> Target {
+        if wanted == SocketAddr::from(plan::PROXY) {
+            return Target::Proxy;
+        }
+        let granted = self.granted.allows(&Host::Address(wanted.ip()), wanted.port());
+        if wanted.port() == DNS && !granted { Target::Names } else { Target::Address(wanted) }
+    }
+
+    /// Readies a call's socket to be connected to egress, and asks for it.
+    pub(super) fn ask(
+        &self,
+        (call, within): (u64, Option<plan::Network>),
+        socket: &OwnedFd,
+        family: AddressFamily,
+        to: Target,
+    ) -> Result<Asked, i32> {
+        let errno = rustix::io::Errno::raw_os_error;
+        let v6 = family == AddressFamily::INET6;
+        if bound_to(socket).map_err(errno)?.port() == 0 {
+            // Else the kernel would choose the port only when it connects, and egress could not be told.
+            sys::socket::bind_port_at_once(socket.as_fd()).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+            let at = if v6 {
+                // Egress is at an IPv4 address; the caller may have asked for the other kind alone.
+                sockopt::set_ipv6_v6only(socket, false).map_err(errno)?;
+                SocketAddr::from(SocketAddrV6::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped(), 0, 0, 0))
+            } else {
+                SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+            };
+            rustix::net::bind(socket, &at).map_err(errno)?;
+        }
+        // Of another address the port would be somebody else's for egress.
+        let bound = bound_to(socket).map_err(errno)?;
+        let from = bound.port();
+        if bound.ip().to_canonical() != IpAddr::V4(Ipv4Addr::LOCALHOST) || from == 0 {
+            return Err(libc::EADDRNOTAVAIL);
+        }
+        // It is the caller's to change, and decides only whether it learns the errno.
+        let flags = rustix::fs::fcntl_getfl(socket).map_err(errno)?;
+        let (ours, theirs) = Channel::pair().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+        let reach = ToEgress::Reach(Reach { call, within, to, from, wait: !flags.contains(OFlags::NONBLOCK) });
+        // Without egress there is no network.
+        self.egress.send(&reach, &[theirs.as_fd()]).map_err(|_gone| libc::ENETUNREACH)?;
+        let ip = if v6 { IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped()) } else { Ipv4Addr::LOCALHOST.into() };
+        Ok(Asked { answer: ours, at: SocketAddr::new(ip, self.port) })
+    }
+
+    /// A call is over.
+    pub(super) fn gone(&self, call: u64) {
+        // Without egress nothing of it is left.
+        let _ended: io::Result<()> = self.egress.send(&ToEgress::Gone { call }, &[]);
+    }
+
+    /// What egress says by itself, if it has said something. `None` for nothing more.
+    fn heard(&self) -> Option<FromEgress> {
+        self.egress.receive_if_there().ok().flatten()
+    }
+}
+
+/// A connection that egress was asked for.
+pub(super) struct Asked {
+    answer: Channel,
+    /// Where to connect to.
+    pub(super) at: SocketAddr,
+}
+
+impl Asked {
+    /// Waits for the answer. `refused` is the error if it was not granted.
+    pub(super) fn granted(&self, refused: i32) -> Result<(), i32> {
+        match self.answer.receive() {
+            Ok(Received::Message(Reached::Ready { .. }, _)) => Ok(()),
+            Ok(Received::Message(Reached::Refused { .. }, _)) => Err(refused),
+            Ok(Received::Message(Reached::Failed { errno, .. }, _)) => Err(errno),
+            Ok(Received::Data(_) | Received::Closed) | Err(_) => Err(libc::ENETUNREACH),
+        }
+    }
+}
+
+fn socket(kind: SocketType) -> rustix::io::Result<OwnedFd> {
+    rustix::net::socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+}
+
+fn bound_to(socket: &OwnedFd) -> rustix::io::Result<SocketAddr> {
+    let address: SocketAddrAny = rustix::net::getsockname(socket)?;
+    SocketAddr::try_from(address)
+}
+
+impl super::Broker {
+    /// Takes all that egress has said by itself, for the results of the calls that it is about.
+    pub(super) fn hear_egress(&mut self) {
+        // Others wait meanwhile; what is not heard yet will be.
+        for _ in 0..AT_ONCE {
+            let Some(said) = self.egress.as_ref().and_then(Network::heard) else { return };
+            match said {
+                FromEgress::Refused { call, host, reason } => self.calls.not_reached(Some(call), host, reason),
+                FromEgress::Ended { call, host, reason } => self.calls.not_reached(Some(call), host, Some(reason)),
+                FromEgress::NameRefused { call, name } => self.calls.not_reached(call, name, None),
+                FromEgress::Serving(_) | FromEgress::Failed(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! One connection: what is said first is compared with the name that it was made for (B13).
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callgate_policy::pattern::Host;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::hello::{self, Hello, Hellos};
+use super::http::{self, BadRequest, Kept, MadeFor, Refused};
+use super::opening::{self, Opening, Spoken};
+use super::relay::{self, relay, write_all};
+use super::serving::{Egress, Route};
+use super::upstream;
+use crate::protocol::FromEgress;
+
+/// How long a client has for a hello that it has begun, and to read why it was refused.
+const HELLO: Duration = Duration::from_secs(60);
+const FAREWELL: Duration = Duration::from_secs(2);
+/// A TLS alert: fatal, access denied (RFC 8446).
+const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+
+impl Egress {
+    /// Serves a connection until it ends. `server` is there already if the client has waited for it.
+    pub(super) async fn converse(
+        self: Arc<Self>,
+        client: TcpStream,
+        server: Option<TcpStream>,
+        call: u64,
+        route: Route,
+    ) {
+        let server = match server {
+            Some(server) => Ok(server),
+            None => upstream::connect(&route.addresses).await,
+        };
+        match (&route.made_for, server) {
+            // Nobody's name is to be compared, but only HTTP and TLS may have been granted.
+            (None, Ok(server)) if route.only_web => self.only_web(client, server, call, &route).await,
+            (None, Ok(server)) => relay(client, server, None).await,
+            (None, Err(_)) => relay::reset(client),
+            (Some(made_for), server) => {
+                let made_for = made_for.clone();
+                self.compare(client, server, call, (route, made_for)).await;
+            }
+        }
+    }
+
+    async fn compare(
+        self: Arc<Self>,
+        mut client: TcpStream,
+        server: Result<TcpStream, i32>,
+        call: u64,
+        (route, made_for): (Route, MadeFor),
+    ) {
+        let may_speak = server.as_ref().ok().filter(|_| !route.only_web);
+        let Ok(opening) = opening::hear(&mut client, may_speak).await else { return relay::reset(client) };
+        match (opening, server) {
+            (Opening::Client(spoken, _), _) if let Some(reason) = route.other_than(spoken) => {
+                self.ended(call, &route, reason.to_owned());
+                relay::reset(client);
+            }
+            (Opening::Client(Spoken::Tls, heard), server) => match self.hello(&mut client, heard, &made_for).await {
+                Ok(heard) => {
+                    let refuse = |reason: String| self.ended(call, &route, reason);
+                    let early = hello::has_early_data(&heard);
+                    let hellos = Hellos { name: &made_for.name, early, refuse: &refuse };
+                    forward(client, server, &heard, Some(&hellos)).await;
+                }
+                Err(Some(reason)) => {
+                    self.ended(call, &route, reason);
+                    farewell(client, &ACCESS_DENIED).await;
+                }
+                Err(None) => relay::reset(client),
+            },
+            (Opening::Client(Spoken::Http, heard), Ok(server)) => {
+                let refused = self.refused(call, route);
+                http::serve(client, heard, server, (made_for, Kept::Open), refused).await;
+            }
+            (Opening::Client(Spoken::Http, heard), Err(errno)) => {
+                let error = io::Error::from_raw_os_error(errno);
+                http::apologize(client, heard, format!("{} cannot be reached: {error}", route.host)).await;
+            }
+            (Opening::Client(Spoken::Http2, _), _) => {
+                self.ended(call, &route, "it is HTTP/2 without TLS, in which no host can be read".to_owned());
+                let answer = "HTTP/1.1 505 HTTP Version Not Supported\r\nconnection: close\r\n\r\n\
+                              callgate: without TLS, only HTTP/1 can be used\n";
+                farewell(client, answer.as_bytes()).await;
+            }
+            (Opening::Client(Spoken::Other | Spoken::Undecided, heard), _) if route.only_web => {
+                // One that was never used is nothing to tell of.
+                if !heard.is_empty() {
+                    let host = &route.host;
+                    self.ended(
+                        call,
+                        &route,
+                        format!("it is neither HTTP nor TLS; a grant for {host} by its port lets all pass"),
+                    );
+                }
+                relay::reset(client);
+            }
+            (Opening::Client(Spoken::Other | Spoken::Undecided, heard) | Opening::Server(heard), server) => {
+                forward(client, server, &heard, None).await;
+            }
+        }
+    }
+
+    /// Relays HTTP and TLS, each at its port, and nothing else.
+    async fn only_web(&self, mut client: TcpStream, server: TcpStream, call: u64, route: &Route) {
+        let Ok(Opening::Client(spoken, heard)) = opening::hear(&mut client, None).await else {
+            return relay::reset(client);
+        };
+        let neither = matches!(spoken, Spoken::Other | Spoken::Undecided).then_some("it is neither HTTP nor TLS");
+        match route.other_than(spoken).or(neither) {
+            None => forward(client, Ok(server), &heard, None).await,
+            Some(reason) => {
+                if !heard.is_empty() {
+                    self.ended(call, route, reason.to_owned());
+                }
+                relay::reset(client);
+            }
+        }
+    }
+
+    /// Hears the whole hello. An error is the reason why it is refused; without one, the client is gone.
+    async fn hello(
+        &self,
+        client: &mut TcpStream,
+        mut heard: Vec<u8>,
+        made_for: &MadeFor,
+    ) -> Result<Vec<u8>, Option<String>> {
+        loop {
+            match hello::read(&heard) {
+                Err(bad) => return Err(Some(bad.to_string())),
+                Ok(Hello::For(host)) if host == made_for.name => return Ok(heard),
+                Ok(Hello::For(host)) => {
+                    let known = self.elsewhere(&host, made_for.port);
+                    return Err(Some(format!("the TLS hello is for {host}, {known}")));
+                }
+                Ok(Hello::Incomplete) => {}
+            }
+            match timeout(HELLO, client.read_buf(&mut heard)).await {
+                Ok(Ok(read)) if read > 0 => {}
+                Ok(Ok(_) | Err(_)) | Err(_) => return Err(None),
+            }
+        }
+    }
+
+    /// What is to be said of a host that was named on a connection to another.
+    fn elsewhere(&self, host: &Host, port: u16) -> &'static str {
+        if self.network.allows(host, port) { "which takes a connection of its own" } else { "which was not granted" }
+    }
+
+    /// Tells of requests that are refused, and says what the client is told.
+    pub(super) fn refused(self: Arc<Self>, call: u64, route: Route) -> Refused {
+        Arc::new(move |bad| {
+            let reason = match (bad, &route.made_for) {
+                (BadRequest::OtherHost { asked, .. }, Some(made_for)) => {
+                    let host = Host::parse(asked);
+                    let known = host.map_or("which was not granted", |host| self.elsewhere(&host, made_for.port));
+                    format!("{bad}; {asked} is a host {known}")
+                }
+                _ => bad.to_string(),
+            };
+            self.ended(call, &route, reason.clone());
+            reason
+        })
+    }
+
+    fn ended(&self, call: u64, route: &Route, reason: String) {
+        self.say(FromEgress::Ended { call, host: route.host.clone(), reason: crate::protocol::shortened(reason) });
+    }
+}
+
+async fn forward(client: TcpStream, server: Result<TcpStream, i32>, heard: &[u8], hellos: Option<&Hellos<'_>>) {
+    match server {
+        Ok(server) => match write_all(&server, heard).await {
+            Ok(()) => relay(client, server, hellos).await,
+            Err(_) => relay::reset(client),
+        },
+        Err(_) => relay::reset(client),
+    }
+}
+
+/// Says a last word, and waits for it to be read: what was not read of the client would take it back.
+pub(super) async fn farewell(mut client: TcpStream, word: &[u8]) {
+    let said = async {
+        client.write_all(word).await?;
+        client.shutdown().await?;
+        let mut rest = [0; 4096];
+        while client.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // A client that does not listen is let go.
+    let _late = timeout(FAREWELL, said).await;
+}

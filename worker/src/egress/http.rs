@@ -1,0 +1,350 @@
+//! HTTP/1 in the clear: each request of a connection is compared with the name that the connection was made for.
+//!
+//! Requests are read whole and written anew, never passed on as bytes: what one reader takes for the end of a request is its
+//! end for the other as well, so that none can hide in another (B13).
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use callgate_policy::pattern::Host;
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response, StatusCode, Uri, client, server};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use super::serving::lock;
+
+/// Most bytes of a head, and of what is read ahead of a body.
+const HEAD_MAX: usize = 64 * 1024;
+/// Most lines of a head.
+const LINES_MAX: usize = 256;
+/// How long a head may take, and a connection be kept without a request.
+const HEAD_TIME: Duration = Duration::from_secs(300);
+/// What a connection may be turned into: protocols that name no host once they have begun.
+const UPGRADES: [&str; 2] = ["websocket", "tcp"];
+
+/// The answers: the server's, or a sentence of callgate's own.
+type Answer = Response<Either<Incoming, Full<Bytes>>>;
+
+/// The name that a connection was made for.
+#[derive(Debug, Clone)]
+pub(super) struct MadeFor {
+    pub(super) name: Host,
+    pub(super) port: u16,
+}
+
+/// For how many requests a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// As many as both sides like.
+    Open,
+    Once,
+}
+
+/// Why a request is not passed on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadRequest {
+    #[error("the request is for {asked}, on a connection that was made for {made_for}")]
+    OtherHost { asked: String, made_for: Host },
+    #[error("the request names port {asked}, on a connection to port {made_for}")]
+    OtherPort { asked: u16, made_for: u16 },
+    #[error("the request names no host, or more than one")]
+    Hosts,
+    #[error("the request names a host in a form that programs read differently")]
+    OddHost,
+    #[error("the request is for a proxy (CONNECT)")]
+    Connect,
+    #[error("the request's target has an unusual form")]
+    Target,
+    #[error("the request's body is encoded in a way that servers read differently")]
+    Body,
+}
+
+/// The `end` of a connection is told why a request was refused.
+pub(super) type Refused = Arc<dyn Fn(&BadRequest) -> String + Send + Sync>;
+
+/// Serves a client, of which `heard` was read already, until either side ends the connection.
+pub(super) async fn serve(
+    client: TcpStream,
+    heard: Vec<u8>,
+    server: TcpStream,
+    (made_for, kept): (MadeFor, Kept),
+    refused: Refused,
+) {
+    let connected = client::conn::http1::Builder::new()
+        .preserve_header_case(true)
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .max_headers(LINES_MAX)
+        .max_buf_size(HEAD_MAX)
+        .handshake(TokioIo::new(server))
+        .await;
+    let Ok((sender, connection)) = connected else { return };
+    let upstream =
+        Arc::new(Upstream { sender: Mutex::new(sender), switched: std::sync::Mutex::default(), made_for, refused });
+    // It ends with this.
+    let mut connected = JoinSet::new();
+    connected.spawn(connection.with_upgrades());
+    let service = service_fn({
+        let upstream = Arc::clone(&upstream);
+        move |request| {
+            let upstream = Arc::clone(&upstream);
+            async move { Ok::<_, Infallible>(upstream.answer(request).await) }
+        }
+    });
+    let client = Heard { bytes: heard, read: 0, socket: client };
+    let mut serving = std::pin::pin!(builder(kept).serve_connection(TokioIo::new(client), service).with_upgrades());
+    let mut is_connected = true;
+    loop {
+        tokio::select! {
+            // An error is the client's, who was told or is gone.
+            _ended = &mut serving => break,
+            _ended = connected.join_next(), if is_connected => {
+                is_connected = false;
+                if lock(&upstream.switched).is_none() {
+                    serving.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+    let switched = lock(&upstream.switched).take();
+    let Some((client, server)) = switched else { return };
+    if let Ok((client, server)) = tokio::try_join!(client, server) {
+        let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+        // An error ends both.
+        let _ended: io::Result<(u64, u64)> =
+            tokio::io::copy_bidirectional_with_sizes(&mut client, &mut server, 16 * 1024, 16 * 1024).await;
+    }
+}
+
+/// Answers each request with a sentence: nothing can be reached.
+pub(super) async fn apologize(client: TcpStream, heard: Vec<u8>, sentence: String) {
+    let service = service_fn(move |_request: Request<Incoming>| {
+        let answer = own(StatusCode::BAD_GATEWAY, &sentence);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let client = Heard { bytes: heard, read: 0, socket: client };
+    // An error is the client's, who is gone.
+    let _ended: hyper::Result<()> = builder(Kept::Open).serve_connection(TokioIo::new(client), service).await;
+}
+
+fn builder(kept: Kept) -> server::conn::http1::Builder {
+    let mut builder = server::conn::http1::Builder::new();
+    builder
+        .preserve_header_case(true)
+        .half_close(true)
+        .keep_alive(kept == Kept::Open)
+        .auto_date_header(false)
+        .max_headers(LINES_MAX)
+        .max_buf_size(HEAD_MAX)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME);
+    builder
+}
+
+struct Upstream {
+    sender: Mutex<client::conn::http1::SendRequest<Incoming>>,
+    /// Both connections carry something else by now.
+    switched: std::sync::Mutex<Option<(OnUpgrade, OnUpgrade)>>,
+    made_for: MadeFor,
+    refused: Refused,
+}
+
+impl Upstream {
+    async fn answer(self: &Arc<Self>, mut request: Request<Incoming>) -> Answer {
+        if let Err(bad) = check(request.method(), request.uri(), request.headers(), &self.made_for) {
+            return own(StatusCode::FORBIDDEN, &(self.refused)(&bad));
+        }
+        let wants_upgrade = tidy(request.headers_mut());
+        to_origin_form(request.uri_mut());
+        let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
+        let mut sender = self.sender.lock().await;
+        let sent = match sender.ready().await {
+            Ok(()) => sender.send_request(request).await,
+            Err(gone) => Err(gone),
+        };
+        drop(sender);
+        match (sent, client) {
+            (Ok(answer), Some(client)) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                self.switch(client, answer)
+            }
+            // Nobody asked for it: what comes next would not be HTTP, on a connection that is.
+            (Ok(answer), _) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                own(StatusCode::BAD_GATEWAY, &format!("{} switched protocols without being asked", self.made_for.name))
+            }
+            (Ok(mut answer), _) => {
+                answer.headers_mut().remove(header::UPGRADE);
+                answer.map(Either::Left)
+            }
+            (Err(error), _) => {
+                let sentence = format!("{} closed the connection, or answered no HTTP: {error}", self.made_for.name);
+                own(StatusCode::BAD_GATEWAY, &sentence)
+            }
+        }
+    }
+
+    /// Both sides have agreed to speak something else.
+    fn switch(self: &Arc<Self>, client: OnUpgrade, mut answer: Response<Incoming>) -> Answer {
+        let server = hyper::upgrade::on(&mut answer);
+        *lock(&self.switched) = Some((client, server));
+        answer.map(Either::Left)
+    }
+}
+
+/// Compares what a request says of its host with the name that the connection was made for.
+pub(super) fn check(method: &Method, uri: &Uri, headers: &HeaderMap, made_for: &MadeFor) -> Result<(), BadRequest> {
+    if *method == Method::CONNECT {
+        return Err(BadRequest::Connect);
+    }
+    if let Some(authority) = uri.authority() {
+        if uri.scheme_str() != Some("http") {
+            return Err(BadRequest::Target);
+        }
+        compare(authority.as_str(), made_for)?;
+    }
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => compare(host.to_str().map_err(|_not_ascii| BadRequest::OddHost)?, made_for)?,
+        _ => return Err(BadRequest::Hosts),
+    }
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(BadRequest::Body),
+    }
+}
+
+fn compare(authority: &str, made_for: &MadeFor) -> Result<(), BadRequest> {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let asked = Host::parse(host).map_err(|_odd| BadRequest::OddHost)?;
+    if asked != made_for.name {
+        return Err(BadRequest::OtherHost { asked: asked.to_string(), made_for: made_for.name.clone() });
+    }
+    match port {
+        // Without digits it is the default one (RFC 3986).
+        None | Some("") => Ok(()),
+        Some(port) => {
+            let plain = port.bytes().all(|byte| byte.is_ascii_digit());
+            let asked = port.parse().ok().filter(|_| plain).ok_or(BadRequest::OddHost)?;
+            if asked == made_for.port { Ok(()) } else { Err(BadRequest::OtherPort { asked, made_for: made_for.port }) }
+        }
+    }
+}
+
+/// Takes off what is between a client and egress alone. True if the rest asks for another protocol, one that may be.
+fn tidy(headers: &mut HeaderMap) -> bool {
+    // Egress asks for the body when the server is there to take it.
+    headers.remove(header::EXPECT);
+    for name in ["http2-settings", "proxy-authorization", "proxy-connection"] {
+        headers.remove(name);
+    }
+    let wanted = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
+    let single = headers.get_all(header::UPGRADE).iter().count() == 1;
+    let may = single && wanted.is_some_and(|wanted| UPGRADES.contains(&&*wanted));
+    if !may {
+        headers.remove(header::UPGRADE);
+    }
+    bound_connection(headers, may);
+    may
+}
+
+/// Of what `Connection` names, what is about the connection. Another name is that of a header for one reader alone: a server
+/// that has others behind it would take `Host` off if that were named, and ask them for any host.
+fn bound_connection(headers: &mut HeaderMap, upgrades: bool) {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let names: Vec<String> =
+        values.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
+    let has = |name: &str| names.iter().any(|other| other == name);
+    let kept = match (upgrades && has("upgrade"), has("close"), has("keep-alive")) {
+        (true, ..) => Some("Upgrade"),
+        (false, true, _) => Some("close"),
+        (false, false, true) => Some("keep-alive"),
+        (false, false, false) => None,
+    };
+    headers.remove(header::CONNECTION);
+    headers.remove(header::TE);
+    headers.extend(kept.map(|kept| (header::CONNECTION, HeaderValue::from_static(kept))));
+}
+
+/// As servers expect it: without the host, which its own line names.
+fn to_origin_form(uri: &mut Uri) {
+    if uri.authority().is_some() {
+        let path = uri.path_and_query().cloned();
+        *uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
+    }
+}
+
+fn own(status: StatusCode, sentence: &str) -> Answer {
+    let mut answer = Response::new(Either::Right(Full::from(format!("callgate: {sentence}\n"))));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+/// A client of which the first bytes were read already.
+struct Heard {
+    bytes: Vec<u8>,
+    read: usize,
+    socket: TcpStream,
+}
+
+impl AsyncRead for Heard {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        match this.bytes.get(this.read..) {
+            None | Some([]) => Pin::new(&mut this.socket).poll_read(cx, buf),
+            Some(left) => {
+                let count = left.len().min(buf.remaining());
+                buf.put_slice(left.get(..count).unwrap_or_default());
+                this.read += count;
+                if this.read == this.bytes.len() {
+                    (this.bytes, this.read) = (Vec::new(), 0);
+                }
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Heard {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+}

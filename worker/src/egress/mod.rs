@@ -1,0 +1,100 @@
+//! Egress: the process through which a session reaches what it was granted of the network (design "Network").
+//!
+//! It stands in the host's network, and reads what strangers wrote: questions for names, TLS hellos, heads of HTTP. So it is a
+//! process of its own that has no file, no program and no other process, and knows nothing but the granted hosts. The broker
+//! tells it of each connection that a call asks for; the call's socket is then connected to it, and it decides what becomes of
+//! that. Whoever takes it over reaches what can be connected to from the host, and nothing else.
+
+mod confine;
+mod connection;
+#[cfg(fuzzing)]
+#[allow(clippy::expect_used, reason = "a fuzz target is to stop")]
+pub mod fuzzing;
+mod hello;
+mod http;
+mod names;
+mod opening;
+mod proxy;
+mod relay;
+mod serving;
+#[cfg(test)]
+mod tests;
+mod upstream;
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+
+use callgate_policy::envelope::StepReport;
+use callgate_policy::plan::Identity;
+use callgate_policy::step::Step;
+use tokio::runtime::Runtime;
+
+use self::serving::{Egress, Sockets};
+use self::upstream::Resolver;
+use crate::apply::failure;
+use crate::protocol::{Channel, FromEgress, Received, Serve, StepFailure};
+
+/// The life of the process: it hears what to serve, confines itself, and serves until the broker is gone. Returns its exit code.
+pub(crate) fn run(broker: Channel, identity: Identity, landlock_abi: u8) -> i32 {
+    match start(&broker, identity, landlock_abi) {
+        // The session was given up before it began.
+        Ok(None) => 0,
+        Ok(Some((ready, steps))) => {
+            let said = broker.send(&FromEgress::Serving(steps), &[]);
+            let served = said.and_then(|()| ready.serve(broker));
+            i32::from(served.is_err()) * 70
+        }
+        Err(failed) => i32::from(broker.send(&FromEgress::Failed(failed), &[]).is_err()) * 70,
+    }
+}
+
+/// Confined, and ready to serve.
+struct Ready {
+    runtime: Runtime,
+    serve: Serve,
+    sockets: Sockets,
+    resolver: Resolver,
+    /// For how many connections at once.
+    room: usize,
+}
+
+fn start(
+    broker: &Channel,
+    identity: Identity,
+    landlock_abi: u8,
+) -> Result<Option<(Ready, Vec<StepReport>)>, StepFailure> {
+    let mut steps = confine::become_ready(identity)?;
+    let heard = broker.receive().map_err(failure(Step::Egress, "hear what to serve"))?;
+    let Received::Message(serve, fds) = heard else { return Ok(None) };
+    let sockets = sockets(&serve, fds)?;
+    // While there are files to read it from.
+    let resolver = Resolver::of_host()
+        .map_err(|e| StepFailure::new(Step::Egress, format!("read how names are resolved ({e})")))?;
+    // With the descriptors that it takes, which the filter does not let be made.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(failure(Step::Egress, "make its event loop"))?;
+    let room = serving::room();
+    steps.extend(confine::confine(&serve.network, landlock_abi)?);
+    Ok(Some((Ready { runtime, serve, sockets, resolver, room }, steps)))
+}
+
+fn sockets(serve: &Serve, fds: Vec<OwnedFd>) -> Result<Sockets, StepFailure> {
+    let mut fds = fds.into_iter();
+    let absent = || StepFailure::new(Step::Egress, "the sockets to listen on did not come");
+    let listener = TcpListener::from(fds.next().ok_or_else(absent)?);
+    let names = if serve.names { Some(UdpSocket::from(fds.next().ok_or_else(absent)?)) } else { None };
+    Ok(Sockets { listener, names })
+}
+
+impl Ready {
+    fn serve(self, broker: Channel) -> std::io::Result<()> {
+        let Self { runtime, serve, sockets, resolver, room } = self;
+        let served = runtime.block_on(async move {
+            let egress = Egress::new(serve.network, resolver, broker, room)?;
+            egress.serve(sockets).await
+        });
+        // Whatever is under way ends with the process.
+        runtime.shutdown_background();
+        served
+    }
+}

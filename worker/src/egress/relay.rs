@@ -1,0 +1,134 @@
+//! Bytes from one side to the other.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::hello::Hellos;
+
+/// Most bytes that are read at once.
+const BUFFER: usize = 256 * 1024;
+/// How long a side may be silent before the kernel asks whether it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// How long a side may be silent when the other has said all: nobody may be there any more to hear it.
+const HALF_CLOSED: Duration = Duration::from_secs(300);
+
+thread_local! {
+    /// Read into and written from within one step: one is enough for all connections, and an idle connection holds none.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
+}
+
+/// Small writes leave at once, and a side that is gone without a word is noticed.
+pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    Ok(sockopt::set_tcp_keepidle(socket, KEEP_ALIVE)?)
+}
+
+/// Copies both ways until both sides have said all. A side that has said all is told to the other, which may go on for as long as
+/// it says something. If either fails, both are reset. What a client says first may have to be looked at.
+pub(super) async fn relay(client: TcpStream, server: TcpStream, first: Option<&Hellos<'_>>) {
+    if both_ways(&client, &server, first).await.is_err() {
+        reset(client);
+        reset(server);
+    }
+}
+
+async fn both_ways(client: &TcpStream, server: &TcpStream, first: Option<&Hellos<'_>>) -> io::Result<()> {
+    let passed = AtomicU64::new(0);
+    let there = async {
+        if let Some(hellos) = first {
+            hellos.pass(client, server).await?;
+        }
+        one_way(client, server, &passed).await
+    };
+    let back = one_way(server, client, &passed);
+    tokio::pin!(there, back);
+    tokio::select! {
+        done = &mut there => {
+            done?;
+            unless_silent(back, &passed).await
+        }
+        done = &mut back => {
+            done?;
+            unless_silent(there, &passed).await
+        }
+    }
+}
+
+async fn unless_silent(mut way: Pin<&mut impl Future<Output = io::Result<()>>>, passed: &AtomicU64) -> io::Result<()> {
+    loop {
+        let before = passed.load(Ordering::Relaxed);
+        match timeout(HALF_CLOSED, &mut way).await {
+            Ok(done) => return done,
+            Err(_) if passed.load(Ordering::Relaxed) == before => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Ends a connection so that the other side can tell it from one that came to its end.
+pub(super) fn reset(socket: TcpStream) {
+    // What does not let itself be set is closed, as anything that is dropped.
+    let _closed: io::Result<()> = socket.set_zero_linger();
+}
+
+/// Writes all of it.
+pub(super) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written =
+            to.async_io(Interest::WRITABLE, || Ok(rustix::net::send(to, bytes, SendFlags::NOSIGNAL)?)).await?;
+        bytes = bytes.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+async fn one_way(from: &TcpStream, to: &TcpStream, passed: &AtomicU64) -> io::Result<()> {
+    loop {
+        let step =
+            from.async_io(Interest::READABLE, || SCRATCH.with_borrow_mut(|scratch| pass(from, to, scratch))).await?;
+        passed.fetch_add(1, Ordering::Relaxed);
+        match step {
+            Passed::All => {}
+            Passed::Left(rest) => write_all(to, &rest).await?,
+            // Whoever has closed already need not hear that nothing more comes.
+            Passed::End => return Ok(rustix::net::shutdown(to, Shutdown::Write).or_else(not_connected)?),
+        }
+    }
+}
+
+fn not_connected(errno: rustix::io::Errno) -> rustix::io::Result<()> {
+    if errno == rustix::io::Errno::NOTCONN { Ok(()) } else { Err(errno) }
+}
+
+enum Passed {
+    All,
+    /// What the other side had no room for.
+    Left(Vec<u8>),
+    /// Nothing more will come.
+    End,
+}
+
+fn pass(from: &TcpStream, to: &TcpStream, scratch: &mut [u8]) -> io::Result<Passed> {
+    let (_, read) = rustix::net::recv(from, &mut *scratch, RecvFlags::empty())?;
+    if read == 0 {
+        return Ok(Passed::End);
+    }
+    let bytes = scratch.get(..read).unwrap_or_default();
+    let written = match rustix::net::send(to, bytes, SendFlags::NOSIGNAL) {
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => 0,
+        other => other?,
+    };
+    match bytes.get(written..) {
+        None | Some([]) => Ok(Passed::All),
+        Some(rest) => Ok(Passed::Left(rest.to_vec())),
+    }
+}

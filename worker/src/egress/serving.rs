@@ -1,0 +1,478 @@
+//! What is served: the broker's wishes, the connections that it has announced, and questions for names.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use callgate_policy::pattern::Host;
+use callgate_policy::plan::Network;
+use hickory_proto::op::ResponseCode;
+use rustix::process::{Resource, getrlimit};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::http::MadeFor;
+use super::names::{self, Answer, Book, Found, QUESTION_MAX, Question};
+use super::opening::Spoken;
+use super::relay;
+use super::upstream::{self, Resolver, Unreachable, Unresolved};
+use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Target, ToEgress};
+
+/// Most connections at once, those included that were announced and have not come.
+const CONNECTIONS: usize = 4096;
+/// Descriptors that are not connections': of the event loop, the broker, and questions that are passed on.
+const OTHER_DESCRIPTORS: u64 = 600;
+/// How long an announced connection may take to come.
+const EXPECTED: Duration = Duration::from_secs(10);
+/// Most questions by UDP that wait for an answer from outside. More are not heard, and asked again.
+pub(super) const QUESTIONS: usize = 256;
+/// How long a connection for questions is kept without one.
+const QUIET: Duration = Duration::from_secs(30);
+/// How long a listener pauses that cannot take a connection, for want of descriptors or memory; and a report for which the
+/// broker has no room.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Why a call is refused what its session may reach.
+const NARROWED: &str = "a rule narrows this call to less";
+/// Most reports that wait for the broker to hear them.
+const REPORTS: usize = 4096;
+
+/// What egress listens on.
+pub(super) struct Sockets {
+    pub(super) listener: std::net::TcpListener,
+    pub(super) names: Option<std::net::UdpSocket>,
+}
+
+/// All that it knows.
+pub(super) struct Egress {
+    pub(super) network: Network,
+    resolver: Resolver,
+    book: Mutex<Book>,
+    /// By the port on loopback that a connection will come from.
+    expected: Mutex<HashMap<u16, oneshot::Sender<TcpStream>>>,
+    seats: Arc<Seats>,
+    questions: Arc<Semaphore>,
+    broker: AsyncFd<Channel>,
+    /// What the broker's socket had no room for.
+    reports: Mutex<VecDeque<FromEgress>>,
+    reported: Notify,
+}
+
+/// Room for connections. No call takes so much of it that none is left for others.
+struct Seats {
+    room: usize,
+    /// By the number of the call.
+    taken: Mutex<HashMap<u64, usize>>,
+}
+
+/// A connection's own, until it is dropped.
+struct Seat {
+    seats: Arc<Seats>,
+    call: u64,
+}
+
+impl Seats {
+    fn take(seats: &Arc<Self>, call: u64) -> Option<Seat> {
+        let mut taken = lock(&seats.taken);
+        let all: usize = taken.values().sum();
+        let own = taken.get(&call).copied().unwrap_or(0);
+        if all >= seats.room || own >= seats.room / 4 * 3 {
+            return None;
+        }
+        taken.insert(call, own + 1);
+        drop(taken);
+        Some(Seat { seats: Arc::clone(seats), call })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.seats.taken);
+        if let Some(own) = taken.get_mut(&self.call) {
+            *own -= 1;
+            if *own == 0 {
+                taken.remove(&self.call);
+            }
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(super) struct Asker {
+    /// The call: as in [`Reach`].
+    pub(super) call: u64,
+    /// What it may connect to, if that is less than what its session may.
+    pub(super) within: Option<Network>,
+}
+
+/// Where a connection leads.
+pub(super) struct Route {
+    /// As people write it: `name:port`.
+    pub(super) host: String,
+    /// The name that what is said on it must be for. `None` for an address that was granted as such.
+    pub(super) made_for: Option<MadeFor>,
+    /// Only HTTP and TLS were granted.
+    pub(super) only_web: bool,
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Route {
+    /// Whether it leads to this machine, so that it is known at once whether anybody is there: whoever does not wait for that
+    /// can be told all the same.
+    fn is_near(&self) -> bool {
+        self.addresses.iter().all(|place| place.ip().is_loopback())
+    }
+}
+
+impl Route {
+    /// Why what is spoken is not what was granted, if only HTTP at 80 and TLS at 443 were.
+    pub(super) fn other_than(&self, spoken: Spoken) -> Option<&'static str> {
+        let port = self.addresses.first().filter(|_| self.only_web)?.port();
+        match (port, spoken) {
+            (80, Spoken::Tls) => Some("it is TLS, and HTTP alone was granted at port 80"),
+            (443, Spoken::Http | Spoken::Http2) => Some("it is HTTP, and TLS alone was granted at port 443"),
+            _ => None,
+        }
+    }
+}
+
+/// Why there is no route.
+pub(super) enum NoRoute {
+    Refused { host: String, reason: Option<String> },
+    Failed { host: String, errno: i32 },
+}
+
+/// What was begun goes on after a panic of another task: nothing is kept half-changed under these locks.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many connections there may be at once, each with two descriptors and for a while a third.
+pub(super) fn room() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = descriptors.saturating_sub(OTHER_DESCRIPTORS) / 2;
+    usize::try_from(room).unwrap_or(CONNECTIONS).clamp(64, CONNECTIONS)
+}
+
+impl Egress {
+    pub(super) fn new(network: Network, resolver: Resolver, broker: Channel, room: usize) -> io::Result<Arc<Self>> {
+        rustix::io::ioctl_fionbio(&broker, true)?;
+        Ok(Arc::new(Self {
+            network,
+            resolver,
+            book: Mutex::default(),
+            expected: Mutex::default(),
+            seats: Arc::new(Seats { room, taken: Mutex::default() }),
+            questions: Arc::new(Semaphore::new(QUESTIONS)),
+            // For reading alone: else each report that the broker takes would wake this side.
+            #[allow(
+                deprecated,
+                reason = "its replacement is unsafe; a Channel owns its descriptor and never gives another"
+            )]
+            broker: AsyncFd::with_interest(broker, Interest::READABLE)?,
+            reports: Mutex::default(),
+            reported: Notify::new(),
+        }))
+    }
+
+    /// Serves until the broker is gone.
+    pub(super) async fn serve(self: Arc<Self>, sockets: Sockets) -> io::Result<()> {
+        sockets.listener.set_nonblocking(true)?;
+        tokio::spawn(Arc::clone(&self).accept(TcpListener::from_std(sockets.listener)?));
+        if let Some(names) = sockets.names {
+            names.set_nonblocking(true)?;
+            tokio::spawn(Arc::clone(&self).answer_by_udp(UdpSocket::from_std(names)?));
+        }
+        tokio::spawn(Arc::clone(&self).report());
+        // Of each call, while it lasts.
+        let mut tasks: HashMap<u64, Vec<AbortHandle>> = HashMap::new();
+        loop {
+            match self.broker.async_io(Interest::READABLE, Channel::receive::<ToEgress>).await? {
+                Received::Message(ToEgress::Reach(reach), fds) => {
+                    if let Some(answer) = fds.into_iter().next() {
+                        let call = reach.call;
+                        let task = tokio::spawn(Arc::clone(&self).reach(reach, answer.into()));
+                        let tasks = tasks.entry(call).or_default();
+                        tasks.retain(|task| !task.is_finished());
+                        tasks.push(task.abort_handle());
+                    }
+                }
+                // What is dropped is closed.
+                Received::Message(ToEgress::Gone { call }, _) => {
+                    tasks.remove(&call).into_iter().flatten().for_each(|task| task.abort());
+                }
+                Received::Data(_) => {}
+                Received::Closed => return Ok(()),
+            }
+        }
+    }
+
+    async fn reach(self: Arc<Self>, reach: Reach, broker: Channel) {
+        // A broker that is gone needs no answer, and everything ends.
+        let answer = |reached: Reached| drop(broker.send(&reached, &[]));
+        let Some(seat) = Seats::take(&self.seats, reach.call) else {
+            return answer(Reached::Failed { host: self.name_of(reach.to), errno: libc::EAGAIN });
+        };
+        let asker = Asker { call: reach.call, within: reach.within };
+        let route = match reach.to {
+            Target::Names | Target::Proxy => None,
+            Target::Address(place) => match self.route(upstream::meant(place), &asker).await {
+                Ok(route) => Some(route),
+                Err(NoRoute::Failed { host, errno }) => return answer(Reached::Failed { host, errno }),
+                Err(NoRoute::Refused { host, reason }) => {
+                    self.say(FromEgress::Refused { call: reach.call, host: host.clone(), reason });
+                    return answer(Reached::Refused { host });
+                }
+            },
+        };
+        let host = route.as_ref().map_or_else(|| self.name_of(reach.to), |route| route.host.clone());
+        let server = match &route {
+            Some(route) if reach.wait || route.is_near() => match upstream::connect(&route.addresses).await {
+                Ok(server) => Some(server),
+                Err(errno) => return answer(Reached::Failed { host, errno }),
+            },
+            Some(_) | None => None,
+        };
+        let (comes, coming) = oneshot::channel();
+        {
+            let mut expected = lock(&self.expected);
+            // Nobody takes the place of another that is on its way.
+            if expected.get(&reach.from).is_some_and(|waits| !waits.is_closed()) {
+                return answer(Reached::Failed { host, errno: libc::EADDRINUSE });
+            }
+            expected.insert(reach.from, comes);
+        }
+        answer(Reached::Ready { host });
+        let Ok(Ok(client)) = timeout(EXPECTED, coming).await else {
+            // Unless the port was announced again.
+            let mut expected = lock(&self.expected);
+            if expected.get(&reach.from).is_some_and(oneshot::Sender::is_closed) {
+                expected.remove(&reach.from);
+            }
+            return;
+        };
+        // What cannot be set makes a connection slower, not another one.
+        let _slower: io::Result<()> = relay::prepare(&client);
+        match route {
+            Some(route) => self.converse(client, server, reach.call, route).await,
+            None if reach.to == Target::Proxy => self.stand_in(client, asker).await,
+            None => self.answer_by_tcp(client, &asker).await,
+        }
+        drop(seat);
+    }
+
+    fn name_of(&self, target: Target) -> String {
+        match target {
+            Target::Names => "the names".to_owned(),
+            Target::Proxy => "the proxy".to_owned(),
+            Target::Address(place) => match lock(&self.book).name_at(place.ip()) {
+                Some(name) => format!("{name}:{}", place.port()),
+                None => place.to_string(),
+            },
+        }
+    }
+
+    /// Where a connection to an address leads, if that was granted and may be reached.
+    pub(super) async fn route(&self, place: SocketAddr, asker: &Asker) -> Result<Route, NoRoute> {
+        let name = lock(&self.book).name_at(place.ip());
+        let Some(name) = name else {
+            let may = asker.within.as_ref().is_none_or(|within| upstream::granted(place, within).is_some());
+            return match upstream::granted(place, &self.network) {
+                Some((host, addresses)) if may => {
+                    let both = || std::iter::once(&self.network).chain(&asker.within);
+                    let only_web = both().any(|network| network.only_web(&Host::Address(place.ip()), place.port()));
+                    Ok(Route { host, made_for: None, only_web, addresses })
+                }
+                Some((host, _)) => Err(NoRoute::Refused { host, reason: Some(NARROWED.to_owned()) }),
+                None => Err(NoRoute::Refused { host: place.to_string(), reason: None }),
+            };
+        };
+        self.route_to(&Host::Name(name.to_string()), place.port(), asker).await
+    }
+
+    /// The same, by name.
+    pub(super) async fn route_to(&self, name: &Host, port: u16, asker: &Asker) -> Result<Route, NoRoute> {
+        let host = format!("{name}:{port}");
+        let both = || std::iter::once(&self.network).chain(&asker.within);
+        if !both().all(|network| network.allows(name, port)) {
+            let reason = self.network.allows(name, port).then(|| NARROWED.to_owned());
+            return Err(NoRoute::Refused { host, reason });
+        }
+        let addresses = match self.resolver.addresses(&name.to_string()).await {
+            Ok(addresses) => addresses,
+            Err(Unresolved::NoName | Unresolved::NoAddress | Unresolved::Failed) => {
+                return Err(NoRoute::Failed { host, errno: libc::EHOSTUNREACH });
+            }
+        };
+        let reachable = upstream::reachable(&addresses, port, &self.network).and_then(|places| match &asker.within {
+            None => Ok(places),
+            Some(within) => {
+                let addresses: Vec<IpAddr> = places.iter().map(SocketAddr::ip).collect();
+                upstream::reachable(&addresses, port, within)
+            }
+        });
+        match reachable {
+            Ok(addresses) => {
+                let only_web = both().any(|network| network.only_web(name, port));
+                Ok(Route { host, made_for: Some(MadeFor { name: name.clone(), port }), only_web, addresses })
+            }
+            Err(Unreachable::Refused(ip, what)) => {
+                let reason = Some(format!("it leads to {ip} ({what}), which a name's grant does not cover"));
+                Err(NoRoute::Refused { host, reason })
+            }
+            Err(Unreachable::NoRoute(errno)) => Err(NoRoute::Failed { host, errno }),
+        }
+    }
+
+    /// Takes the connections that were announced, each once, and no others: whoever else is on this machine may try (B17).
+    async fn accept(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((client, from)) => {
+                    let is_here = from.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST);
+                    let announced = if is_here { lock(&self.expected).remove(&from.port()) } else { None };
+                    match announced {
+                        // Nobody waits for one that took too long.
+                        Some(waits) => drop(waits.send(client)),
+                        None => relay::reset(client),
+                    }
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    async fn answer_by_udp(self: Arc<Self>, socket: UdpSocket) {
+        let socket = Arc::new(socket);
+        let mut bytes = vec![0; QUESTION_MAX];
+        loop {
+            let Ok((length, from)) = socket.recv_from(&mut bytes).await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let question = Question::read(bytes.get(..length).unwrap_or_default(), &self.network);
+            if !matches!(question.answer, Answer::AddressOf(_) | Answer::EmptyOf(_)) {
+                if let Some(answer) = self.answer(&question, None).await {
+                    // A full buffer loses it, as networks do: whoever asked will ask again.
+                    let _lost: io::Result<usize> = socket.try_send_to(&answer, from);
+                }
+            } else if let Ok(seat) = Arc::clone(&self.questions).try_acquire_owned() {
+                let (egress, socket) = (Arc::clone(&self), Arc::clone(&socket));
+                tokio::spawn(async move {
+                    if let Some(answer) = egress.answer(&question, None).await {
+                        let _lost: io::Result<usize> = socket.send_to(&answer, from).await;
+                    }
+                    drop(seat);
+                });
+            }
+        }
+    }
+
+    /// Answers questions until there are no more.
+    async fn answer_by_tcp(&self, mut client: TcpStream, asker: &Asker) {
+        let network = asker.within.as_ref().unwrap_or(&self.network);
+        while let Ok(Some(question)) = timeout(QUIET, read_question(&mut client)).await.unwrap_or(Ok(None)) {
+            let Some(answer) = self.answer(&Question::read(&question, network), Some(asker.call)).await else { return };
+            let Ok(length) = u16::try_from(answer.len()) else { return };
+            let framed = [&length.to_be_bytes()[..], &answer].concat();
+            if client.write_all(&framed).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn answer(&self, question: &Question, call: Option<u64>) -> Option<Vec<u8>> {
+        let ok = ResponseCode::NoError;
+        match &question.answer {
+            Answer::None => None,
+            Answer::Failure(code) => question.answered(*code, &[]),
+            Answer::Empty => question.answered(ok, &[]),
+            Answer::Localhost => question.answered(ok, &[Found::Address(Ipv4Addr::LOCALHOST)]),
+            Answer::NoName { told } => {
+                if let Some(name) = told {
+                    self.name_refused(call, name);
+                }
+                question.answered(ResponseCode::NXDomain, &[])
+            }
+            Answer::NameAt(ip) => match lock(&self.book).name_at((*ip).into()) {
+                Some(name) => question.answered(ok, &[Found::Name(name)]),
+                None => question.answered(ResponseCode::NXDomain, &[]),
+            },
+            // What it is called may be anything: nobody outside is asked until a call connects that may.
+            Answer::AddressOfAny(name) => {
+                let address = lock(&self.book).address_of(name);
+                question.answered(ok, &[Found::Address(address)])
+            }
+            Answer::AddressOf(name) | Answer::EmptyOf(name) => match self.resolver.addresses(name).await {
+                Ok(_) if matches!(question.answer, Answer::EmptyOf(_)) => question.answered(ok, &[]),
+                Ok(_) => {
+                    let address = lock(&self.book).address_of(name);
+                    question.answered(ok, &[Found::Address(address)])
+                }
+                Err(Unresolved::NoName) => question.answered(ResponseCode::NXDomain, &[]),
+                Err(Unresolved::NoAddress) => question.answered(ok, &[]),
+                Err(Unresolved::Failed) => question.answered(ResponseCode::ServFail, &[]),
+            },
+        }
+    }
+
+    fn name_refused(&self, call: Option<u64>, name: &str) {
+        let name = name.to_owned();
+        // Only of a call that was narrowed it is refused what the session may know.
+        let narrowed = call.filter(|_| names::knows(&self.network, &Host::Name(name.clone())));
+        self.say(match narrowed {
+            Some(call) => FromEgress::Refused { call, host: name, reason: Some(NARROWED.to_owned()) },
+            None => FromEgress::NameRefused { call, name },
+        });
+    }
+
+    /// Tells the broker, at once if there is room: it reports a call's refusals when the call has ended, and no later.
+    pub(super) fn say(&self, report: FromEgress) {
+        let mut waiting = lock(&self.reports);
+        if waiting.is_empty() && self.broker.get_ref().send(&report, &[]).is_ok() {
+            return;
+        }
+        if waiting.len() < REPORTS {
+            waiting.push_back(report);
+            self.reported.notify_one();
+        }
+    }
+
+    /// Tells the broker what there was no room for.
+    async fn report(self: Arc<Self>) {
+        loop {
+            self.reported.notified().await;
+            loop {
+                let next = lock(&self.reports).front().cloned();
+                let Some(next) = next else { break };
+                match self.broker.get_ref().send(&next, &[]) {
+                    Ok(()) => drop(lock(&self.reports).pop_front()),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(PAUSE).await,
+                    // The broker is gone, and everything ends.
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+}
+
+/// The next question of a connection, without its length. `None` at its end, and for one that is too long.
+async fn read_question(client: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
+    let length = match client.read_u16().await {
+        Ok(length) => usize::from(length),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if length > QUESTION_MAX {
+        return Ok(None);
+    }
+    let mut question = vec![0; length];
+    client.read_exact(&mut question).await?;
+    Ok(Some(question))
+}

@@ -1,0 +1,1119 @@
+//! Egress as a whole, over real sockets: in a thread that is confined as the process is.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
+
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use callgate_policy::pattern::{Host, HostPattern};
+use callgate_policy::plan::Network;
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::A;
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::confine;
+use super::http::MadeFor;
+use super::serving::{Egress, Route, Sockets};
+use super::upstream::Resolver;
+use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Target, ToEgress};
+
+/// Longer than anything takes, on any machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What a name leads to, as the host's name server says at the moment.
+type Table = Arc<Mutex<HashMap<String, Vec<Ipv4Addr>>>>;
+
+/// A name server of the host's: it answers from a table, and what is not in it does not exist. Each answer holds for no time.
+fn name_server() -> (SocketAddr, Table, Arc<Mutex<Vec<String>>>) {
+    let (table, asked) = (Table::default(), Arc::new(Mutex::new(Vec::new())));
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = socket.local_addr().unwrap();
+    let (known, heard) = (Arc::clone(&table), Arc::clone(&asked));
+    thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        loop {
+            let (length, from) = socket.recv_from(&mut bytes).unwrap();
+            let question = Message::from_vec(&bytes[..length]).unwrap();
+            let mut answer = Message::new(question.metadata.id, MessageType::Response, OpCode::Query);
+            answer.metadata.recursion_available = true;
+            let query = question.queries[0].clone();
+            let name = query.name().to_ascii().to_ascii_lowercase();
+            heard.lock().unwrap().push(name.clone());
+            match known.lock().unwrap().get(name.trim_end_matches('.')) {
+                _ if name.starts_with("failing.") && query.query_type() == RecordType::A => {
+                    answer.metadata.response_code = ResponseCode::ServFail;
+                }
+                None => answer.metadata.response_code = ResponseCode::NXDomain,
+                Some(addresses) if query.query_type() == RecordType::A => {
+                    for address in addresses {
+                        let data = RData::A(A(*address));
+                        answer.add_answer(Record::from_rdata(query.name().clone(), 0, data));
+                    }
+                }
+                Some(_) => {}
+            }
+            answer.add_query(query);
+            socket.send_to(&answer.to_vec().unwrap(), from).unwrap();
+        }
+    });
+    (at, table, asked)
+}
+
+/// Egress, and the ends that its broker and the session's programs have.
+struct Served {
+    broker: Channel,
+    at: SocketAddr,
+    names: UdpSocket,
+    table: Table,
+    /// What it asked the host's name server.
+    asked: Arc<Mutex<Vec<String>>>,
+    routes: Option<tokio::sync::mpsc::UnboundedSender<(OwnedFd, Route)>>,
+    ended: mpsc::Receiver<()>,
+}
+
+fn serve(hosts: &[&str]) -> Served {
+    serve_with(hosts, 4096)
+}
+
+fn serve_with(hosts: &[&str], room: usize) -> Served {
+    let network = Network { hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect() };
+    let (server, table, asked) = name_server();
+    let (broker, theirs) = Channel::pair().unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    let stub = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let names = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    names.connect(stub.local_addr().unwrap()).unwrap();
+    names.set_read_timeout(Some(LONG)).unwrap();
+    let (routes, mut wanted) = tokio::sync::mpsc::unbounded_channel::<(OwnedFd, Route)>();
+    let (ends, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let mut by_udp = ConnectionConfig::udp();
+        by_udp.port = server.port();
+        let host = NameServerConfig::new(server.ip(), true, vec![by_udp]);
+        let mut options = ResolverOpts::default();
+        options.use_hosts_file = hickory_resolver::config::ResolveHosts::Never;
+        let resolver = Resolver::with(ResolverConfig::from_parts(None, vec![], vec![host]), options).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // As the process does, but for what would hold for the other threads as well.
+        crate::apply::privilege::set_no_new_privs().unwrap();
+        if let Some(abi) = crate::apply::landlock::host_abi() {
+            let ports = confine::ports(&network);
+            let ruleset = crate::apply::landlock::connecting_alone(abi, ports.as_ref()).unwrap();
+            crate::apply::landlock::restrict(&ruleset).unwrap();
+        }
+        crate::filters::install_egress().unwrap();
+        runtime.block_on(async move {
+            let egress = Egress::new(network, resolver, theirs, room).unwrap();
+            let also = Arc::clone(&egress);
+            tokio::spawn(async move {
+                while let Some((client, route)) = wanted.recv().await {
+                    let client = tokio::net::TcpStream::from_std(client.into()).unwrap();
+                    tokio::spawn(Arc::clone(&also).converse(client, None, 7, route));
+                }
+            });
+            egress.serve(Sockets { listener, names: Some(stub) }).await.unwrap();
+        });
+        ends.send(()).unwrap();
+    });
+    Served { broker, at, names, table, asked, routes: Some(routes), ended }
+}
+
+impl Served {
+    fn knows(&self, name: &str, addresses: &[Ipv4Addr]) {
+        self.table.lock().unwrap().insert(name.to_owned(), addresses.to_vec());
+    }
+
+    /// Asks for a name as programs do.
+    fn look_up(&self, name: &str, kind: RecordType) -> Message {
+        let mut question = Message::query();
+        question.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
+        question.metadata.recursion_desired = true;
+        self.names.send(&question.to_vec().unwrap()).unwrap();
+        let mut bytes = [0; 4096];
+        let length = self.names.recv(&mut bytes).unwrap();
+        let answer = Message::from_vec(&bytes[..length]).unwrap();
+        assert_eq!((answer.metadata.id, &answer.queries), (question.metadata.id, &question.queries));
+        answer
+    }
+
+    fn address_of(&self, name: &str) -> IpAddr {
+        let answer = self.look_up(name, RecordType::A);
+        assert_eq!(answer.metadata.response_code, ResponseCode::NoError, "{name}");
+        answer.answers[0].data.ip_addr().unwrap()
+    }
+
+    /// As the broker does it for a program that connects.
+    fn ask(&self, to: Target, wait: bool) -> (OwnedFd, Reached) {
+        self.ask_for(7, None, to, wait)
+    }
+
+    fn ask_for(&self, call: u64, within: Option<Network>, to: Target, wait: bool) -> (OwnedFd, Reached) {
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let socket = socket.unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let from: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+        let reached = self.announce(Reach { call, within, to, from: from.port(), wait });
+        (socket, reached)
+    }
+
+    fn announce(&self, reach: Reach) -> Reached {
+        let (ours, theirs) = Channel::pair().unwrap();
+        self.broker.send(&ToEgress::Reach(reach), &[theirs.as_fd()]).unwrap();
+        drop(theirs);
+        let Received::Message(reached, _) = ours.receive::<Reached>().unwrap() else { panic!("no answer") };
+        reached
+    }
+
+    fn connect(&self, socket: OwnedFd) -> TcpStream {
+        rustix::net::connect(&socket, &self.at).unwrap();
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    fn reach(&self, ip: IpAddr, port: u16) -> TcpStream {
+        let (socket, reached) = self.ask(Target::Address(SocketAddr::new(ip, port)), true);
+        assert!(matches!(reached, Reached::Ready { .. }), "{reached:?}");
+        self.connect(socket)
+    }
+
+    /// A connection that was made for a name, whatever its port and its address are.
+    fn made_for(&self, name: &str, server: SocketAddr, only_web: bool) -> TcpStream {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.set_read_timeout(Some(LONG)).unwrap();
+        let (theirs, _) = listener.accept().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let name = Host::parse(name).unwrap();
+        let host = format!("{name}:80");
+        let route = Route { host, made_for: Some(MadeFor { name, port: 80 }), only_web, addresses: vec![server] };
+        self.routes.as_ref().unwrap().send((theirs.into(), route)).unwrap();
+        client
+    }
+
+    fn told(&self) -> FromEgress {
+        let Received::Message(told, _) = self.broker.receive().unwrap() else { panic!("nothing is told") };
+        told
+    }
+
+    fn nothing_told(&self) {
+        assert_eq!(self.broker.receive_if_there::<FromEgress>().unwrap(), None);
+    }
+
+    /// Why a connection was ended.
+    fn reason(&self) -> String {
+        let told = self.told();
+        let FromEgress::Ended { call: 7, host, reason } = told else { panic!("{told:?}") };
+        assert_eq!(host, "good.example:80");
+        reason
+    }
+}
+
+/// A server that does this with each connection, and says what it made of it.
+fn server<T: Send + 'static>(
+    serve: impl Fn(TcpStream) -> T + Send + Sync + 'static,
+) -> (SocketAddr, mpsc::Receiver<T>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    let (says, heard) = mpsc::channel();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let (serve, says, socket) = (Arc::clone(&serve), says.clone(), socket.unwrap());
+            socket.set_read_timeout(Some(LONG)).unwrap();
+            thread::spawn(move || {
+                // Nobody listens any more when the test is over.
+                let _over = says.send(serve(socket));
+            });
+        }
+    });
+    (at, heard)
+}
+
+/// All that it is sent, until the other side has said all.
+fn whole(mut socket: TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    // A reset is an end as well.
+    let _reset = socket.read_to_end(&mut all);
+    all
+}
+
+/// Says all of it, hears the answer to its end.
+fn say(mut client: TcpStream, bytes: &[u8]) -> String {
+    client.write_all(bytes).unwrap();
+    String::from_utf8_lossy(&whole(client)).into_owned()
+}
+
+/// Nothing but a name that was granted has an address, and nothing but such a name is passed on.
+#[test]
+fn only_granted_names_have_addresses() {
+    let served = serve(&["good.example:8080", "*.below.example", "absent.example"]);
+    for name in ["good.example", "a.below.example"] {
+        served.knows(name, &[Ipv4Addr::new(93, 184, 216, 34)]);
+    }
+    let first = served.address_of("good.example.");
+    assert_eq!(first, IpAddr::from([198, 18, 0, 2]));
+    assert_eq!(served.address_of("GOOD.example."), first, "one name, one address");
+    assert_eq!(served.address_of("a.below.example."), IpAddr::from([198, 18, 0, 3]));
+    let answer = served.look_up("2.0.18.198.in-addr.arpa.", RecordType::PTR);
+    assert_eq!(answer.answers[0].data.to_string(), "good.example.");
+    for kind in [RecordType::AAAA, RecordType::HTTPS, RecordType::SVCB, RecordType::TXT, RecordType::MX] {
+        let answer = served.look_up("good.example.", kind);
+        assert_eq!((answer.metadata.response_code, answer.answers.len()), (ResponseCode::NoError, 0), "{kind}");
+        assert!(answer.metadata.recursion_available);
+    }
+    served.nothing_told();
+    let before = served.asked.lock().unwrap().len();
+    for name in ["evil.example.", "below.example.", "xgood.example.", "secret.good.example."] {
+        assert_eq!(served.look_up(name, RecordType::A).metadata.response_code, ResponseCode::NXDomain, "{name}");
+        assert_eq!(served.told(), FromEgress::NameRefused { call: None, name: name.trim_end_matches('.').to_owned() });
+    }
+    assert_eq!(served.look_up("evil.example.", RecordType::TXT).metadata.response_code, ResponseCode::NXDomain);
+    served.nothing_told();
+    assert_eq!(served.asked.lock().unwrap().len(), before, "nobody outside was asked");
+    assert_eq!(served.look_up("absent.example.", RecordType::A).metadata.response_code, ResponseCode::NXDomain);
+    assert!(served.asked.lock().unwrap().len() > before, "the control");
+    assert_eq!(served.look_up("localhost.", RecordType::A).answers[0].data.ip_addr(), Some(Ipv4Addr::LOCALHOST.into()));
+    served.nothing_told();
+}
+
+/// What a name below a granted one is called may say something: nobody outside is asked for it until a call connects that may.
+#[test]
+fn b4_names_below_a_granted_one_are_asked_for_when_a_call_connects() {
+    let (at, _) = server(drop);
+    let port = at.port();
+    let served = serve(&[&format!("*.below.example:{port}"), &format!("127.0.0.1:{port}")]);
+    for name in ["secret.below.example", "open.below.example"] {
+        served.knows(name, &[Ipv4Addr::LOCALHOST]);
+    }
+    let asked_for = |word: &str| served.asked.lock().unwrap().iter().any(|name| name.starts_with(word));
+    let secret = Target::Address(SocketAddr::new(served.address_of("secret.below.example."), port));
+    let (_, reached) = served.ask_for(8, Some(Network { hosts: vec![] }), secret, true);
+    assert_eq!(reached, Reached::Refused { host: format!("secret.below.example:{port}") });
+    assert!(!asked_for("secret"));
+    // By TCP it is known who asks.
+    let (socket, _) = served.ask_for(8, Some(Network { hosts: vec![] }), Target::Names, true);
+    let mut client = served.connect(socket);
+    let mut question = Message::query();
+    question.add_query(Query::query(Name::from_ascii("other.below.example.").unwrap(), RecordType::A));
+    let bytes = question.to_vec().unwrap();
+    client.write_all(&[&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], &bytes].concat()).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let answer = Message::from_vec(&whole(client)[2..]).unwrap();
+    assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain);
+    assert!(!asked_for("other"));
+    let told: Vec<FromEgress> = (0..2).map(|_| served.told()).collect();
+    let is_narrowed = |told: &FromEgress| matches!(told, FromEgress::Refused { call: 8, reason: Some(_), .. });
+    assert!(told.iter().all(is_narrowed), "{told:?}");
+    // The control: a call that may.
+    drop(served.reach(served.address_of("open.below.example."), port));
+    assert!(asked_for("open"));
+}
+
+/// A name server that has failed for one kind of address has not said that there is none.
+#[test]
+fn what_could_not_be_asked_is_no_answer() {
+    let served = serve(&["failing.example", "empty.example", "absent.example"]);
+    served.knows("failing.example", &[]);
+    served.knows("empty.example", &[]);
+    for kind in [RecordType::A, RecordType::AAAA] {
+        assert_eq!(served.look_up("failing.example.", kind).metadata.response_code, ResponseCode::ServFail, "{kind}");
+        assert_eq!(served.look_up("absent.example.", kind).metadata.response_code, ResponseCode::NXDomain, "{kind}");
+    }
+    let answer = served.look_up("empty.example.", RecordType::A);
+    assert_eq!((answer.metadata.response_code, answer.answers.len()), (ResponseCode::NoError, 0), "the control");
+}
+
+/// What is no question harms nobody: the next is answered.
+#[test]
+fn malformed_questions_are_answered_or_not_heard() {
+    let served = serve(&["good.example"]);
+    served.knows("good.example", &[Ipv4Addr::new(93, 184, 216, 34)]);
+    let loops = [&[0, 9, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], &[0xc0, 12, 0, 1, 0, 1]].concat();
+    for bytes in [&b""[..], b"x", &[0; 11], &[0xff; 600], &loops] {
+        served.names.send(bytes).unwrap();
+    }
+    let mut bytes = [0; 512];
+    let length = served.names.recv(&mut bytes).unwrap();
+    let answer = Message::from_vec(&bytes[..length]).unwrap();
+    assert_eq!((answer.metadata.id, answer.metadata.response_code), (9, ResponseCode::FormErr));
+    served.address_of("good.example.");
+}
+
+/// By TCP, several questions on one connection.
+#[test]
+fn names_are_asked_for_by_tcp() {
+    let served = serve(&["good.example"]);
+    served.knows("good.example", &[Ipv4Addr::new(93, 184, 216, 34)]);
+    let (socket, reached) = served.ask(Target::Names, true);
+    assert!(matches!(reached, Reached::Ready { .. }));
+    let mut client = served.connect(socket);
+    let mut both = Vec::new();
+    for (id, name) in [(1, "good.example."), (2, "evil.example.")] {
+        let mut question = Message::new(id, MessageType::Query, OpCode::Query);
+        question.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
+        let bytes = question.to_vec().unwrap();
+        both.extend([&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], &bytes].concat());
+    }
+    client.write_all(&both).unwrap();
+    for (id, code) in [(1, ResponseCode::NoError), (2, ResponseCode::NXDomain)] {
+        let mut length = [0; 2];
+        client.read_exact(&mut length).unwrap();
+        let mut bytes = vec![0; u16::from_be_bytes(length).into()];
+        client.read_exact(&mut bytes).unwrap();
+        let answer = Message::from_vec(&bytes).unwrap();
+        assert_eq!((answer.metadata.id, answer.metadata.response_code), (id, code));
+    }
+    client.write_all(&[0xff, 0xff]).unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "one that is too long ends it");
+}
+
+/// Both ways, large, with a half-close; only at the granted port, only to what was granted.
+#[test]
+fn a_granted_name_is_reached_at_its_port_alone() {
+    let (at, sums) = server(|socket| {
+        let mut back = socket.try_clone().unwrap();
+        let all = whole(socket);
+        back.write_all(&all).unwrap();
+        all.len()
+    });
+    let own = format!("127.0.0.1:{}", at.port());
+    let name = format!("good.example:{}", at.port());
+    let served = serve(&[&name, &own]);
+    served.knows("good.example", &[Ipv4Addr::LOCALHOST]);
+    let ip = served.address_of("good.example.");
+    let mut client = served.reach(ip, at.port());
+    let bytes: Vec<u8> = (0..8_u32 << 20).map(|number| (number % 251) as u8).collect();
+    let sent = bytes.clone();
+    let mut writes = client.try_clone().unwrap();
+    thread::spawn(move || {
+        writes.write_all(&sent).unwrap();
+        writes.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut back = Vec::new();
+    client.read_to_end(&mut back).unwrap();
+    assert!(back == bytes, "{} bytes came back", back.len());
+    assert_eq!(sums.recv().unwrap(), bytes.len());
+
+    let (_, reached) = served.ask(Target::Address(SocketAddr::new(ip, 22)), true);
+    assert_eq!(reached, Reached::Refused { host: "good.example:22".into() });
+    assert_eq!(served.told(), FromEgress::Refused { call: 7, host: "good.example:22".into(), reason: None });
+    for place in ["93.184.216.34:80", "198.18.200.1:80", "[2001:db8::1]:80", "127.0.0.1:1", "[::ffff:127.0.0.1]:1"] {
+        let (_, reached) = served.ask(Target::Address(place.parse().unwrap()), true);
+        assert!(matches!(reached, Reached::Refused { .. }), "{place}: {reached:?}");
+        assert!(matches!(served.told(), FromEgress::Refused { call: 7, reason: None, .. }), "{place}");
+    }
+    drop(served.reach(at.ip(), at.port()));
+    let mapped = "::ffff:127.0.0.1".parse().unwrap();
+    drop(served.reach(mapped, at.port()));
+    served.nothing_told();
+}
+
+/// B12: a granted name that comes to lead to this machine, its network or its cloud's metadata does not.
+#[test]
+fn b12_a_name_that_leads_inside_is_refused() {
+    let (at, _) = server(drop);
+    let own = format!("127.0.0.1:{}", at.port());
+    let name = format!("good.example:{}", at.port());
+    let served = serve(&[&name, &own]);
+    served.knows("good.example", &[Ipv4Addr::LOCALHOST]);
+    let ip = served.address_of("good.example.");
+    drop(served.reach(ip, at.port()));
+    for inside in [[127, 0, 0, 2], [10, 0, 0, 1], [169, 254, 169, 254], [192, 168, 1, 1], [0, 0, 0, 0], [224, 0, 0, 1]]
+    {
+        served.knows("good.example", &[inside.into()]);
+        let (_, reached) = served.ask(Target::Address(SocketAddr::new(ip, at.port())), true);
+        assert_eq!(reached, Reached::Refused { host: name.clone() }, "{inside:?}");
+        let FromEgress::Refused { reason: Some(reason), .. } = served.told() else { panic!("{inside:?}") };
+        assert!(reason.contains(&Ipv4Addr::from(inside).to_string()), "{reason}");
+    }
+    // Of several, those that may be.
+    served.knows("good.example", &[[10, 0, 0, 1].into(), Ipv4Addr::LOCALHOST]);
+    drop(served.reach(ip, at.port()));
+    served.nothing_told();
+}
+
+/// A blocking connect learns why it fails; what does not exist is not refused.
+#[test]
+fn what_is_not_there_fails_as_it_would_outside() {
+    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let own = format!("127.0.0.1:{}", closed.port());
+    let name = format!("good.example:{}", closed.port());
+    let served = serve(&[&name, &own]);
+    served.knows("good.example", &[Ipv4Addr::LOCALHOST]);
+    let ip = served.address_of("good.example.");
+    let to = Target::Address(SocketAddr::new(ip, closed.port()));
+    assert_eq!(served.ask(to, true).1, Reached::Failed { host: name.clone(), errno: libc::ECONNREFUSED });
+    assert_eq!(
+        served.ask(to, false).1,
+        Reached::Failed { host: name.clone(), errno: libc::ECONNREFUSED },
+        "it is near"
+    );
+    let client = served.made_for("good.example", closed, true);
+    let answer = say(client, b"GET / HTTP/1.1\r\nhost: good.example\r\nconnection: close\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("refused"), "{answer}");
+    served.table.lock().unwrap().clear();
+    assert_eq!(served.ask(to, true).1, Reached::Failed { host: name, errno: libc::EHOSTUNREACH });
+    served.nothing_told();
+}
+
+/// B17: a connection that was not announced is not served, nor is one that was, a second time.
+#[test]
+fn b17_only_announced_connections_are_served() {
+    let (at, _) = server(|mut socket| socket.write_all(b"hello").unwrap());
+    let own = format!("127.0.0.1:{}", at.port());
+    let served = serve(&[&own]);
+    let mut stranger = TcpStream::connect(served.at).unwrap();
+    stranger.set_read_timeout(Some(LONG)).unwrap();
+    assert!(stranger.read(&mut [0; 5]).map_or(true, |read| read == 0));
+    // From the same port, at another address of loopback.
+    let (socket, reached) = served.ask(Target::Address(at), true);
+    assert!(matches!(reached, Reached::Ready { .. }));
+    let from: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+    let thief = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&thief, &SocketAddr::from(([127, 0, 0, 2], from.port()))).unwrap();
+    rustix::net::connect(&thief, &served.at).unwrap();
+    let mut thief = TcpStream::from(thief);
+    thief.set_read_timeout(Some(LONG)).unwrap();
+    assert!(thief.read(&mut [0; 5]).map_or(true, |read| read == 0));
+    // The control, which the thief has not spoilt.
+    let mut bytes = [0; 5];
+    let mut client = served.connect(socket);
+    client.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"hello");
+}
+
+/// B17: nobody takes the place of a connection that is on its way.
+#[test]
+fn b17_a_port_is_announced_once() {
+    let (at, _) = server(|mut socket| socket.write_all(b"hello").unwrap());
+    let own = format!("127.0.0.1:{}", at.port());
+    let served = serve(&[&own]);
+    let to = Target::Address(at);
+    let (socket, _) = served.ask(to, true);
+    let from: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+    let again = served.announce(Reach { call: 8, within: None, to: Target::Names, from: from.port(), wait: true });
+    assert!(matches!(again, Reached::Failed { errno: libc::EADDRINUSE, .. }), "{again:?}");
+    let mut bytes = [0; 5];
+    served.connect(socket).read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"hello");
+}
+
+/// With a call its connections end, whatever their servers do; and no call takes all the room.
+#[test]
+fn connections_end_with_their_call() {
+    let (at, ended) = server(whole);
+    let own = format!("127.0.0.1:{}", at.port());
+    let served = serve_with(&[&own], 4);
+    let to = Target::Address(at);
+    let reach = |call| match served.ask_for(call, None, to, true) {
+        (socket, Reached::Ready { .. }) => Some(served.connect(socket)),
+        (_, Reached::Failed { errno: libc::EAGAIN, .. }) => None,
+        (_, other) => panic!("{other:?}"),
+    };
+    let mut held: Vec<TcpStream> = (0..3).map(|_| reach(7).unwrap()).collect();
+    assert!(reach(7).is_none(), "it has its part");
+    let mut other = reach(8).unwrap();
+    // Each is there, and none ends by itself.
+    other.write_all(b"other").unwrap();
+    assert!(ended.try_recv().is_err());
+    served.broker.send(&ToEgress::Gone { call: 7 }, &[]).unwrap();
+    for _ in 0..3 {
+        assert_eq!(ended.recv_timeout(LONG).unwrap(), b"");
+    }
+    for client in &mut held {
+        assert!(client.read(&mut [0]).map_or(true, |read| read == 0));
+    }
+    assert!(reach(7).is_some(), "there is room again");
+    other.shutdown(Shutdown::Write).unwrap();
+    let last = std::iter::repeat_with(|| ended.recv_timeout(LONG).unwrap()).find(|heard| !heard.is_empty());
+    assert_eq!(last.unwrap(), b"other", "the control");
+}
+
+/// The end of the broker is the end of egress.
+#[test]
+fn it_ends_with_the_broker() {
+    let served = serve(&["good.example"]);
+    drop(served.broker);
+    served.ended.recv_timeout(LONG).unwrap();
+}
+
+fn hello(of: &str) -> Vec<u8> {
+    match of {
+        "openssl" => include_bytes!("hellos/openssl").to_vec(),
+        "openssl-tls1.2" => include_bytes!("hellos/openssl-tls1.2").to_vec(),
+        "gnutls" => include_bytes!("hellos/gnutls").to_vec(),
+        "java" => include_bytes!("hellos/java").to_vec(),
+        "without a name" => include_bytes!("hellos/openssl-without-name").to_vec(),
+        _ => unreachable!(),
+    }
+}
+
+/// A hello with these bytes as its extensions, in records of at most this many bytes.
+fn made_hello(extensions: &[u8], record: usize) -> Vec<u8> {
+    let length = |bytes: &[u8]| u16::try_from(bytes.len()).unwrap().to_be_bytes();
+    let body = [&[3, 3][..], &[7; 32], &[0], &[0, 2, 0x13, 1], &[1, 0], &length(extensions), extensions].concat();
+    let message = [&[1, 0][..], &length(&body), &body].concat();
+    message.chunks(record).flat_map(|part| [&[22, 3, 1][..], &length(part), part].concat()).collect()
+}
+
+fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
+    [&kind.to_be_bytes()[..], &u16::try_from(body.len()).unwrap().to_be_bytes(), body].concat()
+}
+
+fn server_name(name: &[u8]) -> Vec<u8> {
+    let entry = [&[0][..], &u16::try_from(name.len()).unwrap().to_be_bytes(), name].concat();
+    extension(0, &[&u16::try_from(entry.len()).unwrap().to_be_bytes()[..], &entry].concat())
+}
+
+/// B13: a TLS connection is for the name that it was made for, or ended before a byte of it has left.
+#[test]
+fn b13_a_hello_for_another_server_is_refused() {
+    let (at, heard) = server(whole);
+    let served = serve(&["good.example:*", "other.example:*"]);
+    let good = server_name(b"good.example");
+    let split = made_hello(&good, 7);
+    let mixed = made_hello(&server_name(b"Good.EXAMPLE"), 1000);
+    for (what, hello) in [
+        ("openssl", hello("openssl")),
+        ("openssl, TLS 1.2", hello("openssl-tls1.2")),
+        ("gnutls", hello("gnutls")),
+        ("java", hello("java")),
+        ("split", split.clone()),
+        ("mixed case", mixed),
+    ] {
+        for only_web in [true, false] {
+            let mut client = served.made_for("good.example", at, only_web);
+            // In parts that have nothing to do with those of the protocol.
+            for part in hello.chunks(11) {
+                client.write_all(part).unwrap();
+            }
+            client.shutdown(Shutdown::Write).unwrap();
+            assert!(heard.recv_timeout(LONG).unwrap() == hello, "{what}");
+        }
+    }
+    let ech = [good.clone(), extension(0xfe0d, &[0; 64])].concat();
+    let esni = [good.clone(), extension(0xffce, &[0; 64])].concat();
+    let twice = [good.clone(), server_name(b"evil.example")].concat();
+    let two = [&[0, 30, 0, 0, 12][..], b"good.example", &[0, 0, 12], b"evil.example"].concat();
+    let cut = [&good[..], &[0, 43, 0, 9, 2]].concat();
+    let long = made_hello(&[good.clone(), extension(21, &[0; 60_000])].concat(), 100);
+    let no_records = [&[22, 3, 1][..], &[0, 0]].concat();
+    let more_than_one = {
+        let one = made_hello(&good, 1000);
+        let length = u16::try_from(2 * (one.len() - 5)).unwrap().to_be_bytes();
+        [&[22, 3, 1][..], &length, &one[5..], &one[5..]].concat()
+    };
+    for (what, hello, why) in [
+        ("another that was granted", made_hello(&server_name(b"other.example"), 1000), "a connection of its own"),
+        ("another that was not", made_hello(&server_name(b"evil.example"), 1000), "was not granted"),
+        ("no name", hello("without a name"), "names no server"),
+        ("no extension", made_hello(&[], 1000), "names no server"),
+        ("encrypted", made_hello(&ech, 1000), "encrypted"),
+        ("encrypted, the draft", made_hello(&esni, 1000), "encrypted"),
+        ("two extensions", made_hello(&twice, 1000), "malformed"),
+        ("two names", made_hello(&extension(0, &two), 1000), "malformed"),
+        ("what follows is cut off", made_hello(&cut, 1000), "malformed"),
+        ("a dot", made_hello(&server_name(b"good.example."), 1000), "read differently"),
+        ("an address", made_hello(&server_name(b"10.0.0.1"), 1000), "read differently"),
+        ("a NUL", made_hello(&server_name(b"good.example\0.evil.example"), 1000), "read differently"),
+        ("too many records", long, "too often"),
+        ("an empty record", no_records, "malformed"),
+        ("two in a record", more_than_one, "malformed"),
+        ("not a hello", vec![22, 3, 3, 0, 5, 2, 0, 0, 1, 0], "malformed"),
+        ("SSL 2", vec![0x80, 0x2e, 1, 3, 1, 0, 0x15, 0, 0, 0, 0x10], "malformed"),
+        ("too long", vec![22, 3, 3, 0x40, 0, 1, 2, 0, 0], "longer"),
+    ] {
+        for only_web in [true, false] {
+            let answer = say(served.made_for("good.example", at, only_web), &hello);
+            assert_eq!(answer.as_bytes(), [21, 3, 3, 0, 2, 2, 49], "{what}");
+            let reason = served.reason();
+            assert!(reason.contains(why), "{what}: {reason}");
+        }
+        assert!(heard.recv_timeout(LONG).unwrap().is_empty(), "{what}: it reached the server");
+        assert!(heard.recv_timeout(LONG).unwrap().is_empty(), "{what}: it reached the server");
+    }
+    served.nothing_told();
+}
+
+/// B13: a server may ask for a second hello, which must be for the same name.
+#[test]
+fn b13_a_second_hello_for_another_server_is_refused() {
+    let (at, heard) = server(|mut socket| {
+        let mut first = [0; 11];
+        socket.read_exact(&mut first).unwrap();
+        socket.write_all(b"again").unwrap();
+        [first.to_vec(), whole(socket)].concat()
+    });
+    let served = serve(&["good.example:*", "other.example:*"]);
+    let (good, early) = (server_name(b"good.example"), extension(42, &[]));
+    let plain = made_hello(&good, 1000);
+    let early = made_hello(&[good, early].concat(), 1000);
+    let warning = [21, 3, 3, 0, 2, 1, 90];
+    let change = [20, 3, 3, 0, 1, 1];
+    let second = |name: &[u8], record: usize| made_hello(&server_name(name), record);
+    let data = [23, 3, 3, 0, 2, 9, 9];
+    let evil = second(b"evil.example", 1000);
+    for (what, first, said, why) in [
+        ("the same", &plain, [&change[..], &second(b"good.example", 1000), &data].concat(), None),
+        ("none", &plain, [&change[..], &data].concat(), None),
+        ("the same, early data", &early, [&data[..], &second(b"good.example", 1000), &data, &data].concat(), None),
+        ("another", &plain, [&change[..], &second(b"other.example", 1000)].concat(), Some("for other.example")),
+        ("another at once", &plain, evil.clone(), Some("for evil.example")),
+        ("another in pieces", &plain, [&change[..], &second(b"evil.example", 5)].concat(), Some("for evil.example")),
+        ("another after a warning", &plain, [&warning[..], &evil].concat(), Some("for evil.example")),
+        ("another after data", &early, [&data[..], &change, &data, &evil].concat(), Some("for evil.example")),
+        ("no name", &plain, [&change[..], &made_hello(&[], 1000)].concat(), Some("names no server")),
+    ] {
+        let mut client = served.made_for("good.example", at, false);
+        client.write_all(first).unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+        let written: std::io::Result<()> = said.chunks(3).try_for_each(|part| client.write_all(part));
+        assert!(written.is_ok() || why.is_some(), "{what}: {written:?}");
+        // A reset is an end as well.
+        let _reset = client.shutdown(Shutdown::Write);
+        let got = heard.recv_timeout(LONG).unwrap();
+        match why {
+            None => assert!(got == [&first[..], &said].concat(), "{what}"),
+            Some(why) => {
+                let reason = served.reason();
+                assert!(reason.contains(why), "{what}: {reason}");
+                assert!(!String::from_utf8_lossy(&got[first.len()..]).contains("example"), "{what}: it was sent");
+            }
+        }
+    }
+    served.nothing_told();
+}
+
+/// A server of HTTP that notes what it is sent, and answers each request that it finds in it. It finds them as servers do that
+/// read leniently: whatever looks like a head is one.
+fn web_server() -> (SocketAddr, Arc<Mutex<String>>) {
+    let sent = Arc::new(Mutex::new(String::new()));
+    let notes = Arc::clone(&sent);
+    let (at, _) = server(move |mut socket| {
+        let mut heads = 0;
+        let mut all = Vec::new();
+        let mut bytes = [0; 4096];
+        while let Ok(read @ 1..) = socket.read(&mut bytes) {
+            all.extend_from_slice(&bytes[..read]);
+            notes.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
+            let found = all.windows(4).filter(|window| *window == b"\r\n\r\n").count();
+            let is_chunked = String::from_utf8_lossy(&all).to_ascii_lowercase().contains("transfer-encoding");
+            let is_whole = !is_chunked || all.ends_with(b"0\r\n\r\n");
+            if found > heads && is_whole {
+                heads = found;
+                socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes").unwrap();
+                if all.windows(13).any(|window| window == b"ection: close") {
+                    return;
+                }
+            }
+        }
+    });
+    (at, sent)
+}
+
+/// B13: what some servers take for a request is none that passes unread, however it begins.
+#[test]
+fn b13_an_odd_first_line_is_compared_or_refused() {
+    let (at, sent) = web_server();
+    let served = serve(&["good.example:*"]);
+    let evil = b"GET /x HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    let long = [b"GET /", &*b"x".repeat(70_000), &evil[6..]].concat();
+    for (what, request) in [
+        ("blanks", [&*b"\r\n".repeat(600), evil].concat()),
+        ("no version", b"GET http://evil.example/x\r\n\r\n".to_vec()),
+        ("no version, nothing more", b"GET http://evil.example/x\r\n".to_vec()),
+        ("a control character", b"GET /\x01 HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_vec()),
+        ("a long line", long),
+    ] {
+        let mut client = served.made_for("good.example", at, false);
+        // It may be refused before all is said.
+        let _reset = client.write_all(&request).and_then(|()| client.shutdown(Shutdown::Write));
+        let answer = String::from_utf8_lossy(&whole(client)).into_owned();
+        assert!(!answer.contains("yes"), "{what}: {answer}");
+        assert_eq!(*sent.lock().unwrap(), "", "{what}");
+    }
+    let good = "GET /x HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n";
+    let answer = say(served.made_for("good.example", at, false), good.as_bytes());
+    assert!(answer.ends_with("yes"), "the control: {answer}");
+}
+
+/// B13: each request of a connection is compared with its name, and none hides in another.
+#[test]
+fn b13_each_request_is_for_the_name_of_its_connection() {
+    let (at, sent) = web_server();
+    let served = serve(&["good.example:*", "other.example:*"]);
+    let close = "connection: close\r\n\r\n";
+    for request in [
+        format!("GET /a HTTP/1.1\r\nHost: good.example\r\n{close}"),
+        format!("GET /a HTTP/1.1\r\nhOsT:   GOOD.example:80  \r\n{close}"),
+        format!("GET http://good.example/a HTTP/1.1\r\nHost: good.example\r\n{close}"),
+        format!("GET /a HTTP/1.1\r\nHost: good.example\r\nConnection: host, te\r\nTE: x\r\n{close}"),
+        format!("\r\nGET /a HTTP/1.1\r\nHost: good.example.\r\n{close}"),
+        format!("POST /a HTTP/1.1\r\nHost: good.example\r\nContent-Length: 3\r\n{close}xyz"),
+        format!("POST /a HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\n{close}3\r\nxyz\r\n0\r\n\r\n"),
+        "GET /a HTTP/1.0\r\nHost: good.example\r\n\r\n".to_owned(),
+    ] {
+        for only_web in [true, false] {
+            sent.lock().unwrap().clear();
+            let answer = say(served.made_for("good.example", at, only_web), request.as_bytes());
+            assert!(answer.starts_with("HTTP/1.") && answer.ends_with("\r\n\r\nyes"), "{request}: {answer}");
+            let sent = sent.lock().unwrap();
+            assert!(sent.contains(" /a HTTP/1.") && !sent.contains("host, te") && !sent.contains("TE:"), "{sent}");
+            assert_eq!(sent.contains("xyz"), request.contains("xyz"), "{sent}");
+        }
+    }
+    served.nothing_told();
+    for (request, why) in [
+        ("GET /b HTTP/1.1\r\nHost: other.example\r\n\r\n", "connection of its own"),
+        ("GET /b HTTP/1.1\r\nHost: evil.example\r\n\r\n", "evil.example is a host which was not granted"),
+        ("GET http://evil.example/b HTTP/1.1\r\nHost: good.example\r\n\r\n", "evil.example"),
+        ("GET http://good.example@evil.example/b HTTP/1.1\r\nHost: good.example\r\n\r\n", "read differently"),
+        ("GET http://good.example/b HTTP/1.1\r\nHost: evil.example\r\n\r\n", "evil.example"),
+        ("GET https://good.example/b HTTP/1.1\r\nHost: good.example\r\n\r\n", "unusual"),
+        ("GET /b HTTP/1.1\r\nHost: good.example\r\nHost: evil.example\r\n\r\n", "more than one"),
+        ("GET /b HTTP/1.1\r\nHost: good.example:81\r\n\r\n", "port 81"),
+        ("GET /b HTTP/1.1\r\nHost: good.example:0x50\r\n\r\n", "read differently"),
+        ("GET /b HTTP/1.1\r\nHost: good.example,evil.example\r\n\r\n", "read differently"),
+        ("GET /b HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n", "10.0.0.1"),
+        ("GET /b HTTP/1.1\r\n\r\n", "names no host"),
+        ("GET /b HTTP/1.0\r\n\r\n", "names no host"),
+        ("CONNECT good.example:80 HTTP/1.1\r\nHost: good.example\r\n\r\n", "proxy"),
+        ("POST /b HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "encoded"),
+        (
+            "POST /b HTTP/1.1\r\nHost: good.example\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "encoded",
+        ),
+    ] {
+        for only_web in [true, false] {
+            sent.lock().unwrap().clear();
+            let answer = say(served.made_for("good.example", at, only_web), request.as_bytes());
+            assert!(answer.starts_with("HTTP/1.") && answer.contains(" 403 "), "{request}: {answer}");
+            let reason = served.reason();
+            assert!(answer.contains(&reason) && reason.contains(why), "{request}: {reason}");
+            assert_eq!(*sent.lock().unwrap(), "", "{request}: it reached the server");
+        }
+    }
+    served.nothing_told();
+}
+
+/// B13: what two readers could take for different requests is refused, or written anew as one.
+#[test]
+fn b13_no_request_hides_in_another() {
+    let (at, sent) = web_server();
+    let served = serve(&["good.example:*"]);
+    let hidden = "GET /hidden HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    let good = "HTTP/1.1\r\nHost: good.example\r\n";
+    // Malformed: nothing of it is passed on.
+    for request in [
+        format!("POST /a {good}Transfer-Encoding: xchunked\r\n\r\n{hidden}"),
+        format!("POST /a {good}Content-Length: 0\r\nContent-Length: 5\r\n\r\n{hidden}"),
+        format!("POST /a {good}Content-Length: +5\r\n\r\n{hidden}"),
+        format!("POST /a {good}Transfer-Encoding : chunked\r\n\r\n{hidden}"),
+        format!("GET /a {good}Host\t: evil.example\r\n\r\n"),
+        format!("GET /a {good} folded: evil.example\r\n\r\n"),
+        format!("GET /a {good}X: a\rGET /hidden HTTP/1.1\rHost: evil.example\r\n\r\n"),
+        "GET /a HTTP/1.1 HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned(),
+        "GET /a HTTP/1.1 \r\nHost: evil.example\r\n\r\n".to_owned(),
+        "get\t/a http/1.1\r\nHost: evil.example\r\n\r\n".to_owned(),
+        "GET /a HTTP/1.2\r\nHost: evil.example\r\n\r\n".to_owned(),
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
+    ] {
+        for only_web in [true, false] {
+            sent.lock().unwrap().clear();
+            let answer = say(served.made_for("good.example", at, only_web), request.as_bytes());
+            assert!(answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.1 505"), "{request}: {answer}");
+            assert_eq!(*sent.lock().unwrap(), "", "{request}: it reached the server");
+        }
+    }
+    let reason = served.reason();
+    assert!(reason.contains("HTTP/2"), "{reason}");
+    let _second = served.reason();
+    served.nothing_told();
+    // Both lengths: one counts, the other does not leave, and nothing follows.
+    let both = format!("POST /a {good}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}");
+    let answer = say(served.made_for("good.example", at, false), both.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    {
+        let sent = sent.lock().unwrap();
+        assert!(!sent.to_ascii_lowercase().contains("content-length") && !sent.contains("hidden"), "{sent}");
+    }
+    // A second request on the same connection, whatever the first one was.
+    for first in [format!("GET /a {good}\r\n"), format!("POST /a {good}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")] {
+        sent.lock().unwrap().clear();
+        let answer = say(served.made_for("good.example", at, true), format!("{first}{hidden}").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("HTTP/1.1 403 "), "{answer}");
+        assert!(!sent.lock().unwrap().contains("hidden"));
+        let reason = served.reason();
+        assert!(reason.contains("evil.example"), "{reason}");
+    }
+    // The control: a second one for the same host.
+    let two = format!("GET /a {good}\r\nGET /b {good}connection: close\r\n\r\n");
+    let answer = say(served.made_for("good.example", at, true), two.as_bytes());
+    assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 2, "{answer}");
+    served.nothing_told();
+}
+
+/// A connection may become a websocket, and nothing that names hosts once more.
+#[test]
+fn connections_are_upgraded_to_what_names_no_host() {
+    let (at, sent) = server(|mut socket| {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        if head.to_ascii_lowercase().contains("upgrade: websocket") {
+            socket
+                .write_all(
+                    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello",
+                )
+                .unwrap();
+            let mut echo = socket.try_clone().unwrap();
+            std::io::copy(&mut socket, &mut echo).unwrap();
+            echo.shutdown(Shutdown::Write).unwrap();
+        } else if head.starts_with("GET /unasked") {
+            socket
+                .write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n")
+                .unwrap();
+        } else {
+            socket.write_all(b"HTTP/1.1 200 OK\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nyes").unwrap();
+        }
+        head
+    });
+    let served = serve(&["good.example:*"]);
+    let request = |path: &str, upgrade: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: good.example\r\nUpgrade: {upgrade}\r\nConnection: Upgrade\r\n\r\n")
+    };
+    let mut client = served.made_for("good.example", at, true);
+    client.write_all(request("/", "websocket").as_bytes()).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let answer = String::from_utf8(whole(client)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 101 ") && answer.contains("helloGET /"), "{answer}");
+    sent.recv_timeout(LONG).unwrap();
+    for upgrade in ["h2c", "TLS/1.2", "websocket, h2c", "HTTP/2.0"] {
+        let close = request("/", upgrade).replace("Connection: Upgrade", "Connection: close");
+        let answer = say(served.made_for("good.example", at, true), close.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("h2c"), "{answer}");
+        let sent = sent.recv_timeout(LONG).unwrap().to_ascii_lowercase();
+        assert!(!sent.contains("upgrade:"), "{sent}");
+    }
+    let answer = say(served.made_for("good.example", at, true), request("/unasked", "h2c").as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    served.nothing_told();
+}
+
+/// What names no host passes where a port was granted, and only there.
+#[test]
+fn other_protocols_pass_where_a_port_was_granted() {
+    let (at, heard) = server(|mut socket| {
+        let mut bytes = [0; 8];
+        let read = socket.read(&mut bytes).unwrap();
+        socket.write_all(b"pong").unwrap();
+        String::from_utf8_lossy(&bytes[..read]).into_owned()
+    });
+    let served = serve(&["good.example:*"]);
+    for word in ["PING\r\n", "\0\0\0\u{8}", "{\"a\"", "*1\r\n$4"] {
+        let mut client = served.made_for("good.example", at, false);
+        client.write_all(word.as_bytes()).unwrap();
+        let mut back = [0; 4];
+        client.read_exact(&mut back).unwrap();
+        assert_eq!((&back[..], heard.recv_timeout(LONG).unwrap().as_str()), (&b"pong"[..], word));
+        let client = served.made_for("good.example", at, true);
+        assert_eq!(say(client, word.as_bytes()), "", "{word}");
+        assert_eq!(heard.recv_timeout(LONG).unwrap(), "", "{word}: it reached the server");
+        let reason = served.reason();
+        assert!(reason.contains("neither HTTP nor TLS"), "{reason}");
+    }
+    // A server that speaks first.
+    let (at, heard) = server(|mut socket| {
+        socket.write_all(b"220 hello\r\n").unwrap();
+        whole(socket)
+    });
+    let mut client = served.made_for("good.example", at, false);
+    let mut greeting = [0; 11];
+    client.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"220 hello\r\n");
+    client.write_all(b"EHLO me\r\n").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(heard.recv_timeout(LONG).unwrap(), b"EHLO me\r\n");
+    served.nothing_told();
+}
+
+/// Peers that are slow, endless or mad cost their own connection. The control is another, at the same time.
+#[test]
+fn a_hostile_peer_harms_no_other() {
+    let (at, _) = web_server();
+    let served = serve(&["good.example:*"]);
+    let mut held = Vec::new();
+    for part in [&b"GET / HT"[..], b"GET / HTTP/1.1\r\nHost: good.example\r\nX: ", &[22, 3, 1], b"\r\n\r\n", b""] {
+        let mut slow = served.made_for("good.example", at, true);
+        slow.write_all(part).unwrap();
+        held.push(slow);
+    }
+    let endless: [(Vec<u8>, Vec<u8>); 4] = [
+        (b"GET / HTTP/1.1\r\nHost: good.example\r\nX: ".to_vec(), vec![b'x'; 4096]),
+        (b"GET / HTTP/1.1\r\nHost: good.example\r\n".to_vec(), b"X: y\r\n".repeat(100)),
+        (b"GET /".to_vec(), vec![b'x'; 4096]),
+        (vec![], b"\r\n".repeat(2000)),
+    ];
+    for (start, more) in endless {
+        let mut client = served.made_for("good.example", at, true);
+        client.write_all(&start).unwrap();
+        // Until it is ended, as it must be.
+        let mut sent = 0;
+        while sent < 64 << 20 && client.write_all(&more).is_ok() {
+            sent += more.len();
+        }
+        assert!(sent < 64 << 20, "it goes on: {}", start.escape_ascii());
+    }
+    let request = b"GET / HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n";
+    let answer = say(served.made_for("good.example", at, true), request);
+    assert!(answer.ends_with("yes"), "{answer}");
+    drop(held);
+}
+
+/// Many at once, each served, none kept from the next; and what is too many fails for those alone.
+#[test]
+fn thousands_of_connections_are_served_at_once() {
+    const MANY: usize = 2000;
+    let host = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    if host.maximum.is_some_and(|most| most < 5 * MANY as u64) {
+        eprintln!("skipped: this host lets no process have 10,000 descriptors");
+        return;
+    }
+    crate::apply::limit::open_files_as_many();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    // One thread serves them all, so that they are there at once.
+    let echo = thread::spawn(move || {
+        let mut sockets: Vec<TcpStream> = listener.incoming().take(MANY).map(Result::unwrap).collect();
+        for socket in &mut sockets {
+            let mut word = [0; 4];
+            socket.read_exact(&mut word).unwrap();
+            socket.write_all(&word).unwrap();
+        }
+        sockets
+    });
+    let own = format!("127.0.0.1:{}", at.port());
+    let served = serve_with(&[&own], MANY / 3 * 4 + 4);
+    let mut clients: Vec<TcpStream> = (0..MANY).map(|_| served.reach(at.ip(), at.port())).collect();
+    let mut more = 0;
+    let refused = loop {
+        match served.ask(Target::Names, true) {
+            (_, Reached::Ready { .. }) => more += 1,
+            (_, refused) => break refused,
+        }
+    };
+    assert_eq!(refused, Reached::Failed { host: "the names".into(), errno: libc::EAGAIN });
+    assert!(more < 10, "{more} more than a call's share");
+    let another = served.ask_for(8, None, Target::Address(at), true).1;
+    assert!(matches!(another, Reached::Ready { .. }), "another call has room: {another:?}");
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.write_all(&u32::try_from(number).unwrap().to_be_bytes()).unwrap();
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let mut word = [0; 4];
+        client.read_exact(&mut word).unwrap();
+        assert_eq!(u32::from_be_bytes(word) as usize, number);
+    }
+    drop((clients, echo.join().unwrap()));
+}
+
+/// What programs that insist on a proxy find: granted hosts, and a sentence for others (B10, B13).
+#[test]
+fn b10_a_proxy_leads_to_granted_hosts_alone() {
+    let (at, _) = web_server();
+    let port = at.port();
+    let (own, name) = (format!("127.0.0.1:{port}"), format!("good.example:{port}"));
+    let served = serve(&[&name, &own]);
+    served.knows("good.example", &[Ipv4Addr::LOCALHOST]);
+    let proxy = || {
+        let (socket, reached) = served.ask(Target::Proxy, true);
+        assert!(matches!(reached, Reached::Ready { .. }), "{reached:?}");
+        served.connect(socket)
+    };
+    let request = format!("GET /a HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    let socks = |host: &[u8], port: u16| [&[5, 1, 0, 5, 1, 0][..], host, &port.to_be_bytes()].concat();
+    let by_name = |name: &[u8]| [&[3, u8::try_from(name.len()).unwrap()][..], name].concat();
+    // SOCKS: what is granted.
+    for host in [by_name(b"good.example"), by_name(b"GOOD.example."), by_name(b"127.0.0.1"), vec![1, 127, 0, 0, 1]] {
+        let mut client = proxy();
+        client.write_all(&socks(&host, port)).unwrap();
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0], "{}", host.escape_ascii());
+        let answer = say(client, request.as_bytes());
+        assert!(answer.ends_with("yes"), "{answer}");
+    }
+    served.nothing_told();
+    // What is not, and what could be read as two hosts.
+    for (host, told) in [
+        (by_name(b"evil.example"), true),
+        (by_name(b"127.0.0.2"), true),
+        (vec![4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], true),
+        (by_name(b"good.example\0.evil.example"), false),
+        (by_name(b"good.example%00"), false),
+        (by_name(b"0x7f.1"), false),
+        (by_name(b"\xff"), false),
+        (by_name(b""), false),
+    ] {
+        let answer = say(proxy(), &socks(&host, port));
+        assert_eq!(answer.as_bytes()[..4], [5, 0, 5, 2], "{}", host.escape_ascii());
+        if told {
+            assert!(matches!(served.told(), FromEgress::Refused { call: 7, .. }), "{}", host.escape_ascii());
+        }
+        served.nothing_told();
+    }
+    assert_eq!(say(proxy(), &[5, 1, 2]).as_bytes(), "\u{5}\u{fffd}".as_bytes(), "no way without a password");
+    assert_eq!(say(proxy(), &[5, 1, 0, 5, 2, 0, 1, 0, 0, 0, 0, 0, 0]).as_bytes()[..4], [5, 0, 5, 7], "no listening");
+    // CONNECT, and what is said then.
+    let connect = |to: &str| format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nProxy-Authorization: x\r\n\r\n");
+    let answer = say(proxy(), format!("{}{request}", connect(&name)).as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 Connection") && answer.ends_with("yes"), "{answer}");
+    served.nothing_told();
+    let other = connect(&name) + "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    let answer = say(proxy(), other.as_bytes());
+    assert!(answer.contains("HTTP/1.1 403 "), "{answer}");
+    assert!(matches!(served.told(), FromEgress::Ended { call: 7, .. }));
+    for (to, code, why) in [
+        ("evil.example:443", "403", "evil.example:443 was not granted"),
+        ("good.example:22", "403", "good.example:22 was not granted"),
+        ("good.example", "400", "a host and a port"),
+        ("good.example:0x50", "400", "a port that is none"),
+        ("good_example%00:80", "400", "read differently"),
+    ] {
+        let answer = say(proxy(), connect(to).as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")) && answer.contains(why), "{to}: {answer}");
+        if code == "403" {
+            assert!(matches!(served.told(), FromEgress::Refused { call: 7, .. }), "{to}");
+        }
+    }
+    // A request to be passed on, one on each connection.
+    let absolute = format!("GET http://{name}/a HTTP/1.1\r\nHost: {name}\r\nProxy-Connection: keep-alive\r\n\r\n");
+    let answer = say(proxy(), absolute.repeat(2).as_bytes());
+    assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 1, "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("connection: close") && answer.ends_with("yes"), "{answer}");
+    let answer = say(proxy(), b"GET http://evil.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("evil.example:80 was not granted"), "{answer}");
+    assert!(matches!(served.told(), FromEgress::Refused { call: 7, .. }));
+    let other = format!("GET http://{name}/ HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    let answer = say(proxy(), other.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("evil.example"), "{answer}");
+    assert!(matches!(served.told(), FromEgress::Ended { call: 7, .. }));
+    for garbage in [&b"\0\0\0\0"[..], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 100], b"\x04\x01\0\x50\x7f\0\0\x01\0"] {
+        let answer = say(proxy(), garbage);
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("proxy"), "{answer}");
+    }
+    served.nothing_told();
+}

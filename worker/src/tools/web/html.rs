@@ -1,0 +1,548 @@
+//! From a page to what a person would read of it.
+//!
+//! html5ever reads it as browsers do, and htmd writes Markdown. In between, this takes away what is not read (scripts, navigation, what
+//! is hidden), finds the part that the page is about, and makes links absolute.
+//!
+//! A stranger wrote the page. Everything here goes through the tree without recursion, and nothing deeper than [`DEPTH`] is left of it
+//! for htmd, which recurses. The tree itself takes time that grows faster than the page where elements nest without end, so the page is
+//! read in pieces until a deadline.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use htmd::element_handler::Handlers;
+use htmd::options::{BrStyle, BulletListMarker, HrStyle, Options};
+use htmd::{Element, HtmlToMarkdown};
+use html5ever::tendril::{StrTendril, TendrilSink as _};
+use html5ever::tree_builder::TreeBuilderOpts;
+use html5ever::{Attribute, LocalName, ParseOpts, QualName, local_name, ns, parse_document};
+use markup5ever_rcdom::{Handle, Node, NodeData, RcDom};
+use url::Url;
+
+/// Elements that lie deeper are told as their text.
+const DEPTH: usize = 128;
+
+/// How much of a page is read between two looks at the clock.
+const PIECE: usize = 16 * 1024;
+
+/// What is never read.
+const UNREAD: &[&str] = &[
+    "script", "style", "noscript", "template", "iframe", "object", "embed", "canvas", "audio", "video", "map", "svg",
+    "link", "meta", "base", "input", "select", "textarea", "button", "datalist", "progress", "meter", "dialog",
+];
+
+/// What surrounds what a page is about.
+const AROUND: &[&str] = &["nav", "footer", "aside", "menu", "search"];
+const ROLES_AROUND: &[&str] =
+    &["navigation", "banner", "contentinfo", "search", "complementary", "dialog", "alertdialog"];
+
+/// What a line ends at, in plain text.
+const BLOCKS: &[&str] = &[
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "body",
+    "caption",
+    "center",
+    "dd",
+    "details",
+    "div",
+    "dl",
+    "dt",
+    "fieldset",
+    "figcaption",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "hr",
+    "html",
+    "legend",
+    "li",
+    "main",
+    "ol",
+    "p",
+    "pre",
+    "section",
+    "summary",
+    "table",
+    "tbody",
+    "tfoot",
+    "thead",
+    "tr",
+    "ul",
+];
+/// Those with an empty line around them.
+const PARAGRAPHS: &[&str] =
+    &["blockquote", "dl", "figure", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "section", "table", "ul"];
+
+/// Before each item of a list, in plain text.
+const ITEM: &str = "- ";
+
+/// A page, as it is read.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) title: Option<String>,
+    pub(super) text: String,
+    /// It has scripts, and hardly any text without them.
+    pub(super) needs_scripts: bool,
+    /// The deadline came first.
+    pub(super) cut: bool,
+}
+
+/// What is made of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Into {
+    Markdown,
+    Text,
+}
+
+/// Reads a page that came from `from`.
+pub(super) fn convert(html: &str, from: &Url, into: Into, deadline: Option<Instant>) -> Page {
+    let (document, cut) = parse(html, deadline);
+    let base = find(&document, "base").and_then(|base| from.join(&attribute(&base, "href")?).ok());
+    let base = base.unwrap_or_else(|| from.clone());
+    let title = find(&document, "title").map(|title| one_line(&text_of(&title))).filter(|title| !title.is_empty());
+    let has_scripts = find(&document, "script").is_some();
+    // A document that ends takes the children of all its nodes along, so it stays.
+    let body = find(&document, "body").unwrap_or_else(|| Rc::clone(&document));
+
+    prune(&body, |node, _| is_unread(node));
+    let content = content(&body);
+    rewrite(&content, &base);
+    let text = match into {
+        Into::Markdown => markdown(&content),
+        Into::Text => plain(&content),
+    };
+    let needs_scripts = has_scripts && text.split_whitespace().nth(20).is_none();
+    Page { title, text, needs_scripts, cut }
+}
+
+fn parse(html: &str, deadline: Option<Instant>) -> (Handle, bool) {
+    // What stands in for scripts is read as text is, and taken away as a whole.
+    let tree_builder = TreeBuilderOpts { scripting_enabled: true, ..TreeBuilderOpts::default() };
+    let mut parser = parse_document(RcDom::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
+    let mut rest = html;
+    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    while !rest.is_empty() && !is_over() {
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE));
+        parser.process(StrTendril::from(piece));
+        rest = after;
+    }
+    (parser.finish().document, !rest.is_empty())
+}
+
+fn tag(node: &Node) -> Option<&str> {
+    match &node.data {
+        NodeData::Element { name, .. } => Some(&name.local),
+        NodeData::Document
+        | NodeData::Doctype { .. }
+        | NodeData::Text { .. }
+        | NodeData::Comment { .. }
+        | NodeData::ProcessingInstruction { .. } => None,
+    }
+}
+
+fn is_tag(node: &Node, tags: &[&str]) -> bool {
+    tag(node).is_some_and(|tag| tags.contains(&tag))
+}
+
+fn attribute(node: &Node, wanted: &str) -> Option<String> {
+    let NodeData::Element { attrs, .. } = &node.data else { return None };
+    attrs.borrow().iter().find(|attr| &*attr.name.local == wanted).map(|attr| attr.value.to_string())
+}
+
+/// All nodes below one, in the order of the page.
+fn below(root: &Handle) -> impl Iterator<Item = Handle> + use<> {
+    let mut stack = vec![Rc::clone(root)];
+    std::iter::from_fn(move || {
+        let node = stack.pop()?;
+        stack.extend(node.children.borrow().iter().rev().cloned());
+        Some(node)
+    })
+}
+
+fn find(root: &Handle, wanted: &str) -> Option<Handle> {
+    below(root).find(|node| tag(node) == Some(wanted))
+}
+
+fn text_of(root: &Handle) -> String {
+    let mut text = String::new();
+    for node in below(root) {
+        match &node.data {
+            NodeData::Text { contents } => text.push_str(&contents.borrow()),
+            NodeData::Element { .. } if is_tag(&node, BLOCKS) || is_tag(&node, &["br", "td", "th"]) => text.push(' '),
+            NodeData::Element { .. }
+            | NodeData::Document
+            | NodeData::Doctype { .. }
+            | NodeData::Comment { .. }
+            | NodeData::ProcessingInstruction { .. } => {}
+        }
+    }
+    text
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// How much there is to read, not counting blanks.
+fn length(root: &Handle) -> usize {
+    text_of(root).split_whitespace().map(str::len).sum()
+}
+
+/// Takes nodes away, with all that is below them.
+fn prune(root: &Handle, unwanted: impl Fn(&Handle, &Handle) -> bool) {
+    for node in below(root) {
+        node.children.borrow_mut().retain(|child| !unwanted(child, &node));
+    }
+}
+
+fn is_unread(node: &Handle) -> bool {
+    match &node.data {
+        NodeData::Comment { .. } | NodeData::ProcessingInstruction { .. } => true,
+        NodeData::Element { .. } => {
+            let style = attribute(node, "style").unwrap_or_default().to_ascii_lowercase().replace(' ', "");
+            (is_tag(node, UNREAD) && !is_mark(node))
+                || attribute(node, "hidden").is_some()
+                || attribute(node, "aria-hidden").is_some_and(|value| value == "true")
+                || style.contains("display:none")
+                || style.contains("visibility:hidden")
+        }
+        NodeData::Document | NodeData::Doctype { .. } | NodeData::Text { .. } => false,
+    }
+}
+
+/// What is done of a list, and what is not.
+fn is_mark(node: &Handle) -> bool {
+    tag(node) == Some("input") && attribute(node, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("checkbox"))
+}
+
+/// The part that the page is about: its one main part or article, if that has most of what there is to read; else all of it, without
+/// what stands around.
+fn content(body: &Handle) -> Handle {
+    let is_main =
+        |node: &Handle| tag(node) == Some("main") || attribute(node, "role").is_some_and(|role| role == "main");
+    let mut articles = below(body).filter(|node| tag(node) == Some("article"));
+    let article = articles.next().filter(|_| articles.next().is_none());
+    let around = |node: &Handle, parent: &Handle| {
+        let role = attribute(node, "role").unwrap_or_default();
+        // What stands beside the words of a paragraph is part of them, and the head of an article is its title.
+        is_tag(node, AROUND) && tag(parent) != Some("p") || ROLES_AROUND.contains(&role.as_str())
+    };
+    let readable = length(body);
+    let candidates = [article, below(body).find(is_main)].into_iter().flatten();
+    // A page's main part may hold navigation too, and one that is hardly more than that is no main part.
+    let found = candidates.into_iter().find(|node| length(node) * 3 >= readable && length(node) > 0);
+    let content = found.unwrap_or_else(|| Rc::clone(body));
+    let is_body = Rc::ptr_eq(&content, body);
+    prune(&content, |node, parent| if is_body { around(node, parent) } else { is_tag(node, &["nav"]) });
+    content
+}
+
+fn element(name: LocalName, attrs: Vec<Attribute>) -> Handle {
+    Node::new(NodeData::Element {
+        name: QualName::new(None, ns!(html), name),
+        attrs: attrs.into(),
+        template_contents: None.into(),
+        mathml_annotation_xml_integration_point: false,
+    })
+}
+
+fn adopt(parent: &Handle, children: Vec<Handle>) {
+    for child in &children {
+        child.parent.set(Some(Rc::downgrade(parent)));
+    }
+    *parent.children.borrow_mut() = children;
+}
+
+fn replace_by_text(node: &Handle, text: &str) {
+    adopt(node, vec![Node::new(NodeData::Text { contents: StrTendril::from(text).into() })]);
+}
+
+/// Makes links absolute, and of the tree one that can be written.
+fn rewrite(root: &Handle, base: &Url) {
+    let mut stack = vec![(Rc::clone(root), 0)];
+    while let Some((node, depth)) = stack.pop() {
+        if depth >= DEPTH {
+            let text = text_of(&node);
+            replace_by_text(&node, &text);
+            continue;
+        }
+        match tag(&node) {
+            Some("a") => link(&node, base, "href"),
+            Some("img") => link(&node, base, "src"),
+            Some("tr") => head_cells(&node),
+            Some("pre") => code(&node),
+            Some(_) | None => {}
+        }
+        let children = std::mem::take(&mut *node.children.borrow_mut());
+        adopt(&node, children.into_iter().filter(|child| !says_nothing(child)).flat_map(rebuilt).collect());
+        stack.extend(node.children.borrow().iter().map(|child| (Rc::clone(child), depth + 1)));
+    }
+}
+
+/// What Markdown has no form for, in one that it has.
+fn rebuilt(node: Handle) -> Vec<Handle> {
+    match tag(&node) {
+        Some("table") => table(node),
+        // A power is no digit more.
+        Some("sup") if find(&node, "a").is_none() => {
+            let raised = one_line(&text_of(&node));
+            let text = if raised.starts_with(char::is_alphanumeric) { format!("^{raised}") } else { raised };
+            replace_by_text(&node, &text);
+            vec![node]
+        }
+        Some("input") => {
+            let mark = if attribute(&node, "checked").is_some() { "☑ " } else { "☐ " };
+            vec![Node::new(NodeData::Text { contents: StrTendril::from(mark).into() })]
+        }
+        Some(_) | None => vec![node],
+    }
+}
+
+fn children_with(node: &Handle, tags: &[&str]) -> Vec<Handle> {
+    node.children.borrow().iter().filter(|child| is_tag(child, tags)).cloned().collect()
+}
+
+/// A table of data, with a head and its caption before it; one that only places things is what it places.
+fn table(table: Handle) -> Vec<Handle> {
+    let parts = children_with(&table, &["thead", "tbody", "tfoot"]);
+    let rows: Vec<Handle> = parts.iter().chain([&table]).flat_map(|part| children_with(part, &["tr"])).collect();
+    let cells: Vec<Vec<Handle>> = rows.iter().map(|row| children_with(row, &["td", "th"])).collect();
+    let all = || cells.iter().flatten();
+    let has_head = all().any(|cell| tag(cell) == Some("th")) || parts.iter().any(|part| tag(part) == Some("thead"));
+    let is_placing = |cell: &Handle| {
+        below(cell).any(|node| {
+            is_tag(&node, &["table", "ul", "ol", "pre", "h1", "h2", "h3", "h4", "form", "article", "section"])
+        })
+    };
+    let width = cells.first().map_or(0, Vec::len);
+    let is_even = cells.len() > 1 && width > 1 && cells.iter().all(|row| row.len() == width);
+    if !has_head && (!is_even || all().any(is_placing)) {
+        let placed = all().map(|cell| {
+            let part = element(local_name!("div"), Vec::new());
+            adopt(&part, std::mem::take(&mut *cell.children.borrow_mut()));
+            part
+        });
+        return placed.collect();
+    }
+    if let Some(first) = rows.first().filter(|_| !has_head) {
+        let heads = children_with(first, &["td"]).into_iter().map(|cell| {
+            let head = element(local_name!("th"), Vec::new());
+            adopt(&head, std::mem::take(&mut *cell.children.borrow_mut()));
+            head
+        });
+        let heads = heads.collect();
+        adopt(first, heads);
+    }
+    let captions = children_with(&table, &["caption"]).into_iter().map(|caption| {
+        let paragraph = element(local_name!("p"), Vec::new());
+        adopt(&paragraph, std::mem::take(&mut *caption.children.borrow_mut()));
+        paragraph
+    });
+    let mut rebuilt: Vec<Handle> = captions.collect();
+    table.children.borrow_mut().retain(|child| tag(child) != Some("caption"));
+    rebuilt.push(table);
+    rebuilt
+}
+
+fn link(node: &Handle, base: &Url, name: &str) {
+    let NodeData::Element { attrs, .. } = &node.data else { return };
+    let leads_to = |value: &str| {
+        let url = base.join(value.trim()).ok()?;
+        let is_web = matches!(url.scheme(), "http" | "https" | "mailto");
+        is_web.then(|| url.to_string())
+    };
+    attrs.borrow_mut().retain_mut(|attr| {
+        if &*attr.name.local != name {
+            return &*attr.name.local != "title";
+        }
+        match leads_to(&attr.value) {
+            Some(url) => {
+                attr.value = StrTendril::from(url.as_str());
+                true
+            }
+            None => false,
+        }
+    });
+}
+
+/// A mark beside a heading that links to it, a link without words, or a picture that says nothing.
+fn says_nothing(node: &Handle) -> bool {
+    match tag(node) {
+        Some("a") => {
+            let words = text_of(node);
+            let words = words.trim();
+            let has_picture = below(node).any(|node| tag(&node) == Some("img"));
+            !has_picture && (words.is_empty() || matches!(words, "¶" | "#" | "§" | "🔗" | "\u{f0c1}"))
+        }
+        Some("span") => attribute(node, "class").is_some_and(|class| class == "mw-editsection"),
+        Some("img") => attribute(node, "alt").is_none_or(|alt| alt.trim().is_empty()),
+        Some(_) | None => false,
+    }
+}
+
+/// A row of data whose first cell is a head: Markdown has no such cells.
+fn head_cells(row: &Handle) {
+    let has_data = row.children.borrow().iter().any(|cell| tag(cell) == Some("td"));
+    if !has_data {
+        return;
+    }
+    let as_data = |cell: &Handle| {
+        if tag(cell) != Some("th") {
+            return Rc::clone(cell);
+        }
+        let data = element(local_name!("td"), Vec::new());
+        adopt(&data, std::mem::take(&mut *cell.children.borrow_mut()));
+        data
+    };
+    let cells = row.children.borrow().iter().map(as_data).collect();
+    adopt(row, cells);
+}
+
+/// Code as one text: what colours it, and numbers of lines, are no part of it.
+fn code(pre: &Handle) {
+    let is_number = |node: &Handle| {
+        let class = attribute(node, "class").unwrap_or_default();
+        class
+            .split_whitespace()
+            .any(|class| matches!(class, "lineno" | "linenos" | "line-number" | "line-numbers" | "gutter"))
+    };
+    prune(pre, |node, _| is_number(node));
+    let language = below(pre).find_map(|node| {
+        let class = attribute(&node, "class")?;
+        let of =
+            |class: &str| class.strip_prefix("language-").or_else(|| class.strip_prefix("lang-")).map(str::to_owned);
+        class.split_whitespace().find_map(of)
+    });
+    let mut text = String::new();
+    for node in below(pre) {
+        match &node.data {
+            NodeData::Text { contents } => text.push_str(&contents.borrow()),
+            NodeData::Element { .. } if tag(&node) == Some("br") => text.push('\n'),
+            NodeData::Element { .. }
+            | NodeData::Document
+            | NodeData::Doctype { .. }
+            | NodeData::Comment { .. }
+            | NodeData::ProcessingInstruction { .. } => {}
+        }
+    }
+    let attrs = language.map(|language| Attribute {
+        name: QualName::new(None, ns!(), local_name!("class")),
+        value: StrTendril::from(format!("language-{language}").as_str()),
+    });
+    let code = element(local_name!("code"), attrs.into_iter().collect());
+    replace_by_text(&code, text.trim_end());
+    adopt(pre, vec![code]);
+}
+
+fn markdown(content: &Handle) -> String {
+    let options = Options {
+        hr_style: HrStyle::Dashes,
+        br_style: BrStyle::Backslash,
+        bullet_list_marker: BulletListMarker::Dash,
+        ul_bullet_spacing: 1,
+        ol_number_spacing: 1,
+        ..Options::default()
+    };
+    let struck = |handlers: &dyn Handlers, element: Element<'_>| {
+        let words = handlers.walk_children(element.node).content;
+        Some(if words.trim().is_empty() { words } else { format!("~~{}~~", words.trim()) }.into())
+    };
+    let converter = HtmlToMarkdown::builder().options(options).add_handler(vec!["del", "s", "strike"], struck).build();
+    let document = Node::new(NodeData::Document);
+    document.children.borrow_mut().push(Rc::clone(content));
+    tidy(&converter.tree_to_markdown(&document))
+}
+
+/// Words, lines and paragraphs, and nothing else.
+fn plain(content: &Handle) -> String {
+    enum Step {
+        Enter(Handle, bool),
+        Leave(Handle),
+    }
+    let mut text = String::new();
+    let mut stack = vec![Step::Enter(Rc::clone(content), false)];
+    let line = |text: &mut String, empty: bool| {
+        // What an item begins with stays on its line.
+        if text.ends_with(ITEM) {
+            return;
+        }
+        let kept = text.trim_end_matches([' ', '\t']).len();
+        text.truncate(kept);
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        if empty && !text.is_empty() && !text.ends_with("\n\n") {
+            text.push('\n');
+        }
+    };
+    while let Some(step) = stack.pop() {
+        match step {
+            Step::Leave(node) => line(&mut text, is_tag(&node, PARAGRAPHS)),
+            Step::Enter(node, is_code) => match &node.data {
+                NodeData::Text { contents } if is_code => text.push_str(&contents.borrow()),
+                NodeData::Text { contents } => {
+                    let contents = contents.borrow();
+                    let starts_apart = contents.starts_with(char::is_whitespace);
+                    if starts_apart && !text.is_empty() && !text.ends_with(char::is_whitespace) {
+                        text.push(' ');
+                    }
+                    text.push_str(&one_line(&contents));
+                    if contents.trim_start().ends_with(char::is_whitespace) {
+                        text.push(' ');
+                    }
+                }
+                NodeData::Element { .. } => {
+                    if is_tag(&node, BLOCKS) {
+                        line(&mut text, is_tag(&node, PARAGRAPHS));
+                        stack.push(Step::Leave(Rc::clone(&node)));
+                    }
+                    match tag(&node) {
+                        Some("li") => text.push_str(ITEM),
+                        Some("br") => line(&mut text, false),
+                        Some("td" | "th") if !text.is_empty() && !text.ends_with('\n') => text.push('\t'),
+                        Some(_) | None => {}
+                    }
+                    let is_code = is_code || tag(&node) == Some("pre");
+                    stack.extend(
+                        node.children.borrow().iter().rev().map(|child| Step::Enter(Rc::clone(child), is_code)),
+                    );
+                }
+                NodeData::Document
+                | NodeData::Doctype { .. }
+                | NodeData::Comment { .. }
+                | NodeData::ProcessingInstruction { .. } => {}
+            },
+        }
+    }
+    tidy(&text)
+}
+
+/// At most one empty line at a time, no blanks at the ends of lines, and none around it all. Code is left as it is.
+fn tidy(text: &str) -> String {
+    let mut tidy = String::with_capacity(text.len());
+    let mut is_code = false;
+    let mut empty = true;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        }
+        let line = if is_code { line } else { line.trim_end() };
+        if line.is_empty() && empty && !is_code {
+            continue;
+        }
+        empty = line.is_empty();
+        tidy.push_str(line);
+        tidy.push('\n');
+    }
+    tidy.trim_end().to_owned()
+}
