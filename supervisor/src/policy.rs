@@ -78,7 +78,7 @@ pub mod pattern {
 pub mod plan {
     pub use callgate_policy::plan::compile::{LeftOut, PlanError};
     pub use callgate_policy::plan::env::{Fate, Variable};
-    pub use callgate_policy::plan::{Calls, Strength};
+    pub use callgate_policy::plan::{AskedFor, Calls, Strength};
 }
 
 /// Profiles: which tools a session has, and what they may do.

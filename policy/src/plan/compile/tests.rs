@@ -260,11 +260,15 @@ fn the_environment_is_named() {
     assert_eq!(
         names(&Env::default()).unwrap(),
         [
+            // Where hosts are granted.
+            "CALLGATE_PROXY",
             "GOCACHE",
             "HOME",
             "LANG",
             "LC_TIME",
             "PATH",
+            // And names are answered by TCP alone.
+            "RES_OPTIONS",
             "SCREENDIR",
             "SHELL",
             "TMPDIR",
