@@ -39,6 +39,6 @@ fn text(data: &Value) -> String {
             let others: Vec<String> = others.map(|(name, value)| format!("{name}: {value}")).collect();
             if others.is_empty() { text.to_owned() } else { format!("{text}\n[{}]", others.join(", ")) }
         }
-        _ => data.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => data.to_string(),
     }
 }

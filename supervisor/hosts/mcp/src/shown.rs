@@ -20,10 +20,8 @@ pub(crate) fn field(number: usize) -> String {
 /// Whether a call may be made.
 pub(crate) fn approval(question: &Question) -> Option<ElicitRequestParams> {
     let mut text = format!("The agent wants to use `{}`.", harmless(&question.tool));
-    let arguments = match &question.arguments["command"] {
-        Value::String(command) => command.clone(),
-        _ => question.arguments.to_string(),
-    };
+    let command = question.arguments["command"].as_str().map(ToOwned::to_owned);
+    let arguments = command.unwrap_or_else(|| question.arguments.to_string());
     let lists = [
         ("Program", vec![question.argv.join(" ")]),
         ("With", vec![arguments]),
