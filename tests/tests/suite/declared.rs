@@ -964,12 +964,13 @@ fn e4_c12_no_call_chooses_the_program_of_a_declared_tool() {
         says("fixed", "fixed");
         left_out("mine", &may_write);
         left_out("stale", "calls may write");
-        // The same programs where no call writes them.
+        // Nor is it the author's again where a ceiling keeps calls from it: an earlier session without that may have written it.
         let manifest = "id = \"tools\"\n[ceiling.fs]\nwrite = [\"{workspace}/out/**\"]\n";
         drop(place.env.workspace_file("callgate.toml", manifest));
         place.trust();
         program(&theirs.join("mine"), "mine");
-        says("mine", "mine");
+        left_out("mine", "was asked for");
+        says("fixed", "fixed");
     });
 }
 
