@@ -385,6 +385,10 @@ fn make_tree(
             let tree = match rustix::mount::open_tree(CWD, path, flags) {
                 Ok(tree) => tree,
                 Err(rustix::io::Errno::NOENT) => return Ok(None),
+                // As Landlock would say it, which cannot open it either.
+                Err(e @ rustix::io::Errno::ACCESS) if granted => {
+                    return Err(kernel(Step::Landlock, format!("open {} for its rule", path.display()), e.into()));
+                }
                 Err(e) if granted && e != rustix::io::Errno::INVAL => return Err(at("clone", path, e)),
                 Err(e) => return Err(step(&format!("clone {}", path.display()), e)),
             };
