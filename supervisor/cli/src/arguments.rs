@@ -48,6 +48,7 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     Run(Run),
     Call(Call),
+    Mcp(Box<Mcp>),
     Tools(Tools),
     Skills(Skills),
     Trust(Trust),
@@ -240,6 +241,30 @@ pub(super) struct Call {
     /// Its arguments as JSON; `-` reads them from standard input.
     #[arg(default_value = "{}", value_name = "JSON")]
     pub(super) arguments: String,
+}
+
+/// Serve the tools to an agent host, by the Model Context Protocol on standard input and output.
+///
+/// The host's calls are an agent's: what no rule allows is asked of the person at the host, and denied if the host cannot ask. Every
+/// call is recorded in the session (see `callgate session`).
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  callgate mcp -C ~/project
+  callgate mcp --profile readonly
+  claude mcp add callgate -- callgate mcp -C ~/project
+  codex mcp add callgate -- callgate mcp -C ~/project
+
+In a configuration that is JSON:
+  {\"mcpServers\": {\"callgate\": {\"command\": \"callgate\", \"args\": [\"mcp\", \"-C\", \"/home/you/project\"]}}}")]
+pub(super) struct Mcp {
+    #[command(flatten)]
+    pub(super) new: NewSession,
+    /// Continue this recorded session, with the grants, the profile and the mode that it was made with.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["profile", "mode", "title"])]
+    pub(super) session: Option<String>,
+    /// How long a question waits for an answer: `30s`, `5m` (the default).
+    #[arg(long, value_name = "TIME")]
+    pub(super) approval_timeout: Option<String>,
 }
 
 /// List the tools, or show one with its schema.

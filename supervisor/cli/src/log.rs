@@ -11,8 +11,8 @@ use tracing_subscriber::EnvFilter;
 use super::exit::Failure;
 use super::prompt::{escaped, escaped_json};
 
-/// Without `--log`: what somebody should know, and nobody asked for.
-const DEFAULT: &str = "warn";
+/// Without `--log`: what somebody should know, and nobody asked for. What is wrong with a message of a client is in its answer.
+const DEFAULT: &str = "warn,rmcp=off";
 
 /// Starts it, for as long as this process runs.
 ///

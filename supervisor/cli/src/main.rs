@@ -7,6 +7,7 @@ mod doctor;
 mod exit;
 mod generate;
 mod log;
+mod mcp;
 mod paint;
 mod processes;
 mod prompt;
@@ -60,6 +61,7 @@ fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Fail
     match arguments.command {
         Command::Run(run) => run::run(run, Launcher::here(ahead), json),
         Command::Call(call) => call::call(call, Launcher::here(ahead)),
+        Command::Mcp(mcp) => mcp::mcp(*mcp),
         Command::Tools(tools) => tools::tools(&tools, json),
         Command::Skills(arguments) => skills::skills(&arguments, json),
         Command::Trust(arguments) => trust::trust(&arguments, json),

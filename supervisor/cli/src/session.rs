@@ -113,7 +113,7 @@ pub(super) fn session(act: SessionAct, json: bool) -> Result<ExitCode, Failure> 
 }
 
 /// Makes a session. It is opened once: what is wrong with its grants is reported now.
-fn make(new: NewSession) -> Result<SessionRecord, Failure> {
+pub(super) fn make(new: NewSession) -> Result<SessionRecord, Failure> {
     let settings = Settings {
         grants: lasting(new.grants)?,
         profile: new.profile.map(absolute_profile).transpose()?,

@@ -257,8 +257,9 @@ fn interrupted_it_leaves_nothing_behind() {
 fn an_ablated_plan_is_made_in_one_place() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut makers = Vec::new();
-    let mut pending: Vec<_> =
-        ["policy/src", "worker/src", "supervisor/src", "supervisor/cli/src"].map(|name| root.join(name)).into();
+    let mut pending: Vec<_> = ["policy/src", "worker/src", "supervisor/src", "supervisor/cli/src", "supervisor/hosts"]
+        .map(|name| root.join(name))
+        .into();
     while let Some(path) = pending.pop() {
         if path.is_dir() {
             pending.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));

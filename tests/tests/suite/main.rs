@@ -57,6 +57,7 @@ mod kill_tree;
 mod lacking;
 mod led_astray;
 mod limits;
+mod mcp;
 mod metadata;
 mod nested;
 mod net_none;

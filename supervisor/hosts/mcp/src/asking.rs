@@ -1,0 +1,105 @@
+//! Asking the person at the client.
+
+use std::sync::Arc;
+
+use callgate::{Answer, Approver, Asked, Inquired, Inquiry, Question, Reply};
+use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
+use rmcp::service::{Peer, RoleServer};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::shown;
+
+tokio::task_local! {
+    /// Who made the call that is under way.
+    pub(crate) static CALLER: Caller;
+}
+
+/// How whoever made a call can be asked.
+#[derive(Debug, Clone)]
+pub(crate) enum Caller {
+    /// By a request of the server's: until 2025-11-25.
+    Request(Peer<RoleServer>),
+    /// By the call's result: from 2026-07-28 on.
+    Result(mpsc::Sender<Ask>),
+    /// The client has no way to ask anybody.
+    Nobody,
+}
+
+/// Something that a person is to be asked.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) what: ElicitRequestParams,
+    pub(crate) answer: oneshot::Sender<ElicitResult>,
+}
+
+impl Caller {
+    /// What comes back; `None` if nobody can be asked.
+    async fn ask(self, what: ElicitRequestParams) -> Option<ElicitResult> {
+        match self {
+            Self::Request(peer) => match peer.create_elicitation(what).await {
+                Ok(result) => Some(result),
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "the client could not be asked");
+                    None
+                }
+            },
+            Self::Result(asks) => {
+                let (answer, answered) = oneshot::channel();
+                asks.send(Ask { what, answer }).await.ok()?;
+                answered.await.ok()
+            }
+            Self::Nobody => None,
+        }
+    }
+}
+
+/// The person at the client, for [`SessionSpec::approver`](callgate::SessionSpec::approver).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Client;
+
+impl Client {
+    /// Asks whoever made the call that this is called in.
+    fn ask(what: Option<ElicitRequestParams>) -> impl Future<Output = Option<ElicitResult>> + Send + 'static {
+        let caller = CALLER.try_with(Clone::clone).unwrap_or(Caller::Nobody);
+        async move { caller.ask(what?).await }
+    }
+}
+
+impl Approver for Client {
+    fn name(&self) -> &str {
+        "mcp"
+    }
+
+    fn ask(&self, question: Arc<Question>) -> Asked {
+        let asked = Self::ask(shown::approval(&question));
+        Box::pin(async move { Some(answer(&asked.await?)) })
+    }
+
+    fn inquire(&self, inquiry: Arc<Inquiry>) -> Inquired {
+        let asked = Self::ask(shown::inquiry(&inquiry));
+        Box::pin(async move { Some(reply(&inquiry, &asked.await?)) })
+    }
+}
+
+/// What is not plainly a yes is a no.
+fn answer(result: &ElicitResult) -> Answer {
+    let said = result.content.as_ref().and_then(|content| content.get(shown::ANSWER)).and_then(Value::as_str);
+    match (&result.action, said) {
+        (ElicitationAction::Accept, Some(shown::ONCE)) => Answer::Once,
+        (ElicitationAction::Accept, Some(shown::ALWAYS)) => Answer::Always,
+        _ => Answer::Reject,
+    }
+}
+
+fn reply(inquiry: &Inquiry, result: &ElicitResult) -> Reply {
+    let (ElicitationAction::Accept, Some(content)) = (&result.action, &result.content) else { return Reply::Dismissed };
+    let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+    let answers = (0..inquiry.questions.len()).map(|number| match content.get(shown::field(number)) {
+        Some(Value::Array(several)) => several.iter().filter_map(text).collect(),
+        Some(one) => text(one).into_iter().collect(),
+        None => Vec::new(),
+    });
+    // Whether they fit the questions is looked at by the session.
+    Reply::Answers(answers.collect())
+}

@@ -1,0 +1,39 @@
+//! The tools as the protocol lists them.
+
+use std::sync::Arc;
+
+use callgate::Tool;
+use rmcp::model::{self, JsonObject, ToolAnnotations};
+use serde_json::{Value, json};
+
+/// A tool, as it is listed. Of one that is to be found first ([`Tool::deferred`]), the name and what it is for.
+pub(crate) fn listed(tool: &Tool, is_found: bool) -> model::Tool {
+    let (parameters, output) = match is_found {
+        true => (tool.parameters.clone(), tool.output_schema.clone()),
+        false => (json!({ "type": "object" }), None),
+    };
+    let description = match is_found {
+        true => tool.description.clone(),
+        false => format!("{} (Its arguments are what tool_search returns for it.)", tool.description),
+    };
+    let mut listed = model::Tool::new(tool.name.clone(), description, Arc::new(object(parameters)));
+    // The protocol has objects alone.
+    if let Some(output) = output.filter(|output| output["type"] == "object") {
+        listed = listed.with_raw_output_schema(Arc::new(object(output)));
+    }
+    listed.with_annotations(annotations(tool))
+}
+
+fn object(value: Value) -> JsonObject {
+    if let Value::Object(object) = value { object } else { JsonObject::new() }
+}
+
+/// Hints, for whoever shows the tool.
+fn annotations(tool: &Tool) -> ToolAnnotations {
+    let reads = matches!(tool.kind(), "read" | "search" | "think" | "fetch");
+    let mut annotations = ToolAnnotations::new();
+    annotations.read_only_hint = Some(reads);
+    annotations.destructive_hint = Some(!reads);
+    annotations.open_world_hint = Some(matches!(tool.kind(), "fetch" | "execute" | "other"));
+    annotations
+}

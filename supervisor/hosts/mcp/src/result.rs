@@ -1,0 +1,44 @@
+//! A result envelope as a result of the protocol.
+
+use callgate::{Outcome, ResultEnvelope};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use serde_json::Value;
+
+/// Where the envelope is, without what is in the result already.
+const ENVELOPE: &str = "callgate/envelope";
+/// Of a result's fields, the one that a model reads.
+const TEXTS: &[&str] = &["output", "content", "text"];
+
+pub(crate) fn result(envelope: &ResultEnvelope) -> CallToolResult {
+    let text = envelope.error_text.clone().unwrap_or_else(|| text(envelope.data.as_ref().unwrap_or(&Value::Null)));
+    let content = vec![ContentBlock::text(text)];
+    let mut result = match envelope.kind {
+        Outcome::Error => CallToolResult::error(content),
+        _ => CallToolResult::success(content),
+    };
+    result.structured_content = envelope.data.clone().filter(Value::is_object);
+    let mut told = serde_json::to_value(envelope).unwrap_or_default();
+    if let Some(told) = told.as_object_mut() {
+        told.remove("data");
+        told.remove("error_text");
+    }
+    let mut meta = MetaObject::default();
+    meta.0.insert(ENVELOPE.to_owned(), told);
+    result.with_meta(Some(meta))
+}
+
+/// The text of a result as it is, with its other fields below; any other as JSON.
+fn text(data: &Value) -> String {
+    match data {
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => {
+            let Some((name, text)) = TEXTS.iter().find_map(|name| Some((*name, fields.get(*name)?.as_str()?))) else {
+                return data.to_string();
+            };
+            let others = fields.iter().filter(|(other, value)| *other != name && !value.is_null());
+            let others: Vec<String> = others.map(|(name, value)| format!("{name}: {value}")).collect();
+            if others.is_empty() { text.to_owned() } else { format!("{text}\n[{}]", others.join(", ")) }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => data.to_string(),
+    }
+}
