@@ -15,6 +15,9 @@ pub const NAMES_NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 1), 15);
 /// Where programs that insist on a proxy find one: HTTP (CONNECT and absolute form) and SOCKS5 on one port.
 pub const PROXY: (Ipv4Addr, u16) = (NAMES_NETWORK.0, 3128);
 
+/// Where tools ask for names, by TCP.
+pub const NAMES: (Ipv4Addr, u16) = (NAMES_NETWORK.0, 53);
+
 /// The hosts that were granted. Egress reaches these and no others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {

@@ -213,11 +213,11 @@ impl Calls {
         }
     }
 
-    /// Its call may connect to less than the session.
-    pub(super) fn narrow_network(&mut self, worker: Pid, network: Network) {
-        if let Some(call) = self.calls.get_mut(&worker) {
-            call.network = Some(network);
-        }
+    /// Its call may connect to less than the session. Returns the number that the supervisor gave its worker.
+    pub(super) fn narrow_network(&mut self, worker: Pid, network: Network) -> Option<u64> {
+        let call = self.calls.get_mut(&worker)?;
+        call.network = Some(network);
+        Some(call.worker)
     }
 
     /// Its call is a program of the host's, whose servers the session's calls may reach.

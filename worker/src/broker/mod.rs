@@ -614,7 +614,12 @@ impl Broker {
                     self.calls.narrow_changes(pid, &trees, &names);
                 }
                 Received::Message(Register::Reading { pid }, _) => self.calls.only_read(pid),
-                Received::Message(Register::Network { pid, network }, _) => self.calls.narrow_network(pid, network),
+                Received::Message(Register::Network { pid, network }, _) => {
+                    let worker = self.calls.narrow_network(pid, network);
+                    if let (Some(egress), Some(worker)) = (&self.egress, worker) {
+                        egress.narrowed(worker);
+                    }
+                }
                 Received::Message(Register::Serves { pid }, _) => self.calls.serve_session(pid),
                 Received::Message(Register::Again { pid }, _) => {
                     // What egress has said of the call that is over, it said before.

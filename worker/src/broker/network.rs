@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use callgate_policy::envelope::StepReport;
-use callgate_policy::pattern::Host;
+use callgate_policy::pattern::{Host, HostPattern};
 use callgate_policy::plan::{self, SessionPlan, Strength};
 use callgate_policy::step::Step;
 use rustix::fs::OFlags;
@@ -84,11 +84,7 @@ impl Network {
 
     /// What a call's connection to an address is for.
     pub(super) fn target(&self, wanted: SocketAddr) -> Target {
-        if wanted == SocketAddr::from(plan::PROXY) {
-            return Target::Proxy;
-        }
-        let granted = self.granted.allows(&Host::Address(wanted.ip()), wanted.port());
-        if wanted.port() == DNS && !granted { Target::Names } else { Target::Address(wanted) }
+        target(wanted, &self.granted)
     }
 
     /// Readies a call's socket to be connected to egress, and asks for it.
@@ -129,6 +125,12 @@ impl Network {
         Ok(Asked { answer: ours, at: SocketAddr::new(ip, self.port) })
     }
 
+    /// A call begins that may reach less than its session.
+    pub(super) fn narrowed(&self, call: u64) {
+        // Without egress it reaches nothing.
+        let _gone: io::Result<()> = self.egress.send(&ToEgress::Narrowed { call }, &[]);
+    }
+
     /// A call is over.
     pub(super) fn gone(&self, call: u64) {
         // Without egress nothing of it is left.
@@ -138,6 +140,19 @@ impl Network {
     /// What egress says by itself, if it has said something. `None` for nothing more.
     fn heard(&self) -> Option<FromEgress> {
         self.egress.receive_if_there().ok().flatten()
+    }
+}
+
+fn target(wanted: SocketAddr, granted: &plan::Network) -> Target {
+    let host = Host::Address(wanted.ip());
+    // A grant of all ports of a network is hardly one of its name servers, and must not take the names away.
+    let names_port = |pattern: &&HostPattern| pattern.ports().ranges().any(|ports| ports == (DNS..=DNS));
+    let is_server_granted = || granted.hosts.iter().filter(names_port).any(|pattern| pattern.covers(&host, DNS));
+    match wanted {
+        _ if wanted == SocketAddr::from(plan::PROXY) => Target::Proxy,
+        _ if wanted == SocketAddr::from(plan::NAMES) => Target::Names,
+        _ if wanted.port() == DNS && !is_server_granted() => Target::Names,
+        _ => Target::Address(wanted),
     }
 }
 
@@ -181,6 +196,29 @@ impl super::Broker {
                 FromEgress::NameRefused { call, name } => self.calls.not_reached(call, name, None),
                 FromEgress::Serving(_) | FromEgress::Failed(_) => {}
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wide_grant_takes_no_names_away() {
+        let target = |wanted: &str, granted: &str| {
+            target(wanted.parse().unwrap(), &plan::Network { hosts: vec![HostPattern::parse(granted).unwrap()] })
+        };
+        for (wanted, granted) in [
+            ("10.0.0.1:53", "10.0.0.0/8:*"),
+            ("127.0.0.1:53", "127.0.0.1:1-1000"),
+            ("198.18.0.1:53", "198.18.0.1:53"),
+            ("10.0.0.1:53", "10.0.0.2:53"),
+        ] {
+            assert_eq!(target(wanted, granted), Target::Names, "{granted}");
+        }
+        for (wanted, granted) in [("10.0.0.1:53", "10.0.0.1:53"), ("10.0.0.1:54", "10.0.0.0/8:*")] {
+            assert_eq!(target(wanted, granted), Target::Address(wanted.parse().unwrap()), "{granted}");
         }
     }
 }

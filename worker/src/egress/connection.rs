@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::hello::{self, Hello, Hellos};
 use super::http::{self, BadRequest, Kept, MadeFor, Refused};
-use super::opening::{self, Opening, Spoken};
-use super::relay::{self, relay, write_all};
+use super::opening::{self, Beginning, Opening, Spoken};
+use super::relay::{self, First, relay};
 use super::serving::{Egress, Route};
 use super::upstream;
 use crate::protocol::FromEgress;
@@ -22,6 +22,7 @@ const HELLO: Duration = Duration::from_secs(60);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// A TLS alert: fatal, access denied (RFC 8446).
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+const HTTP2: &str = "it is HTTP/2 without TLS, in which no host can be read";
 
 impl Egress {
     /// Serves a connection until it ends. `server` is there already if the client has waited for it.
@@ -39,7 +40,7 @@ impl Egress {
         match (&route.made_for, server) {
             // Nobody's name is to be compared, but only HTTP and TLS may have been granted.
             (None, Ok(server)) if route.only_web => self.only_web(client, server, call, &route).await,
-            (None, Ok(server)) => relay(client, server, None).await,
+            (None, Ok(server)) => relay(client, server, Vec::new(), First::Nothing).await,
             (None, Err(_)) => relay::reset(client),
             (Some(made_for), server) => {
                 let made_for = made_for.clone();
@@ -63,11 +64,10 @@ impl Egress {
                 relay::reset(client);
             }
             (Opening::Client(Spoken::Tls, heard), server) => match self.hello(&mut client, heard, &made_for).await {
-                Ok(heard) => {
+                Ok((heard, length)) => {
                     let refuse = |reason: String| self.ended(call, &route, reason);
-                    let early = hello::has_early_data(&heard);
-                    let hellos = Hellos { name: &made_for.name, early, refuse: &refuse };
-                    forward(client, server, &heard, Some(&hellos)).await;
+                    let hellos = Hellos::new(&made_for.name, &refuse);
+                    forward(client, server, heard, First::Hello(&hellos, length)).await;
                 }
                 Err(Some(reason)) => {
                     self.ended(call, &route, reason);
@@ -84,12 +84,12 @@ impl Egress {
                 http::apologize(client, heard, format!("{} cannot be reached: {error}", route.host)).await;
             }
             (Opening::Client(Spoken::Http2, _), _) => {
-                self.ended(call, &route, "it is HTTP/2 without TLS, in which no host can be read".to_owned());
+                self.ended(call, &route, HTTP2.to_owned());
                 let answer = "HTTP/1.1 505 HTTP Version Not Supported\r\nconnection: close\r\n\r\n\
                               callgate: without TLS, only HTTP/1 can be used\n";
                 farewell(client, answer.as_bytes()).await;
             }
-            (Opening::Client(Spoken::Other | Spoken::Undecided, heard), _) if route.only_web => {
+            (Opening::Client(_, heard), _) if route.only_web => {
                 // One that was never used is nothing to tell of.
                 if !heard.is_empty() {
                     let host = &route.host;
@@ -101,8 +101,10 @@ impl Egress {
                 }
                 relay::reset(client);
             }
-            (Opening::Client(Spoken::Other | Spoken::Undecided, heard) | Opening::Server(heard), server) => {
-                forward(client, server, &heard, None).await;
+            (Opening::Client(Spoken::Other, heard), server) => forward(client, server, heard, First::Nothing).await,
+            (Opening::Client(_, heard) | Opening::Server(heard), server) => {
+                let refuse = |spoken| self.ended(call, &route, late(spoken).to_owned());
+                forward(client, server, heard, First::Beginning(&Beginning { refuse: &refuse })).await;
             }
         }
     }
@@ -112,9 +114,9 @@ impl Egress {
         let Ok(Opening::Client(spoken, heard)) = opening::hear(&mut client, None).await else {
             return relay::reset(client);
         };
-        let neither = matches!(spoken, Spoken::Other | Spoken::Undecided).then_some("it is neither HTTP nor TLS");
-        match route.other_than(spoken).or(neither) {
-            None => forward(client, Ok(server), &heard, None).await,
+        let web = matches!(spoken, Spoken::Tls | Spoken::Http | Spoken::Http2);
+        match route.other_than(spoken).or((!web).then_some("it is neither HTTP nor TLS")) {
+            None => forward(client, Ok(server), heard, First::Nothing).await,
             Some(reason) => {
                 if !heard.is_empty() {
                     self.ended(call, route, reason.to_owned());
@@ -124,18 +126,18 @@ impl Egress {
         }
     }
 
-    /// Hears the whole hello. An error is the reason why it is refused; without one, the client is gone.
+    /// Hears the whole hello, and tells its length: more may have come with it. An error is the reason why it is refused; without one, the client is gone.
     async fn hello(
         &self,
         client: &mut TcpStream,
         mut heard: Vec<u8>,
         made_for: &MadeFor,
-    ) -> Result<Vec<u8>, Option<String>> {
+    ) -> Result<(Vec<u8>, usize), Option<String>> {
         loop {
             match hello::read(&heard) {
                 Err(bad) => return Err(Some(bad.to_string())),
-                Ok(Hello::For(host)) if host == made_for.name => return Ok(heard),
-                Ok(Hello::For(host)) => {
+                Ok(Hello::For(host, length)) if host == made_for.name => return Ok((heard, length)),
+                Ok(Hello::For(host, _)) => {
                     let known = self.elsewhere(&host, made_for.port);
                     return Err(Some(format!("the TLS hello is for {host}, {known}")));
                 }
@@ -174,12 +176,18 @@ impl Egress {
     }
 }
 
-async fn forward(client: TcpStream, server: Result<TcpStream, i32>, heard: &[u8], hellos: Option<&Hellos<'_>>) {
+/// What is said of a connection that has turned out to be this after other bytes.
+fn late(spoken: Spoken) -> &'static str {
+    match spoken {
+        Spoken::Http2 => HTTP2,
+        Spoken::Tls => "it is TLS, and the server has spoken before it",
+        _ => "it is HTTP in an unusual form, or after the server has spoken",
+    }
+}
+
+async fn forward(client: TcpStream, server: Result<TcpStream, i32>, heard: Vec<u8>, first: First<'_>) {
     match server {
-        Ok(server) => match write_all(&server, heard).await {
-            Ok(()) => relay(client, server, hellos).await,
-            Err(_) => relay::reset(client),
-        },
+        Ok(server) => relay(client, server, heard, first).await,
         Err(_) => relay::reset(client),
     }
 }

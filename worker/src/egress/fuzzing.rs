@@ -51,7 +51,7 @@ pub fn hello(bytes: &[u8]) {
     {
         assert_eq!(hello::read(shorter), read, "what follows changes nothing");
     }
-    let Ok(Hello::For(host)) = read else { return };
+    let Ok(Hello::For(host, _)) = read else { return };
     let name = host.to_string();
     let found = bytes.len() > name.len() * 2; // in pieces, perhaps, each with its head
     assert!(found, "{name} in {} bytes", bytes.len());
@@ -64,7 +64,7 @@ pub fn hello(bytes: &[u8]) {
 pub fn opening(bytes: &[u8]) {
     for length in 0..bytes.len().min(2048) {
         let first = spoken(&bytes[..length]);
-        if first != Spoken::Undecided {
+        if !matches!(first, Spoken::Undecided | Spoken::Text | Spoken::Binary) {
             assert_eq!(spoken(bytes), first, "after {length} bytes");
             return;
         }

@@ -4,6 +4,7 @@
 //! General parsers read on past what they do not understand, or stop there without a word.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use callgate_policy::pattern::Host;
 use tokio::net::TcpStream;
@@ -18,8 +19,6 @@ const RECORDS_MAX: usize = 128;
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
-/// RFC 8446.
-const EARLY_DATA: u16 = 42;
 /// RFC 9849.
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 /// Its draft of 2018.
@@ -30,8 +29,8 @@ const ENCRYPTED_SERVER_NAME: u16 = 0xffce;
 pub(super) enum Hello {
     /// The rest of it has not come yet.
     Incomplete,
-    /// It names this server.
-    For(Host),
+    /// It names this server, and is so many bytes long, with the heads of its records.
+    For(Host, usize),
 }
 
 /// Why a hello is refused.
@@ -54,65 +53,97 @@ pub(super) fn read(bytes: &[u8]) -> Result<Hello, BadHello> {
     match message(bytes)? {
         None if bytes.len() >= HELLO_MAX => Err(BadHello::TooLong),
         None => Ok(Hello::Incomplete),
-        Some(message) => server_name(&message).map(Hello::For),
+        Some((message, length)) => server_name(&message).map(|host| Hello::For(host, length)),
     }
 }
 
-/// Whether a hello that was read offers to send data at once.
-pub(super) fn has_early_data(bytes: &[u8]) -> bool {
-    let Ok(Some(message)) = message(bytes) else { return true };
-    let Some(extensions) = extensions(&message) else { return true };
-    let mut extensions = Reader(extensions);
-    std::iter::from_fn(|| extensions.number().zip(extensions.list_16())).any(|(kind, _)| kind == EARLY_DATA)
-}
-
-/// What a client says after its hello, until it is encrypted. A server may ask for a second hello (RFC 8446, 4.1.4), and some
-/// take its name: it must be for the same server.
+/// What both sides say after the client's hello, until nothing that follows can be another. A server may ask for a second hello
+/// (RFC 8446, 4.1.4), and some take its name: it must be for the same server.
 pub(super) struct Hellos<'a> {
     /// Which.
-    pub(super) name: &'a Host,
-    /// Whether data may come before it (0-RTT), which the server skips when it asks for a second one.
-    pub(super) early: bool,
-    /// Told why it is refused, if it is.
-    pub(super) refuse: &'a (dyn Fn(String) + Send + Sync),
+    name: &'a Host,
+    /// Told why one is refused, if it is.
+    refuse: &'a (dyn Fn(String) + Send + Sync),
+    /// The server has answered, and asks for none.
+    is_answered: AtomicBool,
 }
 
 /// The head of a record.
 const HEAD: usize = 5;
 /// Most bytes of a record, encrypted ones included (RFC 5246).
 const RECORD_MAX: usize = (1 << 14) + 2048;
-const APPLICATION_DATA: u8 = 23;
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+/// Most bytes before a server's answer. After more, a second hello is looked for as long as the client speaks.
+const BEFORE_ANSWER_MAX: usize = 4096;
+/// The random of a hello by which a server asks for a second one (RFC 8446, 4.1.3).
+pub(super) const ASKS_AGAIN: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
+    0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
 
-impl Hellos<'_> {
-    /// Passes records on until one is none of a hello, or encrypted.
-    pub(super) async fn pass(&self, client: &TcpStream, server: &TcpStream) -> io::Result<()> {
-        let mut heard = Vec::with_capacity(2048);
+impl<'a> Hellos<'a> {
+    pub(super) fn new(name: &'a Host, refuse: &'a (dyn Fn(String) + Send + Sync)) -> Self {
+        Self { name, refuse, is_answered: AtomicBool::new(false) }
+    }
+
+    /// Passes the client's hello on, of this length, and what follows it, until no second one can.
+    pub(super) async fn pass(
+        &self,
+        (mut heard, hello): (Vec<u8>, usize),
+        client: &TcpStream,
+        server: &TcpStream,
+    ) -> io::Result<()> {
+        let rest = heard.split_off(hello.min(heard.len()));
+        relay::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
         loop {
-            let whole = match next(&heard, self.early) {
-                Next::Wait => None,
-                Next::Pass(length) => Some(length),
+            // Before it is read what a client has said in answer, this is set.
+            if self.is_answered.load(Ordering::Relaxed) {
+                return relay::write_all(server, &heard).await;
+            }
+            match next(&heard) {
+                Next::Wait => {}
+                Next::Pass(length) => {
+                    let rest = heard.split_off(length.min(heard.len()));
+                    relay::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
+                    continue;
+                }
                 Next::Hello => match read(&heard) {
-                    Ok(Hello::Incomplete) => None,
-                    Ok(Hello::For(host)) if host == *self.name => Some(heard.len()),
-                    Ok(Hello::For(host)) => return self.refused(format!("a second TLS hello is for {host}")),
+                    Ok(Hello::Incomplete) => {}
+                    // A third is not asked for.
+                    Ok(Hello::For(host, _)) if host == *self.name => return relay::write_all(server, &heard).await,
+                    Ok(Hello::For(host, _)) => return self.refused(format!("a second TLS hello is for {host}")),
                     Err(bad) => return self.refused(format!("a second time, {bad}")),
                 },
-                Next::Rest => return relay::write_all(server, &heard).await,
-            };
-            if let Some(length) = whole {
-                let rest = heard.split_off(length.min(heard.len()));
-                relay::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
-                continue;
             }
             client.readable().await?;
             match client.try_read_buf(&mut heard) {
-                Ok(0) => {
-                    relay::write_all(server, &heard).await?;
-                    return Ok(());
-                }
+                Ok(0) => return relay::write_all(server, &heard).await,
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Passes on what the server says, until it is known whether it asks for a second hello.
+    pub(super) async fn listen(&self, server: &TcpStream, client: &TcpStream) -> io::Result<()> {
+        let mut heard = Vec::with_capacity(2048);
+        loop {
+            server.readable().await?;
+            let before = heard.len();
+            match server.try_read_buf(&mut heard) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(e) => return Err(e),
+            }
+            let asks = asks_again(&heard);
+            // Before the client can have heard it.
+            self.is_answered.store(asks == Some(false), Ordering::Relaxed);
+            relay::write_all(client, heard.get(before..).unwrap_or_default()).await?;
+            if asks.is_some() || heard.len() > BEFORE_ANSWER_MAX {
+                return Ok(());
             }
         }
     }
@@ -123,7 +154,7 @@ impl Hellos<'_> {
     }
 }
 
-/// What is to be done about what has come.
+/// What is to be done about what a client has said after its hello.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     /// It cannot be told yet.
@@ -132,37 +163,43 @@ enum Next {
     Pass(usize),
     /// It is a hello, or the beginning of one.
     Hello,
-    /// Nothing that follows is a hello that could be read.
-    Rest,
 }
 
-fn next(heard: &[u8], early: bool) -> Next {
+fn next(heard: &[u8]) -> Next {
     let [kind, _, _, high, low, body @ ..] = heard else { return Next::Wait };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
-    match *kind {
-        HANDSHAKE => match body {
-            // Whatever comes in pieces that small.
-            _ if length == 0 => Next::Hello,
-            [] => Next::Wait,
-            [CLIENT_HELLO, ..] if length < 6 => Next::Hello,
-            [CLIENT_HELLO, _, _, _, major, _, ..] => {
-                // Encrypted it begins with anything: then hardly ever with a length and a version besides.
-                if body[1] <= 2 && *major == 3 { Next::Hello } else { Next::Rest }
-            }
-            [CLIENT_HELLO, ..] => Next::Wait,
-            _ => Next::Rest,
-        },
-        APPLICATION_DATA if !early => Next::Rest,
-        // A change of ciphers that changes none, a warning: what servers skip before a second hello. One that is too long is
-        // read as a hello, which it is not.
+    match (*kind, body) {
+        // Nothing in a record comes in pieces that small, and none is that long: read as a hello, which they are not.
+        (HANDSHAKE, _) if length == 0 => Next::Hello,
         _ if length > RECORD_MAX => Next::Hello,
+        (HANDSHAKE, [CLIENT_HELLO, ..]) => Next::Hello,
+        (HANDSHAKE, []) => Next::Wait,
+        // A change of ciphers, a warning, early data, whatever else: what servers skip before a second hello, or end at.
         _ if body.len() < length => Next::Wait,
         _ => Next::Pass(HEAD + length),
     }
 }
 
-/// Puts the hello together, which may be split into several records. `None` while a part is missing.
-fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, BadHello> {
+/// Whether a server's first answer to a hello asks for another. `None` while that cannot be told.
+fn asks_again(heard: &[u8]) -> Option<bool> {
+    let mut input = Reader(heard);
+    loop {
+        let [kind, _, _, high, low] = *input.take(HEAD)? else { return None };
+        let length = u16::from_be_bytes([high, low]).into();
+        match kind {
+            ALERT | CHANGE_CIPHER_SPEC => drop(input.take(length)?),
+            // Type, length, version; what comes in pieces smaller than that may be anything.
+            HANDSHAKE if length >= 1 + 3 + 2 + ASKS_AGAIN.len() => {
+                input.take(1 + 3 + 2)?;
+                return Some(input.take(ASKS_AGAIN.len())? == ASKS_AGAIN);
+            }
+            _ => return Some(true),
+        }
+    }
+}
+
+/// Puts the hello together, which may be split into several records, and tells how long they are. `None` while a part is missing.
+fn message(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, BadHello> {
     let mut input = Reader(bytes);
     let mut message = Vec::new();
     for _ in 0..RECORDS_MAX {
@@ -185,7 +222,7 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, BadHello> {
             // Nothing may follow it before the server has answered.
             match body.len().cmp(&wanted) {
                 std::cmp::Ordering::Greater => return Err(BadHello::Malformed),
-                std::cmp::Ordering::Equal if all_here => return Ok(Some(body.to_vec())),
+                std::cmp::Ordering::Equal if all_here => return Ok(Some((body.to_vec(), bytes.len() - input.0.len()))),
                 std::cmp::Ordering::Equal | std::cmp::Ordering::Less => {}
             }
         }

@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use super::relay::{self, First, relay};
 use super::serving::lock;
 
 /// Most bytes of a head, and of what is read ahead of a body.
@@ -120,11 +121,16 @@ pub(super) async fn serve(
     }
     let switched = lock(&upstream.switched).take();
     let Some((client, server)) = switched else { return };
-    if let Ok((client, server)) = tokio::try_join!(client, server) {
-        let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
-        // An error ends both.
-        let _ended: io::Result<(u64, u64)> =
-            tokio::io::copy_bidirectional_with_sizes(&mut client, &mut server, 16 * 1024, 16 * 1024).await;
+    let Ok((client, server)) = tokio::try_join!(client, server) else { return };
+    // They are what was begun with.
+    if let (Ok(client), Ok(server)) = (client.downcast::<TokioIo<Heard>>(), server.downcast::<TokioIo<TcpStream>>()) {
+        let Heard { bytes, read, socket } = client.io.into_inner();
+        let server_socket = server.io.into_inner();
+        let heard = [&client.read_buf[..], bytes.get(read..).unwrap_or_default()].concat();
+        match relay::write_all(&socket, &server.read_buf).await {
+            Ok(()) => relay(socket, server_socket, heard, First::Nothing).await,
+            Err(_gone) => relay::reset(server_socket),
+        }
     }
 }
 

@@ -119,6 +119,22 @@ pub(super) enum Answer {
     NameAt(Ipv4Addr),
 }
 
+impl Answer {
+    /// Whether somebody outside is asked for it.
+    pub(super) fn is_asked_outside(&self) -> bool {
+        matches!(self, Self::AddressOf(_) | Self::EmptyOf(_))
+    }
+
+    /// The same without asking anybody outside.
+    pub(super) fn unasked(self) -> Self {
+        match self {
+            Self::AddressOf(name) => Self::AddressOfAny(name),
+            Self::EmptyOf(_) => Self::Empty,
+            other => other,
+        }
+    }
+}
+
 /// A question, and what is to be answered.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
@@ -223,7 +239,7 @@ pub(super) fn knows(network: &Network, host: &Host) -> bool {
 }
 
 /// Whether a host was granted by its own name.
-fn is_named(network: &Network, host: &Host) -> bool {
+pub(super) fn is_named(network: &Network, host: &Host) -> bool {
     network.hosts.iter().any(|pattern| pattern.is_exactly(host))
 }
 

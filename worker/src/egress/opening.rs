@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
+use super::relay;
+
 /// Most bytes before it must be clear what is spoken.
 const OPENING_MAX: usize = 64 * 1024;
 /// Most blanks before a request: servers skip some, and some as many as come.
@@ -18,6 +20,11 @@ const SILENCE: Duration = Duration::from_secs(300);
 pub(super) enum Spoken {
     /// It cannot be told yet.
     Undecided,
+    /// A word, and perhaps more: a request begins like that, and so does much else. It is told when the line has ended.
+    Text,
+    /// No client of HTTP begins like that. When the line has ended it may be a request all the same: some servers take anything
+    /// for the first word of one.
+    Odd,
     /// TLS.
     Tls,
     /// HTTP/1.
@@ -47,27 +54,24 @@ pub(super) fn spoken(bytes: &[u8]) -> Spoken {
     let rest = bytes.get(blanks..).unwrap_or_default();
     let end = memchr::memchr(b'\n', rest);
     let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
-    let method = line.iter().take_while(|byte| is_token(**byte)).count();
-    match line.get(method) {
-        // No request begins with anything but a word and a blank.
-        Some(after) if method == 0 || !is_blank(*after) => return Spoken::Other,
-        _ => {}
-    }
-    let is_binary = line.iter().any(|byte| byte.is_ascii_control() && !is_blank(*byte));
     // A request without a version is answered by some: by its path, or the whole address that it names.
-    let target = line.get(method..).unwrap_or_default().trim_ascii_start();
-    let has_target = [&b"/"[..], b"http:", b"https:"].iter().any(|start| starts_with(target, start));
-    if has_target && end.is_some() {
-        return if has_version_two(line) { Spoken::Http2 } else { Spoken::Http };
-    }
-    if end.is_none() {
-        // One that some server could take for a request when it is whole.
-        return if is_binary && !has_target && !contains_http(line) { Spoken::Other } else { Spoken::Undecided };
-    }
-    match contains_http(line) {
-        true if has_version_two(line) => Spoken::Http2,
-        true => Spoken::Http,
-        false => Spoken::Other,
+    let method = line.iter().take_while(|byte| byte.is_ascii_alphabetic() || **byte == b'-').count();
+    let after = line.get(method..).unwrap_or_default();
+    let gap = after.iter().take_while(|byte| !byte.is_ascii_graphic()).count();
+    let target = after.get(gap..).unwrap_or_default();
+    let is_request = method > 0 && gap > 0 && [&b"/"[..], b"http:", b"https:"].iter().any(|it| starts_with(target, it));
+    let is_http = is_request || contains_http(line);
+    let word = line.iter().take_while(|byte| is_token(**byte)).count();
+    let is_word = line.get(word).is_none_or(|after| word > 0 && is_blank(*after));
+    let is_text = is_word && line.iter().all(|byte| byte.is_ascii_graphic() || is_blank(*byte));
+    match end {
+        // What is spoken is HTTP whatever its first word is: some servers take any.
+        Some(_) if is_http && has_version_two(line) => Spoken::Http2,
+        Some(_) if is_http => Spoken::Http,
+        Some(_) => Spoken::Other,
+        None if is_http => Spoken::Undecided,
+        None if is_text => Spoken::Text,
+        None => Spoken::Odd,
     }
 }
 
@@ -126,13 +130,13 @@ pub(super) async fn hear(client: &mut TcpStream, server: Option<&TcpStream>) -> 
         looked_at = heard.len();
         match spoken(&heard) {
             // The client will say no more.
-            Spoken::Undecided if read == 0 => return Ok(Opening::Client(Spoken::Other, heard)),
+            Spoken::Undecided | Spoken::Text if read == 0 => return Ok(Opening::Client(Spoken::Other, heard)),
             // A first line that some servers take however long it is.
-            Spoken::Undecided if heard.len() >= OPENING_MAX => return Ok(Opening::Client(Spoken::Http, heard)),
-            Spoken::Undecided => {}
-            spoken @ (Spoken::Tls | Spoken::Http | Spoken::Http2 | Spoken::Other) => {
-                return Ok(Opening::Client(spoken, heard));
+            Spoken::Undecided | Spoken::Text if heard.len() >= OPENING_MAX => {
+                return Ok(Opening::Client(Spoken::Http, heard));
             }
+            Spoken::Undecided | Spoken::Text => {}
+            spoken => return Ok(Opening::Client(spoken, heard)),
         }
     }
 }
@@ -146,6 +150,50 @@ async fn speaks(server: Option<&TcpStream>) {
     }
 }
 
+/// The beginning of what a client says where it need not be HTTP or TLS: passed on as it comes, but for the end of a first line
+/// that some server would take for a request.
+pub(super) struct Beginning<'a> {
+    /// Told what it has turned out to be.
+    pub(super) refuse: &'a (dyn Fn(Spoken) + Send + Sync),
+}
+
+impl Beginning<'_> {
+    /// Passes it on, what was heard already first, until it is clear that it is neither.
+    pub(super) async fn pass(&self, mut heard: Vec<u8>, client: &TcpStream, server: &TcpStream) -> io::Result<()> {
+        let (mut passed, mut spoken) = (0, Spoken::Undecided);
+        loop {
+            let new = heard.get(passed..).unwrap_or_default();
+            // What comes in single bytes is not read from its start for each of them.
+            if heard.len() < 256 || new.contains(&b'\n') {
+                spoken = self::spoken(&heard);
+            }
+            match spoken {
+                Spoken::Tls | Spoken::Http | Spoken::Http2 => {
+                    (self.refuse)(spoken);
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                // As far as it has come it may be a whole request for somebody.
+                Spoken::Undecided => {}
+                Spoken::Text | Spoken::Odd | Spoken::Other => {
+                    relay::write_all(server, new).await?;
+                    passed = heard.len();
+                }
+            }
+            // No server takes a longer line.
+            if spoken == Spoken::Other || heard.len() > OPENING_MAX {
+                return relay::write_all(server, heard.get(passed..).unwrap_or_default()).await;
+            }
+            client.readable().await?;
+            match client.try_read_buf(&mut heard) {
+                Ok(0) => return relay::write_all(server, heard.get(passed..).unwrap_or_default()).await,
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,12 +202,15 @@ mod tests {
     #[test]
     fn b13_what_a_server_may_take_for_http_or_tls_is_that() {
         let long = |first: &[u8], times: usize, rest: &[u8]| [first.repeat(times), rest.to_vec()].concat();
-        let cases: [(Vec<u8>, Spoken); 16] = [
+        let cases: [(Vec<u8>, Spoken); 23] = [
             (b"GET / HTTP/1.1\r\nHost: a\r\n".to_vec(), Spoken::Http),
             (long(b"\r\n", 2000, b"GET / HTTP/1.1\r\n"), Spoken::Http),
             (b"GET http://other.example/x\r\n".to_vec(), Spoken::Http),
             (b"GET /x\r\n".to_vec(), Spoken::Http),
             (b"GET /\x01 HTTP/1.1\r\n".to_vec(), Spoken::Http),
+            (b"GET@ /x HTTP/1.1\r\n".to_vec(), Spoken::Http),
+            (b"\x1cG\xc9T\x1c/x\x85HTTP/1.1\r\n".to_vec(), Spoken::Http),
+            (b"GET\x1chttp://other.example/x\r\n".to_vec(), Spoken::Http),
             (b"PRI * HTTP/2.0\r\n".to_vec(), Spoken::Http2),
             (b"\x16\x03\x01\x00\x05".to_vec(), Spoken::Tls),
             (b"\x16\x01\x01\x00\x05".to_vec(), Spoken::Tls),
@@ -168,11 +219,15 @@ mod tests {
             (b"SSH-2.0-OpenSSH_9.2 Debian\r\n".to_vec(), Spoken::Other),
             (b"EHLO example.org\r\n".to_vec(), Spoken::Other),
             (b"*1\r\n$4\r\nPING\r\n".to_vec(), Spoken::Other),
-            (b"\x00\x00\x00\x08\x04\xd2\x16\x2f".to_vec(), Spoken::Other),
             (b"GET key\r\n".to_vec(), Spoken::Other),
             // It may become one.
             (b"GET /".to_vec(), Spoken::Undecided),
             (long(b"x", 5000, b" /"), Spoken::Undecided),
+            (b"GET".to_vec(), Spoken::Text),
+            (b"\x00\x00\x00\x08\x04\xd2\x16\x2f".to_vec(), Spoken::Odd),
+            (b"0033git-upload-pack /x.git\0host=a\0".to_vec(), Spoken::Odd),
+            (b"GET \x1c".to_vec(), Spoken::Odd),
+            (b"{\"a\"".to_vec(), Spoken::Odd),
         ];
         for (bytes, expected) in cases {
             assert_eq!(spoken(&bytes), expected, "{}", String::from_utf8_lossy(&bytes[..bytes.len().min(60)]));

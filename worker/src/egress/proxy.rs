@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::connection::farewell;
 use super::http::{self, Kept, MadeFor};
+use super::opening::Spoken;
 use super::relay;
 use super::serving::{Asker, Egress, NoRoute, Route};
 use super::upstream;
@@ -77,6 +78,11 @@ impl Egress {
                 return farewell(client, &answer).await;
             }
         };
+        if let (How::Request(_), Some(reason)) = (&wanted.how, route.other_than(Spoken::Http)) {
+            let answer = wanted.how.refused(&route.host, Some(reason));
+            self.say(FromEgress::Refused { call, host: route.host, reason: Some(reason.to_owned()) });
+            return farewell(client, &answer).await;
+        }
         let server = match upstream::connect(&route.addresses).await {
             Ok(server) => server,
             Err(errno) => return farewell(client, &wanted.how.failed(&route.host, errno)).await,

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::hello::Hellos;
+use super::opening::Beginning;
 
 /// Most bytes that are read at once.
 const BUFFER: usize = 256 * 1024;
@@ -26,6 +27,15 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
 }
 
+/// What is to be looked at while it is passed on: what a client says first.
+pub(super) enum First<'a> {
+    Nothing,
+    /// A TLS hello of so many bytes.
+    Hello(&'a Hellos<'a>, usize),
+    /// What is not known to be HTTP or TLS, and must not be.
+    Beginning(&'a Beginning<'a>),
+}
+
 /// Small writes leave at once, and a side that is gone without a word is noticed.
 pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
@@ -34,23 +44,30 @@ pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
 }
 
 /// Copies both ways until both sides have said all. A side that has said all is told to the other, which may go on for as long as
-/// it says something. If either fails, both are reset. What a client says first may have to be looked at.
-pub(super) async fn relay(client: TcpStream, server: TcpStream, first: Option<&Hellos<'_>>) {
-    if both_ways(&client, &server, first).await.is_err() {
+/// it says something. If either fails, both are reset. What was heard of the client already is passed on first.
+pub(super) async fn relay(client: TcpStream, server: TcpStream, heard: Vec<u8>, first: First<'_>) {
+    if both_ways(&client, &server, heard, &first).await.is_err() {
         reset(client);
         reset(server);
     }
 }
 
-async fn both_ways(client: &TcpStream, server: &TcpStream, first: Option<&Hellos<'_>>) -> io::Result<()> {
+async fn both_ways(client: &TcpStream, server: &TcpStream, heard: Vec<u8>, first: &First<'_>) -> io::Result<()> {
     let passed = AtomicU64::new(0);
     let there = async {
-        if let Some(hellos) = first {
-            hellos.pass(client, server).await?;
+        match first {
+            First::Nothing => write_all(server, &heard).await?,
+            First::Hello(hellos, length) => hellos.pass((heard, *length), client, server).await?,
+            First::Beginning(beginning) => beginning.pass(heard, client, server).await?,
         }
         one_way(client, server, &passed).await
     };
-    let back = one_way(server, client, &passed);
+    let back = async {
+        if let First::Hello(hellos, _) = first {
+            hellos.listen(server, client).await?;
+        }
+        one_way(server, client, &passed).await
+    };
     tokio::pin!(there, back);
     tokio::select! {
         done = &mut there => {

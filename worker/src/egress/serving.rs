@@ -1,8 +1,9 @@
 //! What is served: the broker's wishes, the connections that it has announced, and questions for names.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -61,6 +62,15 @@ pub(super) struct Egress {
     /// What the broker's socket had no room for.
     reports: Mutex<VecDeque<FromEgress>>,
     reported: Notify,
+    calls: Mutex<Calls>,
+}
+
+/// What is known of calls, while they last.
+#[derive(Default)]
+struct Calls {
+    tasks: HashMap<u64, Vec<AbortHandle>>,
+    /// Those that may reach less than their session.
+    narrowed: HashSet<u64>,
 }
 
 /// Room for connections. No call takes so much of it that none is left for others.
@@ -178,6 +188,7 @@ impl Egress {
             broker: AsyncFd::with_interest(broker, Interest::READABLE)?,
             reports: Mutex::default(),
             reported: Notify::new(),
+            calls: Mutex::default(),
         }))
     }
 
@@ -190,27 +201,42 @@ impl Egress {
             tokio::spawn(Arc::clone(&self).answer_by_udp(UdpSocket::from_std(names)?));
         }
         tokio::spawn(Arc::clone(&self).report());
-        // Of each call, while it lasts.
-        let mut tasks: HashMap<u64, Vec<AbortHandle>> = HashMap::new();
         loop {
             match self.broker.async_io(Interest::READABLE, Channel::receive::<ToEgress>).await? {
-                Received::Message(ToEgress::Reach(reach), fds) => {
-                    if let Some(answer) = fds.into_iter().next() {
-                        let call = reach.call;
-                        let task = tokio::spawn(Arc::clone(&self).reach(reach, answer.into()));
-                        let tasks = tasks.entry(call).or_default();
-                        tasks.retain(|task| !task.is_finished());
-                        tasks.push(task.abort_handle());
-                    }
-                }
-                // What is dropped is closed.
-                Received::Message(ToEgress::Gone { call }, _) => {
-                    tasks.remove(&call).into_iter().flatten().for_each(|task| task.abort());
-                }
+                Received::Message(wish, fds) => self.hear(wish, fds),
                 Received::Data(_) => {}
                 Received::Closed => return Ok(()),
             }
         }
+    }
+
+    fn hear(self: &Arc<Self>, wish: ToEgress, fds: Vec<OwnedFd>) {
+        match wish {
+            ToEgress::Reach(reach) => {
+                let Some(answer) = fds.into_iter().next() else { return };
+                let call = reach.call;
+                let task = tokio::spawn(Arc::clone(self).reach(reach, answer.into()));
+                let mut calls = lock(&self.calls);
+                let tasks = calls.tasks.entry(call).or_default();
+                tasks.retain(|task| !task.is_finished());
+                tasks.push(task.abort_handle());
+            }
+            ToEgress::Narrowed { call } => drop(lock(&self.calls).narrowed.insert(call)),
+            // What is dropped is closed.
+            ToEgress::Gone { call } => {
+                let mut calls = lock(&self.calls);
+                calls.narrowed.remove(&call);
+                calls.tasks.remove(&call).into_iter().flatten().for_each(|task| task.abort());
+            }
+        }
+    }
+
+    /// Whether some call may reach less than its session by now: all that the broker has said is heard first.
+    fn is_narrowed(self: &Arc<Self>) -> bool {
+        while let Ok(Received::Message(wish, fds)) = self.broker.get_ref().receive::<ToEgress>() {
+            self.hear(wish, fds);
+        }
+        !lock(&self.calls).narrowed.is_empty()
     }
 
     async fn reach(self: Arc<Self>, reach: Reach, broker: Channel) {
@@ -356,8 +382,12 @@ impl Egress {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let question = Question::read(bytes.get(..length).unwrap_or_default(), &self.network);
-            if !matches!(question.answer, Answer::AddressOf(_) | Answer::EmptyOf(_)) {
+            let mut question = Question::read(bytes.get(..length).unwrap_or_default(), &self.network);
+            // Who asks is not known: by names alone a call that may reach nothing could say what it likes outside (B4).
+            if question.answer.is_asked_outside() && self.is_narrowed() {
+                question.answer = question.answer.unasked();
+            }
+            if !question.answer.is_asked_outside() {
                 if let Some(answer) = self.answer(&question, None).await {
                     // A full buffer loses it, as networks do: whoever asked will ask again.
                     let _lost: io::Result<usize> = socket.try_send_to(&answer, from);
@@ -400,10 +430,14 @@ impl Egress {
                 }
                 question.answered(ResponseCode::NXDomain, &[])
             }
-            Answer::NameAt(ip) => match lock(&self.book).name_at((*ip).into()) {
-                Some(name) => question.answered(ok, &[Found::Name(name)]),
-                None => question.answered(ResponseCode::NXDomain, &[]),
-            },
+            Answer::NameAt(ip) => {
+                let name = lock(&self.book).name_at((*ip).into());
+                // Another may be what some other call has to say.
+                match name.filter(|name| names::is_named(&self.network, &Host::Name(name.to_string()))) {
+                    Some(name) => question.answered(ok, &[Found::Name(name)]),
+                    None => question.answered(ResponseCode::NXDomain, &[]),
+                }
+            }
             // What it is called may be anything: nobody outside is asked until a call connects that may.
             Answer::AddressOfAny(name) => {
                 let address = lock(&self.book).address_of(name);

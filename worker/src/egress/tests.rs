@@ -317,6 +317,32 @@ fn b4_names_below_a_granted_one_are_asked_for_when_a_call_connects() {
     assert!(asked_for("open"));
 }
 
+/// B4: nobody knows who asks by UDP. While a call runs that may reach less than its session, nobody outside is asked for what is.
+#[test]
+fn b4_a_narrowed_call_says_nothing_by_names() {
+    let served = serve(&["good.example", "*.below.example"]);
+    served.knows("good.example", &[Ipv4Addr::new(192, 0, 2, 1)]);
+    let gone = |call| served.broker.send(&ToEgress::Gone { call }, &[]).unwrap();
+    served.broker.send(&ToEgress::Narrowed { call: 8 }, &[]).unwrap();
+    let stands_for = served.address_of("good.example.");
+    assert_eq!(served.look_up("good.example.", RecordType::AAAA).metadata.response_code, ResponseCode::NoError);
+    gone(9);
+    served.address_of("good.example.");
+    assert_eq!(*served.asked.lock().unwrap(), Vec::<String>::new());
+    // The control: it is over.
+    gone(8);
+    assert_eq!(served.address_of("good.example."), stands_for);
+    assert!(!served.asked.lock().unwrap().is_empty());
+    // What a name below a granted one is called is nobody else's.
+    let below = served.address_of("secret.below.example.");
+    for (ip, known) in [(stands_for, true), (below, false)] {
+        let IpAddr::V4(ip) = ip else { panic!("{ip}") };
+        let [a, b, c, d] = ip.octets();
+        let answer = served.look_up(&format!("{d}.{c}.{b}.{a}.in-addr.arpa."), RecordType::PTR);
+        assert_eq!(answer.answers.len(), usize::from(known), "{ip}");
+    }
+}
+
 /// A name server that has failed for one kind of address has not said that there is none.
 #[test]
 fn what_could_not_be_asked_is_no_answer() {
@@ -661,6 +687,8 @@ fn b13_a_second_hello_for_another_server_is_refused() {
     let second = |name: &[u8], record: usize| made_hello(&server_name(name), record);
     let data = [23, 3, 3, 0, 2, 9, 9];
     let evil = second(b"evil.example", 1000);
+    let mut odd = evil.clone();
+    odd[9] = 4;
     for (what, first, said, why) in [
         ("the same", &plain, [&change[..], &second(b"good.example", 1000), &data].concat(), None),
         ("none", &plain, [&change[..], &data].concat(), None),
@@ -670,6 +698,7 @@ fn b13_a_second_hello_for_another_server_is_refused() {
         ("another in pieces", &plain, [&change[..], &second(b"evil.example", 5)].concat(), Some("for evil.example")),
         ("another after a warning", &plain, [&warning[..], &evil].concat(), Some("for evil.example")),
         ("another after data", &early, [&data[..], &change, &data, &evil].concat(), Some("for evil.example")),
+        ("another of a version of its own", &plain, odd.clone(), Some("for evil.example")),
         ("no name", &plain, [&change[..], &made_hello(&[], 1000)].concat(), Some("names no server")),
     ] {
         let mut client = served.made_for("good.example", at, false);
@@ -687,6 +716,51 @@ fn b13_a_second_hello_for_another_server_is_refused() {
                 assert!(reason.contains(why), "{what}: {reason}");
                 assert!(!String::from_utf8_lossy(&got[first.len()..]).contains("example"), "{what}: it was sent");
             }
+        }
+    }
+    served.nothing_told();
+}
+
+/// B13: the same in one piece with the first, and after the server has answered: only one that asks again is sent a second hello,
+/// and what looks like one in a connection that is encrypted passes.
+#[test]
+fn b13_a_second_hello_is_looked_for_until_the_server_has_answered() {
+    let answer = |random: &[u8; 32]| {
+        let body = [&[3, 3][..], random, &[0, 0x13, 1, 0, 0, 0]].concat();
+        let length = u8::try_from(body.len()).unwrap();
+        let warning = [21, 3, 3, 0, 2, 1, 112];
+        [&warning[..], &[22, 3, 3, 0, length + 4, 2, 0, 0, length], &body].concat()
+    };
+    let served = serve(&["good.example:*"]);
+    let good = made_hello(&server_name(b"good.example"), 1000);
+    let evil = made_hello(&server_name(b"evil.example"), 1000);
+    let (at, heard) = server(whole);
+    let mut client = served.made_for("good.example", at, false);
+    client.write_all(&[&good[..], &evil].concat()).unwrap();
+    let got = heard.recv_timeout(LONG).unwrap();
+    assert!(!String::from_utf8_lossy(&got).contains("evil"), "it was sent");
+    assert_eq!(served.reason(), "a second TLS hello is for evil.example");
+    for (random, passes) in [(&super::hello::ASKS_AGAIN, false), (&[9; 32], true)] {
+        let answer = answer(random);
+        let length = answer.len();
+        let hello = good.len();
+        let (at, heard) = server(move |mut socket| {
+            socket.read_exact(&mut vec![0; hello]).unwrap();
+            for part in answer.chunks(20) {
+                socket.write_all(part).unwrap();
+            }
+            whole(socket)
+        });
+        let mut client = served.made_for("good.example", at, false);
+        client.write_all(&good).unwrap();
+        client.read_exact(&mut vec![0; length]).unwrap();
+        // It may be reset before all is said.
+        let _reset = client.write_all(&evil).and_then(|()| client.shutdown(Shutdown::Write));
+        let got = heard.recv_timeout(LONG).unwrap();
+        assert_eq!(got == evil, passes, "{passes}");
+        assert_eq!(got.is_empty(), !passes, "{passes}");
+        if !passes {
+            assert_eq!(served.reason(), "a second TLS hello is for evil.example");
         }
     }
     served.nothing_told();
@@ -732,6 +806,8 @@ fn b13_an_odd_first_line_is_compared_or_refused() {
         ("no version, nothing more", b"GET http://evil.example/x\r\n".to_vec()),
         ("a control character", b"GET /\x01 HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_vec()),
         ("a long line", long),
+        ("a method that is none", [b"GET@", &evil[3..]].concat()),
+        ("one that is no text", [b"G\xc9T", &evil[3..]].concat()),
     ] {
         let mut client = served.made_for("good.example", at, false);
         // It may be refused before all is said.
@@ -739,6 +815,20 @@ fn b13_an_odd_first_line_is_compared_or_refused() {
         let answer = String::from_utf8_lossy(&whole(client)).into_owned();
         assert!(!answer.contains("yes"), "{what}: {answer}");
         assert_eq!(*sent.lock().unwrap(), "", "{what}");
+    }
+    // In two pieces: the first is passed on, and the line never ends.
+    while served.broker.receive_if_there::<FromEgress>().unwrap().is_some() {}
+    for (first, rest) in [(&b"GET \x1c"[..], &evil[4..]), (b"\x01", evil), (b"{", &evil[1..])] {
+        sent.lock().unwrap().clear();
+        let mut client = served.made_for("good.example", at, false);
+        client.write_all(first).unwrap();
+        while sent.lock().unwrap().is_empty() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let _reset = client.write_all(rest).and_then(|()| client.shutdown(Shutdown::Write));
+        assert_eq!(whole(client), b"", "{}", first.escape_ascii());
+        assert_eq!(*sent.lock().unwrap(), String::from_utf8_lossy(first));
+        assert!(served.reason().contains("unusual form"));
     }
     let good = "GET /x HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n";
     let answer = say(served.made_for("good.example", at, false), good.as_bytes());
@@ -950,6 +1040,34 @@ fn other_protocols_pass_where_a_port_was_granted() {
     served.nothing_told();
 }
 
+/// B13: a server that speaks first, as some of HTTP/2 do, changes nothing: HTTP and TLS do not begin like that.
+#[test]
+fn b13_what_follows_a_server_that_speaks_first_is_neither() {
+    let (at, heard) = server(|mut socket| {
+        socket.write_all(b"settings").unwrap();
+        whole(socket)
+    });
+    let served = serve(&["good.example:*"]);
+    let evil = made_hello(&server_name(b"evil.example"), 1000);
+    for (said, why) in [
+        (&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], "HTTP/2 without TLS"),
+        (b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "after the server has spoken"),
+        (&evil, "it is TLS"),
+    ] {
+        for pieces in [1000, 1] {
+            let mut client = served.made_for("good.example", at, false);
+            client.read_exact(&mut [0; 8]).unwrap();
+            // It may be reset before all is said.
+            let _reset: std::io::Result<()> = said.chunks(pieces).try_for_each(|piece| client.write_all(piece));
+            let got = heard.recv_timeout(LONG).unwrap();
+            assert!(got.len() < 20 && said.starts_with(&got), "{why}: {}", got.escape_ascii());
+            let reason = served.reason();
+            assert!(reason.contains(why), "{reason}");
+        }
+    }
+    served.nothing_told();
+}
+
 /// Peers that are slow, endless or mad cost their own connection. The control is another, at the same time.
 #[test]
 fn a_hostile_peer_harms_no_other() {
@@ -1036,8 +1154,9 @@ fn b10_a_proxy_leads_to_granted_hosts_alone() {
     let (at, _) = web_server();
     let port = at.port();
     let (own, name) = (format!("127.0.0.1:{port}"), format!("good.example:{port}"));
-    let served = serve(&[&name, &own]);
+    let served = serve(&[&name, &own, "only.example", "127.0.0.9"]);
     served.knows("good.example", &[Ipv4Addr::LOCALHOST]);
+    served.knows("only.example", &[Ipv4Addr::new(127, 0, 0, 9)]);
     let proxy = || {
         let (socket, reached) = served.ask(Target::Proxy, true);
         assert!(matches!(reached, Reached::Ready { .. }), "{reached:?}");
@@ -1111,6 +1230,12 @@ fn b10_a_proxy_leads_to_granted_hosts_alone() {
     let answer = say(proxy(), other.as_bytes());
     assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("evil.example"), "{answer}");
     assert!(matches!(served.told(), FromEgress::Ended { call: 7, .. }));
+    // Where TLS alone was granted.
+    for host in ["only.example", "127.0.0.9"] {
+        let answer = say(proxy(), format!("GET http://{host}:443/ HTTP/1.1\r\nHost: {host}:443\r\n\r\n").as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("TLS alone was granted"), "{answer}");
+        assert!(matches!(served.told(), FromEgress::Refused { call: 7, .. }));
+    }
     for garbage in [&b"\0\0\0\0"[..], b"GET / HTTP/1.1\r\n\r\n", &[0xff; 100], b"\x04\x01\0\x50\x7f\0\0\x01\0"] {
         let answer = say(proxy(), garbage);
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("proxy"), "{answer}");

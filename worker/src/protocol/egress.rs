@@ -26,6 +26,11 @@ pub(crate) struct Serve {
 pub(crate) enum ToEgress {
     /// A call wants to connect. Carries the other end of a channel for [`Reached`].
     Reach(Reach),
+    /// A call begins that may reach less than its session.
+    Narrowed {
+        /// Which: as in [`Reach`].
+        call: u64,
+    },
     /// A call is over, and so are its connections.
     Gone {
         /// Which: as in [`Reach`].

@@ -8,11 +8,12 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "the enums are libraries', and what they add is one failure more")]
 
 use std::io::{self, Read as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use callgate_policy::failure::ErrorCode;
+use callgate_policy::plan::NAMES;
 use hickory_proto::op::{Message, Query};
 use hickory_proto::rr::{Name, RData, RecordType};
 use rustls::crypto::ring;
@@ -290,9 +291,6 @@ fn failed(url: &Url, error: &ureq::Error) -> ToolError {
 #[derive(Debug)]
 struct Names;
 
-/// Where a name server is asked for. Without a network of its own, any address with this port means the session's.
-const NAME_SERVER: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 53);
-
 impl Resolver for Names {
     fn resolve(&self, uri: &Uri, _: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let host = uri.host().ok_or(ureq::Error::HostNotFound)?;
@@ -320,7 +318,7 @@ fn ask(host: &str, wait: Duration) -> Result<Message, ureq::Error> {
     let mut question = Message::query();
     question.add_query(Query::query(name, RecordType::A));
     let question = question.to_vec().map_err(|error| odd(error.to_string()))?;
-    let mut server = TcpStream::connect_timeout(&NAME_SERVER.into(), wait)?;
+    let mut server = TcpStream::connect_timeout(&NAMES.into(), wait)?;
     server.set_read_timeout(Some(wait))?;
     let length = u16::try_from(question.len()).map_err(|_long| ureq::Error::HostNotFound)?;
     io::Write::write_all(&mut server, &[&length.to_be_bytes()[..], &question].concat())?;
