@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use super::hello::{self, Hello, Hellos};
 use super::http::{self, BadRequest, Kept, MadeFor, Refused};
-use super::opening::{self, Beginning, Opening, Spoken};
+use super::opening::{self, HTTP2, Opening, Spoken};
+use super::other::Other;
 use super::relay::{self, First, relay};
 use super::serving::{Egress, Route};
 use super::upstream;
@@ -22,7 +23,6 @@ const HELLO: Duration = Duration::from_secs(60);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// A TLS alert: fatal, access denied (RFC 8446).
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
-const HTTP2: &str = "it is HTTP/2 without TLS, in which no host can be read";
 
 impl Egress {
     /// Serves a connection until it ends. `server` is there already if the client has waited for it.
@@ -101,10 +101,9 @@ impl Egress {
                 }
                 relay::reset(client);
             }
-            (Opening::Client(Spoken::Other, heard), server) => forward(client, server, heard, First::Nothing).await,
             (Opening::Client(_, heard) | Opening::Server(heard), server) => {
-                let refuse = |spoken| self.ended(call, &route, late(spoken).to_owned());
-                forward(client, server, heard, First::Beginning(&Beginning { refuse: &refuse })).await;
+                let refuse = |reason| self.ended(call, &route, reason);
+                forward(client, server, heard, First::Other(&Other::new(&made_for.name, &refuse))).await;
             }
         }
     }
@@ -173,15 +172,6 @@ impl Egress {
 
     fn ended(&self, call: u64, route: &Route, reason: String) {
         self.say(FromEgress::Ended { call, host: route.host.clone(), reason: crate::protocol::shortened(reason) });
-    }
-}
-
-/// What is said of a connection that has turned out to be this after other bytes.
-fn late(spoken: Spoken) -> &'static str {
-    match spoken {
-        Spoken::Http2 => HTTP2,
-        Spoken::Tls => "it is TLS, and the server has spoken before it",
-        _ => "it is HTTP in an unusual form, or after the server has spoken",
     }
 }
 

@@ -14,6 +14,7 @@ mod hello;
 mod http;
 mod names;
 mod opening;
+mod other;
 mod proxy;
 mod relay;
 mod serving;

@@ -6,14 +6,15 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::relay;
-
 /// Most bytes before it must be clear what is spoken.
 const OPENING_MAX: usize = 64 * 1024;
 /// Most blanks before a request: servers skip some, and some as many as come.
 const BLANKS_MAX: usize = 1024;
 /// How long a client may say nothing where it has to speak first. One that keeps a connection in reserve does, for a while.
 const SILENCE: Duration = Duration::from_secs(300);
+
+/// Why it is refused in the clear.
+pub(super) const HTTP2: &str = "it is HTTP/2 without TLS, in which no host can be read";
 
 /// What is spoken, by the client's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +23,7 @@ pub(super) enum Spoken {
     Undecided,
     /// A word, and perhaps more: a request begins like that, and so does much else. It is told when the line has ended.
     Text,
-    /// No client of HTTP begins like that. When the line has ended it may be a request all the same: some servers take anything
-    /// for the first word of one.
+    /// No client of HTTP begins like that. It is not waited for the line's end.
     Odd,
     /// TLS.
     Tls,
@@ -31,7 +31,7 @@ pub(super) enum Spoken {
     Http,
     /// HTTP/2 without TLS.
     Http2,
-    /// Neither.
+    /// Neither, as far as a line tells.
     Other,
 }
 
@@ -79,11 +79,11 @@ fn starts_with(bytes: &[u8], start: &[u8]) -> bool {
     bytes.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start))
 }
 
-fn contains_http(line: &[u8]) -> bool {
+pub(super) fn contains_http(line: &[u8]) -> bool {
     line.windows(5).any(|window| window.eq_ignore_ascii_case(b"HTTP/"))
 }
 
-fn has_version_two(line: &[u8]) -> bool {
+pub(super) fn has_version_two(line: &[u8]) -> bool {
     let mut versions = line.windows(6).filter(|window| window[..5].eq_ignore_ascii_case(b"HTTP/"));
     versions.next_back().is_some_and(|window| window[5] == b'2')
 }
@@ -147,50 +147,6 @@ async fn speaks(server: Option<&TcpStream>) {
         // An error is one that the relay will find as well.
         Some(server) => drop(server.peek(&mut [0]).await),
         None => std::future::pending().await,
-    }
-}
-
-/// The beginning of what a client says where it need not be HTTP or TLS: passed on as it comes, but for the end of a first line
-/// that some server would take for a request.
-pub(super) struct Beginning<'a> {
-    /// Told what it has turned out to be.
-    pub(super) refuse: &'a (dyn Fn(Spoken) + Send + Sync),
-}
-
-impl Beginning<'_> {
-    /// Passes it on, what was heard already first, until it is clear that it is neither.
-    pub(super) async fn pass(&self, mut heard: Vec<u8>, client: &TcpStream, server: &TcpStream) -> io::Result<()> {
-        let (mut passed, mut spoken) = (0, Spoken::Undecided);
-        loop {
-            let new = heard.get(passed..).unwrap_or_default();
-            // What comes in single bytes is not read from its start for each of them.
-            if heard.len() < 256 || new.contains(&b'\n') {
-                spoken = self::spoken(&heard);
-            }
-            match spoken {
-                Spoken::Tls | Spoken::Http | Spoken::Http2 => {
-                    (self.refuse)(spoken);
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-                // As far as it has come it may be a whole request for somebody.
-                Spoken::Undecided => {}
-                Spoken::Text | Spoken::Odd | Spoken::Other => {
-                    relay::write_all(server, new).await?;
-                    passed = heard.len();
-                }
-            }
-            // No server takes a longer line.
-            if spoken == Spoken::Other || heard.len() > OPENING_MAX {
-                return relay::write_all(server, heard.get(passed..).unwrap_or_default()).await;
-            }
-            client.readable().await?;
-            match client.try_read_buf(&mut heard) {
-                Ok(0) => return relay::write_all(server, heard.get(passed..).unwrap_or_default()).await,
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Err(e),
-            }
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::hello::Hellos;
-use super::opening::Beginning;
+use super::other::Other;
 
 /// Most bytes that are read at once.
 const BUFFER: usize = 256 * 1024;
@@ -33,7 +33,7 @@ pub(super) enum First<'a> {
     /// A TLS hello of so many bytes.
     Hello(&'a Hellos<'a>, usize),
     /// What is not known to be HTTP or TLS, and must not be.
-    Beginning(&'a Beginning<'a>),
+    Other(&'a Other<'a>),
 }
 
 /// Small writes leave at once, and a side that is gone without a word is noticed.
@@ -58,13 +58,15 @@ async fn both_ways(client: &TcpStream, server: &TcpStream, heard: Vec<u8>, first
         match first {
             First::Nothing => write_all(server, &heard).await?,
             First::Hello(hellos, length) => hellos.pass((heard, *length), client, server).await?,
-            First::Beginning(beginning) => beginning.pass(heard, client, server).await?,
+            First::Other(other) => other.pass(heard, client, server).await?,
         }
         one_way(client, server, &passed).await
     };
     let back = async {
-        if let First::Hello(hellos, _) = first {
-            hellos.listen(server, client).await?;
+        match first {
+            First::Nothing => {}
+            First::Hello(hellos, _) => hellos.listen(server, client).await?,
+            First::Other(other) => other.listen(server, client).await?,
         }
         one_way(server, client, &passed).await
     };

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use callgate_policy::pattern::Host;
@@ -63,6 +63,10 @@ pub(super) struct Egress {
     reports: Mutex<VecDeque<FromEgress>>,
     reported: Notify,
     calls: Mutex<Calls>,
+    names: OnceLock<UdpSocket>,
+    /// Questions that were asked while a narrowed call ran, which is over.
+    late: Mutex<Vec<(Question, SocketAddr)>>,
+    is_late: Notify,
 }
 
 /// What is known of calls, while they last.
@@ -189,6 +193,9 @@ impl Egress {
             reports: Mutex::default(),
             reported: Notify::new(),
             calls: Mutex::default(),
+            names: OnceLock::new(),
+            late: Mutex::default(),
+            is_late: Notify::new(),
         }))
     }
 
@@ -198,7 +205,9 @@ impl Egress {
         tokio::spawn(Arc::clone(&self).accept(TcpListener::from_std(sockets.listener)?));
         if let Some(names) = sockets.names {
             names.set_nonblocking(true)?;
-            tokio::spawn(Arc::clone(&self).answer_by_udp(UdpSocket::from_std(names)?));
+            let names = UdpSocket::from_std(names)?;
+            self.names.get_or_init(|| names);
+            tokio::spawn(Arc::clone(&self).answer_by_udp());
         }
         tokio::spawn(Arc::clone(&self).report());
         loop {
@@ -225,18 +234,35 @@ impl Egress {
             // What is dropped is closed.
             ToEgress::Gone { call } => {
                 let mut calls = lock(&self.calls);
-                calls.narrowed.remove(&call);
+                if calls.narrowed.remove(&call) {
+                    self.set_aside();
+                }
                 calls.tasks.remove(&call).into_iter().flatten().for_each(|task| task.abort());
             }
         }
     }
 
-    /// Whether some call may reach less than its session by now: all that the broker has said is heard first.
+    /// Whether a question that is read now may be one of a call that may reach less than its session. All that the broker has said
+    /// is heard first.
     fn is_narrowed(self: &Arc<Self>) -> bool {
+        let any = || !lock(&self.calls).narrowed.is_empty();
+        let mut narrowed = any();
         while let Ok(Received::Message(wish, fds)) = self.broker.get_ref().receive::<ToEgress>() {
             self.hear(wish, fds);
+            narrowed |= any();
         }
-        !lock(&self.calls).narrowed.is_empty()
+        narrowed
+    }
+
+    /// Takes the questions that have come and were not read: the call that is over may have asked them.
+    fn set_aside(&self) {
+        let Some(socket) = self.names.get() else { return };
+        let mut bytes = vec![0; QUESTION_MAX];
+        let mut late = lock(&self.late);
+        while let Ok((length, from)) = socket.try_recv_from(&mut bytes) {
+            late.push((Question::read(bytes.get(..length).unwrap_or_default(), &self.network), from));
+        }
+        self.is_late.notify_one();
     }
 
     async fn reach(self: Arc<Self>, reach: Reach, broker: Channel) {
@@ -374,33 +400,49 @@ impl Egress {
         }
     }
 
-    async fn answer_by_udp(self: Arc<Self>, socket: UdpSocket) {
-        let socket = Arc::new(socket);
+    async fn answer_by_udp(self: Arc<Self>) {
+        let Some(socket) = self.names.get() else { return };
         let mut bytes = vec![0; QUESTION_MAX];
         loop {
-            let Ok((length, from)) = socket.recv_from(&mut bytes).await else {
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            };
-            let mut question = Question::read(bytes.get(..length).unwrap_or_default(), &self.network);
-            // Who asks is not known: by names alone a call that may reach nothing could say what it likes outside (B4).
-            if question.answer.is_asked_outside() && self.is_narrowed() {
-                question.answer = question.answer.unasked();
-            }
-            if !question.answer.is_asked_outside() {
-                if let Some(answer) = self.answer(&question, None).await {
-                    // A full buffer loses it, as networks do: whoever asked will ask again.
-                    let _lost: io::Result<usize> = socket.try_send_to(&answer, from);
-                }
-            } else if let Ok(seat) = Arc::clone(&self.questions).try_acquire_owned() {
-                let (egress, socket) = (Arc::clone(&self), Arc::clone(&socket));
-                tokio::spawn(async move {
-                    if let Some(answer) = egress.answer(&question, None).await {
-                        let _lost: io::Result<usize> = socket.send_to(&answer, from).await;
+            let (mut questions, may_ask) = tokio::select! {
+                biased;
+                () = self.is_late.notified() => (std::mem::take(&mut *lock(&self.late)), false),
+                heard = socket.recv_from(&mut bytes) => match heard {
+                    Ok((length, from)) => {
+                        let question = Question::read(bytes.get(..length).unwrap_or_default(), &self.network);
+                        // Who asks is not known: by names alone a call that may reach nothing could say what it likes outside (B4).
+                        let may_ask = !question.answer.is_asked_outside() || !self.is_narrowed();
+                        (vec![(question, from)], may_ask)
                     }
-                    drop(seat);
-                });
+                    Err(_) => {
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                },
+            };
+            for (question, from) in questions.drain(..) {
+                self.answer_datagram(question, from, may_ask).await;
             }
+        }
+    }
+
+    async fn answer_datagram(self: &Arc<Self>, mut question: Question, from: SocketAddr, may_ask: bool) {
+        if !may_ask {
+            question.answer = question.answer.unasked();
+        }
+        if !question.answer.is_asked_outside() {
+            if let (Some(answer), Some(socket)) = (self.answer(&question, None).await, self.names.get()) {
+                // A full buffer loses it, as networks do: whoever asked will ask again.
+                let _lost: io::Result<usize> = socket.try_send_to(&answer, from);
+            }
+        } else if let Ok(seat) = Arc::clone(&self.questions).try_acquire_owned() {
+            let egress = Arc::clone(self);
+            tokio::spawn(async move {
+                if let (Some(answer), Some(socket)) = (egress.answer(&question, None).await, egress.names.get()) {
+                    let _lost: io::Result<usize> = socket.send_to(&answer, from).await;
+                }
+                drop(seat);
+            });
         }
     }
 

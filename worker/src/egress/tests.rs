@@ -328,9 +328,18 @@ fn b4_a_narrowed_call_says_nothing_by_names() {
     assert_eq!(served.look_up("good.example.", RecordType::AAAA).metadata.response_code, ResponseCode::NoError);
     gone(9);
     served.address_of("good.example.");
+    // What it has asked when it ends is its own as well.
+    let mut question = Message::query();
+    question.add_query(Query::query(Name::from_ascii("good.example.").unwrap(), RecordType::A));
+    for _ in 0..200 {
+        served.names.send(&question.to_vec().unwrap()).unwrap();
+    }
+    gone(8);
+    for _ in 0..200 {
+        served.names.recv(&mut [0; 512]).unwrap();
+    }
     assert_eq!(*served.asked.lock().unwrap(), Vec::<String>::new());
     // The control: it is over.
-    gone(8);
     assert_eq!(served.address_of("good.example."), stands_for);
     assert!(!served.asked.lock().unwrap().is_empty());
     // What a name below a granted one is called is nobody else's.
@@ -808,14 +817,24 @@ fn b13_an_odd_first_line_is_compared_or_refused() {
         ("a long line", long),
         ("a method that is none", [b"GET@", &evil[3..]].concat()),
         ("one that is no text", [b"G\xc9T", &evil[3..]].concat()),
+        ("a line that is none before it", [b"\0\r\n", &evil[..]].concat()),
+        ("no version, and a host", b"GET * FOO\r\nHost: evil.example\r\n\r\n".to_vec()),
+        ("no line end", b"GET http://evil.example/x HTTP/1.1".to_vec()),
     ] {
         let mut client = served.made_for("good.example", at, false);
         // It may be refused before all is said.
         let _reset = client.write_all(&request).and_then(|()| client.shutdown(Shutdown::Write));
         let answer = String::from_utf8_lossy(&whole(client)).into_owned();
         assert!(!answer.contains("yes"), "{what}: {answer}");
-        assert_eq!(*sent.lock().unwrap(), "", "{what}");
+        // A line that does not end is none for anybody.
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
+        assert!(sent.is_empty() || !sent.contains('\n'), "{what}: {sent}");
     }
+    // A server that answers with HTTP speaks it, whatever it was asked.
+    while served.broker.receive_if_there::<FromEgress>().unwrap().is_some() {}
+    let answer = say(served.made_for("good.example", at, false), b"GET_ /x FOO\r\n\r\n");
+    assert_eq!(answer, "");
+    assert!(served.reason().contains("the server speaks HTTP"));
     // In two pieces: the first is passed on, and the line never ends.
     while served.broker.receive_if_there::<FromEgress>().unwrap().is_some() {}
     for (first, rest) in [(&b"GET \x1c"[..], &evil[4..]), (b"\x01", evil), (b"{", &evil[1..])] {
@@ -1007,13 +1026,14 @@ fn connections_are_upgraded_to_what_names_no_host() {
 #[test]
 fn other_protocols_pass_where_a_port_was_granted() {
     let (at, heard) = server(|mut socket| {
-        let mut bytes = [0; 8];
+        let mut bytes = [0; 8000];
         let read = socket.read(&mut bytes).unwrap();
         socket.write_all(b"pong").unwrap();
         String::from_utf8_lossy(&bytes[..read]).into_owned()
     });
     let served = serve(&["good.example:*"]);
-    for word in ["PING\r\n", "\0\0\0\u{8}", "{\"a\"", "*1\r\n$4"] {
+    let long = "\u{1}".repeat(3000);
+    for word in ["PING\r\n", "\0\0\0\u{8}", "{\"a\"", "*1\r\n$4", &long] {
         let mut client = served.made_for("good.example", at, false);
         client.write_all(word.as_bytes()).unwrap();
         let mut back = [0; 4];
@@ -1034,9 +1054,10 @@ fn other_protocols_pass_where_a_port_was_granted() {
     let mut greeting = [0; 11];
     client.read_exact(&mut greeting).unwrap();
     assert_eq!(&greeting, b"220 hello\r\n");
-    client.write_all(b"EHLO me\r\n").unwrap();
+    let said = [&b"\x01".repeat(300)[..], b"EHLO me\r\nHost: evil.example\r\n"].concat();
+    client.write_all(&said).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(heard.recv_timeout(LONG).unwrap(), b"EHLO me\r\n");
+    assert!(heard.recv_timeout(LONG).unwrap() == said);
     served.nothing_told();
 }
 
