@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use callgate_policy::pattern::Host;
 use http_body_util::{Either, Full};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -172,7 +172,9 @@ impl Upstream {
         if let Err(bad) = check(request.method(), request.uri(), request.headers(), &self.made_for) {
             return own(StatusCode::FORBIDDEN, &(self.refused)(&bad));
         }
-        let wants_upgrade = tidy(request.headers_mut());
+        // What a server does not read of a body is its next request, in which nobody has read the host (B13): none follows it.
+        let is_last = !request.body().is_end_stream();
+        let wants_upgrade = tidy(request.headers_mut(), is_last);
         to_origin_form(request.uri_mut());
         let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
         let mut sender = self.sender.lock().await;
@@ -191,6 +193,9 @@ impl Upstream {
             }
             (Ok(mut answer), _) => {
                 answer.headers_mut().remove(header::UPGRADE);
+                if is_last {
+                    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
                 answer.map(Either::Left)
             }
             (Err(error), _) => {
@@ -252,8 +257,9 @@ fn compare(authority: &str, made_for: &MadeFor) -> Result<(), BadRequest> {
     }
 }
 
-/// Takes off what is between a client and egress alone. True if the rest asks for another protocol, one that may be.
-fn tidy(headers: &mut HeaderMap) -> bool {
+/// Takes off what is between a client and egress alone. True if the rest asks for another protocol, one that may be. No other request
+/// follows one that is the last.
+fn tidy(headers: &mut HeaderMap, is_last: bool) -> bool {
     // Egress asks for the body when the server is there to take it.
     headers.remove(header::EXPECT);
     for name in ["http2-settings", "proxy-authorization", "proxy-connection"] {
@@ -261,11 +267,14 @@ fn tidy(headers: &mut HeaderMap) -> bool {
     }
     let wanted = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
     let single = headers.get_all(header::UPGRADE).iter().count() == 1;
-    let may = single && wanted.is_some_and(|wanted| UPGRADES.contains(&&*wanted));
+    let may = !is_last && single && wanted.is_some_and(|wanted| UPGRADES.contains(&&*wanted));
     if !may {
         headers.remove(header::UPGRADE);
     }
     bound_connection(headers, may);
+    if is_last {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     may
 }
 
