@@ -40,6 +40,7 @@ pub mod doctor;
 pub mod json;
 pub mod policy;
 pub mod profile;
+pub mod shown;
 
 pub use callgate_policy::envelope::{Coerced, Denial, Enforced, Layer, Metadata, Outcome, ResultEnvelope, StepReport};
 pub use callgate_policy::limit::{Bounds, Enforcer, LimitError, LimitName, LimitReport, Limits};

@@ -12,9 +12,10 @@ use serde_json::Value;
 
 use super::arguments::Call;
 use super::exit::{self, Failure};
-use super::prompt::{AtTerminal, escaped_json};
+use super::prompt::AtTerminal;
 use super::session::Recorded;
 use super::{show, supervise_with};
+use callgate::shown::escaped_json;
 
 /// Most bytes of arguments from standard input: room for the largest file that fits into a call.
 const ARGUMENTS_MAX: u64 = 64 * 1024 * 1024;

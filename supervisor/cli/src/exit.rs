@@ -14,7 +14,7 @@ use callgate_policy::step::Step;
 use clap::CommandFactory as _;
 
 use super::arguments::Arguments;
-use super::prompt::{escaped_json, escaped_lines};
+use callgate::shown::{escaped_json, escaped_lines};
 
 /// sysexits.h's numbers, and the shell's.
 pub(super) const TOOL: u8 = 1;

@@ -9,7 +9,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 use super::exit::Failure;
-use super::prompt::{escaped, escaped_json};
+use callgate::shown::{escaped, escaped_json};
 
 /// Without `--log`: what somebody should know, and nobody asked for. What is wrong with a message of a client is in its answer.
 const DEFAULT: &str = "warn,rmcp=off";
@@ -69,8 +69,8 @@ impl Write for Lines {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-    use super::super::prompt::stands_for_itself;
     use super::*;
+    use callgate::shown::stands_for_itself;
 
     #[test]
     fn a_filter_is_levels_by_module() {

@@ -24,6 +24,7 @@ mod variables;
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use callgate::{ConfineError, LAUNCHER_NAME, Launcher, OpenError, Store, Supervisor, close_process};
 use callgate_worker::launcher::Ahead;
@@ -87,6 +88,9 @@ fn supervise<T>(launcher: Launcher, work: impl AsyncFnOnce(Supervisor) -> Result
     supervise_with(None, launcher, work)
 }
 
+/// How long threads may take that still read or write when all else is over.
+const STUCK: Duration = Duration::from_secs(5);
+
 /// The same with a store in which sessions are recorded.
 fn supervise_with<T>(
     store: Option<Store>,
@@ -101,8 +105,8 @@ fn supervise_with<T>(
     let supervisor = builder.build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::runtime)?;
     let done = runtime.block_on(work(supervisor));
-    // With it all that was left of sessions: they end.
-    drop(runtime);
+    // With it all that was left of sessions: they end. A thread that is stuck in a write which nobody reads holds nobody up.
+    runtime.shutdown_timeout(STUCK);
     end_sessions(&launcher);
     done
 }
@@ -116,7 +120,7 @@ fn end_sessions(launcher: &Launcher) {
 
 /// Says what could not be removed, or does not end.
 fn tell_left(leftover: &Leftover) {
-    let said = writeln!(std::io::stderr(), "callgate: {}", prompt::escaped(&leftover.to_string()));
+    let said = writeln!(std::io::stderr(), "callgate: {}", callgate::shown::escaped(&leftover.to_string()));
     // With nobody to read it there is nothing more to do.
     said.unwrap_or(());
 }

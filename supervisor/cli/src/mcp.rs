@@ -15,6 +15,8 @@ use super::{forked, show, supervise_with};
 
 pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
     let Mcp { new, session, approval_timeout } = mcp;
+    // Before a first event loop: egress cannot make one in a process that comes from one with another.
+    let launcher = forked()?;
     let recorded = match session {
         Some(id) => Recorded::find(&id, &new.grants)?,
         None => Recorded::find(&make(new)?.id, &Grants::default())?,
@@ -32,7 +34,7 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
         spec.patience =
             parse_duration(patience).map_err(|e| Failure::Usage(format!("--approval-timeout {patience}: {e}")))?;
     }
-    supervise_with(Some(recorded.into_store()), forked()?, async |supervisor| {
+    supervise_with(Some(recorded.into_store()), launcher, async |supervisor| {
         let session = supervisor.open(spec).await?;
         show::tell_warnings(&session);
         let served = callgate_mcp::serve(Arc::new(session), tokio::io::stdin(), tokio::io::stdout()).await;

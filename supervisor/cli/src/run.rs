@@ -15,10 +15,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::Run;
 use super::exit::Failure;
-use super::prompt::{escaped_json, escaped_lines};
 use super::session::Recorded;
 use super::terminal::{Outer, Relay};
 use super::{show, supervise_with, variables};
+use callgate::shown::{escaped_json, escaped_lines};
 
 /// What a terminal or a process manager sends that is meant for the command.
 const PASSED_ON: [SignalKind; 6] = [

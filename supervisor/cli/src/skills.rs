@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::arguments;
 use super::exit::Failure;
-use super::prompt::{escaped, escaped_json};
 use super::{forked, show, supervise};
+use callgate::shown::{escaped, escaped_json};
 
 pub(super) fn skills(arguments: &arguments::Skills, json: bool) -> Result<ExitCode, Failure> {
     let workspace = arguments.workspace.clone().unwrap_or_else(|| PathBuf::from("."));

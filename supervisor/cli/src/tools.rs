@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Tools;
 use super::exit::Failure;
-use super::prompt::{escaped, escaped_json, escaped_lines};
+use callgate::shown::{escaped, escaped_json, escaped_lines};
 
 pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> {
     let (registry, untrusted) = registry(arguments.workspace.as_deref())?;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::arguments::Trust;
 use super::exit::Failure;
-use super::prompt::{escaped, escaped_json};
+use callgate::shown::{escaped, escaped_json};
 
 pub(super) fn trust(arguments: &Trust, json: bool) -> Result<ExitCode, Failure> {
     let list = TrustList::of_user()?;

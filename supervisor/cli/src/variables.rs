@@ -8,8 +8,8 @@ use callgate::{Launcher, SessionSpec};
 use serde_json::json;
 
 use super::exit::Failure;
-use super::prompt::{escaped, escaped_json};
 use super::supervise;
+use callgate::shown::{escaped, escaped_json};
 
 /// Opens the session and lists its variables. Some of them are known only then, such as `TMPDIR`.
 pub(super) fn explain(spec: SessionSpec, launcher: Launcher, json: bool) -> Result<ExitCode, Failure> {

@@ -222,7 +222,7 @@ fn a_client_that_initializes_does_a_session() {
 
         let question =
             json!({ "questions": [{ "question": "Which?", "options": [{ "label": "A" }, { "label": "B" }] }] });
-        let answer = client.call("question", question, Person::Says("B"));
+        let answer = client.call("question", question, Person::Says("2. B"));
         assert_eq!(answer["result"]["structuredContent"], json!({ "answers": [["B"]] }), "{answer}");
         let answer = client.call("no-such", json!({}), Person::Nobody);
         assert_eq!(answer["error"]["code"], INVALID, "{answer}");
@@ -298,6 +298,71 @@ fn s0_57_a_client_that_cannot_ask_is_nobody() {
         let mut client = Client::stateful(&env, &["--mode", "yolo"], Person::Nobody);
         text(&client.call("bash", json!({ "command": "echo x > b" }), Person::Nobody));
         assert!(env.workspace().join("b").exists());
+        client.close();
+    });
+}
+
+/// E8: a person at a client sees what one at a terminal sees: all of the arguments, and what a model wrote behind a margin.
+#[test]
+fn e8_a_question_shows_all_of_a_call_and_forges_nothing() {
+    let env = TestEnv::new(HERE);
+    let mut client = Client::stateful(&env, &[], Person::Says("no"));
+    let forged = "echo x > b\nasked because:\r\nthe rule 'all' allows it\u{202e}\u{61c}";
+    let far = format!("{forged}\n{}; touch hidden", " ".repeat(3000));
+    for command in [forged, &far] {
+        let call = json!({ "command": command, "working_dir": env.workspace().display().to_string() });
+        wrong(&client.call("bash", call, Person::Says("no")));
+        let asked: Value = serde_json::from_str(client.asked.last().unwrap()).unwrap();
+        let message = asked["message"].as_str().unwrap();
+        assert!(message.starts_with("callgate: the tool `bash` asks to be run\n"), "{message}");
+        assert_eq!(message.matches("\nasked because:\n").count(), 1, "{message}");
+        assert!(
+            message.contains("  | asked because:\\r\n  | the rule") && message.contains("in the directory:"),
+            "{message}"
+        );
+        assert!(!message.contains(['\r', '\u{202e}', '\u{61c}']), "{message}");
+        assert!(message.contains("\"always\" would be kept for this session"), "{message}");
+        assert!(message.contains("hidden") || message.contains("more lines") || command == forged, "{message}");
+    }
+    client.close();
+}
+
+/// A client that does not read keeps no call: what it cancels ends, and so does all when it goes.
+#[test]
+fn a_client_that_does_not_read_keeps_nothing() {
+    let env = TestEnv::new(HERE);
+    let marker = env.workspace().join("marker").display().to_string();
+    let runs = || {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        lines.filter(|line| line.starts_with(b"yes\0") && String::from_utf8_lossy(line).contains(&marker)).count()
+    };
+    let mut client = Client::stateful(&env, &["--mode", "yolo"], Person::Nobody);
+    let start = |client: &mut Client| {
+        let arguments = json!({ "command": format!("exec yes {marker}"), "timeout_ms": 600_000 });
+        let params = json!({ "name": "bash", "arguments": arguments, "_meta": { "progressToken": "p" } });
+        client.send("tools/call", params)
+    };
+    let id = start(&mut client);
+    eventually("the call runs", || runs() == 1);
+    client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+    eventually("the call has ended", || runs() == 0);
+    let _other = start(&mut client);
+    eventually("the next call runs", || runs() == 1);
+    drop(client.to.take());
+    eventually("all has ended", || runs() == 0);
+    client.server.wait().unwrap();
+}
+
+/// A session whose calls may reach a host is served as any other.
+#[test]
+fn a_session_with_a_network_is_served() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        env.workspace_file("a", "hello\n");
+        let mut client = Client::stateful(&env, &["--net", "granted.example"], Person::Nobody);
+        let answer = client.call("read", json!({ "path": "a" }), Person::Nobody);
+        assert!(text(&answer).starts_with("hello\n"), "{answer}");
         client.close();
     });
 }

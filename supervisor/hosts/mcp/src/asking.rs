@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use callgate::{Answer, Approver, Asked, Inquired, Inquiry, Question, Reply};
-use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
-use rmcp::service::{Peer, RoleServer};
+use rmcp::model::{
+    CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
+    RequestId, ServerRequest,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RoleServer, ServiceError};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -37,13 +40,7 @@ impl Caller {
     /// What comes back; `None` if nobody can be asked.
     async fn ask(self, what: ElicitRequestParams) -> Option<ElicitResult> {
         match self {
-            Self::Request(peer) => match peer.create_elicitation(what).await {
-                Ok(result) => Some(result),
-                Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the client could not be asked");
-                    None
-                }
-            },
+            Self::Request(peer) => request(peer, what).await,
             Self::Result(asks) => {
                 let (answer, answered) = oneshot::channel();
                 asks.send(Ask { what, answer }).await.ok()?;
@@ -51,6 +48,49 @@ impl Caller {
             }
             Self::Nobody => None,
         }
+    }
+}
+
+/// Asks by a request. One that nobody waits for any more is taken back.
+async fn request(peer: Peer<RoleServer>, what: ElicitRequestParams) -> Option<ElicitResult> {
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(what));
+    let options = PeerRequestOptions::no_options();
+    let handle = match peer.send_cancellable_request(request, options).await {
+        Ok(handle) => handle,
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the client could not be asked");
+            return None;
+        }
+    };
+    let mut asked = TakenBack { peer, id: Some(handle.id.clone()) };
+    let answer = handle.await_response().await;
+    asked.id = None;
+    match answer {
+        Ok(ClientResult::ElicitResult(result)) => Some(result),
+        // What is no answer of this protocol is no yes.
+        Ok(_) | Err(ServiceError::UnexpectedResponse) => Some(ElicitResult::new(ElicitationAction::Decline)),
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the client could not be asked");
+            None
+        }
+    }
+}
+
+/// A question, until it is answered.
+struct TakenBack {
+    peer: Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Drop for TakenBack {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let cancelled = CancelledNotificationParam::new(Some(id), Some("it is no longer asked".to_owned()));
+            // A client that is gone asks nobody.
+            drop(peer.notify_cancelled(cancelled).await);
+        });
     }
 }
 
@@ -94,10 +134,10 @@ fn answer(result: &ElicitResult) -> Answer {
 
 fn reply(inquiry: &Inquiry, result: &ElicitResult) -> Reply {
     let (ElicitationAction::Accept, Some(content)) = (&result.action, &result.content) else { return Reply::Dismissed };
-    let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+    let text = |number: usize, value: &Value| Some(shown::chosen(&inquiry.questions[number], value.as_str()?));
     let answers = (0..inquiry.questions.len()).map(|number| match content.get(shown::field(number)) {
-        Some(Value::Array(several)) => several.iter().filter_map(text).collect(),
-        Some(one) => text(one).into_iter().collect(),
+        Some(Value::Array(several)) => several.iter().filter_map(|one| text(number, one)).collect(),
+        Some(one) => text(number, one).into_iter().collect(),
         None => Vec::new(),
     });
     // Whether they fit the questions is looked at by the session.

@@ -9,6 +9,7 @@ mod listed;
 mod result;
 mod server;
 mod shown;
+mod wire;
 
 pub use asking::Client;
 pub use server::{ServeError, serve};

@@ -7,10 +7,14 @@ use serde_json::Value;
 /// Where the envelope is, without what is in the result already.
 const ENVELOPE: &str = "callgate/envelope";
 /// Of a result's fields, the one that a model reads.
-const TEXTS: &[&str] = &["output", "content", "text"];
+const TEXTS: &[&str] = &["output", "content", "text", "head"];
 
 pub(crate) fn result(envelope: &ResultEnvelope) -> CallToolResult {
-    let text = envelope.error_text.clone().unwrap_or_else(|| text(envelope.data.as_ref().unwrap_or(&Value::Null)));
+    let mut text = envelope.error_text.clone().unwrap_or_else(|| text(envelope.data.as_ref().unwrap_or(&Value::Null)));
+    if envelope.metadata.truncated == Some(true) {
+        let rest = envelope.metadata.output_path.as_ref().map(|path| format!("; all of it is in {path}"));
+        text.push_str(&format!("\n[cut{}]", rest.unwrap_or_default()));
+    }
     let content = vec![ContentBlock::text(text)];
     let mut result = match envelope.kind {
         Outcome::Error => CallToolResult::error(content),

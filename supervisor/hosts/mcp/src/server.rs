@@ -6,23 +6,28 @@ use std::time::{Duration, Instant};
 
 use callgate::{ResultEnvelope, Session};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ElicitRequest, ElicitResult, Implementation, InputRequest,
-    InputRequiredResult, JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
-    ProtocolVersion, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, ElicitRequest, ElicitResult, ElicitationCapability, Implementation,
+    InputRequest, InputRequiredResult, JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    ProgressToken, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::asking::{Ask, CALLER, Caller};
+use crate::wire::{Bounded, Closed, UntilClosed};
 use crate::{listed, result};
 
-/// Most bytes of one message. A larger one is answered with an error, and read no further.
-const MESSAGE_MAX: usize = 64 << 20;
+/// Most bytes of one message. A larger one is read to its end and thrown away; nobody knows whose answer it would want.
+const MESSAGE_MAX: usize = 8 << 20;
+/// Most calls at once.
+const CALLS_MAX: usize = 256;
+/// How long results may take to be taken by a client that has closed its end.
+const FAREWELL: Duration = Duration::from_secs(2);
 /// Most calls that wait for an answer at once. Whoever would be asked by one more is not there.
 const WAITING_MAX: usize = 64;
 /// How long the answer to a result may be away. The session's own patience is shorter, unless somebody has set it.
@@ -36,9 +41,9 @@ const QUESTION: &str = "question";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// It did not begin as the protocol says.
-    #[error("the client did not begin the protocol")]
-    Begin(#[source] Box<ServerInitializeError>),
+    /// It did not begin as the protocol says. Here is why, without what it has said.
+    #[error("the client did not begin the protocol: {0}")]
+    Begin(String),
     /// Something failed that is not the client's doing.
     #[error("the server ended")]
     Ended(#[source] tokio::task::JoinError),
@@ -53,15 +58,29 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let transport = AsyncRwTransport::new_server(from, to).with_max_line_length(MESSAGE_MAX);
-    let server = Server { session, waiting: Mutex::default() };
+    let (from, closed) = UntilClosed::new(from);
+    let transport = Bounded::new(AsyncRwTransport::new_server(from, to).with_max_line_length(MESSAGE_MAX));
+    let calls = Semaphore::new(CALLS_MAX);
+    let server = Server { session, waiting: Mutex::default(), calls, closed: closed.clone() };
     let running = match server.serve(transport).await {
         Ok(running) => running,
         // A client that goes before it has said anything wants nothing.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-        Err(error) => return Err(ServeError::Begin(Box::new(error))),
+        Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
+            return Err(ServeError::Begin("its first message is no request that begins one".to_owned()));
+        }
+        Err(error) => return Err(ServeError::Begin(error.to_string())),
     };
-    running.waiting().await.map(drop).map_err(ServeError::Ended)
+    tokio::select! {
+        ended = running.waiting() => ended.map(drop).map_err(ServeError::Ended),
+        // One that has closed its end, and does not take what is left, keeps nobody.
+        () = gone(closed) => Ok(()),
+    }
+}
+
+async fn gone(mut closed: Closed) {
+    closed.wait().await;
+    tokio::time::sleep(FAREWELL).await;
 }
 
 /// One client's.
@@ -69,6 +88,8 @@ struct Server {
     session: Arc<Session>,
     /// Calls that have asked something by their result, by a name that nobody guesses.
     waiting: Mutex<HashMap<String, Waiting>>,
+    calls: Semaphore,
+    closed: Closed,
 }
 
 struct Waiting {
@@ -93,7 +114,8 @@ impl Server {
 
     fn start(&self, name: &str, arguments: JsonObject, context: &RequestContext<RoleServer>) -> Flight {
         let ((ask, asks), (piece, pieces)) = (mpsc::channel(1), mpsc::channel(PIECES));
-        let can_ask = context.client_capabilities().is_some_and(|client| client.elicitation.is_some());
+        let can_ask =
+            context.client_capabilities().is_some_and(|client| client.elicitation.as_ref().is_some_and(can_fill));
         let caller = match (can_ask, is_stateless(context)) {
             (false, _) => Caller::Nobody,
             (true, true) => Caller::Result(ask),
@@ -155,6 +177,11 @@ impl Server {
     }
 }
 
+/// Whether a client shows forms: one that says nothing of how it asks does.
+fn can_fill(elicitation: &ElicitationCapability) -> bool {
+    elicitation.form.is_some() || elicitation.url.is_none()
+}
+
 /// Whether each request stands for itself: no request goes from the server to the client.
 fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
@@ -188,6 +215,10 @@ impl Progress {
         #[expect(clippy::cast_precision_loss, reason = "the protocol counts in doubles")]
         ProgressNotificationParam::new(self.token.clone(), self.bytes as f64).with_message(text)
     }
+}
+
+fn cancelled() -> ErrorData {
+    ErrorData::internal_error("the call was cancelled", None)
 }
 
 impl ServerHandler for Server {
@@ -225,6 +256,14 @@ impl ServerHandler for Server {
         if self.session.registry().find(&name).is_none() {
             return Err(ErrorData::invalid_params(format!("there is no tool `{name}`"), None));
         }
+        let Ok(_seat) = self.calls.try_acquire() else {
+            let what = format!("{CALLS_MAX} calls are under way; make this one when one of them has ended");
+            return Err(ErrorData::internal_error(what, None));
+        };
+        let mut closed = self.closed.clone();
+        if closed.is() {
+            return Err(cancelled());
+        }
         let arguments = request.arguments.take().unwrap_or_default();
         let mut flight = match request.request_state.take() {
             Some(state) => self.resume(&request, &arguments, &state)?,
@@ -236,11 +275,16 @@ impl ServerHandler for Server {
             tokio::select! {
                 biased;
                 // Dropped, the call ends.
-                () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
+                () = context.ct.cancelled() => return Err(cancelled()),
+                () = closed.wait() => return Err(cancelled()),
                 Some(piece) = flight.pieces.recv() => {
-                    if let Some(progress) = &mut progress {
+                    let Some(progress) = &mut progress else { continue };
+                    tokio::select! {
+                        biased;
+                        () = context.ct.cancelled() => return Err(cancelled()),
+                        () = closed.wait() => return Err(cancelled()),
                         // A client that is gone is noticed where it is read from.
-                        drop(context.peer.notify_progress(progress.next(&piece)).await);
+                        told = context.peer.notify_progress(progress.next(&piece)) => drop(told),
                     }
                 }
                 Some(ask) = flight.asks.recv() => match self.ask((&name, arguments.clone()), flight, ask) {

@@ -1,4 +1,4 @@
-//! A question as text that cannot be mistaken for anything else (E8).
+//! A question as text that cannot be mistaken for anything else (E8): what every way of asking a person shows.
 //!
 //! What a model wrote is shown as what it is: no byte of it reaches the terminal as a command, turns the direction of the
 //! text, hides, or comes to stand at the beginning of a line, where only callgate writes. What is too long is cut, and said
@@ -6,10 +6,11 @@
 
 use std::fmt::Write as _;
 
-use callgate::{Query, Question};
 use callgate_policy::path::HostPath;
 use serde_json::Value;
 use unicode_width::UnicodeWidthChar as _;
+
+use crate::{Query, Question};
 
 /// The tool that starts subagents; nothing else has its name.
 const TASK: &str = "task";
@@ -23,7 +24,8 @@ const ITEMS: usize = 8;
 const NARROWEST: usize = 24;
 
 /// The whole question but the line that asks, for a terminal of so many columns.
-pub(super) fn question(question: &Question, columns: usize) -> String {
+#[must_use]
+pub fn question(question: &Question, columns: usize) -> String {
     let columns = columns.max(NARROWEST);
     let mut shown = Shown { text: String::new(), columns };
     shown.own(&format!("callgate: the tool `{}` asks to be run", escaped(&question.tool)));
@@ -89,13 +91,12 @@ fn line_of_a_shell(question: &Question) -> Option<&str> {
     question.argv.windows(2).any(|two| two[0] == "-c" && two[1] == told).then_some(line)
 }
 
-/// Before the questions of an agent.
-pub(super) const ASKED: &str = "callgate: the agent asks you; what you type is given to it\n";
 /// Most options that are shown.
 const OPTIONS: usize = 32;
 
 /// One question of an agent's, without the line that asks.
-pub(super) fn query(query: &Query, columns: usize) -> String {
+#[must_use]
+pub fn query(query: &Query, columns: usize) -> String {
     let mut shown = Shown { text: String::new(), columns: columns.max(NARROWEST) };
     query.header.iter().for_each(|header| shown.foreign(header));
     shown.foreign(&query.question);
@@ -105,15 +106,6 @@ pub(super) fn query(query: &Query, columns: usize) -> String {
         option.description.iter().filter(|text| !text.is_empty()).for_each(|text| shown.foreign(text));
     }
     shown.text
-}
-
-/// The line that asks. Enter alone is no answer.
-pub(super) fn asks(query: &Query) -> &'static str {
-    match (query.options.is_empty(), query.multi_select) {
-        (true, _) => "answer? [none]: ",
-        (false, false) => "answer? a number, or your own words [none]: ",
-        (false, true) => "answer? numbers such as 1,2, or your own words [none]: ",
-    }
 }
 
 struct Shown {
@@ -175,7 +167,8 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
 }
 
 /// With everything that does not stand for itself, in one or two columns, as its number.
-pub(crate) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -189,13 +182,15 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 /// The same, with its line ends: for messages of several lines.
-pub(crate) fn escaped_lines(text: &str) -> String {
+#[must_use]
+pub fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
 /// JSON in which what a terminal would take for more than a letter is a number. Outside strings there are only line ends and
 /// blanks.
-pub(crate) fn escaped_json(text: &str) -> String {
+#[must_use]
+pub fn escaped_json(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '\n' || c == ' ' || stands_for_itself(c) || (turns_the_line(c) && c.is_alphanumeric()) {
@@ -224,13 +219,19 @@ fn turns_the_line(c: char) -> bool {
     )
 }
 
+/// Whether a character is seen as itself and changes nothing around it.
+///
 /// Not control characters, which have no width; nor what joins others, turns their direction, or is not seen: all of no
 /// width. Nor letters that turn it. Nor blanks other than the one that everybody knows: they could pad, or pass for it. Nor the letters of private use.
-pub(crate) fn stands_for_itself(c: char) -> bool {
+#[must_use]
+pub fn stands_for_itself(c: char) -> bool {
     let seen = c.width().is_some_and(|width| width > 0);
     let private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..);
     // These have a width, and nothing to be seen.
-    let empty = matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{2800}' | '\u{ad}' | '\u{fffc}');
+    let empty = matches!(
+        c,
+        '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{2800}' | '\u{ad}' | '\u{fff9}'..='\u{fffc}'
+    );
     seen && !private && !empty && !turns_the_line(c) && (c == ' ' || !c.is_whitespace())
 }
 
@@ -378,7 +379,7 @@ mod tests {
         };
         for _ in 0..2000 {
             let mut text = || (0..next(20)).map(|_| PARTS[next(PARTS.len())]).collect::<String>();
-            let mut asked = Query::new(text(), vec![callgate::Choice::new(text()), callgate::Choice::new(text())]);
+            let mut asked = Query::new(text(), vec![crate::Choice::new(text()), crate::Choice::new(text())]);
             (asked.header, asked.options[1].description) = (Some(text()), Some(text()));
             for line in query(&asked, 80).lines() {
                 assert!(line.chars().all(stands_for_itself), "{line:?}");

@@ -1,11 +1,5 @@
 //! Asking the person at the terminal (S0-59, X3-3).
 
-mod shown;
-
-#[cfg(test)]
-pub(super) use shown::stands_for_itself;
-pub(super) use shown::{escaped, escaped_json, escaped_lines};
-
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -13,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate::shown;
 use callgate::{Answer, Approver, Asked, Inquired, Inquiry, Query, Question, Reply};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
@@ -21,6 +16,8 @@ use tokio::io::unix::AsyncFd;
 
 /// The line that asks. Enter alone is a no.
 const ASKS: &str = "allow? once, always, reject [reject]: ";
+/// Before the questions of an agent.
+const ASKED: &str = "callgate: the agent asks you; what you type is given to it\n";
 /// How soon a terminal that another question is on is looked at again.
 const AGAIN: Duration = Duration::from_millis(50);
 /// A line of an answer is no longer than a terminal gives at once, bytes (`N_TTY_BUF_SIZE`).
@@ -74,12 +71,12 @@ async fn ask(question: &Question) -> Option<Answer> {
 async fn inquire(inquiry: &Inquiry) -> Option<Reply> {
     let terminal = hold().await?;
     let mut withdrawn = Withdrawn { terminal: terminal.get_ref(), answered: false };
-    write!(withdrawn.terminal, "\n{}", shown::ASKED).ok()?;
+    write!(withdrawn.terminal, "\n{}", ASKED).ok()?;
     let mut answers = Vec::new();
     for query in &inquiry.questions {
         // What was typed before a question was asked is no answer to it, nor is the rest of what was typed for the one before.
         tcflush(terminal.get_ref().as_fd(), QueueSelector::IFlush).ok()?;
-        write!(withdrawn.terminal, "{}{}", shown::query(query, columns(&terminal)), shown::asks(query)).ok()?;
+        write!(withdrawn.terminal, "{}{}", shown::query(query, columns(&terminal)), asks(query)).ok()?;
         let answer = loop {
             let line = line(&terminal).await;
             match line.as_deref().map(str::trim) {
@@ -90,7 +87,7 @@ async fn inquire(inquiry: &Inquiry) -> Option<Reply> {
                 }
                 Some(text) => match chosen(query, text) {
                     Some(answer) => break Some(answer),
-                    None => write!(withdrawn.terminal, "there is no such number; {}", shown::asks(query)).ok()?,
+                    None => write!(withdrawn.terminal, "there is no such number; {}", asks(query)).ok()?,
                 },
             }
         };
@@ -104,6 +101,15 @@ async fn inquire(inquiry: &Inquiry) -> Option<Reply> {
     }
     withdrawn.answered = true;
     Some(Reply::Answers(answers))
+}
+
+/// The line that asks. Enter alone is no answer.
+fn asks(query: &Query) -> &'static str {
+    match (query.options.is_empty(), query.multi_select) {
+        (true, _) => "answer? [none]: ",
+        (false, false) => "answer? a number, or your own words [none]: ",
+        (false, true) => "answer? numbers such as 1,2, or your own words [none]: ",
+    }
 }
 
 /// What a line says: numbers of options, or something else in words. `None` for numbers that there are not.

@@ -1,0 +1,114 @@
+//! What is between client and server: bounded in both directions, and its end is noticed.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::{Notify, watch};
+
+/// Most messages that a client has not taken. As long as there are so many, nothing more is read from it.
+const UNREAD_MAX: usize = 256;
+
+/// Reads from the client, and tells when it has closed its end.
+pub(crate) struct UntilClosed<R> {
+    from: R,
+    closed: watch::Sender<bool>,
+}
+
+impl<R> UntilClosed<R> {
+    pub(crate) fn new(from: R) -> (Self, Closed) {
+        let (closed, seen) = watch::channel(false);
+        (Self { from, closed }, Closed(seen))
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for UntilClosed<R> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.from).poll_read(cx, buf);
+        if let Poll::Ready(done) = &read
+            && (done.is_err() || (buf.filled().len() == before && buf.remaining() > 0))
+        {
+            self.closed.send_replace(true);
+        }
+        read
+    }
+}
+
+/// Whether the client has closed its end.
+#[derive(Debug, Clone)]
+pub(crate) struct Closed(watch::Receiver<bool>);
+
+impl Closed {
+    pub(crate) fn is(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Returns when it has.
+    pub(crate) async fn wait(&mut self) {
+        // Nobody who could tell means that nobody reads any more.
+        drop(self.0.wait_for(|closed| *closed).await);
+    }
+}
+
+/// A transport that reads no further from a client that does not read itself.
+pub(crate) struct Bounded<T> {
+    inner: T,
+    unread: Arc<Unread>,
+}
+
+#[derive(Default)]
+struct Unread {
+    count: AtomicUsize,
+    fewer: Notify,
+}
+
+/// One message, until it is written or dropped.
+struct One(Arc<Unread>);
+
+impl Drop for One {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+        self.0.fewer.notify_one();
+    }
+}
+
+impl<T> Bounded<T> {
+    pub(crate) fn new(inner: T) -> Self {
+        Self { inner, unread: Arc::default() }
+    }
+}
+
+impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.unread.count.fetch_add(1, Ordering::Relaxed);
+        let one = One(Arc::clone(&self.unread));
+        let sent = self.inner.send(item);
+        async move {
+            let sent = sent.await;
+            drop(one);
+            sent
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        while self.unread.count.load(Ordering::Relaxed) >= UNREAD_MAX {
+            self.unread.fewer.notified().await;
+        }
+        self.inner.receive().await
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
+}
