@@ -148,11 +148,12 @@ fn target(wanted: SocketAddr, granted: &plan::Network) -> Target {
     // A grant of all ports of a network is hardly one of its name servers, and must not take the names away.
     let names_port = |pattern: &&HostPattern| pattern.ports().ranges().any(|ports| ports == (DNS..=DNS));
     let is_server_granted = || granted.hosts.iter().filter(names_port).any(|pattern| pattern.covers(&host, DNS));
-    match wanted {
-        _ if wanted == SocketAddr::from(plan::PROXY) => Target::Proxy,
-        _ if wanted == SocketAddr::from(plan::NAMES) => Target::Names,
-        _ if wanted.port() == DNS && !is_server_granted() => Target::Names,
-        _ => Target::Address(wanted),
+    if wanted == SocketAddr::from(plan::PROXY) {
+        Target::Proxy
+    } else if wanted == SocketAddr::from(plan::NAMES) || (wanted.port() == DNS && !is_server_granted()) {
+        Target::Names
+    } else {
+        Target::Address(wanted)
     }
 }
 
@@ -202,6 +203,7 @@ impl super::Broker {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
     use super::*;
 
     #[test]

@@ -127,10 +127,12 @@ impl Answer {
 
     /// The same without asking anybody outside.
     pub(super) fn unasked(self) -> Self {
-        match self {
-            Self::AddressOf(name) => Self::AddressOfAny(name),
-            Self::EmptyOf(_) => Self::Empty,
-            other => other,
+        if let Self::AddressOf(name) = self {
+            Self::AddressOfAny(name)
+        } else if let Self::EmptyOf(_) = self {
+            Self::Empty
+        } else {
+            self
         }
     }
 }

@@ -136,7 +136,9 @@ pub(super) async fn hear(client: &mut TcpStream, server: Option<&TcpStream>) -> 
                 return Ok(Opening::Client(Spoken::Http, heard));
             }
             Spoken::Undecided | Spoken::Text => {}
-            spoken => return Ok(Opening::Client(spoken, heard)),
+            spoken @ (Spoken::Odd | Spoken::Tls | Spoken::Http | Spoken::Http2 | Spoken::Other) => {
+                return Ok(Opening::Client(spoken, heard));
+            }
         }
     }
 }
