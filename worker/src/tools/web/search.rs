@@ -1,7 +1,7 @@
 //! `web_search`: what a provider finds for a query (S0-33).
 //!
 //! The supervisor says whom to ask, and asks for another one if this one fails: its host is judged as the host of a fetch is. One
-//! provider is one implementation of [`Provider`], which makes the request and reads the answer, here in the worker.
+//! provider is one implementation of `Provider`, which makes the request and reads the answer, here in the worker.
 
 use std::io::Read as _;
 use std::time::{Duration, Instant};
