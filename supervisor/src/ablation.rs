@@ -26,7 +26,7 @@ impl Session {
 /// Carries a call out in this very process, as if there were no sandbox.
 pub(crate) fn unconfined(task: &Task) -> Result<Value, String> {
     let (plan, args) = match task {
-        Task::Worker { plan, args } => (plan, args),
+        Task::Worker { plan, args, .. } => (plan, args),
         Task::Program { plan, .. } | Task::Declared { plan, .. } => (plan, &Value::Null),
         Task::Session { .. } | Task::Host { .. } | Task::Remote { .. } | Task::Delegate { .. } => {
             return Err("it does not run in the sandbox".to_owned());

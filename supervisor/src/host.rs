@@ -179,6 +179,12 @@ pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
+/// One variable of this process, if it is text.
+#[allow(clippy::disallowed_methods, reason = "the one place where the environment is read")]
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name)?.into_string().ok()
+}
+
 /// The directory for temporary files, or what was named as one that is not there.
 pub(crate) fn temporary() -> Result<PathBuf, (PathBuf, std::io::Error)> {
     let path = std::env::temp_dir();

@@ -22,6 +22,7 @@ mod ablation;
 mod call;
 mod causes;
 mod confine;
+mod credentials;
 mod etc;
 mod gate;
 mod gitconfig;
@@ -55,6 +56,7 @@ pub use confine::{
     ConfineError, LAUNCHER_NAME, Launcher, LauncherError, OutputsError, Program, ProgramPipes, Stdio, Terminal,
     TerminalError, WindowSize,
 };
+pub use credentials::CredentialError;
 pub use gate::{
     Answer, Approver, Asked, Choice, Inquired, Inquiry, Preview, Query, Question, Reply, Unanswered, WatchdogProgram,
     WatchdogProgramError, interaction_required,

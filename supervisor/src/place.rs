@@ -189,7 +189,7 @@ impl Changeable {
         Some(std::iter::once(place.to_owned()).chain(others).collect())
     }
 
-    fn planted(&self, links: &[Link]) -> Option<PathBuf> {
+    pub(crate) fn planted(&self, links: &[Link]) -> Option<PathBuf> {
         // A person's own link to a root is called what the root is, and lies beside it.
         let by_name = |directory: &Path| self.paths.iter().any(|path| directory.starts_with(path));
         let is_below =

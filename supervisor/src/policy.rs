@@ -48,7 +48,10 @@ pub mod limit {
 
 /// `callgate.toml` and `callgate.json`.
 pub mod manifest {
-    pub use callgate_policy::manifest::{Agent, AgentMode, Env, Format, MAX_BYTES, Manifest, ManifestError};
+    pub use callgate_policy::manifest::{
+        Agent, AgentMode, Credential, CredentialSource, Env, Format, MAX_BYTES, Manifest, ManifestError, Net, Over,
+        Provider, ProviderKind, Search,
+    };
 }
 
 /// What happens to calls that no rule decides.

@@ -135,7 +135,7 @@ impl Ahead {
     #[doc(hidden)]
     pub fn open(mut self, plan: SessionPlan, session: &Channel) -> io::Result<Asked> {
         let channel = self.channel.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        channel.send(&OpenSession { plan }, &[session.as_fd()])?;
+        channel.send(&OpenSession { plan, credentials: false }, &[session.as_fd()])?;
         Ok(Asked { channel, between: self.between })
     }
 }
@@ -158,7 +158,7 @@ impl Asked {
 
 /// Waits for the plan, and becomes its broker, or says why not.
 fn serve_one(channel: Channel, settled: Result<(), StepFailure>) -> i32 {
-    let Ok(Received::Message(OpenSession { plan }, fds)) = channel.receive() else { return 0 };
+    let Ok(Received::Message(OpenSession { plan, .. }, fds)) = channel.receive() else { return 0 };
     drop(channel);
     let Some(session) = fds.into_iter().next().map(Channel::from) else { return 70 };
     match settled {
@@ -221,7 +221,7 @@ fn serve(channel: Channel) -> io::Result<()> {
 /// A launcher that could not do its own first steps says so to whoever asks it for a session.
 fn refuse_all(channel: &Channel, failed: &StepFailure) -> io::Result<()> {
     while let Received::Message(OpenSession { .. }, fds) = channel.receive()? {
-        for session in fds {
+        if let Some(session) = fds.into_iter().next() {
             Channel::from(session).send(&SessionReply::Failed(failed.clone()), &[])?;
         }
     }
@@ -403,10 +403,11 @@ impl Serving {
             return Ok(true);
         }
         match self.channel.receive::<OpenSession>()? {
-            Received::Message(OpenSession { plan }, fds) => {
+            Received::Message(OpenSession { plan, credentials }, mut fds) => {
+                let credentials = if credentials { fds.pop() } else { None };
                 let mut fds = fds.into_iter();
                 if let Some(session) = fds.next() {
-                    self.open(&plan, &Channel::from(session), fds)?;
+                    self.open(&plan, &Channel::from(session), (fds, credentials))?;
                 }
                 Ok(true)
             }
@@ -419,14 +420,14 @@ impl Serving {
         &mut self,
         plan: &SessionPlan,
         session: &Channel,
-        outputs: impl Iterator<Item = OwnedFd>,
+        (outputs, credentials): (impl Iterator<Item = OwnedFd>, Option<OwnedFd>),
     ) -> io::Result<()> {
         let mut left = match Left::make(plan, outputs) {
             Ok(left) => left,
             Err(failed) => return session.send(&SessionReply::Failed(failed), &[]),
         };
         // Before its broker, which leaves this network.
-        let network = match fork_egress(plan) {
+        let network = match fork_egress(plan, credentials) {
             Ok(forked) => forked.map(|(egress, network)| {
                 left.egress = Some(egress);
                 network
@@ -596,8 +597,8 @@ fn open(
 }
 
 /// Forks the process that holds a session's network, if its plan has one. Returns the broker's end of its channel: with the
-/// last copy of that it ends.
-fn fork_egress(plan: &SessionPlan) -> Result<Option<(Pid, Channel)>, StepFailure> {
+/// last copy of that it ends. The broker's process does not have its credentials.
+fn fork_egress(plan: &SessionPlan, credentials: Option<OwnedFd>) -> Result<Option<(Pid, Channel)>, StepFailure> {
     if plan.network.is_none() {
         return Ok(None);
     }
@@ -607,8 +608,9 @@ fn fork_egress(plan: &SessionPlan) -> Result<Option<(Pid, Channel)>, StepFailure
         Fork::Parent(pid) => Ok(Some((pid, ours))),
         Fork::Child => {
             drop(ours);
-            process::exit_now(match fd::close_all_but(&[theirs.as_fd()]) {
-                Ok(()) => egress::run(theirs, plan.identity, plan.landlock_abi),
+            let keep: Vec<_> = credentials.iter().map(OwnedFd::as_fd).chain([theirs.as_fd()]).collect();
+            process::exit_now(match fd::close_all_but(&keep) {
+                Ok(()) => egress::run(theirs, credentials, plan.identity, plan.landlock_abi),
                 Err(_) => 70,
             })
         }

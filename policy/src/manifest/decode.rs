@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Agent, AgentMode, Env, Manifest};
+use super::net::{check_provider_url, header_name};
+use super::{Agent, AgentMode, Credential, CredentialSource, Env, Manifest, Net, Over, Provider, ProviderKind, Search};
 use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::document::error::Fault;
@@ -41,12 +42,14 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         "rules",
         "limits",
         "env",
+        "net",
         "agents",
     ];
     let mut top = Table::of(root, "the manifest", &known)?;
     let mut places = Places::new();
     let mut rule_places = Vec::new();
     let mut ceiling_places = CeilingPlaces::new();
+    let env_at = top.place("env").map_or(0..0, |at| at..at + 3);
     let mode = top.optional("mode", |node| choice(node, Mode::parse, &Mode::NAMES))?;
     let manifest = Manifest {
         file: file.to_owned(),
@@ -66,11 +69,22 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         rules: top.optional("rules", |node| placed_rules(node, &mut rule_places))?.unwrap_or_default(),
         limits: top.optional("limits", limits)?.unwrap_or_default(),
         env: top.optional("env", env)?.unwrap_or_default(),
+        net: top.optional("net", of_the_net)?.unwrap_or_default(),
         agents: top.optional("agents", agents)?.unwrap_or_default(),
         lines: BTreeMap::new(),
         rule_lines: rule_places,
         ceiling_lines: ceiling_places,
     };
+    // A variable that programs get as well is no secret from them.
+    for credential in &manifest.net.credentials {
+        if let CredentialSource::Variable(name) = &credential.from
+            && (manifest.env.pass.contains(name) || manifest.env.set.contains_key(name))
+        {
+            let problem =
+                format!("[env] gives programs the variable {name}, which [[net.credentials]] keeps from them");
+            return Err(Fault::new(env_at, problem).with_help("take it out of one of them"));
+        }
+    }
     Ok((manifest, places))
 }
 
@@ -363,6 +377,116 @@ fn env(node: Node) -> Result<Env, Fault> {
         pass: table.optional("pass", |node| list(node, variable_name))?.unwrap_or_default(),
         set: table.optional("set", assignments)?.unwrap_or_default(),
     })
+}
+
+fn of_the_net(node: Node) -> Result<Net, Fault> {
+    let mut table = Table::of(node, "net", &["search", "credentials"])?;
+    Ok(Net {
+        search: table.optional("search", search)?,
+        credentials: table.optional("credentials", credentials)?.unwrap_or_default(),
+    })
+}
+
+fn search(node: Node) -> Result<Search, Fault> {
+    let span = node.span.clone();
+    let mut table = Table::of(node, "net.search", &["providers", "calls", "timeout"])?;
+    let providers = table.required("providers", |node| list(node, provider))?;
+    let timeout = table.optional("timeout", |node| {
+        let span = node.span.clone();
+        let timeout = parsed(node, parse_duration)?;
+        let most = Search::LONGEST.as_secs();
+        let is_long = timeout > Search::LONGEST;
+        if is_long { Err(Fault::new(span, format!("a search takes at most {most}s"))) } else { Ok(timeout) }
+    })?;
+    if providers.is_empty() || providers.len() > Search::PROVIDERS_MAX {
+        return Err(Fault::new(span, format!("net.search has 1 to {} providers", Search::PROVIDERS_MAX)));
+    }
+    let calls = table.optional("calls", count)?.unwrap_or(Search::CALLS);
+    Ok(Search { providers, calls, timeout: timeout.unwrap_or(Search::TIMEOUT) })
+}
+
+/// By its name, where there is one for all; else with its place.
+fn provider(node: Node) -> Result<Provider, Fault> {
+    let span = node.span.clone();
+    let kind = |node| choice(node, ProviderKind::parse, &ProviderKind::NAMES);
+    let (kind, url) = if matches!(node.value, Value::Table(_)) {
+        let mut table = Table::of(node, "a provider", &["kind", "url"])?;
+        let url = table.optional("url", |node| {
+            parsed(node, |url| check_provider_url(url).map(|()| url.trim_end_matches('/').to_owned()))
+        })?;
+        (table.required("kind", kind)?, url)
+    } else {
+        (kind(node)?, None)
+    };
+    let url = url.or_else(|| kind.url().map(str::to_owned)).ok_or_else(|| {
+        let problem = format!("there are many {}: say where yours is", kind.name());
+        let help = format!("{{ kind = \"{}\", url = \"https://search.example.org\" }}", kind.name());
+        Fault::new(span, problem).with_help(help)
+    })?;
+    Ok(Provider { kind, url })
+}
+
+fn credentials(node: Node) -> Result<Vec<Credential>, Fault> {
+    let span = node.span.clone();
+    let mut read: Vec<Credential> = Vec::new();
+    let mut beside = None;
+    let all = list(node, |item| {
+        let place = item.span.clone();
+        let one = credential(item)?;
+        if read.iter().any(|other| one.is_beside(other)) {
+            beside.get_or_insert(place);
+        }
+        read.push(one.clone());
+        Ok(one)
+    })?;
+    if let Some(place) = beside {
+        return Err(Fault::new(place, "an earlier credential has the same header for some of the same requests"));
+    }
+    if all.len() > Credential::MOST {
+        return Err(Fault::new(span, format!("there are at most {} credentials", Credential::MOST)));
+    }
+    Ok(all)
+}
+
+fn credential(node: Node) -> Result<Credential, Fault> {
+    let span = node.span.clone();
+    let mut table = Table::of(node, "a credential", &["host", "over", "header", "prefix", "env", "file"])?;
+    let variable = table.optional("env", variable_name)?.map(CredentialSource::Variable);
+    let file = table.optional("file", secret_file)?.map(CredentialSource::File);
+    let from = match (variable, file) {
+        (Some(from), None) | (None, Some(from)) => from,
+        (None, None) | (Some(_), Some(_)) => {
+            let help = "the value itself does not stand in a manifest";
+            return Err(Fault::new(span, "a credential has its value from one of `env` and `file`").with_help(help));
+        }
+    };
+    Ok(Credential {
+        host: table.required("host", host)?,
+        over: table.optional("over", |node| choice(node, Over::parse, &Over::NAMES))?.unwrap_or_default(),
+        header: table.required("header", |node| parsed(node, header_name))?,
+        prefix: table.optional("prefix", header_prefix)?.unwrap_or_default(),
+        from,
+    })
+}
+
+fn header_prefix(node: Node) -> Result<String, Fault> {
+    let span = node.span.clone();
+    let prefix = text(node)?;
+    let plain = prefix.len() <= 64 && prefix.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
+    if plain {
+        Ok(prefix)
+    } else {
+        Err(Fault::new(span, "a prefix is at most 64 characters of ASCII, such as \"Bearer \""))
+    }
+}
+
+fn secret_file(node: Node) -> Result<HostPath, Fault> {
+    let span = node.span.clone();
+    let path = name(node)?;
+    if path.starts_with('/') || path.starts_with("~/") {
+        return Ok(path.as_str().into());
+    }
+    Err(Fault::new(span, "a credential's file is a whole path, or one that begins with `~/`"))
 }
 
 fn assignments(node: Node) -> Result<BTreeMap<String, String>, Fault> {

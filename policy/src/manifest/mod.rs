@@ -5,6 +5,7 @@
 
 mod agent;
 mod decode;
+mod net;
 mod shown;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use crate::rules::{AllowEntry, Rule};
 use crate::variable::Variables;
 
 pub use self::agent::{Agent, AgentMode};
+pub use self::net::{Credential, CredentialSource, Net, Over, Provider, ProviderKind, Search};
 pub use crate::document::{Format, ManifestError};
 
 /// The largest manifest that is read, bytes.
@@ -61,6 +63,8 @@ pub struct Manifest {
     pub limits: Limits,
     /// What programs find in their environment.
     pub env: Env,
+    /// Whom `web_search` asks, and what requests get that no call sees.
+    pub net: Net,
     /// Whom `task` may start, by name.
     pub agents: BTreeMap<String, Agent>,
     lines: BTreeMap<Kind, Vec<usize>>,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Agent, AgentMode, Env, Manifest};
+use super::{Agent, AgentMode, Credential, Env, Manifest, Net, Search};
 use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::limit::{LimitName, Limits};
@@ -44,6 +44,7 @@ impl Manifest {
             rules,
             limits,
             env,
+            net,
             agents,
             lines: _,
             rule_lines: _,
@@ -64,6 +65,7 @@ impl Manifest {
             each("rule", rules),
             bounds(limits),
             variables(env),
+            of_the_net(net),
             agents.iter().flat_map(|(name, agent)| declared(name, agent)).collect(),
         ];
         parts.into_iter().flatten().collect()
@@ -91,6 +93,7 @@ impl Manifest {
             rules,
             limits,
             env,
+            net,
             agents,
             lines: _,
             rule_lines: _,
@@ -112,6 +115,7 @@ impl Manifest {
             "rules": rules,
             "limits": bounds(limits).into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect::<serde_json::Map<_, _>>(),
             "env": { "pass": env.pass, "set": env.set },
+            "net": net_in_json(net),
             "agents": agents.iter().map(|(name, agent)| (name.clone(), agent.to_json())).collect::<serde_json::Map<_, _>>(),
         });
         without_empty(all)
@@ -242,6 +246,27 @@ fn bounds(limits: &Limits) -> Entries {
     ];
     let given = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
     given.map(|(name, value)| ("limit", format!("{name}={}", name.text(value)))).collect()
+}
+
+fn of_the_net(net: &Net) -> Entries {
+    let Net { search, credentials } = net;
+    let search = search.iter().flat_map(|Search { providers, calls, timeout }| {
+        let bounds = format!("{calls} calls, {}ms each", timeout.as_millis());
+        providers.iter().map(ToString::to_string).chain([bounds])
+    });
+    search.map(|text| ("search", text)).chain(each("credential", credentials)).collect()
+}
+
+fn net_in_json(net: &Net) -> serde_json::Value {
+    let Net { search, credentials } = net;
+    let search = search.as_ref().map(|Search { providers, calls, timeout }| {
+        let providers: Vec<_> = providers
+            .iter()
+            .map(|provider| serde_json::json!({ "kind": provider.kind.name(), "url": provider.url }))
+            .collect();
+        serde_json::json!({ "providers": providers, "calls": calls, "timeout_ms": timeout.as_millis() })
+    });
+    without_empty(serde_json::json!({ "search": search, "credentials": credentials as &[Credential] }))
 }
 
 fn variables(env: &Env) -> Entries {

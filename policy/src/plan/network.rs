@@ -23,6 +23,10 @@ pub const NAMES: (Ipv4Addr, u16) = (NAMES_NETWORK.0, 53);
 pub struct Network {
     /// Each with its ports. Empty only for a call that was narrowed to nothing.
     pub hosts: Vec<HostPattern>,
+    /// For a call of one of callgate's own tools, to a host with credentials: what it says there in the clear goes on by TLS, with
+    /// these. The supervisor says so for each call; no session has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secured: bool,
 }
 
 impl Network {

@@ -111,7 +111,8 @@ impl SubPolicy {
         let net = self.net.as_ref()?;
         let mut hosts = Scope::default();
         session.hosts.iter().for_each(|host| hosts.insert(host.clone(), []));
-        Some(Network { hosts: hosts.meet(net).iter().map(|(host, _)| host.clone()).collect() })
+        let hosts = hosts.meet(net).iter().map(|(host, _)| host.clone()).collect();
+        Some(Network { hosts, secured: session.secured })
     }
 
     /// What is left, for people and the envelope.

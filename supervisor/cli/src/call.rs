@@ -34,8 +34,8 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     };
     let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
     spec.profile = show::profile(profile, &spec)?;
-    // What a skill says of itself is read by a worker of its own, and so is each host that a fetch is sent on to.
-    let has_workers = call.tool.as_deref().is_some_and(|tool| matches!(tool, "skill" | "web_fetch"));
+    // What a skill says of itself is read by a worker of its own, and so is each host to which a fetch or a search goes on.
+    let has_workers = call.tool.as_deref().is_some_and(|tool| matches!(tool, "skill" | "web_fetch" | "web_search"));
     let has_several = call.batch || spec.looks_at_commands() || has_workers;
     spec.calls = if has_several { Calls::Many } else { Calls::One };
     spec.asked_by = call.asked_by.into();

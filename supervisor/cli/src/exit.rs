@@ -245,6 +245,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::Strangers { .. }
         | OpenError::Linked { .. }
         | OpenError::Outputs { .. }
+        | OpenError::Credential(_)
         | OpenError::Home { .. } => USAGE,
         OpenError::Variable(_)
         | OpenError::Declare(_)
@@ -259,7 +260,11 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::Registry(RegistryError::Unknown { .. }) => DATA,
         OpenError::Confine(confine) => confine_status(confine),
         OpenError::Store(store) => store_status(store),
-        OpenError::Launcher(_) | OpenError::Random(_) | OpenError::Private(_) | OpenError::Registry(_) => SOFTWARE,
+        OpenError::Launcher(_)
+        | OpenError::Sealed(_)
+        | OpenError::Random(_)
+        | OpenError::Private(_)
+        | OpenError::Registry(_) => SOFTWARE,
         _ => SOFTWARE,
     }
 }

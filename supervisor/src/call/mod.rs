@@ -11,6 +11,7 @@ mod error;
 mod limits;
 mod report;
 mod rest;
+mod search;
 mod shell;
 mod spawn;
 mod tool;
@@ -26,12 +27,12 @@ use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
 use callgate_policy::tool::Subject;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use self::envelope::Done;
 use self::error::denied;
 use crate::gate::{Approved, Passed, Task};
-use crate::registry::{Context, Executor, Hop, InFlight, Inactive, Registry, Tool};
+use crate::registry::{Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, Registry, Tool};
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
 use crate::turn::{Concurrency, Place, Turn};
@@ -72,10 +73,20 @@ struct Proposed<'a> {
     recording: Recording,
 }
 
+/// How far a call has come that may go on with another host.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Going {
+    /// How many were asked before.
+    hop: usize,
+    /// What is left of its time, if some were.
+    left: Option<Duration>,
+}
+
 /// A call that may run when it is its turn.
 struct Ready<'a> {
     approved: Approved<'a>,
     place: Place,
+    going: Going,
 }
 
 /// A call that layer 1 has let pass: offered, well-formed and granted.
@@ -90,6 +101,10 @@ pub(crate) struct Checked<'a> {
     pub(crate) work: Option<Work>,
     pub(crate) timeout: Duration,
     pub(crate) root: HostPath,
+    /// Egress makes the TLS, with credentials.
+    pub(crate) secured: bool,
+    /// What its worker is told besides the arguments.
+    pub(crate) told: Map<String, Value>,
 }
 
 impl Session {
@@ -132,27 +147,35 @@ impl Session {
     async fn let_pass<'a>(&self, call: &mut Proposed<'a>) -> Result<Ready<'a>, CallError> {
         let registry = call.registry.map_err(|inactive| CallError::Inactive(inactive.0.clone()))?;
         self.goes_on(&call.tool)?;
-        let checked = self.checked(registry, &call.tool, std::mem::take(&mut call.args))?;
+        let args = std::mem::take(&mut call.args);
+        if let Some(searches) = registry.find(&call.tool).and_then(|tool| tool.executor.searches()) {
+            searches.has_room().map_err(too_many)?;
+            return self.let_search_pass(registry, searches, call, args, Going::default()).await;
+        }
+        let checked = self.checked(registry, &call.tool, args)?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
         let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
-        Ok(Ready { approved, place })
+        Ok(Ready { approved, place, going: Going::default() })
     }
 
     /// record → run → shape (C-7), when it is its turn.
-    async fn run(
-        &self,
-        Ready { approved, place }: Ready<'_>,
-        on_output: OnOutput<'_>,
-        call: &mut Proposed<'_>,
-    ) -> Result<Done, CallError> {
+    async fn run(&self, ready: Ready<'_>, on_output: OnOutput<'_>, call: &mut Proposed<'_>) -> Result<Done, CallError> {
+        let Ready { approved, place, going } = ready;
         let turn = place.turn().await;
         // A call before it may have been one that nobody answered.
         self.goes_on(&call.tool)?;
+        let registry = call.registry.map_err(|inactive| CallError::Inactive(inactive.0.clone()))?;
+        let searches = registry.find(&call.tool).and_then(|tool| tool.executor.searches());
+        if let Some(searches) = searches {
+            searches.count().map_err(too_many)?;
+        }
         // Nothing runs that is not recorded.
         call.recording.start().await?;
-        let registry = call.registry.map_err(|inactive| CallError::Inactive(inactive.0.clone()))?;
+        if let Some(searches) = searches {
+            return self.run_search((registry, searches), (approved, turn, going), on_output, call).await;
+        }
         let mut args = approved.may_go_on();
         let about = (&mut call.known, &mut call.recording);
         let mut done = self.execute(registry, approved, turn, &mut *on_output, about).await?;
@@ -204,12 +227,26 @@ impl Session {
         name: &str,
         args: Value,
     ) -> Result<Checked<'a>, CallError> {
-        let tool = registry.find(name).ok_or_else(|| unknown(registry, name))?;
+        self.checked_on(registry, name, args, Going::default())
+    }
+
+    /// The same, of a call that has come so far.
+    fn checked_on<'a>(
+        &self,
+        registry: &'a Registry,
+        name: &str,
+        args: Value,
+        going: Going,
+    ) -> Result<Checked<'a>, CallError> {
+        let tool = registry.find(name).ok_or_else(|| self.unknown(registry, name))?;
         self.refuse_what_is_deferred(tool)?;
         tool.validate(&args).map_err(CallError::Arguments)?;
         let root = self.root();
         let shell_dir = self.shell_dir.as_ref().unwrap_or(&root);
-        let context = Context { root: &root, shell_dir, limit: registry.output_limit(&tool.name) };
+        let Going { hop, left } = going;
+        let limit = registry.output_limit(&tool.name);
+        let (session, credentials) = (&*self.id, &*self.credentials);
+        let context = Context { root: &root, shell_dir, limit, session, credentials, hop, left };
         let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),
@@ -234,7 +271,17 @@ impl Session {
         let grant = if runs && self.profile.restricts_the_shell() { grant.for_reading() } else { grant };
         let of_profile = self.profile.shell_timeout.filter(|_| runs);
         let timeout = prepared.timeout.or(tool.timeout).or(of_profile).unwrap_or(TIMEOUT);
-        Ok(Checked { tool, args, needs: prepared.needs, grant, own, work: prepared.work, timeout, root })
+        let Prepared { needs, work, secured, told, .. } = prepared;
+        Ok(Checked { tool, args, needs, grant, own, work, timeout, root, secured, told })
+    }
+
+    /// Why there is no tool of this name.
+    fn unknown(&self, registry: &Registry, name: &str) -> CallError {
+        let has_providers = self.manifest.as_ref().is_some_and(|manifest| manifest.net.search.is_some());
+        if name == "web_search" && !has_providers {
+            return CallError::Told { text: NO_PROVIDER.to_owned(), code: ErrorCode::ToolNotActive };
+        }
+        unknown(registry, name)
     }
 
     /// Where calls start.
@@ -267,7 +314,10 @@ impl Session {
             return Ok(Done::of(data));
         }
         match task {
-            Task::Worker { plan, args } => {
+            Task::Worker { plan, mut args, told } => {
+                if let Value::Object(args) = &mut args {
+                    args.extend(told);
+                }
                 let (bounds, timeout) = (plan.bounds, limits::ms(plan.timeout));
                 let mut run = self.opened.tool(plan, args, turn).await?;
                 known.steps = std::mem::take(&mut run.steps);
@@ -312,6 +362,10 @@ impl Session {
             })),
         }
     }
+}
+
+fn too_many(text: String) -> CallError {
+    CallError::Told { text, code: ErrorCode::LimitExceeded }
 }
 
 fn unknown(registry: &Registry, name: &str) -> CallError {

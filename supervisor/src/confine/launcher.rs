@@ -215,17 +215,19 @@ impl Launcher {
         }
     }
 
-    /// `outputs` are the session's, if there are any.
+    /// `outputs` and `credentials` are the session's, if there are any.
     pub(super) fn open(
         &self,
         plan: SessionPlan,
         session: &Channel,
-        outputs: Option<&Outputs>,
+        (outputs, credentials): (Option<&Outputs>, Option<&OwnedFd>),
     ) -> Result<(), ConfineError> {
         let mut fds = vec![session.as_fd()];
         fds.extend(outputs.and_then(Outputs::descriptors).into_iter().flatten());
+        fds.extend(credentials.map(OwnedFd::as_fd));
+        let credentials = credentials.is_some();
         let asked = match (&self.0, plan.private.kind) {
-            (Kind::Process(process), _) => process.send(&OpenSession { plan }, &fds),
+            (Kind::Process(process), _) => process.send(&OpenSession { plan, credentials }, &fds),
             (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() && plan.network.is_none() => {
                 let ahead = here.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match ahead.filter(|ahead| ahead.is_for(plan.identity)) {
@@ -233,9 +235,11 @@ impl Launcher {
                     None => launcher::open_here(&plan, session),
                 }
             }
-            (Kind::Here(here), _) if plan.network.is_some() => here.send_afresh(&OpenSession { plan }, &fds),
+            (Kind::Here(here), _) if plan.network.is_some() => {
+                here.send_afresh(&OpenSession { plan, credentials }, &fds)
+            }
             // Somebody must be left to remove the directory, even if this process is killed.
-            (Kind::Here(here), _) => here.send(&OpenSession { plan }, &fds),
+            (Kind::Here(here), _) => here.send(&OpenSession { plan, credentials }, &fds),
         };
         // A launcher that is not there has met a step that it could not do, or was killed.
         asked.map_err(|source| {

@@ -52,15 +52,15 @@ impl Opened {
     pub(crate) async fn open(
         launcher: &Launcher,
         plan: SessionPlan,
-        outputs: Option<&Outputs>,
+        (outputs, credentials): (Option<&Outputs>, Option<OwnedFd>),
         groups: Option<Arc<Delegated>>,
     ) -> Result<Self, ConfineError> {
         let (ours, theirs) = Channel::pair().map_err(channel("make the session's channel"))?;
         let (calls, writer, starter, watched) = (plan.calls, plan.writer(), plan.starter(), plan.watched);
         let network = plan.network.is_some();
         let names = plan.names().map(|rule| rule.path.clone()).collect();
-        launcher.open(plan, &theirs, outputs)?;
-        drop(theirs);
+        launcher.open(plan, &theirs, (outputs, credentials.as_ref()))?;
+        drop((theirs, credentials));
         let ours = AsyncChannel::new(ours).map_err(channel("wait on the session's channel"))?;
         let reply = tokio::time::timeout(PATIENCE, ours.receive::<SessionReply>())
             .await

@@ -11,7 +11,7 @@ use callgate_policy::path::HostPath;
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::rules::{Decision, SubPolicyReport};
 use callgate_policy::tool::Subject;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::sub_policy::GrantedPlaces;
 use crate::registry::hosted::Hosted;
@@ -69,6 +69,8 @@ pub(crate) enum Task {
     Worker {
         plan: ApprovedPlan,
         args: Value,
+        /// What the worker is told besides.
+        told: Map<String, Value>,
     },
     Program {
         plan: ApprovedPlan,
@@ -117,8 +119,8 @@ impl<'a> Approved<'a> {
 
     /// The same as the next hop of a fetch, which is told how many are left.
     pub(crate) fn going_on(mut self, hop: &Hop) -> Self {
-        if let Task::Worker { args, .. } = &mut self.task {
-            hop.tell(args);
+        if let Task::Worker { told, .. } = &mut self.task {
+            hop.tell(told);
         }
         self
     }

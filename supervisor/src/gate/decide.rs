@@ -121,7 +121,7 @@ impl Session {
         (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Approved<'a>, CallError> {
         let line = self.line_of(&checked).await?;
-        let Checked { tool, args, needs, grant, own, work, timeout, root } = checked;
+        let Checked { tool, args, needs, grant, own, work, timeout, root, secured, told } = checked;
         let presented = Presented {
             tool,
             args: &args,
@@ -144,6 +144,9 @@ impl Session {
                 let (mut plan, granted) = self.narrowed(plan, &grant, sub_policy)?;
                 places = granted;
                 plan.as_spelt = self.passes_by_path(tool, &why);
+                if let Some(network) = &mut plan.network {
+                    network.secured = secured;
+                }
                 Some(plan)
             }
         };
@@ -159,7 +162,7 @@ impl Session {
         known.passed.approved_by = self.approve(&presented, plan.as_ref(), decided, why, (asking, recording)).await?;
         let plan = plan.map(ApprovedPlan::of_gate);
         let task = match (&tool.executor, plan) {
-            (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args },
+            (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args, told },
             (Executor::Program(_), Some(plan)) => Task::Program { plan, places },
             (Executor::Declared(_), Some(plan)) => {
                 let lost = || CallError::Tool(format!("`{}` has no sandbox of its own", tool.name));

@@ -354,7 +354,7 @@ impl Prepare for Declared {
             program.clone_from(found);
         }
         let work = Work::Program { argv, working_dir };
-        Ok(Prepared { needs, work: Some(work), timeout: None })
+        Ok(Prepared::new(needs, Some(work), None))
     }
 }
 

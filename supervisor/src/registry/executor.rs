@@ -5,13 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate_policy::manifest::Credential;
 use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::Work;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::declared::Declared;
 use super::hosted::Hosted;
+use super::web::Searches;
 
 /// Who carries calls out.
 #[derive(Clone)]
@@ -36,6 +38,11 @@ pub(crate) enum Executor {
 pub(crate) trait Prepare: Send + Sync {
     /// What the call needs, and what it runs.
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument>;
+
+    /// Of a tool that searches: whom it asks, and how often.
+    fn searches(&self) -> Option<&Searches> {
+        None
+    }
 }
 
 /// Answers calls outside the sandbox. A closure that returns a future is one.
@@ -77,6 +84,14 @@ pub(crate) struct Context<'a> {
     pub(crate) shell_dir: &'a HostPath,
     /// The most of the result that is shown, in the tool's own unit (S0-48).
     pub(crate) limit: u64,
+    /// The session's id.
+    pub(crate) session: &'a str,
+    /// For which hosts there are credentials.
+    pub(crate) credentials: &'a [Credential],
+    /// How many hosts were asked before, in a call that goes on with another.
+    pub(crate) hop: usize,
+    /// What is left of a call's time, if it goes on.
+    pub(crate) left: Option<Duration>,
 }
 
 impl Context<'_> {
@@ -96,6 +111,16 @@ pub(crate) struct Prepared {
     pub(crate) work: Option<Work>,
     /// Asked for by the call itself.
     pub(crate) timeout: Option<Duration>,
+    /// Whether egress makes the TLS, with credentials.
+    pub(crate) secured: bool,
+    /// What the worker is told besides the arguments.
+    pub(crate) told: Map<String, Value>,
+}
+
+impl Prepared {
+    pub(super) fn new(needs: CallNeeds, work: Option<Work>, timeout: Option<Duration>) -> Self {
+        Self { needs, work, timeout, secured: false, told: Map::new() }
+    }
 }
 
 /// An argument that passed the schema and still makes no sense.
@@ -111,12 +136,25 @@ impl Executor {
         matches!(self, Self::Declared(_))
     }
 
+    /// Of a tool that searches: whom it asks, and how often.
+    pub(crate) fn searches(&self) -> Option<&Searches> {
+        match self {
+            Self::Worker(tool) => tool.searches(),
+            Self::Program(_)
+            | Self::Declared(_)
+            | Self::Session(_)
+            | Self::Host(_)
+            | Self::Remote(_)
+            | Self::Delegate => None,
+        }
+    }
+
     pub(crate) fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         match self {
             Self::Worker(tool) | Self::Program(tool) => tool.prepare(args, context),
             Self::Declared(tool) => tool.prepare(args, context),
             Self::Session(_) | Self::Host(_) | Self::Remote(_) | Self::Delegate => {
-                Ok(Prepared { needs: CallNeeds::default(), work: None, timeout: None })
+                Ok(Prepared::new(CallNeeds::default(), None, None))
             }
         }
     }
@@ -137,7 +175,7 @@ impl Prepare for Argv {
         let argv: Vec<HostPath> = words.iter().map(|word| HostPath::from(word.as_str())).collect();
         let needs = CallNeeds { shell: Some(started(&argv, context.shell_dir)), ..CallNeeds::default() };
         let work = Work::Program { argv, working_dir: context.shell_dir.clone() };
-        Ok(Prepared { needs, work: Some(work), timeout: None })
+        Ok(Prepared::new(needs, Some(work), None))
     }
 }
 

@@ -131,5 +131,5 @@ fn search(name: &str, args: &Value, context: &Context<'_>) -> Result<Prepared, I
 
 fn prepared(name: &str, needs: CallNeeds, path: HostPath, context: &Context<'_>) -> Prepared {
     let work = Work::Tool { name: name.to_owned(), paths: vec![path], limit: context.limit };
-    Prepared { needs, work: Some(work), timeout: None }
+    Prepared::new(needs, Some(work), None)
 }

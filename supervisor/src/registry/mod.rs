@@ -13,6 +13,7 @@ mod tool;
 mod web;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use callgate_policy::manifest::Agent;
 use callgate_policy::profile::{FileWrite, Profile};
@@ -20,7 +21,7 @@ use callgate_policy::tool::Subject;
 
 pub(crate) use declared::{Declared, STATE};
 pub use executor::{Answering, Handler, HandlerCall};
-pub(crate) use executor::{Context, Executor, started};
+pub(crate) use executor::{Context, Executor, Prepared, started};
 pub use hosted::{Skill, SkillLeftOut, Skills, Todo, TodoStatus};
 pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};
@@ -28,7 +29,7 @@ pub use lifecycle::ToolState;
 pub(crate) use lifecycle::{InFlight, Inactive, Lifecycle};
 use surface::Surface;
 pub use tool::{Origin, Tool};
-pub(crate) use web::Hop;
+pub(crate) use web::{Hop, NO_PROVIDER, Searches, with_failed};
 
 /// All tools of one surface.
 #[derive(Debug, Clone)]
@@ -130,6 +131,23 @@ impl Registry {
         self.surface.show(&tool.name);
         self.tools.push(tool);
         Ok(())
+    }
+
+    /// Adds `web_search`, which asks whom a manifest names.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
+    pub(crate) fn add_search(&mut self, searches: Arc<Searches>) -> Result<(), RegistryError> {
+        let tool = web::web_search(searches)?;
+        self.surface.show(&tool.name);
+        let after = self.tools.iter().position(|other| other.name == "web_fetch").map_or(self.tools.len(), |at| at + 1);
+        self.tools.insert(after, tool);
+        Ok(())
+    }
+
+    /// Searches that a session has made before, in an earlier process.
+    pub(crate) fn have_searched(&self, times: u64) {
+        self.tools.iter().filter_map(|tool| tool.executor.searches()).for_each(|searches| searches.have_been(times));
     }
 
     /// Adds `task`, if there is an agent that it can start.

@@ -1,13 +1,18 @@
 //! The tools that fetch. They run in a worker; here is which hosts their calls need.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use callgate_policy::manifest::{self, Over, Provider};
 use callgate_policy::need::{CallNeeds, HostNeed};
+use callgate_policy::pattern::Host;
 use callgate_policy::plan::Work;
 use callgate_policy::tool::Subject;
-use callgate_worker::tools::web::fetch;
-use serde_json::Value;
+use callgate_worker::tools::web::fetch::{self, Place};
+use callgate_worker::tools::web::search;
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
 use super::{RegistryError, Tool};
@@ -22,17 +27,130 @@ pub(super) fn web_fetch() -> Result<Tool, RegistryError> {
     Ok(Tool::bundled(contract.name, texts, Executor::Worker(Arc::new(Fetch)))?.side_by_side())
 }
 
+/// `web_search` (S0-19), of whom a manifest names. It requires no host either.
+pub(super) fn web_search(searches: Arc<Searches>) -> Result<Tool, RegistryError> {
+    let contract = &search::CONTRACT;
+    let texts = (contract.description, contract.schema, contract.output);
+    Ok(Tool::bundled(contract.name, texts, Executor::Worker(searches))?.side_by_side())
+}
+
+/// What is said of `web_search` where nobody can be asked.
+pub(crate) const NO_PROVIDER: &str = "there is no `web_search` here: the manifest names no provider; write providers = [\"duckduckgo\"] \
+     in [net.search], or another one, and grant its host (hosts = [\"html.duckduckgo.com\"] in [requires.net])";
+
 struct Fetch;
 
 impl Prepare for Fetch {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let bad = |reason: String| InvalidArgument { name: "url".to_owned(), reason };
-        let (host, port) = fetch::host(args["url"].as_str().unwrap_or_default()).map_err(bad)?;
-        let needs = CallNeeds { hosts: vec![HostNeed { host, port }], ..CallNeeds::default() };
+        let place = fetch::place(args["url"].as_str().unwrap_or_default()).map_err(bad)?;
+        let secured = is_secured(&place, context);
+        let needs = CallNeeds { hosts: vec![HostNeed { host: place.host, port: place.port }], ..CallNeeds::default() };
         let work = Work::Tool { name: fetch::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         let hop = Duration::from_millis(args["timeout_ms"].as_u64().unwrap_or(fetch::TIMEOUT));
-        Ok(Prepared { needs, work: Some(work), timeout: Some(hop + READING) })
+        let told = Map::from_iter(secured.then(|| (fetch::BY_EGRESS.to_owned(), true.into())));
+        Ok(Prepared { needs, work: Some(work), timeout: Some(hop + READING), secured, told })
     }
+}
+
+/// Whether egress makes the TLS, because there are credentials for the host.
+fn is_secured(place: &Place, context: &Context<'_>) -> bool {
+    // What is no host in its one form is denied by whoever judges the need.
+    let Ok(host) = Host::parse(&place.host) else { return false };
+    let mut credentials = context.credentials.iter();
+    place.tls && credentials.any(|one| one.over == Over::Https && one.covers(&host, place.port))
+}
+
+/// Searches, and how many there have been.
+#[derive(Debug)]
+pub(crate) struct Searches {
+    search: manifest::Search,
+    made: AtomicU64,
+}
+
+impl Searches {
+    pub(crate) fn new(search: manifest::Search) -> Self {
+        Self { search, made: AtomicU64::new(0) }
+    }
+
+    /// So many were made before.
+    pub(super) fn have_been(&self, times: u64) {
+        self.made.store(times, Ordering::Relaxed);
+    }
+
+    /// How long a call may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.search.timeout
+    }
+
+    /// How many can be asked.
+    pub(crate) fn providers(&self) -> usize {
+        self.search.providers.len()
+    }
+
+    /// Counts a call. The error is the sentence of one too many (S0-35).
+    pub(crate) fn count(&self) -> Result<(), String> {
+        let most = self.search.calls;
+        let counted =
+            self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |made| (made < most).then_some(made + 1));
+        counted.map(drop).map_err(|_all| self.all_made())
+    }
+
+    /// The same of one that is not made yet, before anybody is asked about it.
+    pub(crate) fn has_room(&self) -> Result<(), String> {
+        if self.made.load(Ordering::Relaxed) < self.search.calls { Ok(()) } else { Err(self.all_made()) }
+    }
+
+    fn all_made(&self) -> String {
+        let most = self.search.calls;
+        format!("this session has made its {most} searches (`calls` in [net.search]); work with what was found")
+    }
+
+    /// Whom a session asks, after so many others. Each begins with another one, and always with the same (S0-34).
+    pub(crate) fn provider(&self, session: &str, hop: usize) -> Option<&Provider> {
+        let providers = &self.search.providers;
+        let digest = Sha256::digest(session.as_bytes());
+        let number = digest.iter().take(4).fold(0_usize, |number, byte| number << 8 | usize::from(*byte));
+        let first = number.checked_rem(providers.len())?;
+        providers.iter().cycle().skip(first).take(providers.len()).nth(hop)
+    }
+}
+
+impl Prepare for Searches {
+    fn prepare(&self, _: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let bad = |reason: String| InvalidArgument { name: search::PROVIDER.to_owned(), reason };
+        let provider =
+            self.provider(context.session, context.hop).ok_or_else(|| bad("there is nobody to ask".to_owned()))?;
+        let place = fetch::place(&provider.url).map_err(bad)?;
+        let secured = is_secured(&place, context);
+        let needs = CallNeeds { hosts: vec![HostNeed { host: place.host, port: place.port }], ..CallNeeds::default() };
+        let work = Work::Tool { name: search::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
+        // Whoever does not answer leaves time for the others.
+        let others = u32::try_from(self.providers().saturating_sub(context.hop)).unwrap_or(1).max(1);
+        let share = context.left.unwrap_or(self.search.timeout) / others;
+        let millis = u64::try_from(share.as_millis()).unwrap_or(u64::MAX).max(1);
+        let told = [
+            (search::PROVIDER, provider.kind.name().into()),
+            (search::AT, provider.url.as_str().into()),
+            (search::TIME, millis.into()),
+            (fetch::BY_EGRESS, secured.into()),
+        ];
+        let told = told.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Ok(Prepared { needs, work: Some(work), timeout: Some(share + READING), secured, told })
+    }
+
+    fn searches(&self) -> Option<&Searches> {
+        Some(self)
+    }
+}
+
+/// A result, with who was asked in vain before (C-19).
+pub(crate) fn with_failed(mut data: Value, failed: &[(String, String)]) -> Value {
+    if !failed.is_empty() {
+        let told = failed.iter().map(|(provider, error)| json!({ "provider": provider, "error": error }));
+        data["failed"] = told.collect();
+    }
+    data
 }
 
 /// Where a fetch goes on: its page has moved to another host, which is judged as the first one was.
@@ -60,7 +178,7 @@ impl Hop {
     }
 
     /// What its worker is told besides.
-    pub(crate) fn tell(&self, args: &mut Value) {
-        args[fetch::LEFT] = self.left.clone();
+    pub(crate) fn tell(&self, told: &mut Map<String, Value>) {
+        told.insert(fetch::LEFT.to_owned(), self.left.clone());
     }
 }

@@ -9,6 +9,7 @@ use callgate_policy::rules::RuleError;
 use callgate_policy::variable::VariableError;
 
 use crate::confine::{ConfineError, LauncherError, OutputsError, PrivateError};
+use crate::credentials::CredentialError;
 use crate::host::HostError;
 use crate::place::{self, Misled, Stranger};
 use crate::profile::ProfileError;
@@ -152,6 +153,12 @@ pub enum OpenError {
          process has one tracer; grant any program, or leave `debug` out"
     )]
     DebugJudged,
+    /// A credential of the manifest cannot be used.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// Credentials cannot be handed over to who adds them to requests.
+    #[error("hand the credentials over")]
+    Sealed(#[source] std::io::Error),
     /// The kernel gave no random bytes.
     #[error("get random bytes")]
     Random(#[source] std::io::Error),

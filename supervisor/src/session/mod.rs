@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::StepReport;
 use callgate_policy::limit::Bounds;
-use callgate_policy::manifest::{Env, Manifest};
+use callgate_policy::manifest::{Credential, Env, Manifest};
 use callgate_policy::mode::Headless;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::compile::{self, HostFacts};
@@ -91,6 +91,8 @@ pub struct Session {
     pub(crate) questions: Turns,
     #[cfg(feature = "ablation")]
     pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
+    /// For which hosts there are credentials. Their values are not here.
+    pub(crate) credentials: Vec<Credential>,
     env: Env,
     plan: SessionPlan,
     /// Held, to notice one that is replaced.

@@ -28,6 +28,7 @@ use super::{
 };
 use crate::call::Aborts;
 use crate::confine::{ConfineError, Opened, Outputs, private_directory};
+use crate::credentials::Credentials;
 use crate::gate::Gate;
 use crate::gate::execs::Watch;
 use crate::gate::people::People;
@@ -112,7 +113,9 @@ impl Supervisor {
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
         let inherited = lineage.as_ref().map(|lineage| lineage.rules.clone());
         let mut rules = rules(&spec, inherited, &profile, &registry, &variables)?;
-        let redaction = Redaction::of(&ancestry.env);
+        let declared = spec.manifest.as_ref().map(|manifest| manifest.net.credentials.as_slice()).unwrap_or_default();
+        let credentials = Credentials::read(declared, &effective, &changeable)?;
+        let redaction = Redaction::of(&ancestry.env).and(credentials.values());
         let title = spec.title.as_deref().map(|title| redaction.text(title));
         let (stored, kept) = self.recorded(&spec, title.as_deref(), &workspace, lineage.as_ref())?;
         for rule in &kept.rules {
@@ -120,6 +123,10 @@ impl Supervisor {
             rules.add(rule, &source, &variables).map_err(OpenError::Rule)?;
         }
         let id = kept.id.clone();
+        // A subagent's count is its family's.
+        if lineage.is_none() {
+            registry.have_searched(kept.searches);
+        }
         let lasting =
             self.store.as_ref().filter(|_| ablation.is_none()).map(|store| (store.outputs(), kept.outputs.as_ref()));
         let asked = Asked {
@@ -135,6 +142,7 @@ impl Supervisor {
             effective: &effective,
             env: &env,
             bounds: &bounds,
+            credentials: &credentials,
             ablation: ablation.as_ref(),
             watched: gate.watched(spec.watch_execs || in_manifest),
             reads: profile.restricts_the_shell(),
@@ -214,6 +222,7 @@ impl Supervisor {
             changeable,
             facts,
             looked,
+            credentials: credentials.declared(),
             env,
             plan,
             bounds,
@@ -286,6 +295,7 @@ impl Supervisor {
             effective,
             env,
             bounds,
+            credentials,
             ablation,
             watched,
             reads,
@@ -343,7 +353,10 @@ impl Supervisor {
         if let Some(error) = leads_out(&effective, |path| looked.real(path), real_path) {
             return Err(error);
         }
-        barred.refuse(&effective.led_to(|path| looked.real(path)))?;
+        let led = effective.led_to(|path| looked.real(path));
+        barred.refuse(&led)?;
+        credentials.refuse_reach(&effective, &plan)?;
+        credentials.refuse_reach(&led, &plan)?;
         let plan = plan.bound_to(looked.seen.clone(), &facts.toolchains);
         let plan = match watched {
             Some(by) => plan.watched(by),
@@ -353,7 +366,8 @@ impl Supervisor {
         if plan.debug && plan.exec.is_judged() {
             return Err(OpenError::DebugJudged);
         }
-        let opened = Opened::open(&self.launcher, plan.clone(), outputs.as_ref(), self.groups.clone()).await;
+        let sealed = credentials.sealed().map_err(OpenError::Sealed)?;
+        let opened = Opened::open(&self.launcher, plan.clone(), (outputs.as_ref(), sealed), self.groups.clone()).await;
         if let Err(ConfineError::Refused(failed)) = &opened
             && failed.step == Step::Replaced
         {
@@ -384,6 +398,7 @@ struct Asked<'a> {
     effective: &'a EffectiveSet,
     env: &'a Env,
     bounds: &'a Bounds,
+    credentials: &'a Credentials,
     ablation: Option<&'a Ablation>,
     /// Who judges every program that is about to run, if anybody does.
     watched: Option<Watched>,

@@ -58,7 +58,7 @@ impl Session {
     ) -> Result<Part, CallError> {
         let plan = self.plan_of_part(own, (env, slot), bounds)?;
         let temporary = plan.private.inside.as_path().join("tmp").into();
-        let mut opened = Opened::open(&self.launcher, plan, None, self.opened.groups()).await?;
+        let mut opened = Opened::open(&self.launcher, plan, (None, None), self.opened.groups()).await?;
         let watching = opened.tracer().map(|tracer| {
             let (gate, people) = (self.gate.clone(), self.people.clone());
             Watch { gate, people, manifest: self.manifest.clone(), session: self.id.clone() }.start(tracer)

@@ -29,7 +29,7 @@ use crate::home::Homes;
 use crate::host::{self, Search};
 use crate::place::{Changeable, Place};
 use crate::registry::hosted::{Hosted, skill};
-use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Tool, ToolState, counts};
+use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Searches, Tool, ToolState, counts};
 use crate::store::{self, StoreError};
 use crate::trust::{Found as FoundProject, Project, TrustError};
 
@@ -37,6 +37,8 @@ use crate::trust::{Found as FoundProject, Project, TrustError};
 #[derive(Debug)]
 pub(crate) struct Sources {
     inherited: Option<Inherited>,
+    /// Whom `web_search` asks. What it has asked counts for as long as there is the session.
+    searches: Option<Arc<Searches>>,
     /// The subagents that a tool starts.
     agents: BTreeMap<String, Agent>,
     /// The host's.
@@ -94,8 +96,10 @@ impl Sources {
         bounds: Vec<Bound>,
         inherited: Option<Inherited>,
     ) -> Self {
+        let search = spec.manifest.as_ref().and_then(|manifest| manifest.net.search.clone()).filter(|_| spec.tools);
         Self {
             inherited,
+            searches: search.map(|search| Arc::new(Searches::new(search))),
             agents: spec.manifest.as_ref().map(|manifest| manifest.agents.clone()).unwrap_or_default(),
             further: std::mem::take(&mut spec.further_tools),
             // What the host starts by itself is no tool's.
@@ -128,6 +132,9 @@ impl Sources {
     /// Those that callgate, the host, the user and the project have.
     fn declared(&self, variables: &Variables) -> Result<Registry, RegistryError> {
         let mut registry = Registry::locked()?;
+        if let Some(searches) = &self.searches {
+            registry.add_search(Arc::clone(searches))?;
+        }
         for tool in &self.further {
             registry.add(tool.clone())?;
         }

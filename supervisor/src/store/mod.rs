@@ -188,6 +188,8 @@ pub(crate) struct Kept {
     pub(crate) is_halted: bool,
     /// What its own tools have noted.
     pub(crate) notes: Notes,
+    /// How often it has searched the web.
+    pub(crate) searches: u64,
     /// The place of the last event.
     pub(crate) last: u64,
     /// The directory of its outputs, as it was made.
@@ -768,6 +770,11 @@ fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(boo
         [number],
         |row| row.get(0),
     )?;
+    let searches = connection.query_row(
+        "SELECT count(*) FROM parts WHERE session = ?1 AND tool = 'web_search' AND started IS NOT NULL",
+        [number],
+        |row| row.get(0),
+    )?;
     let outputs = outputs_of(connection, number)?;
     let sql = "SELECT closed IS NOT NULL, manifest, approvals, rules, halted, notes FROM sessions WHERE number = ?1";
     connection.query_row(sql, [number], |row| {
@@ -780,7 +787,7 @@ fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(boo
         let rules = serde_json::from_str(&json(3)?).map_err(|error| unreadable(3, error))?;
         let notes = serde_json::from_str(&json(5)?).map_err(|error| unreadable(5, error))?;
         let last = u64::try_from(last.unwrap_or(0)).unwrap_or(0);
-        let kept = Kept { id: id.to_owned(), approvals, rules, is_halted: row.get(4)?, notes, last, outputs };
+        let kept = Kept { id: id.to_owned(), approvals, rules, is_halted: row.get(4)?, notes, searches, last, outputs };
         Ok((row.get(0)?, row.get(1)?, kept))
     })
 }

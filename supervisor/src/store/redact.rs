@@ -1,6 +1,7 @@
 //! What is not written down: secrets, and more of a text than anybody reads (X1-31).
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::LazyLock;
 
 use callgate_policy::manifest::Env;
@@ -26,10 +27,16 @@ static TOKENS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// What a session knows of secrets.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Redaction {
     /// The values, longest first: one may be a part of another.
     secrets: Vec<String>,
+}
+
+impl fmt::Debug for Redaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redaction").field("secrets", &self.secrets.len()).finish()
+    }
 }
 
 impl Redaction {
@@ -40,10 +47,19 @@ impl Redaction {
             env.set.iter().filter(|(name, _)| is_secret_name(name)).map(|(name, value)| (name.clone(), value.clone()));
         // A path names a secret, and is none (SSH_AUTH_SOCK).
         let is_secret = |value: &String| value.len() >= SHORTEST && !value.starts_with('/');
-        let mut secrets: Vec<String> = own.chain(set).map(|(_, value)| value).filter(is_secret).collect();
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.dedup();
-        Self { secrets }
+        Self::default().with(own.chain(set).map(|(_, value)| value).filter(is_secret))
+    }
+
+    /// The same, and these values, whatever they are called.
+    pub(crate) fn and<'a>(self, values: impl Iterator<Item = &'a str>) -> Self {
+        self.with(values.filter(|value| value.len() >= SHORTEST).map(str::to_owned))
+    }
+
+    fn with(mut self, secrets: impl Iterator<Item = String>) -> Self {
+        self.secrets.extend(secrets);
+        self.secrets.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        self.secrets.dedup();
+        self
     }
 
     /// A text without secrets, cut to what is kept.

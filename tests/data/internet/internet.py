@@ -7,6 +7,7 @@ Exit status 77: it cannot be made here, and standard error says why. Everything 
 
 import ctypes
 import http.server
+import json
 import os
 import select
 import socket
@@ -30,12 +31,20 @@ NAMES = {
     "sub.good.example": GOOD,
     "other.example": GOOD,  # the same server: what fronting takes
     "evil.example": EVIL,
+    "to-good.example": GOOD,  # no certificate is for it
     "to-loopback.example": "127.0.0.1",
     "to-lan.example": LAN,
     "to-metadata.example": METADATA,
     "to-host.example": HOST,
     "to-host-too.example": HOST_TOO,
 }
+# Where distributions keep the certificates of authorities.
+CERTIFICATES = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+]
 # The first answer to whoever asks, and each later one.
 CHANGING = {"changing.example": [GOOD, "127.0.0.1"]}
 
@@ -78,6 +87,25 @@ def child(serve):
         os._exit(1)
 
 
+# What programs and tools never hold.
+CREDENTIALS = ["Authorization", "X-Subscription-Token", "X-Key"]
+FOUND = {"title": "Found", "url": "https://found.example/page", "snippet": "A page that was found."}
+
+
+def search(path):
+    """What the providers of searches answer there, as they really do."""
+    if path.endswith("/res/v1/web/search"):
+        results = [{"title": FOUND["title"], "url": FOUND["url"], "description": FOUND["snippet"]}]
+        return json.dumps({"type": "search", "web": {"type": "search", "results": results}}).encode()
+    if path.endswith("/search"):
+        results = [{**FOUND, "content": FOUND["snippet"]}]
+        return json.dumps({"query": "x", "number_of_results": 0, "results": results}).encode()
+    if path.endswith("/html/"):
+        with open(f"{HERE}/duckduckgo.html", "rb") as file:
+            return file.read()
+    return None
+
+
 class Web(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -85,7 +113,22 @@ class Web(http.server.BaseHTTPRequestHandler):
         here = self.connection.getsockname()
         kind = "https" if isinstance(self.connection, ssl.SSLSocket) else "http"
         log(f"{kind} {here[0]}:{here[1]} {self.headers.get('Host')} {self.path}")
-        if self.path == "/large":
+        for name in CREDENTIALS:
+            for value in self.headers.get_all(name, []):
+                log(f"credential {self.headers.get('Host')} {name}: {value}")
+        if self.path.startswith("/to/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/to/"))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if self.path.startswith("/broken/"):
+            self.send_error(503)
+            return
+        found = search(self.path.split("?")[0])
+        if found:
+            body = found
+        elif self.path == "/large":
             body = b"x" * (32 << 20)
         elif self.path.startswith("/repository/info/refs"):
             body = b"0123456789012345678901234567890123456789\trefs/heads/main\n"
@@ -99,6 +142,15 @@ class Web(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         log(f"post {len(body)}")
+        if self.path == "/search":
+            log(f"credential {self.headers.get('Host')} authorization: {self.headers.get('Authorization')}")
+            log(f"asked {body.decode()}")
+            body = json.dumps({"query": "x", "results": [{**FOUND, "content": FOUND["snippet"]}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            return
         self.send_response(204)
         self.end_headers()
 
@@ -216,6 +268,10 @@ def main():
     with open(f"{sys.argv[1]}.resolv.conf", "w") as file:
         file.write(f"nameserver {RESOLVER}\n")
     call("mount", f"{sys.argv[1]}.resolv.conf".encode(), path.encode(), None, MS_BIND, None)
+    # What this host's tools believe: the authority that has signed for these servers.
+    for path in CERTIFICATES:
+        if os.path.isfile(path):
+            call("mount", f"{HERE}/certificate.pem".encode(), os.path.realpath(path).encode(), None, MS_BIND, None)
     os.execvp(sys.argv[2], sys.argv[2:])
 
 

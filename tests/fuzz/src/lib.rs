@@ -78,7 +78,7 @@ impl Host {
         let mut fds = [PollFd::new(&self.launcher, PollFlags::IN)];
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };
         assert_eq!(poll(&mut fds, Some(&second)), Ok(1), "the supervisor asked for no session");
-        let Ok(Received::Message(OpenSession { plan }, fds)) = self.launcher.receive() else { panic!("no wish") };
+        let Ok(Received::Message(OpenSession { plan, .. }, fds)) = self.launcher.receive() else { panic!("no wish") };
         let broker = Channel::from(fds.into_iter().next().expect("the broker's end"));
         let pair = || {
             let (supervisors, ours) = Channel::pair().expect("a pair of sockets");

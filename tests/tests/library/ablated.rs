@@ -36,7 +36,11 @@ impl Launcher {
     /// Opens a session; the supervisor's ends of its channels: its own, the programs' zygote's and the readers'.
     fn open(&self, plan: &SessionPlan) -> (Channel, Channel, Channel) {
         let (session, theirs) = Channel::pair().unwrap();
-        self.channel.as_ref().unwrap().send(&OpenSession { plan: plan.clone() }, &[theirs.as_fd()]).unwrap();
+        self.channel
+            .as_ref()
+            .unwrap()
+            .send(&OpenSession { plan: plan.clone(), credentials: false }, &[theirs.as_fd()])
+            .unwrap();
         drop(theirs);
         match session.receive::<SessionReply>().unwrap() {
             Received::Message(SessionReply::Ready { fds: sent, .. }, fds) => {

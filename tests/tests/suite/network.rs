@@ -8,21 +8,21 @@ use std::sync::OnceLock;
 use callgate_tests::{Ended, Host, Run, Target, TestEnv, User, matrix};
 
 /// The suite's Internet, for one target.
-struct Internet {
-    env: TestEnv,
+pub(crate) struct Internet {
+    pub(crate) env: TestEnv,
     log: String,
 }
 
 const PYTHON: &str = "/usr/bin/python3";
 
-fn data() -> String {
+pub(crate) fn data() -> String {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.join("data/internet").display().to_string()
 }
 
 impl Internet {
     /// `None` where there can be none, which is said.
-    fn new(target: Target) -> Option<Self> {
+    pub(crate) fn new(target: Target) -> Option<Self> {
         static LACKING: OnceLock<Option<String>> = OnceLock::new();
         let env = TestEnv::new(target);
         let log = env.file("log", "");
@@ -39,7 +39,7 @@ impl Internet {
         Some(internet)
     }
 
-    fn on(&self, run: Run) -> Run {
+    pub(crate) fn on(&self, run: Run) -> Run {
         run.around(&[PYTHON, &format!("{}/internet.py", data()), &self.log])
     }
 
@@ -54,7 +54,7 @@ impl Internet {
     }
 
     /// What came to its servers since the last look.
-    fn seen(&self) -> String {
+    pub(crate) fn seen(&self) -> String {
         let seen = fs::read_to_string(&self.log).unwrap();
         fs::write(&self.log, "").unwrap();
         seen
@@ -67,7 +67,7 @@ fn shell(run: &Run, script: &str) -> Ended {
 }
 
 /// In both strengths, as root and as a user.
-fn on_the_internet(test: impl Fn(&Internet)) {
+pub(crate) fn on_the_internet(test: impl Fn(&Internet)) {
     matrix(Host::STRENGTHS, |target| {
         if let Some(internet) = Internet::new(target) {
             test(&internet);

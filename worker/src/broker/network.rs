@@ -209,7 +209,10 @@ mod tests {
     #[test]
     fn a_wide_grant_takes_no_names_away() {
         let target = |wanted: &str, granted: &str| {
-            target(wanted.parse().unwrap(), &plan::Network { hosts: vec![HostPattern::parse(granted).unwrap()] })
+            target(
+                wanted.parse().unwrap(),
+                &plan::Network { hosts: vec![HostPattern::parse(granted).unwrap()], secured: false },
+            )
         };
         for (wanted, granted) in [
             ("10.0.0.1:53", "10.0.0.0/8:*"),

@@ -23,7 +23,7 @@ pub const GRANTED: &str = "good.example";
 /// # Panics
 /// If that does not hold.
 pub fn question(bytes: &[u8]) {
-    let network = Network { hosts: HostPattern::parse(GRANTED).into_iter().collect() };
+    let network = Network { hosts: HostPattern::parse(GRANTED).into_iter().collect(), secured: false };
     let question = Question::read(bytes, &network);
     let found = [Found::Address(Ipv4Addr::LOCALHOST), Found::Name("good.example".into())];
     match &question.answer {
@@ -81,7 +81,7 @@ pub fn requests(bytes: &[u8]) -> Vec<u8> {
     runtime.block_on(async {
         let (client, theirs) = pair().await;
         let (upstream, mut server) = pair().await;
-        let made_for = MadeFor { name: Host::Name(GRANTED.to_owned()), port: 80 };
+        let made_for = MadeFor::new(Host::Name(GRANTED.to_owned()), 80);
         let serving = tokio::spawn(http::serve(
             theirs,
             bytes.to_vec(),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use callgate_policy::pattern::Host;
 use http_body_util::{Either, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri, client, server};
@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use super::credentials::{Connection, Outfit};
 use super::relay::{self, First, relay};
 use super::serving::lock;
 
@@ -30,6 +31,8 @@ use super::serving::lock;
 const HEAD_MAX: usize = 64 * 1024;
 /// Most lines of a head.
 const LINES_MAX: usize = 256;
+/// By which a client knows an answer of egress's own from a server's (RFC 9209).
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// How long a head may take, and a connection be kept without a request.
 const HEAD_TIME: Duration = Duration::from_secs(300);
 /// What a connection may be turned into: protocols that name no host once they have begun.
@@ -43,6 +46,14 @@ type Answer = Response<Either<Incoming, Full<Bytes>>>;
 pub(super) struct MadeFor {
     pub(super) name: Host,
     pub(super) port: u16,
+    /// What is added to its requests.
+    pub(super) outfit: Outfit,
+}
+
+impl MadeFor {
+    pub(super) fn new(name: Host, port: u16) -> Self {
+        Self { name, port, outfit: Outfit::default() }
+    }
 }
 
 /// For how many requests a connection is.
@@ -66,6 +77,8 @@ pub(super) enum BadRequest {
     OddHost,
     #[error("the request is for a proxy (CONNECT)")]
     Connect,
+    #[error("a credential is added to requests of this connection, and not to one with this method")]
+    Method,
     #[error("the request's target has an unusual form")]
     Target,
     #[error("the request's body is encoded in a way that servers read differently")]
@@ -83,6 +96,10 @@ pub(super) async fn serve(
     (made_for, kept): (MadeFor, Kept),
     refused: Refused,
 ) {
+    let server = match made_for.outfit.secure(server, &made_for.name).await {
+        Ok(server) => server,
+        Err(sentence) => return apologize(client, heard, sentence).await,
+    };
     let connected = client::conn::http1::Builder::new()
         .preserve_header_case(true)
         .allow_spaces_after_header_name_in_responses(true)
@@ -123,9 +140,10 @@ pub(super) async fn serve(
     let Some((client, server)) = switched else { return };
     let Ok((client, server)) = tokio::try_join!(client, server) else { return };
     // They are what was begun with.
-    if let (Ok(client), Ok(server)) = (client.downcast::<TokioIo<Heard>>(), server.downcast::<TokioIo<TcpStream>>()) {
+    if let (Ok(client), Ok(server)) = (client.downcast::<TokioIo<Heard>>(), server.downcast::<TokioIo<Connection>>()) {
         let Heard { bytes, read, socket } = client.io.into_inner();
-        let server_socket = server.io.into_inner();
+        // Egress' own TLS is for tools, which switch to nothing else.
+        let tokio_util::either::Either::Left(server_socket) = server.io.into_inner() else { return };
         let heard = [&client.read_buf[..], bytes.get(read..).unwrap_or_default()].concat();
         match relay::write_all(&socket, &server.read_buf).await {
             Ok(()) => relay(socket, server_socket, heard, First::Nothing).await,
@@ -175,6 +193,7 @@ impl Upstream {
         // What a server does not read of a body is its next request, in which nobody has read the host (B13): none follows it.
         let is_last = !request.body().is_end_stream();
         let wants_upgrade = tidy(request.headers_mut(), is_last);
+        self.made_for.outfit.add_to(request.headers_mut());
         to_origin_form(request.uri_mut());
         let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
         let mut sender = self.sender.lock().await;
@@ -193,6 +212,8 @@ impl Upstream {
             }
             (Ok(mut answer), _) => {
                 answer.headers_mut().remove(header::UPGRADE);
+                // Nobody but egress says so.
+                answer.headers_mut().remove(PROXY_STATUS);
                 if is_last {
                     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
@@ -217,6 +238,9 @@ impl Upstream {
 pub(super) fn check(method: &Method, uri: &Uri, headers: &HeaderMap, made_for: &MadeFor) -> Result<(), BadRequest> {
     if *method == Method::CONNECT {
         return Err(BadRequest::Connect);
+    }
+    if !made_for.outfit.is_for(method) {
+        return Err(BadRequest::Method);
     }
     if let Some(authority) = uri.authority() {
         if uri.scheme_str() != Some("http") {
@@ -310,6 +334,7 @@ fn own(status: StatusCode, sentence: &str) -> Answer {
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(PROXY_STATUS, HeaderValue::from_static("callgate"));
     answer
 }
 

@@ -1,12 +1,14 @@
 //! Egress: the process through which a session reaches what it was granted of the network (design "Network").
 //!
 //! It stands in the host's network, and reads what strangers wrote: questions for names, TLS hellos, heads of HTTP. So it is a
-//! process of its own that has no file, no program and no other process, and knows nothing but the granted hosts. The broker
+//! process of its own that has no file, no program and no other process, and knows nothing but the granted hosts, and what is
+//! added to requests for them. The broker
 //! tells it of each connection that a call asks for; the call's socket is then connected to it, and it decides what becomes of
 //! that. Whoever takes it over reaches what can be connected to from the host, and nothing else.
 
 mod confine;
 mod connection;
+mod credentials;
 #[cfg(fuzzing)]
 #[allow(clippy::expect_used, reason = "a fuzz target is to stop")]
 pub mod fuzzing;
@@ -30,14 +32,17 @@ use callgate_policy::plan::Identity;
 use callgate_policy::step::Step;
 use tokio::runtime::Runtime;
 
+use self::credentials::Credentials;
 use self::serving::{Egress, Sockets};
 use self::upstream::Resolver;
 use crate::apply::failure;
 use crate::protocol::{Channel, FromEgress, Received, Serve, StepFailure};
 
 /// The life of the process: it hears what to serve, confines itself, and serves until the broker is gone. Returns its exit code.
-pub(crate) fn run(broker: Channel, identity: Identity, landlock_abi: u8) -> i32 {
-    match start(&broker, identity, landlock_abi) {
+///
+/// What it adds to requests comes by a descriptor that no other process of the session has had.
+pub(crate) fn run(broker: Channel, credentials: Option<OwnedFd>, identity: Identity, landlock_abi: u8) -> i32 {
+    match start(&broker, credentials, identity, landlock_abi) {
         // The session was given up before it began.
         Ok(None) => 0,
         Ok(Some((ready, steps))) => {
@@ -55,12 +60,14 @@ struct Ready {
     serve: Serve,
     sockets: Sockets,
     resolver: Resolver,
+    credentials: Credentials,
     /// For how many connections at once.
     room: usize,
 }
 
 fn start(
     broker: &Channel,
+    credentials: Option<OwnedFd>,
     identity: Identity,
     landlock_abi: u8,
 ) -> Result<Option<(Ready, Vec<StepReport>)>, StepFailure> {
@@ -68,6 +75,7 @@ fn start(
     let heard = broker.receive().map_err(failure(Step::Egress, "hear what to serve"))?;
     let Received::Message(serve, fds) = heard else { return Ok(None) };
     let sockets = sockets(&serve, fds)?;
+    let credentials = Credentials::read(credentials)?;
     // While there are files to read it from.
     let resolver = Resolver::of_host()
         .map_err(|e| StepFailure::new(Step::Egress, format!("read how names are resolved ({e})")))?;
@@ -76,7 +84,7 @@ fn start(
     let runtime = runtime.map_err(failure(Step::Egress, "make its event loop"))?;
     let room = serving::room();
     steps.extend(confine::confine(&serve.network, landlock_abi)?);
-    Ok(Some((Ready { runtime, serve, sockets, resolver, room }, steps)))
+    Ok(Some((Ready { runtime, serve, sockets, resolver, credentials, room }, steps)))
 }
 
 fn sockets(serve: &Serve, fds: Vec<OwnedFd>) -> Result<Sockets, StepFailure> {
@@ -89,9 +97,9 @@ fn sockets(serve: &Serve, fds: Vec<OwnedFd>) -> Result<Sockets, StepFailure> {
 
 impl Ready {
     fn serve(self, broker: Channel) -> std::io::Result<()> {
-        let Self { runtime, serve, sockets, resolver, room } = self;
+        let Self { runtime, serve, sockets, resolver, credentials, room } = self;
         let served = runtime.block_on(async move {
-            let egress = Egress::new(serve.network, resolver, broker, room)?;
+            let egress = Egress::new(serve.network, (resolver, credentials), broker, room)?;
             egress.serve(sockets).await
         });
         // Whatever is under way ends with the process.

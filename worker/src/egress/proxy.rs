@@ -104,7 +104,7 @@ impl Egress {
         call: u64,
         (name, port, route): (Host, u16, Route),
     ) {
-        let made_for = route.made_for.clone().unwrap_or(MadeFor { name, port });
+        let made_for = route.made_for.clone().unwrap_or(MadeFor::new(name, port));
         let refused = self.refused(call, route);
         // The next request of a client may be for another host.
         http::serve(client, head, server, (made_for, Kept::Once), refused).await;

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::credentials::Credentials;
 use super::http::MadeFor;
 use super::names::{self, Answer, Book, Found, QUESTION_MAX, Question};
 use super::opening::Spoken;
@@ -53,6 +54,7 @@ pub(super) struct Sockets {
 pub(super) struct Egress {
     pub(super) network: Network,
     resolver: Resolver,
+    credentials: Credentials,
     book: Mutex<Book>,
     /// By the port on loopback that a connection will come from.
     expected: Mutex<HashMap<u16, oneshot::Sender<TcpStream>>>,
@@ -148,8 +150,11 @@ impl Route {
     /// Why what is spoken is not what was granted, if only HTTP at 80 and TLS at 443 were.
     pub(super) fn other_than(&self, spoken: Spoken) -> Option<&'static str> {
         let port = self.addresses.first().filter(|_| self.only_web)?.port();
+        let is_secured = self.made_for.as_ref().is_some_and(|made_for| made_for.outfit.is_secured());
         match (port, spoken) {
             (80, Spoken::Tls) => Some("it is TLS, and HTTP alone was granted at port 80"),
+            // What is said to egress, which makes the TLS.
+            (443, Spoken::Http) if is_secured => None,
             (443, Spoken::Http | Spoken::Http2) => Some("it is HTTP, and TLS alone was granted at port 443"),
             _ => None,
         }
@@ -175,11 +180,17 @@ pub(super) fn room() -> usize {
 }
 
 impl Egress {
-    pub(super) fn new(network: Network, resolver: Resolver, broker: Channel, room: usize) -> io::Result<Arc<Self>> {
+    pub(super) fn new(
+        network: Network,
+        (resolver, credentials): (Resolver, Credentials),
+        broker: Channel,
+        room: usize,
+    ) -> io::Result<Arc<Self>> {
         rustix::io::ioctl_fionbio(&broker, true)?;
         Ok(Arc::new(Self {
             network,
             resolver,
+            credentials,
             book: Mutex::default(),
             expected: Mutex::default(),
             seats: Arc::new(Seats { room, taken: Mutex::default() }),
@@ -339,7 +350,11 @@ impl Egress {
                 Some((host, addresses)) if may => {
                     let both = || std::iter::once(&self.network).chain(&asker.within);
                     let only_web = both().any(|network| network.only_web(&Host::Address(place.ip()), place.port()));
-                    Ok(Route { host, made_for: None, only_web, addresses })
+                    let name = Host::Address(place.ip());
+                    let made_for = self.made_for(name, place.port(), asker);
+                    // Nobody's name is compared where nothing is added.
+                    let made_for = Some(made_for).filter(|made_for| !made_for.outfit.is_none());
+                    Ok(Route { host, made_for, only_web, addresses })
                 }
                 Some((host, _)) => Err(NoRoute::Refused { host, reason: Some(NARROWED.to_owned()) }),
                 None => Err(NoRoute::Refused { host: place.to_string(), reason: None }),
@@ -372,7 +387,7 @@ impl Egress {
         match reachable {
             Ok(addresses) => {
                 let only_web = both().any(|network| network.only_web(name, port));
-                Ok(Route { host, made_for: Some(MadeFor { name: name.clone(), port }), only_web, addresses })
+                Ok(Route { host, made_for: Some(self.made_for(name.clone(), port, asker)), only_web, addresses })
             }
             Err(Unreachable::Refused(ip, what)) => {
                 let reason = Some(format!("it leads to {ip} ({what}), which a name's grant does not cover"));
@@ -380,6 +395,13 @@ impl Egress {
             }
             Err(Unreachable::NoRoute(errno)) => Err(NoRoute::Failed { host, errno }),
         }
+    }
+
+    /// The name that a connection is for, with what is added to its requests.
+    fn made_for(&self, name: Host, port: u16, asker: &Asker) -> MadeFor {
+        let secured = asker.within.as_ref().is_some_and(|within| within.secured);
+        let outfit = self.credentials.outfit(&name, port, secured);
+        MadeFor { outfit, ..MadeFor::new(name, port) }
     }
 
     /// Takes the connections that were announced, each once, and no others: whoever else is on this machine may try (B17).

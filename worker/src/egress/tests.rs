@@ -18,6 +18,7 @@ use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfi
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::confine;
+use super::credentials::Credentials;
 use super::http::MadeFor;
 use super::serving::{Egress, Route, Sockets};
 use super::upstream::Resolver;
@@ -82,7 +83,8 @@ fn serve(hosts: &[&str]) -> Served {
 }
 
 fn serve_with(hosts: &[&str], room: usize) -> Served {
-    let network = Network { hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect() };
+    let network =
+        Network { hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(), secured: false };
     let (server, table, asked) = name_server();
     let (broker, theirs) = Channel::pair().unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -110,7 +112,7 @@ fn serve_with(hosts: &[&str], room: usize) -> Served {
         }
         crate::filters::install_egress().unwrap();
         runtime.block_on(async move {
-            let egress = Egress::new(network, resolver, theirs, room).unwrap();
+            let egress = Egress::new(network, (resolver, Credentials::default()), theirs, room).unwrap();
             let also = Arc::clone(&egress);
             tokio::spawn(async move {
                 while let Some((client, route)) = wanted.recv().await {
@@ -193,7 +195,7 @@ impl Served {
         theirs.set_nonblocking(true).unwrap();
         let name = Host::parse(name).unwrap();
         let host = format!("{name}:80");
-        let route = Route { host, made_for: Some(MadeFor { name, port: 80 }), only_web, addresses: vec![server] };
+        let route = Route { host, made_for: Some(MadeFor::new(name, 80)), only_web, addresses: vec![server] };
         self.routes.as_ref().unwrap().send((theirs.into(), route)).unwrap();
         client
     }
@@ -295,11 +297,11 @@ fn b4_names_below_a_granted_one_are_asked_for_when_a_call_connects() {
     }
     let asked_for = |word: &str| served.asked.lock().unwrap().iter().any(|name| name.starts_with(word));
     let secret = Target::Address(SocketAddr::new(served.address_of("secret.below.example."), port));
-    let (_, reached) = served.ask_for(8, Some(Network { hosts: vec![] }), secret, true);
+    let (_, reached) = served.ask_for(8, Some(Network { hosts: vec![], secured: false }), secret, true);
     assert_eq!(reached, Reached::Refused { host: format!("secret.below.example:{port}") });
     assert!(!asked_for("secret"));
     // By TCP it is known who asks.
-    let (socket, _) = served.ask_for(8, Some(Network { hosts: vec![] }), Target::Names, true);
+    let (socket, _) = served.ask_for(8, Some(Network { hosts: vec![], secured: false }), Target::Names, true);
     let mut client = served.connect(socket);
     let mut question = Message::query();
     question.add_query(Query::query(Name::from_ascii("other.below.example.").unwrap(), RecordType::A));

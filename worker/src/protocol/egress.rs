@@ -7,6 +7,7 @@
 
 use std::net::SocketAddr;
 
+use callgate_policy::manifest::Credential;
 use callgate_policy::plan::Network;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,22 @@ pub(crate) struct Serve {
     pub(crate) network: Network,
     /// Whether the UDP socket comes with it.
     pub(crate) names: bool,
+}
+
+/// Supervisor to egress: one of those in the file that comes with [`OpenSession`](super::OpenSession). Neither launcher nor broker reads
+/// it, for workers are copies of theirs.
+#[derive(Serialize, Deserialize)]
+pub struct SealedCredential {
+    /// What it is for.
+    pub credential: Credential,
+    /// Its value.
+    pub value: String,
+}
+
+impl std::fmt::Debug for SealedCredential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SealedCredential").field("credential", &self.credential).finish_non_exhaustive()
+    }
 }
 
 /// Broker to egress, after that.

@@ -92,11 +92,14 @@ impl fmt::Display for Leftover {
 }
 
 /// Supervisor to launcher: make a broker for this session. Carries the broker's end of the session, and, where the plan has a
-/// directory for what results have no room for, that of its parent and its own.
+/// directory for what results have no room for, that of its parent and its own; last, what its egress adds to requests.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OpenSession {
     /// What the session may do.
     pub plan: SessionPlan,
+    /// Whether the last descriptor is a file with [`SealedCredential`](super::SealedCredential)s, for its egress and nobody else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub credentials: bool,
 }
 
 /// Broker to supervisor: once, and then when it is asked.

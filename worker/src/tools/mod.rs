@@ -51,8 +51,15 @@ pub struct Contract {
 }
 
 /// The tools that this module carries out.
-pub const CONTRACTS: &[Contract] =
-    &[read::CONTRACT, write::CONTRACT, edit::CONTRACT, glob::CONTRACT, grep::CONTRACT, web::fetch::CONTRACT];
+pub const CONTRACTS: &[Contract] = &[
+    read::CONTRACT,
+    write::CONTRACT,
+    edit::CONTRACT,
+    glob::CONTRACT,
+    grep::CONTRACT,
+    web::fetch::CONTRACT,
+    web::search::CONTRACT,
+];
 
 /// What the worker of this tool may make.
 #[must_use]
@@ -76,7 +83,7 @@ impl Kind {
     /// Of the tool of this name.
     pub(crate) fn of(name: &str) -> Self {
         match threads_of(name) {
-            _ if name == web::fetch::NAME => Self::Fetches,
+            _ if [web::fetch::NAME, web::search::NAME].contains(&name) => Self::Fetches,
             Threads::OfItsOwn => Self::Searches,
             Threads::Never => Self::Plain,
         }
@@ -225,6 +232,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
+        web::search::NAME => web::search::run(args, ctx),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
@@ -428,6 +436,16 @@ pub enum ToolError {
         /// What kind of error that is.
         code: ErrorCode,
     },
+    /// A provider has given no results.
+    #[error("ask {provider}: {why}")]
+    Search {
+        /// Its name in a manifest.
+        provider: String,
+        /// Why.
+        why: String,
+        /// What kind of error that is.
+        code: ErrorCode,
+    },
     /// The new content was complete and could not be put in the old one's place. The old content is as it was.
     #[error("replace {path}")]
     Publish {
@@ -464,7 +482,7 @@ impl ToolError {
             Self::Changed { .. } | Self::LinkChanged { .. } => ErrorCode::ResourceBusy,
             Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
             Self::NotRegular { .. } | Self::NotADirectory { .. } => ErrorCode::ToolExecutionFailed,
-            Self::Fetch { code, .. } => *code,
+            Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
             Self::Open { source, .. }
             | Self::Read { source, .. }
             | Self::Parent { source, .. }
@@ -505,7 +523,7 @@ impl ToolError {
             Self::Changed { .. } => Some("read it again"),
             Self::Exists { .. } => Some("choose a name that is free"),
             Self::ByLink { .. } => Some("name the file itself"),
-            Self::Fetch { .. } => None,
+            Self::Fetch { .. } | Self::Search { .. } => None,
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -561,6 +579,7 @@ impl ToolError {
             | Self::Exists { .. }
             | Self::ByLink { .. }
             | Self::Fetch { .. }
+            | Self::Search { .. }
             | Self::LinkChanged { .. } => None,
         }
     }
@@ -724,7 +743,7 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let names = ["read", "write", "edit", "glob", "grep", "web_fetch"];
+        let names = ["read", "write", "edit", "glob", "grep", "web_fetch", "web_search"];
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11
@@ -732,6 +751,7 @@ mod tests {
         assert_eq!(glob::CONTRACT.requires, ["fs.read"]); // S0-13
         assert_eq!(grep::CONTRACT.requires, ["fs.read"]); // S0-14
         assert_eq!(web::fetch::CONTRACT.requires, ["net.fetch"]); // S0-20
+        assert_eq!(web::search::CONTRACT.requires, ["net.fetch"]); // S0-19
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Ports {
         self.any.iter().map(|(first, last)| *first..=*last).chain(web.map(|(port, _)| port..=port))
     }
 
-    pub(super) fn is_web(&self) -> bool {
+    pub(crate) fn is_web(&self) -> bool {
         *self == Self::web()
     }
 

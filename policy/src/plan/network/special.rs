@@ -278,8 +278,10 @@ mod tests {
     /// A name's grant never reaches an address; an address's, a network's and that of `localhost` do, at their ports alone.
     #[test]
     fn addresses_are_granted_as_such() {
-        let network =
-            |hosts: &[&str]| Network { hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect() };
+        let network = |hosts: &[&str]| Network {
+            hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
+            secured: false,
+        };
         let allows = |network: &Network, address: &str, port| network.allows_address(address.parse().unwrap(), port);
         let granted = network(&["a.com", "*.b.com:*", "10.0.0.0/8:22,8000-8010", "[fd00::1]:5432", "localhost:3000"]);
         for (address, port) in [
@@ -335,7 +337,8 @@ mod tests {
             (&["a.com:*"], 80, false),
             (&["a.com:22"], 443, false),
         ] {
-            let network = Network { hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect() };
+            let network =
+                Network { hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(), secured: false };
             assert_eq!(network.only_web(&host, port), only, "{hosts:?} {port}");
         }
     }

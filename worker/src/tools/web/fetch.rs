@@ -5,6 +5,8 @@
 //!
 //! A redirect within its origin is followed. One that leads elsewhere ends this worker: its result says where to, and the supervisor
 //! judges that as it judged the first, as the next hop of the same call. Nothing is taken along, for a request has nothing but the URL.
+//!
+//! For a host with credentials the worker speaks in the clear to egress, which adds them and makes the TLS: they do not come here.
 #![allow(clippy::wildcard_enum_match_arm, reason = "the enums are libraries', and what they add is one failure more")]
 
 use std::io::{self, Read as _};
@@ -20,7 +22,7 @@ use rustls::crypto::ring;
 use serde_json::{Map, Value, json};
 use ureq::Agent;
 use ureq::config::Config;
-use ureq::http::{Response, Uri};
+use ureq::http::{Response, Uri, header};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
@@ -78,6 +80,9 @@ pub const REDIRECTS: u64 = 5;
 /// The argument by which the supervisor says how many are left. A model cannot give it: it is not in the schema.
 pub const LEFT: &str = "redirects_left";
 
+/// The argument by which the supervisor says that egress makes the TLS. A model cannot give it either.
+pub const BY_EGRESS: &str = "tls_by_egress";
+
 /// Milliseconds that a hop has, if the call does not say.
 pub const TIMEOUT: u64 = 15_000;
 const MAX_BYTES: u64 = 1_000_000;
@@ -129,9 +134,9 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let asked = Asked { format, max_bytes };
     let mut left = integer(args, LEFT, 0, "a whole number")?.unwrap_or(REDIRECTS);
     let mut url = target(text(args, "url", "a URL")?.unwrap_or_default())?;
-    let agent = agent(&ctx.certificates, timeout);
+    let client = Client::new(&ctx.certificates, timeout, args[BY_EGRESS] == true);
     loop {
-        let response = agent.get(url.as_str()).call().map_err(|error| failed(&url, &error))?;
+        let response = client.get(&url).map_err(|(why, code)| refused(&url, why, code))?;
         let Some(next) = redirect(&url, &response) else { return answer(&url, response, &asked, ctx.limit) };
         let next = next?;
         left = left.checked_sub(1).ok_or_else(|| refused(&url, "it redirects too often", ErrorCode::LimitExceeded))?;
@@ -160,19 +165,30 @@ fn target(text: &str) -> Result<Url, ToolError> {
     Ok(url)
 }
 
+/// Where a call connects to first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// A name or an address.
+    pub host: String,
+    /// At which port.
+    pub port: u16,
+    /// Whether by TLS.
+    pub tls: bool,
+}
+
 /// The host and the port that a call connects to first, as the supervisor judges them: read by what connects.
 ///
 /// # Errors
 ///
 /// Why the URL is not fetched.
-pub fn host(url: &str) -> Result<(String, u16), String> {
+pub fn place(url: &str) -> Result<Place, String> {
     let url = target(url).map_err(|error| match error {
         ToolError::Fetch { why, .. } => why,
         other => other.to_string(),
     })?;
     let host = url.host_str().filter(|host| !host.is_empty()).ok_or("it names no host")?;
     let port = url.port_or_known_default().ok_or("it names no port")?;
-    Ok((host.to_owned(), port))
+    Ok(Place { host: host.to_owned(), port, tls: url.scheme() == "https" })
 }
 
 fn refused(url: &Url, why: impl Into<String>, code: ErrorCode) -> ToolError {
@@ -202,6 +218,66 @@ fn agent(certificates: &[u8], timeout: Duration) -> Agent {
     Agent::with_parts(config, DefaultConnector::default(), Names)
 }
 
+/// What makes requests.
+pub(super) struct Client {
+    agent: Agent,
+    by_egress: bool,
+}
+
+/// Why there is no response, in words.
+type NoResponse = (String, ErrorCode);
+
+impl Client {
+    pub(super) fn new(certificates: &[u8], timeout: Duration, by_egress: bool) -> Self {
+        Self { agent: agent(certificates, timeout), by_egress }
+    }
+
+    pub(super) fn get(&self, url: &Url) -> Result<Response<ureq::Body>, NoResponse> {
+        let mut request = self.agent.get(self.spoken(url).as_str());
+        if self.by_egress {
+            request = request.header(header::HOST, authority(url));
+        }
+        self.heard(request.call())
+    }
+
+    pub(super) fn post(&self, url: &Url, json: &Value) -> Result<Response<ureq::Body>, NoResponse> {
+        let mut request = self.agent.post(self.spoken(url).as_str()).header(header::CONTENT_TYPE, "application/json");
+        if self.by_egress {
+            request = request.header(header::HOST, authority(url));
+        }
+        self.heard(request.send(json.to_string().as_bytes()))
+    }
+
+    /// As it is said to whoever listens: egress makes the TLS, and is spoken to at the same port in the clear.
+    fn spoken(&self, url: &Url) -> Url {
+        let mut spoken = url.clone();
+        let port = url.port_or_known_default();
+        // One that is no https URL stays what it is.
+        if self.by_egress && spoken.set_scheme("http").is_ok() {
+            let _set: Result<(), ()> = spoken.set_port(port);
+        }
+        spoken
+    }
+
+    fn heard(&self, sent: Result<Response<ureq::Body>, ureq::Error>) -> Result<Response<ureq::Body>, NoResponse> {
+        let response = sent.map_err(|error| why(&error))?;
+        let is_own = response.headers().get("proxy-status").is_some_and(|by| by == "callgate");
+        if !(self.by_egress && is_own) {
+            return Ok(response);
+        }
+        let mut sentence = String::new();
+        // A sentence that breaks off says as much as it says.
+        let _cut: io::Result<usize> = response.into_body().into_reader().take(4096).read_to_string(&mut sentence);
+        Err((sentence.trim().trim_start_matches("callgate: ").to_owned(), ErrorCode::ToolExecutionFailed))
+    }
+}
+
+/// The host as a request names it.
+fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
 /// Where a response leads, if it redirects.
 fn redirect(from: &Url, response: &Response<ureq::Body>) -> Option<Result<Url, ToolError>> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
@@ -224,7 +300,8 @@ fn answer(url: &Url, response: Response<ureq::Body>, asked: &Asked, limit: usize
     // Of a body that is compressed, only as much is unpacked as is read.
     let read = response.into_body().into_reader().take(asked.max_bytes + 1).read_to_end(&mut body);
     if let Err(error) = read {
-        return Err(failed(url, &ureq::Error::from(error)));
+        let (why, code) = why(&ureq::Error::from(error));
+        return Err(refused(url, why, code));
     }
     let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
     let is_cut = length > asked.max_bytes;
@@ -266,7 +343,7 @@ fn answer(url: &Url, response: Response<ureq::Body>, asked: &Asked, limit: usize
 }
 
 /// What went wrong, in words: of a refusal, what was refused is in the result's `changes` as well.
-fn failed(url: &Url, error: &ureq::Error) -> ToolError {
+pub(super) fn why(error: &ureq::Error) -> NoResponse {
     let code = match error {
         ureq::Error::Timeout(_) => ErrorCode::ExecutionTimeout,
         ureq::Error::HostNotFound => ErrorCode::NotFound,
@@ -283,7 +360,7 @@ fn failed(url: &Url, error: &ureq::Error) -> ToolError {
         ureq::Error::Io(source) => source.to_string(),
         other => other.to_string(),
     };
-    refused(url, why, code)
+    (why, code)
 }
 
 /// Asks the session's own name server, by TCP, which works whether or not the session has a network of its own. What it answers stands

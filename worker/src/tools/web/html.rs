@@ -125,6 +125,57 @@ pub(super) fn convert(html: &str, from: &Url, into: Into, deadline: Option<Insta
     Page { title, text, needs_scripts, cut }
 }
 
+/// A page to look something up in.
+pub(super) struct Tree(Handle);
+
+/// A part of one, while the page is there.
+pub(super) struct Part(Handle);
+
+/// Most parts that are looked for.
+const PARTS_MAX: usize = 64;
+
+impl Tree {
+    pub(super) fn parse(html: &str, deadline: Option<Instant>) -> Self {
+        Self(parse(html, deadline).0)
+    }
+
+    pub(super) fn with_class(&self, class: &str) -> Vec<Part> {
+        with_class(&self.0, class)
+    }
+
+    /// Its words.
+    pub(super) fn text(&self) -> String {
+        one_line(&text_of(&self.0))
+    }
+}
+
+impl Part {
+    pub(super) fn with_class(&self, class: &str) -> Vec<Self> {
+        with_class(&self.0, class)
+    }
+
+    pub(super) fn has_class(&self, class: &str) -> bool {
+        has_class(&self.0, class)
+    }
+
+    pub(super) fn attribute(&self, name: &str) -> Option<String> {
+        attribute(&self.0, name)
+    }
+
+    /// Its words.
+    pub(super) fn text(&self) -> String {
+        one_line(&text_of(&self.0))
+    }
+}
+
+fn has_class(node: &Handle, class: &str) -> bool {
+    attribute(node, "class").is_some_and(|classes| classes.split_ascii_whitespace().any(|one| one == class))
+}
+
+fn with_class(root: &Handle, class: &str) -> Vec<Part> {
+    below(root).filter(|node| has_class(node, class)).take(PARTS_MAX).map(Part).collect()
+}
+
 fn parse(html: &str, deadline: Option<Instant>) -> (Handle, bool) {
     // What stands in for scripts is read as text is, and taken away as a whole.
     let tree_builder = TreeBuilderOpts { scripting_enabled: true, ..TreeBuilderOpts::default() };

@@ -7,6 +7,7 @@ use url::Url;
 mod charset;
 pub mod fetch;
 mod html;
+pub mod search;
 
 /// How a result is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

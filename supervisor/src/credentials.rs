@@ -1,0 +1,192 @@
+//! The values of `[[net.credentials]]` (decision 0033): read when a session is opened, and handed to its egress.
+//!
+//! They go there in a file that has no name, by a descriptor. The launcher and the broker, of which workers are copies, pass that on or
+//! never have it, and do not read it. What is kept here is for the record, in which they are not written down.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use callgate_policy::effective::EffectiveSet;
+use callgate_policy::manifest::{Credential, CredentialSource};
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::{Extent, SessionPlan};
+use callgate_worker::protocol::SealedCredential;
+use callgate_worker::way::Way;
+use rustix::fs::{FileType, MemfdFlags};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::host;
+use crate::place::Changeable;
+
+/// The longest value, bytes.
+const VALUE_MAX: usize = 8 * 1024;
+
+/// Why a credential cannot be used. None of this has its value.
+#[derive(Debug, thiserror::Error)]
+#[error("the credential {credential}: {why}")]
+pub struct CredentialError {
+    /// Which, with where its value is to come from.
+    pub credential: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// Those of a session.
+#[derive(Default)]
+pub(crate) struct Credentials(Vec<Held>);
+
+struct Held {
+    credential: Credential,
+    value: Zeroizing<String>,
+    /// The file that it was in.
+    file: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|held| &held.credential)).finish()
+    }
+}
+
+impl Credentials {
+    /// Reads those for which a session with these rights has a use: of the others it needs no value.
+    pub(crate) fn read(
+        declared: &[Credential],
+        effective: &EffectiveSet,
+        changeable: &Changeable,
+    ) -> Result<Self, CredentialError> {
+        let granted = || effective.rights().hosts().iter().map(|(host, _)| host);
+        let used = declared.iter().filter(|credential| credential.has_use(granted()));
+        used.map(|credential| {
+            let held = Held::read(credential, changeable);
+            held.map_err(|why| CredentialError { credential: credential.to_string(), why })
+        })
+        .collect::<Result<_, _>>()
+        .map(Self)
+    }
+
+    /// What they are for, without their values.
+    pub(crate) fn declared(&self) -> Vec<Credential> {
+        self.0.iter().map(|held| held.credential.clone()).collect()
+    }
+
+    /// For whoever keeps them out of what is written down.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|held| held.value.as_str())
+    }
+
+    /// Refuses those that calls could read by themselves: in a file that they may read, or in their environment.
+    pub(crate) fn refuse_reach(&self, effective: &EffectiveSet, plan: &SessionPlan) -> Result<(), CredentialError> {
+        let bad = |held: &Held, why: &str| {
+            Err(CredentialError { credential: held.credential.to_string(), why: why.to_owned() })
+        };
+        for held in &self.0 {
+            match (&held.credential.from, &held.file) {
+                (_, Some(file)) if may_read(effective, plan, file) => {
+                    return bad(
+                        held,
+                        "calls may read that file; keep it where nothing is granted, outside the workspace",
+                    );
+                }
+                (CredentialSource::Variable(name), _) if plan.env.contains_key(name) => {
+                    return bad(held, "calls get that variable as well; leave it out of what they get (--env, [env])");
+                }
+                (CredentialSource::Variable(_) | CredentialSource::File(_), _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// For egress: a file without a name. `None` if there are none.
+    pub(crate) fn sealed(&self) -> io::Result<Option<OwnedFd>> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let mut all: Vec<SealedCredential> = self.0.iter().map(Held::sealed).collect();
+        let room = all.iter().map(|one| 2 * one.value.len() + 4096).sum();
+        let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+        let written = serde_json::to_writer(&mut *bytes, &all);
+        all.iter_mut().for_each(|one| one.value.zeroize());
+        written?;
+        let mut file = File::from(rustix::fs::memfd_create("callgate-credentials", MemfdFlags::CLOEXEC)?);
+        file.write_all(&bytes)?;
+        file.rewind()?;
+        Ok(Some(file.into()))
+    }
+}
+
+/// Whether calls could read a file: it is granted, or a part of what every call of the session can read.
+fn may_read(effective: &EffectiveSet, plan: &SessionPlan, file: &Path) -> bool {
+    let path = HostPath::from(file.to_owned());
+    let granted = effective.allows_read(&path) || effective.rights().allows_write(&path);
+    let in_workspace = plan.workspace.iter().any(|root| file.starts_with(root.as_path()));
+    // `/tmp` among these is the session's own, and not the host's.
+    let surroundings = plan.surroundings.iter().filter(|rule| rule.path.as_path() != Path::new("/tmp"));
+    let surrounds = surroundings.filter(|rule| rule.access.reads_files()).any(|rule| match rule.extent {
+        Extent::Subtree => file.starts_with(rule.path.as_path()),
+        Extent::File | Extent::Entry => file == rule.path.as_path(),
+    });
+    granted || in_workspace || surrounds
+}
+
+impl Held {
+    fn read(credential: &Credential, changeable: &Changeable) -> Result<Self, String> {
+        let (value, file) = match &credential.from {
+            CredentialSource::Variable(name) => {
+                let value = host::variable(name).ok_or("callgate was started without that variable")?;
+                (Zeroizing::new(value), None)
+            }
+            CredentialSource::File(path) => {
+                let (value, file) = in_file(path, changeable)?;
+                (value, Some(file))
+            }
+        };
+        if value.is_empty() {
+            return Err("its value is empty".to_owned());
+        }
+        if value.len() > VALUE_MAX || !value.bytes().all(|b| b == b' ' || b.is_ascii_graphic()) {
+            let most = VALUE_MAX / 1024;
+            return Err(format!("its value must be one line of ASCII, of at most {most} KiB, to be a header"));
+        }
+        Ok(Self { credential: credential.clone(), value, file })
+    }
+
+    fn sealed(&self) -> SealedCredential {
+        SealedCredential { credential: self.credential.clone(), value: self.value.to_string() }
+    }
+}
+
+/// The one line in a file that nobody but this user reads, and its path without links.
+fn in_file(path: &HostPath, changeable: &Changeable) -> Result<(Zeroizing<String>, PathBuf), String> {
+    let path = match path.as_path().strip_prefix("~") {
+        Ok(below) => host::home().ok_or("there is no home directory")?.join(below),
+        Err(_) => path.as_path().to_owned(),
+    };
+    let way = Way::follow(&path).map_err(|errno| io::Error::from(errno).to_string())?;
+    if let Some(link) = changeable.planted(&way.links) {
+        return Err(format!("{} on the way is a link that a call may have made", link.display()));
+    }
+    let stat = *way.stat();
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err("it is no regular file".to_owned());
+    }
+    let me = rustix::process::geteuid().as_raw();
+    if stat.st_uid != me || stat.st_mode & 0o077 != 0 {
+        return Err("others can read it, or it is not yours; it must belong to you, with mode 0600".to_owned());
+    }
+    if stat.st_nlink != 1 {
+        return Err("it has a second name (a hard link), by which calls could read it".to_owned());
+    }
+    let real = way.real_path().map_err(|error| error.to_string())?;
+    let fd = way.into_fd();
+    // What was looked at, whatever has its name by now.
+    let opened = File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())).map_err(|error| error.to_string())?;
+    let mut text = Zeroizing::new(String::with_capacity(VALUE_MAX + 4));
+    let most = u64::try_from(VALUE_MAX + 3).unwrap_or(u64::MAX);
+    opened.take(most).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    Ok((Zeroizing::new(line.to_owned()), real))
+}

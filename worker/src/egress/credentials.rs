@@ -1,0 +1,159 @@
+//! What egress adds to requests for hosts with credentials (decision 0033): a header with a value that no call sees.
+//!
+//! In the clear that is done for every program of the session. By TLS it is done for callgate's own tools alone: such a call speaks in
+//! the clear to egress, which makes the TLS itself. No program's TLS is taken apart.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callgate_policy::manifest::Over;
+use callgate_policy::pattern::Host;
+use callgate_policy::step::Step;
+use hyper::Method;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
+
+use crate::protocol::{SealedCredential, StepFailure};
+use crate::tools::web::fetch;
+
+/// Most bytes of all of them together.
+const ALL_MAX: u64 = 1024 * 1024;
+/// How long a server may take for its part of the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(60);
+
+/// A connection to a server: as it is, or with TLS on it.
+pub(super) type Connection = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// All that a session has.
+#[derive(Default)]
+pub(super) struct Credentials {
+    all: Vec<SealedCredential>,
+    /// `None` if none of them goes by TLS.
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Credentials {
+    /// Reads them, while there are files in which the certificates of authorities are. The errors have none of what was read.
+    pub(super) fn read(from: Option<OwnedFd>) -> Result<Self, StepFailure> {
+        let Some(from) = from else { return Ok(Self::default()) };
+        let failed = |what: &str| StepFailure::new(Step::Egress, format!("read the credentials: {what}"));
+        let mut bytes = Vec::new();
+        let read = File::from(from).take(ALL_MAX).read_to_end(&mut bytes);
+        read.map_err(|error| failed(&error.to_string()))?;
+        let all = serde_json::from_slice(&bytes);
+        bytes.fill(0);
+        Self::of(all.map_err(|_malformed| failed("they are malformed"))?, &fetch::certificates()).map_err(failed)
+    }
+
+    pub(super) fn of(all: Vec<SealedCredential>, certificates: &[u8]) -> Result<Self, &'static str> {
+        if all.iter().any(|one| one.header().is_none()) {
+            return Err("one of them cannot be a header");
+        }
+        let by_tls = all.iter().any(|one| one.credential.over == Over::Https);
+        let tls = by_tls.then(|| client(certificates)).transpose()?;
+        Ok(Self { all, tls: tls.map(Arc::new) })
+    }
+
+    /// What is added for a host. `secured` is a call of a tool that egress makes the TLS for.
+    pub(super) fn outfit(&self, host: &Host, port: u16, secured: bool) -> Outfit {
+        let over = if secured { Over::Https } else { Over::Http };
+        let its = self.all.iter().filter(|one| one.credential.over == over && one.credential.covers(host, port));
+        let headers: Vec<_> = its.filter_map(SealedCredential::header).collect();
+        let tls = self.tls.as_ref().filter(|_| secured && !headers.is_empty()).map(Arc::clone);
+        Outfit { headers: headers.into(), tls }
+    }
+}
+
+fn client(certificates: &[u8]) -> Result<ClientConfig, &'static str> {
+    let mut roots = RootCertStore::empty();
+    // Authorities that this build cannot read are not believed, as those that are not there.
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(certificates).flatten());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config =
+        versions.map_err(|_none| "there is no version of TLS")?.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+impl SealedCredential {
+    /// The header, which is marked so that nothing prints it.
+    fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        let name = HeaderName::from_bytes(self.credential.header.as_bytes()).ok()?;
+        let mut value = HeaderValue::from_str(&format!("{}{}", self.credential.prefix, self.value)).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    }
+}
+
+/// What is added to the requests of one connection.
+#[derive(Clone, Default)]
+pub(super) struct Outfit {
+    headers: Arc<[(HeaderName, HeaderValue)]>,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl fmt::Debug for Outfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.headers.iter().map(|(name, _)| name);
+        f.debug_struct("Outfit").field("headers", &names.collect::<Vec<_>>()).field("tls", &self.tls.is_some()).finish()
+    }
+}
+
+impl Outfit {
+    /// Whether nothing is added.
+    pub(super) fn is_none(&self) -> bool {
+        self.headers.is_empty()
+    }
+
+    /// Whether egress makes the TLS.
+    pub(super) fn is_secured(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether a request may have it: no server is asked to show it (TRACE), and a tool does nothing but fetch and ask.
+    pub(super) fn is_for(&self, method: &Method) -> bool {
+        match &self.tls {
+            Some(_) => [Method::GET, Method::POST].contains(method),
+            None => self.is_none() || *method != Method::TRACE,
+        }
+    }
+
+    /// Adds it, in place of what the client had under these names. A client cannot add it again behind the body.
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) {
+        for (name, value) in self.headers.iter() {
+            headers.insert(name.clone(), value.clone());
+        }
+        if !self.is_none() {
+            headers.remove(header::TRAILER);
+        }
+    }
+
+    /// The connection to the server, on which requests are said. The error is a sentence.
+    pub(super) async fn secure(&self, server: TcpStream, host: &Host) -> Result<Connection, String> {
+        let Some(tls) = &self.tls else { return Ok(Either::Left(server)) };
+        let name = match host {
+            Host::Name(name) => {
+                ServerName::try_from(name.clone()).map_err(|_odd| format!("TLS has no name for {host}"))?
+            }
+            Host::Address(ip) => ServerName::from(*ip),
+        };
+        let connected = timeout(HANDSHAKE, TlsConnector::from(Arc::clone(tls)).connect(name, server)).await;
+        match connected {
+            Ok(Ok(connection)) => Ok(Either::Right(Box::new(connection))),
+            Ok(Err(error)) => Err(format!("no TLS with {host}: {error}")),
+            Err(_late) => Err(format!("{host} did not answer to TLS")),
+        }
+    }
+}
