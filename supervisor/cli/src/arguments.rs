@@ -60,6 +60,9 @@ pub(super) enum Command {
     /// Open and close a file many times, and print the time of one: `bench` runs this inside and outside.
     #[command(hide = true)]
     BenchOpens(BenchOpens),
+    /// Play a part of `bench --network`.
+    #[command(hide = true, subcommand)]
+    BenchNetwork(crate::bench::Part),
     /// Make one attempt to break out, with this process's own rights: `doctor --attack` runs this inside and outside.
     #[command(hide = true)]
     Attempt(Attempt),
@@ -574,6 +577,10 @@ pub(super) struct Bench {
     /// of TMPDIR.
     #[arg(long)]
     pub(super) files: bool,
+    /// Instead, measure connections to a server on loopback: directly, through a bare relay, and from a session. Ends with 2 GiB over one
+    /// connection, and 2,000 connections at once, and the memory of the process that makes them.
+    #[arg(long)]
+    pub(super) network: bool,
 }
 
 /// Print a completion script for a shell.

@@ -73,6 +73,7 @@ fn dispatch(arguments: Arguments, ahead: Option<Ahead>) -> Result<ExitCode, Fail
         Command::Completions(completions) => generate::completions(&completions),
         Command::Man(man) => generate::man(&man),
         Command::BenchOpens(opens) => bench::opens(&opens),
+        Command::BenchNetwork(part) => part.play(),
         Command::Attempt(attempt) => Ok(callgate::doctor::attack::attempt(&attempt.words).into()),
     }
 }

@@ -2,6 +2,7 @@
 
 The host and the Internet are two network namespaces, joined by a cable. Names, addresses and servers are below. Each
 server writes what reaches it to LOG, a line each, before it answers; the host has servers of its own, which do too.
+With INTERNET_SERVES (`ssh,postgres`), servers of `servers.py` are there as well, whose files are in the directory LOG.servers.
 Exit status 77: it cannot be made here, and standard error says why. Everything ends with the program.
 """
 
@@ -17,6 +18,9 @@ import struct
 import subprocess
 import sys
 import threading
+
+sys.dont_write_bytecode = True
+import servers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -47,6 +51,8 @@ CERTIFICATES = [
 ]
 # The first answer to whoever asks, and each later one.
 CHANGING = {"changing.example": [GOOD, "127.0.0.1"]}
+FILES = servers.files("good.example")
+SERVES = [server for server in os.environ.get("INTERNET_SERVES", "").split(",") if server]
 
 
 def fail(what):
@@ -113,6 +119,14 @@ class Web(http.server.BaseHTTPRequestHandler):
         here = self.connection.getsockname()
         kind = "https" if isinstance(self.connection, ssl.SSLSocket) else "http"
         log(f"{kind} {here[0]}:{here[1]} {self.headers.get('Host')} {self.path}")
+        if self.path in FILES:
+            kind, body = FILES[self.path]
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            return
         for name in CREDENTIALS:
             for value in self.headers.get_all(name, []):
                 log(f"credential {self.headers.get('Host')} {name}: {value}")
@@ -242,6 +256,8 @@ def serve_the_internet(ready):
         web(address, 443, tls)
         web(address, 8080)
         echo(address, 2525)
+    if SERVES:
+        servers.start(SERVES, GOOD, f"{sys.argv[1]}.servers")
     ready()
 
 
@@ -258,6 +274,11 @@ def main():
     call("unshare", CLONE_NEWNET | CLONE_NEWNS)
     call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
     ip("link", "set", "lo", "up")
+    if SERVES:
+        # Whoever started this one, at home beside the log; OpenSSH asks for that.
+        home = os.path.dirname(sys.argv[1])
+        users = {servers.GIT: ("git", "/"), os.stat(home).st_uid: ("somebody", home)}
+        servers.know(users, f"{sys.argv[1]}.servers")
     child(serve_the_internet)
     for address in (HOST, HOST_TOO):
         ip("address", "add", f"{address}/24", "dev", "uplink")

@@ -63,6 +63,7 @@ mod metadata;
 mod nested;
 mod net_none;
 mod network;
+mod network_programs;
 mod own_network;
 mod own_proc;
 mod planted;

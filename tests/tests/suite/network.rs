@@ -11,6 +11,8 @@ use callgate_tests::{Ended, Host, Run, Target, TestEnv, User, matrix};
 pub(crate) struct Internet {
     pub(crate) env: TestEnv,
     log: String,
+    /// Servers that are there besides (`tests/data/internet/servers.py`).
+    serves: &'static str,
 }
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -22,11 +24,11 @@ pub(crate) fn data() -> String {
 
 impl Internet {
     /// `None` where there can be none, which is said.
-    pub(crate) fn new(target: Target) -> Option<Self> {
+    pub(crate) fn new(target: Target, serves: &'static str) -> Option<Self> {
         static LACKING: OnceLock<Option<String>> = OnceLock::new();
         let env = TestEnv::new(target);
         let log = env.file("log", "");
-        let internet = Self { log: log.display().to_string(), env };
+        let mut internet = Self { log: log.display().to_string(), env, serves: "" };
         let lacking = LACKING.get_or_init(|| {
             let as_we_are = Target { user: User::Root, ..target };
             let tried = internet.on(TestEnv::new(as_we_are).bare()).run(&["true"]);
@@ -36,20 +38,22 @@ impl Internet {
             eprintln!("SKIP {:?} {:?}: {why}", target.host, target.user);
             return None;
         }
+        internet.serves = serves;
         Some(internet)
     }
 
     pub(crate) fn on(&self, run: Run) -> Run {
-        run.around(&[PYTHON, &format!("{}/internet.py", data()), &self.log])
+        let started = [PYTHON, &format!("{}/internet.py", data()), &self.log];
+        run.around(&started).variable("INTERNET_SERVES", self.serves)
     }
 
     /// Where these hosts are granted.
-    fn inside(&self, hosts: &[&str]) -> Run {
+    pub(crate) fn inside(&self, hosts: &[&str]) -> Run {
         let granted = hosts.iter().fold(self.env.sandbox().read(data()), |run, host| run.flag(&["--net", host]));
         self.on(granted)
     }
 
-    fn bare(&self) -> Run {
+    pub(crate) fn bare(&self) -> Run {
         self.on(self.env.bare())
     }
 
@@ -59,17 +63,27 @@ impl Internet {
         fs::write(&self.log, "").unwrap();
         seen
     }
+
+    /// Where its servers keep their files.
+    pub(crate) fn servers(&self) -> String {
+        format!("{}.servers", self.log)
+    }
 }
 
 /// Runs a script, in which `$CA` is the certificate of the Internet's servers.
-fn shell(run: &Run, script: &str) -> Ended {
+pub(crate) fn shell(run: &Run, script: &str) -> Ended {
     run.run(&["/bin/sh", "-c", &script.replace("$CA", &format!("{}/certificate.pem", data()))])
 }
 
 /// In both strengths, as root and as a user.
 pub(crate) fn on_the_internet(test: impl Fn(&Internet)) {
+    on_an_internet_with("", test);
+}
+
+/// The same, where these servers are there as well (`ssh,postgres,redis`).
+pub(crate) fn on_an_internet_with(servers: &'static str, test: impl Fn(&Internet)) {
     matrix(Host::STRENGTHS, |target| {
-        if let Some(internet) = Internet::new(target) {
+        if let Some(internet) = Internet::new(target, servers) {
             test(&internet);
         }
     });

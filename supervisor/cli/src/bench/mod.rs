@@ -5,6 +5,7 @@
 
 mod decisions;
 mod files;
+mod network;
 mod opens;
 mod record;
 mod report;
@@ -27,6 +28,7 @@ use super::exit::Failure;
 use super::temporary::Temporary;
 use super::{forked, supervise};
 
+pub(super) use network::Part;
 pub(super) use opens::opens;
 pub(super) use scratch::Scratch;
 
@@ -58,6 +60,14 @@ pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
             files::measure(&opener, bench.runs.clamp(1, 5), json).await
         });
         return done.map(|()| ExitCode::SUCCESS);
+    }
+    if bench.network {
+        supervise(forked()?, async |supervisor| {
+            let opener =
+                sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
+            network::measure(&opener, bench.runs.clamp(1, 9), json).await
+        })?;
+        return Ok(ExitCode::SUCCESS);
     }
     let launcher = forked()?;
     let second = launcher.clone();

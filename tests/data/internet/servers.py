@@ -1,0 +1,227 @@
+"""Real servers on the suite's Internet: OpenSSH, PostgreSQL and Redis, as Debian packages them; and what the registries of pip, npm and
+cargo serve, as files.
+
+The servers live in namespaces of their own and end with the program that asked for them. Their files are in one directory, which
+belongs to the user `git`.
+"""
+
+import base64
+import ctypes
+import fcntl
+import glob
+import gzip
+import hashlib
+import io
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import tarfile
+import time
+import zipfile
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID = 0x00020000, 0x08000000, 0x20000000
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+# The user that the servers run as.
+GIT = 4243
+PORTS = {"ssh": 22, "postgres": 5432, "redis": 6379}
+
+
+def check(name, *args):
+    if getattr(LIBC, name)(*args) != 0:
+        raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
+
+
+def start(wanted, address, directory):
+    """Starts those servers at the address, and returns when each takes connections. All end with this process."""
+    parent = os.pidfd_open(os.getpid())
+    if not os.fork():
+        try:
+            check("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWPID)
+            # The first process of its namespace: with it all others end.
+            if os.fork():
+                os.close(parent)
+                os.wait()
+            else:
+                check("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+                check("mount", b"none", b"/run", b"tmpfs", 0, None)
+                os.mkdir("/run/sshd")
+                # The last that used these files may still be ending: all its processes hold this.
+                lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                for server in wanted:
+                    globals()[server](address, f"{directory}/{server}", lock)
+                select.select([parent], [], [])
+        finally:
+            os._exit(1)
+    deadline = time.monotonic() + 60
+    for server in wanted:
+        while not is_ready(server, address):
+            if time.monotonic() > deadline:
+                raise TimeoutError(server)
+            time.sleep(0.02)
+
+
+def is_ready(server, address):
+    if server == "postgres":
+        # It takes connections before it answers them.
+        return subprocess.run([f"{postgres_programs()}/pg_isready", "-q", "-h", address]).returncode == 0
+    try:
+        socket.create_connection((address, PORTS[server])).close()
+        return True
+    except ConnectionRefusedError:
+        return False
+
+
+def know(users, directory):
+    """Gives these users, by their numbers, a name and a home, for this mount namespace alone."""
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    lines = {
+        "passwd": [f"{name}:*:{uid}:{uid}::{home}:/bin/sh\n" for uid, (name, home) in users.items()],
+        "group": [f"{name}:x:{uid}:\n" for uid, (name, _) in users.items()],
+    }
+    for file, own in lines.items():
+        with open(f"/etc/{file}") as opened:
+            others = [line for line in opened if int(line.split(":")[2]) not in users]
+        with open(f"{directory}/{file}", "w") as opened:
+            opened.writelines(own + others)
+        check("mount", f"{directory}/{file}".encode(), f"/etc/{file}".encode(), None, MS_BIND, None)
+
+
+def spawn(words, directory, user=GIT, run=subprocess.Popen, lock=None, **more):
+    log = open(f"{directory}/log", "a")
+    run(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        user=user,
+        group=user,
+        extra_groups=[],
+        cwd=directory,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
+        pass_fds=[lock] if lock else [],
+        **more,
+    )
+
+
+def own(directory):
+    os.makedirs(directory, exist_ok=True)
+    os.chown(directory, GIT, GIT)
+
+
+def run(words, directory):
+    spawn(words, directory, run=subprocess.check_call)
+
+
+def ssh(address, directory, lock):
+    """It has a repository, `DIRECTORY/repository`, and lets in whoever asks for it. In their home, beside the log, are keys."""
+    own(directory)
+    home = os.path.dirname(os.path.dirname(directory))
+    if not os.path.exists(f"{directory}/repository"):
+        os.mkdir(f"{home}/.ssh", mode=0o700)
+        for key in f"{home}/.ssh/id_ed25519", f"{directory}/host_key":
+            subprocess.check_call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key])
+        shutil.copy(f"{home}/.ssh/id_ed25519.pub", f"{directory}/authorized_keys")
+        with open(f"{directory}/host_key.pub") as public, open(f"{home}/.ssh/known_hosts", "w") as known:
+            known.write(f"good.example {public.read()}")
+        whose = os.stat(home).st_uid
+        for file in ".", *os.listdir(f"{home}/.ssh"):
+            os.chown(f"{home}/.ssh/{file}", whose, whose)
+        run(["git", "init", "-q", "--bare", "-b", "main", "repository"], directory)
+    options = {
+        "ListenAddress": f"{address}:22",
+        "HostKey": f"{directory}/host_key",
+        "AuthorizedKeysFile": f"{directory}/authorized_keys",
+        "LogLevel": "VERBOSE",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PasswordAuthentication": "no",
+        "PidFile": "none",
+    }
+    words = [word for option in options.items() for word in ("-o", "{}={}".format(*option))]
+    spawn(["/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", *words], directory, user=0, lock=lock)
+
+
+def postgres_programs():
+    return max(glob.glob("/usr/lib/postgresql/*/bin/initdb")).rpartition("/")[0]
+
+
+def postgres(address, directory, lock):
+    own(directory)
+    programs = postgres_programs()
+    if not os.path.exists(f"{directory}/data/PG_VERSION"):
+        words = ["--no-sync", "--no-locale", "--auth=trust", "--username=git", f"--pgdata={directory}/data"]
+        run([f"{programs}/initdb", *words], directory)
+        with open(f"{directory}/data/pg_hba.conf", "a") as file:
+            file.write("host all all all trust\n")
+    # One whose end nobody has waited for leaves it.
+    if os.path.exists(f"{directory}/data/postmaster.pid"):
+        os.unlink(f"{directory}/data/postmaster.pid")
+    options = {"listen_addresses": address, "unix_socket_directories": "", "fsync": "off", "log_connections": "on"}
+    words = [word for option in options.items() for word in ("-c", "{}={}".format(*option))]
+    spawn([f"{programs}/postgres", "-D", f"{directory}/data", *words], directory, lock=lock)
+
+
+def redis(address, directory, lock):
+    own(directory)
+    # Debian's package of the client has the server under the name of another part of it.
+    words = ["redis-server", "--bind", address, "--save", "", "--loglevel", "verbose", "--protected-mode", "no", "--dir", directory]
+    spawn(words, directory, lock=lock, executable="/usr/bin/redis-check-rdb")
+
+
+def files(host):
+    """What the registries serve, by path: a Python package, one for Node and one for Rust, each called `granted`."""
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        about = "granted-1.0.0.dist-info"
+        archive.writestr("granted.py", "print('a package of pip')\n")
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: granted\nVersion: 1.0.0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", f"granted.py,,\n{about}/METADATA,,\n{about}/WHEEL,,\n{about}/RECORD,,\n")
+    package = tar("package", {
+        "package.json": json.dumps({"name": "granted", "version": "1.0.0"}),
+        "index.js": "console.log('a package of npm')\n",
+    })
+    crate = tar("granted-1.0.0", {
+        "Cargo.toml": '[package]\nname = "granted"\nversion = "1.0.0"\nedition = "2021"\n',
+        "src/lib.rs": "pub fn say() { println!(\"a package of cargo\") }\n",
+    })
+    integrity = "sha512-" + base64.b64encode(hashlib.sha512(package).digest()).decode()
+    version = {
+        "name": "granted",
+        "version": "1.0.0",
+        "dist": {"tarball": f"https://{host}/npm/granted/-/granted-1.0.0.tgz", "integrity": integrity},
+    }
+    versions = {"name": "granted", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
+    entry = {
+        "name": "granted",
+        "vers": "1.0.0",
+        "deps": [],
+        "features": {},
+        "yanked": False,
+        "cksum": hashlib.sha256(crate).hexdigest(),
+    }
+    return {
+        "/pip/granted/": ("text/html", b'<a href="granted-1.0.0-py3-none-any.whl">granted-1.0.0-py3-none-any.whl</a>'),
+        "/pip/granted/granted-1.0.0-py3-none-any.whl": ("application/zip", wheel.getvalue()),
+        "/npm/granted": ("application/json", json.dumps(versions).encode()),
+        "/npm/granted/-/granted-1.0.0.tgz": ("application/gzip", package),
+        "/cargo/config.json": ("application/json", json.dumps({"dl": f"https://{host}/crates"}).encode()),
+        "/cargo/gr/an/granted": ("text/plain", json.dumps(entry).encode() + b"\n"),
+        "/crates/granted/1.0.0/download": ("application/gzip", crate),
+    }
+
+
+def tar(root, contents):
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as archive:
+        for name, text in contents.items():
+            about = tarfile.TarInfo(f"{root}/{name}")
+            about.size = len(text)
+            archive.addfile(about, io.BytesIO(text.encode()))
+    # Without the time, so that it has the same digest whenever it is made.
+    return gzip.compress(plain.getvalue(), mtime=0)
