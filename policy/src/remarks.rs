@@ -112,14 +112,14 @@ fn grant(reached: &NotReached) -> Option<String> {
     Some(if pattern.contains('[') { format!("--net '{pattern}'") } else { format!("--net {pattern}") })
 }
 
-/// What was granted, and refused for what it led to or for what was said.
+/// What was granted, and refused for what it led to or for what was said, or did not answer.
 fn ended(changes: &Changes) -> Option<String> {
     let refused = changes.not_reached.iter().filter(|reached| !reached.address.contains('/'));
     let one = |reached: &NotReached| {
         let why = reached.why.as_ref()?.escape_debug();
         Some(format!("{} ({why})", counted(reached)))
     };
-    Some(format!("refused, although its host is granted: {}", listed(refused.filter_map(one))?))
+    Some(format!("not reached, although its host is granted: {}", listed(refused.filter_map(one))?))
 }
 
 fn loopback(changes: &Changes) -> Option<String> {

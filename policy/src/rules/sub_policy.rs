@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::RuleGrant;
 use crate::effective::{EffectiveSet, PathRegion, Region, Scope};
-use crate::pattern::HostPattern;
+use crate::pattern::{Host, HostPattern};
 use crate::plan::Network;
 use crate::variable::Variables;
 
@@ -104,6 +104,12 @@ impl SubPolicy {
     #[must_use]
     pub fn net_within(&self, session: &Scope<HostPattern>) -> Scope<HostPattern> {
         self.net.as_ref().map_or_else(|| session.clone(), |net| session.meet(net))
+    }
+
+    /// Whether it leaves this host, of those that the session may reach.
+    #[must_use]
+    pub fn leaves_host(&self, host: &Host, port: u16) -> bool {
+        self.net.as_ref().is_none_or(|net| net.iter().any(|(pattern, _)| pattern.covers(host, port)))
     }
 
     /// The same as plans have it; `None` if it says nothing of that.

@@ -1,9 +1,11 @@
 //! What came of a tool that ran in the worker.
 
 use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::{Bounds, LimitName};
 use callgate_worker::protocol::LimitHit;
 use callgate_worker::tools::is_refusal;
+use callgate_worker::tools::web::fetch;
 
 use super::CallError;
 use super::envelope::Done;
@@ -19,6 +21,9 @@ impl Session {
         run: ToolRun,
         (bounds, timeout): (&Bounds, u64),
     ) -> Result<Done, CallError> {
+        if let Some(error) = not_fetched(tool, &run) {
+            return Err(error);
+        }
         match run.end {
             Ok(ToolOutput { data, truncated, rest, lost }) => {
                 let mut kept = Rest { tool, outputs: self.outputs.as_ref(), file: None, lost };
@@ -55,4 +60,18 @@ impl Session {
             Err(ToolError { text, code, .. }) => Err(CallError::Told { text, code }),
         }
     }
+}
+
+/// Egress has refused a fetch, or failed. To the worker it says so as a server would, in HTTP, and a server could say the same; what the
+/// broker has heard of egress, no server says.
+fn not_fetched(tool: &str, run: &ToolRun) -> Option<CallError> {
+    let not_reached = &run.changes.as_ref().filter(|_| tool == fetch::NAME)?.not_reached;
+    let (host, why) = not_reached.iter().find_map(|host| Some((host, host.why.as_ref()?)))?;
+    let code = match &run.end {
+        Err(error) => error.code,
+        Ok(output) if output.data["status"] == 502 => ErrorCode::ToolExecutionFailed,
+        Ok(_) => ErrorCode::Forbidden,
+    };
+    let text = format!("{} was not fetched: {}", host.address.escape_debug(), why.escape_debug());
+    Some(CallError::Told { text, code })
 }

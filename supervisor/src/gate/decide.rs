@@ -7,8 +7,9 @@ use callgate_policy::approval::ApprovalKey;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::mode::Headless;
-use callgate_policy::need::{CallNeeds, ShellNeed};
+use callgate_policy::need::{CallNeeds, HostNeed, ShellNeed};
 use callgate_policy::path::HostPath;
+use callgate_policy::pattern::Host;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::plan::{CallPlan, Work};
 use callgate_policy::rules::commands;
@@ -277,6 +278,24 @@ impl Session {
         Err(CallError::Denied(Box::new(Denial::new(Layer::Rule, asked, reason).remedy(remedy))))
     }
 
+    /// S0-15: a tool that names its hosts is judged by the grant of the rule that lets it pass, as a program would be held to it.
+    fn refuse_hosts_past_the_rule(&self, call: &Presented<'_>, ruled: &RuledCall<'_>) -> Result<(), CallError> {
+        #[cfg(feature = "ablation")]
+        if self.lacks(Layer::Rule) {
+            return Ok(());
+        }
+        // The plan of such a call has these hosts and no others.
+        let mut hosts = call.needs.hosts.iter().filter(|_| call.needs.shell.is_none()).peekable();
+        let Some(sub_policy) = hosts.peek().and_then(|_| self.sub_policy(ruled, None)) else { return Ok(()) };
+        let is_left =
+            |need: &&HostNeed| Host::parse(&need.host).is_ok_and(|host| sub_policy.leaves_host(&host, need.port));
+        let Some(need) = hosts.find(|need| !is_left(need)) else { return Ok(()) };
+        let asked = format!("net.hosts {}:{}", need.host.escape_default(), need.port);
+        let reason = format!("the `grant` of the {} leaves its calls other hosts, or none", sub_policy.by());
+        let remedy = "have the rule's `grant` name the host, or a rule without a `grant` decide";
+        Err(CallError::Denied(Box::new(Denial::new(Layer::Rule, asked, reason).remedy(remedy))))
+    }
+
     /// Rules and mode.
     fn decide(&self, call: &Presented<'_>, known: &mut Known) -> Result<Decided, CallError> {
         if call.needs.shell.is_some() {
@@ -297,6 +316,7 @@ impl Session {
         let ruled = RuledCall { tool: &tool, subject: call.tool.subject, ungated, key: &key.text, named, reach };
         let decision = self.judge(&ruled, known)?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
+        self.refuse_hosts_past_the_rule(call, &ruled)?;
         let (of_program, sub_policy) = if matches!(call.tool.executor, Executor::Delegate) {
             self.decide_program_of_agent(call, &ruled, sub_policy, known)?
         } else {

@@ -119,6 +119,10 @@ class Web(http.server.BaseHTTPRequestHandler):
         here = self.connection.getsockname()
         kind = "https" if isinstance(self.connection, ssl.SSLSocket) else "http"
         log(f"{kind} {here[0]}:{here[1]} {self.headers.get('Host')} {self.path}")
+        if self.path in ("/no-answer", "/no-http"):
+            self.wfile.write(b"SSH-2.0-x\r\n\r\n" if self.path == "/no-http" else b"")
+            self.close_connection = True
+            return
         if self.path in FILES:
             kind, body = FILES[self.path]
             self.send_response(200)
@@ -148,7 +152,9 @@ class Web(http.server.BaseHTTPRequestHandler):
             body = b"0123456789012345678901234567890123456789\trefs/heads/main\n"
         else:
             body = f"{kind} of {here[0]} for {self.headers.get('Host')}\n".encode()
-        self.send_response(200)
+        if self.path == "/as-if":  # as egress says it
+            body = b"callgate: good.example: it closed the connection\n"
+        self.send_response(502 if self.path == "/as-if" else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

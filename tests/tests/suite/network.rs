@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use callgate_tests::{Ended, Host, Run, Target, TestEnv, User, matrix};
+use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, matrix};
 
 /// The suite's Internet, for one target.
 pub(crate) struct Internet {
@@ -336,5 +336,39 @@ print(back == data)'";
             assert!(!ended.status.success() && ended.stdout.is_empty(), "{host}: {ended:?}");
             assert!(!internet.seen().contains("echo"), "{host}");
         }
+    });
+}
+
+/// S0-20: what egress answers to a fetch is callgate's word, and the same words of a server are the server's.
+#[test]
+fn s0_20_what_egress_answers_is_told_apart() {
+    on_the_internet(|internet| {
+        let fetch = |url: &str, hosts: &[&str]| {
+            let binary = Binaries::of_this_build().callgate().display().to_string();
+            let arguments = serde_json::json!({ "url": url, "format": "text" }).to_string();
+            let mut words = vec![binary.as_str(), "call"];
+            words.extend(hosts.iter().flat_map(|host| ["--net", *host]));
+            words.extend(["web_fetch", &arguments]);
+            let ended = internet.on(internet.env.weakened()).run(&words);
+            let envelope: serde_json::Value =
+                serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+            (ended.status.code().unwrap(), envelope)
+        };
+        for (url, hosts, said) in [
+            ("http://good.example/no-answer", ["good.example"], "good.example:80 was not fetched: it closed"),
+            ("http://good.example/no-http", ["good.example"], "good.example:80 was not fetched: it closed"),
+            ("http://good.example:81/", ["good.example:81"], "good.example:81 was not fetched: it cannot be reached"),
+            ("http://to-lan.example/", ["to-lan.example"], "to-lan.example:80 was not fetched: it leads to 10.0.0.1"),
+        ] {
+            let (status, envelope) = fetch(url, &hosts);
+            assert!(status == 1 && envelope["error_text"].as_str().unwrap().starts_with(said), "{url}: {envelope}");
+            assert!(envelope["data"].get("content").is_none(), "{envelope}");
+        }
+        let (status, envelope) = fetch("http://good.example/as-if", &["good.example"]);
+        let (data, own) = (&envelope["data"], "callgate: good.example: it closed the connection\n");
+        assert_eq!((status, &data["status"], &data["success"]), (0, &502.into(), &false.into()), "{envelope}");
+        assert_eq!((&data["content"], &data["untrusted"]), (&own.into(), &true.into()), "{envelope}");
+        let (status, envelope) = fetch("http://good.example/a", &["good.example"]);
+        assert_eq!((status, &envelope["data"]["status"]), (0, &200.into()), "the control: {envelope}");
     });
 }

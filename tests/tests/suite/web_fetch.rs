@@ -143,6 +143,49 @@ fn x0_18_x2_17_a_redirect_to_another_host_is_judged_again() {
     });
 }
 
+/// S0-15, B15: a rule for all calls that leaves them less of the network leaves a fetch no more, whatever the session was granted, and
+/// wherever a page leads.
+#[test]
+fn s0_15_b15_a_rules_grant_bounds_a_fetch() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let other = Server::new(|_| response("200 OK", "Content-Type: text/plain\r\n", b"the other"));
+        let to = other.url("/");
+        let server = Server::new(move |path| match path {
+            "/away" => response("302 Found", &format!("Location: {to}\r\n"), b""),
+            _ => response("200 OK", "Content-Type: text/plain\r\n", b"the page"),
+        });
+        let hosts = format!("[\"{}\", \"{}\"]", server.granted(), other.granted());
+        let call = |rule: &str, path: &str| {
+            env.workspace_file("m.toml", &format!("[requires.net]\nhosts = {hosts}\n{rule}"));
+            let binary = Binaries::of_this_build().callgate().display().to_string();
+            let arguments = json!({ "url": server.url(path) }).to_string();
+            let ended = env.weakened().run(&[&binary, "call", "--manifest", "m.toml", "web_fetch", &arguments]);
+            let envelope = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+            (ended.status.code().unwrap(), envelope)
+        };
+        let rule = |grant: &str| format!("[[rules]]\npermission = \"*\"\naction = \"allow\"\n{grant}\n");
+        let refused = |(status, envelope): (i32, Value), host: &str| {
+            let denial = &envelope["metadata"]["denial"];
+            assert_eq!((status, &denial["layer"]), (77, &json!("rule")), "{envelope}");
+            assert_eq!(denial["asked"], format!("net.hosts {host}"), "{envelope}");
+        };
+        for grant in ["grant = { net = [] }".to_owned(), format!("grant = {{ net = [\"{}\"] }}", other.granted())] {
+            refused(call(&rule(&grant), "/"), &server.granted());
+            assert_eq!((server.asked(), other.asked()), (Vec::new(), Vec::new()), "nobody was asked");
+        }
+        let this_alone = rule(&format!("grant = {{ net = [\"{}\"] }}", server.granted()));
+        refused(call(&this_alone, "/away"), &other.granted());
+        assert_eq!((server.asked().len(), other.asked()), (1, Vec::new()));
+        for rule in [this_alone, rule("grant = { write = [] }"), rule("")] {
+            let (status, envelope) = call(&rule, "/");
+            assert_eq!((status, &envelope["data"]["content"]), (0, &json!("the page")), "the control: {envelope}");
+        }
+        let (status, envelope) = call(&rule(""), "/away");
+        assert_eq!((status, &envelope["data"]["content"]), (0, &json!("the other")), "the control: {envelope}");
+    });
+}
+
 /// X2-17: another status than 2xx is told apart, what is read is bounded, also of what is compressed, and what is no text is an error.
 #[test]
 fn x2_17_what_comes_is_bounded_and_told_apart() {

@@ -89,7 +89,7 @@ fn s0_19_s0_33_a_granted_provider_is_asked_and_no_other() {
 #[test]
 fn s0_34_c_19_another_provider_is_asked_if_one_fails() {
     matrix(&[Host::Namespaces], |target| {
-        let Some(internet) = Internet::new(target) else { return };
+        let Some(internet) = Internet::new(target, "") else { return };
         let broken = "{ kind = \"searxng\", url = \"https://good.example/broken\" }";
         let good = "{ kind = \"brave\", url = \"https://sub.good.example\" }";
         let hosts = ["good.example", "sub.good.example"];
@@ -143,7 +143,7 @@ fn s0_34_c_19_another_provider_is_asked_if_one_fails() {
 #[test]
 fn s0_35_searches_are_counted_and_must_be_configured() {
     matrix(&[Host::Namespaces], |target| {
-        let Some(internet) = Internet::new(target) else { return };
+        let Some(internet) = Internet::new(target, "") else { return };
         let provider = "{ kind = \"searxng\", url = \"https://good.example\" }";
         let text = format!("mode = \"yolo\"\n{}", asking(&["good.example"], provider, "calls = 3\n"));
         let manifest = internet.env.workspace_file("m.toml", &text).text().to_owned();

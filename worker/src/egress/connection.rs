@@ -80,8 +80,10 @@ impl Egress {
                 http::serve(client, heard, server, (made_for, Kept::Open), refused).await;
             }
             (Opening::Client(Spoken::Http, heard), Err(errno)) => {
-                let error = io::Error::from_raw_os_error(errno);
-                http::apologize(client, heard, format!("{} cannot be reached: {error}", route.host)).await;
+                let why = format!("it cannot be reached: {}", io::Error::from_raw_os_error(errno));
+                let sentence = format!("{}: {why}", route.host);
+                self.ended(call, &route, why);
+                http::apologize(client, heard, sentence).await;
             }
             (Opening::Client(Spoken::Http2, _), _) => {
                 self.ended(call, &route, HTTP2.to_owned());

@@ -64,7 +64,7 @@ pub(super) enum Kept {
     Once,
 }
 
-/// Why a request is not passed on.
+/// Why a request is answered by egress itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadRequest {
     #[error("the request is for {asked}, on a connection that was made for {made_for}")]
@@ -83,9 +83,14 @@ pub(super) enum BadRequest {
     Target,
     #[error("the request's body is encoded in a way that servers read differently")]
     Body,
+    #[error("it switched protocols without being asked")]
+    Switched,
+    #[error("it closed the connection, or answered no HTTP: {0}")]
+    NoAnswer(String),
 }
 
-/// The `end` of a connection is told why a request was refused.
+/// Tells the broker why egress answers a request itself, before it does, and says what the client is told: a server could say that too,
+/// so whoever has to know asks the broker.
 pub(super) type Refused = Arc<dyn Fn(&BadRequest) -> String + Send + Sync>;
 
 /// Serves a client, of which `heard` was read already, until either side ends the connection.
@@ -207,9 +212,7 @@ impl Upstream {
                 self.switch(client, answer)
             }
             // Nobody asked for it: what comes next would not be HTTP, on a connection that is.
-            (Ok(answer), _) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                own(StatusCode::BAD_GATEWAY, &format!("{} switched protocols without being asked", self.made_for.name))
-            }
+            (Ok(answer), _) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => self.failed(&BadRequest::Switched),
             (Ok(mut answer), _) => {
                 answer.headers_mut().remove(header::UPGRADE);
                 // Nobody but egress says so.
@@ -219,11 +222,12 @@ impl Upstream {
                 }
                 answer.map(Either::Left)
             }
-            (Err(error), _) => {
-                let sentence = format!("{} closed the connection, or answered no HTTP: {error}", self.made_for.name);
-                own(StatusCode::BAD_GATEWAY, &sentence)
-            }
+            (Err(error), _) => self.failed(&BadRequest::NoAnswer(error.to_string())),
         }
+    }
+
+    fn failed(&self, why: &BadRequest) -> Answer {
+        own(StatusCode::BAD_GATEWAY, &format!("{}: {}", self.made_for.name, (self.refused)(why)))
     }
 
     /// Both sides have agreed to speak something else.

@@ -496,6 +496,7 @@ fn what_is_not_there_fails_as_it_would_outside() {
     let client = served.made_for("good.example", closed, true);
     let answer = say(client, b"GET / HTTP/1.1\r\nhost: good.example\r\nconnection: close\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("refused"), "{answer}");
+    assert!(served.reason().starts_with("it cannot be reached: Connection refused"), "as the answer says");
     served.table.lock().unwrap().clear();
     assert_eq!(served.ask(to, true).1, Reached::Failed { host: name, errno: libc::EHOSTUNREACH });
     served.nothing_told();
@@ -1066,6 +1067,7 @@ fn connections_are_upgraded_to_what_names_no_host() {
     }
     let answer = say(served.made_for("good.example", at, true), request("/unasked", "h2c").as_bytes());
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert_eq!(served.reason(), "it switched protocols without being asked");
     served.nothing_told();
 }
 

@@ -3,9 +3,9 @@
 //! html5ever reads it as browsers do, and htmd writes Markdown. In between, this takes away what is not read (scripts, navigation, what
 //! is hidden), finds the part that the page is about, and makes links absolute.
 //!
-//! A stranger wrote the page. Everything here goes through the tree without recursion, and nothing deeper than [`DEPTH`] is left of it
-//! for htmd, which recurses. The tree itself takes time that grows faster than the page where elements nest without end, so the page is
-//! read in pieces until a deadline.
+//! A stranger wrote the page, and may have made it for whoever reads it. [`tree`] bounds what is built of it. Everything here goes
+//! through the tree without recursion, and nothing deeper than [`DEPTH`] is left of it for htmd, which recurses. Where all that is not
+//! enough, a deadline ends it: what is made of the page until then is told.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -13,17 +13,21 @@ use std::time::Instant;
 use htmd::element_handler::Handlers;
 use htmd::options::{BrStyle, BulletListMarker, HrStyle, Options};
 use htmd::{Element, HtmlToMarkdown};
-use html5ever::tendril::{StrTendril, TendrilSink as _};
-use html5ever::tree_builder::TreeBuilderOpts;
-use html5ever::{Attribute, LocalName, ParseOpts, QualName, local_name, ns, parse_document};
-use markup5ever_rcdom::{Handle, Node, NodeData, RcDom};
+use html5ever::tendril::StrTendril;
+use html5ever::{Attribute, LocalName, QualName, local_name, ns};
+use markup5ever_rcdom::{Handle, Node, NodeData};
 use url::Url;
 
-/// Elements that lie deeper are told as their text.
-const DEPTH: usize = 128;
+mod tree;
 
-/// How much of a page is read between two looks at the clock.
-const PIECE: usize = 16 * 1024;
+/// Elements that lie deeper are told as their text.
+const DEPTH: usize = 64;
+/// So are lists and quotations within as many others: each of them sets all its lines in.
+const INDENTED: usize = 12;
+const INDENTING: &[&str] = &["ul", "ol", "blockquote"];
+
+/// Most columns or rows that a cell reaches over.
+const SPAN: usize = 64;
 
 /// What is never read.
 const UNREAD: &[&str] = &[
@@ -83,8 +87,8 @@ const BLOCKS: &[&str] = &[
 const PARAGRAPHS: &[&str] =
     &["blockquote", "dl", "figure", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "section", "table", "ul"];
 
-/// Before each item of a list, in plain text.
-const ITEM: &str = "- ";
+/// Where the words of a page stand, if it was written.
+const FORMED: &[&str] = &["p", "h1", "h2", "h3", "li", "td", "pre"];
 
 /// A page, as it is read.
 #[derive(Debug)]
@@ -93,8 +97,18 @@ pub(super) struct Page {
     pub(super) text: String,
     /// It has scripts, and hardly any text without them.
     pub(super) needs_scripts: bool,
-    /// The deadline came first.
+    /// It was not read to its end.
     pub(super) cut: bool,
+}
+
+/// When to stop.
+#[derive(Debug, Clone, Copy)]
+struct Clock(Option<Instant>);
+
+impl Clock {
+    fn is_over(self) -> bool {
+        self.0.is_some_and(|deadline| Instant::now() >= deadline)
+    }
 }
 
 /// What is made of a page.
@@ -106,7 +120,8 @@ pub(super) enum Into {
 
 /// Reads a page that came from `from`.
 pub(super) fn convert(html: &str, from: &Url, into: Into, deadline: Option<Instant>) -> Page {
-    let (document, cut) = parse(html, deadline);
+    let clock = Clock(deadline);
+    let (document, mut cut) = tree::parse(html, clock);
     let base = find(&document, "base").and_then(|base| from.join(&attribute(&base, "href")?).ok());
     let base = base.unwrap_or_else(|| from.clone());
     let title = find(&document, "title").map(|title| one_line(&text_of(&title))).filter(|title| !title.is_empty());
@@ -116,12 +131,15 @@ pub(super) fn convert(html: &str, from: &Url, into: Into, deadline: Option<Insta
 
     prune(&body, |node, _| is_unread(node));
     let content = content(&body);
-    rewrite(&content, &base);
+    cut |= !rewrite(&content, &base, clock);
+    let has_form = below(&content).any(|node| is_tag(&node, FORMED) && length(&node) > 0);
+    // It takes the content along.
     let text = match into {
         Into::Markdown => markdown(&content),
         Into::Text => plain(&content),
     };
-    let needs_scripts = has_scripts && text.split_whitespace().nth(20).is_none();
+    let is_shorter = |words| text.split_whitespace().nth(words).is_none();
+    let needs_scripts = has_scripts && (is_shorter(5) || (is_shorter(20) && !has_form));
     Page { title, text, needs_scripts, cut }
 }
 
@@ -136,7 +154,7 @@ const PARTS_MAX: usize = 64;
 
 impl Tree {
     pub(super) fn parse(html: &str, deadline: Option<Instant>) -> Self {
-        Self(parse(html, deadline).0)
+        Self(tree::parse(html, Clock(deadline)).0)
     }
 
     pub(super) fn with_class(&self, class: &str) -> Vec<Part> {
@@ -174,20 +192,6 @@ fn has_class(node: &Handle, class: &str) -> bool {
 
 fn with_class(root: &Handle, class: &str) -> Vec<Part> {
     below(root).filter(|node| has_class(node, class)).take(PARTS_MAX).map(Part).collect()
-}
-
-fn parse(html: &str, deadline: Option<Instant>) -> (Handle, bool) {
-    // What stands in for scripts is read as text is, and taken away as a whole.
-    let tree_builder = TreeBuilderOpts { scripting_enabled: true, ..TreeBuilderOpts::default() };
-    let mut parser = parse_document(RcDom::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
-    let mut rest = html;
-    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-    while !rest.is_empty() && !is_over() {
-        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE));
-        parser.process(StrTendril::from(piece));
-        rest = after;
-    }
-    (parser.finish().document, !rest.is_empty())
 }
 
 fn tag(node: &Node) -> Option<&str> {
@@ -315,14 +319,21 @@ fn adopt(parent: &Handle, children: Vec<Handle>) {
 }
 
 fn replace_by_text(node: &Handle, text: &str) {
-    adopt(node, vec![Node::new(NodeData::Text { contents: StrTendril::from(text).into() })]);
+    adopt(node, vec![words(text)]);
 }
 
-/// Makes links absolute, and of the tree one that can be written.
-fn rewrite(root: &Handle, base: &Url) {
-    let mut stack = vec![(Rc::clone(root), 0)];
-    while let Some((node, depth)) = stack.pop() {
-        if depth >= DEPTH {
+/// Makes links absolute, and of the tree one that can be written. False if the time was over before: what was not looked at is gone.
+fn rewrite(root: &Handle, base: &Url, clock: Clock) -> bool {
+    let mut stack = vec![(Rc::clone(root), 0, 0)];
+    let mut is_whole = true;
+    while let Some((node, depth, indented)) = stack.pop() {
+        is_whole = is_whole && !clock.is_over();
+        if !is_whole {
+            adopt(&node, Vec::new());
+            continue;
+        }
+        let indented = indented + usize::from(is_tag(&node, INDENTING));
+        if depth >= DEPTH || indented > INDENTED {
             let text = text_of(&node);
             replace_by_text(&node, &text);
             continue;
@@ -330,14 +341,16 @@ fn rewrite(root: &Handle, base: &Url) {
         match tag(&node) {
             Some("a") => link(&node, base, "href"),
             Some("img") => link(&node, base, "src"),
-            Some("tr") => head_cells(&node),
             Some("pre") => code(&node),
+            Some("math") => formula(&node),
+            Some("h1" | "h2" | "h3" | "h4" | "h5" | "h6") => heading(&node),
             Some(_) | None => {}
         }
         let children = std::mem::take(&mut *node.children.borrow_mut());
         adopt(&node, children.into_iter().filter(|child| !says_nothing(child)).flat_map(rebuilt).collect());
-        stack.extend(node.children.borrow().iter().map(|child| (Rc::clone(child), depth + 1)));
+        stack.extend(node.children.borrow().iter().rev().map(|child| (Rc::clone(child), depth + 1, indented)));
     }
+    is_whole
 }
 
 /// What Markdown has no form for, in one that it has.
@@ -353,8 +366,16 @@ fn rebuilt(node: Handle) -> Vec<Handle> {
         }
         Some("input") => {
             let mark = if attribute(&node, "checked").is_some() { "☑ " } else { "☐ " };
-            vec![Node::new(NodeData::Text { contents: StrTendril::from(mark).into() })]
+            vec![words(mark)]
         }
+        // The term of a definition, apart from what it means.
+        Some("dt") if !below(&node).skip(1).any(|node| is_tag(&node, BLOCKS)) && length(&node) > 0 => {
+            let term = element(local_name!("strong"), Vec::new());
+            adopt(&term, std::mem::take(&mut *node.children.borrow_mut()));
+            adopt(&node, vec![term]);
+            vec![node]
+        }
+        Some("q") => vec![words("“"), node, words("”")],
         Some(_) | None => vec![node],
     }
 }
@@ -385,14 +406,12 @@ fn table(table: Handle) -> Vec<Handle> {
         });
         return placed.collect();
     }
-    if let Some(first) = rows.first().filter(|_| !has_head) {
-        let heads = children_with(first, &["td"]).into_iter().map(|cell| {
-            let head = element(local_name!("th"), Vec::new());
-            adopt(&head, std::mem::take(&mut *cell.children.borrow_mut()));
-            head
-        });
-        let heads = heads.collect();
-        adopt(first, heads);
+    grid(&rows);
+    // Markdown has one row of heads, the first.
+    for (at, row) in rows.iter().enumerate() {
+        in_lines_of_one(row);
+        let (from, to) = if at == 0 { ("td", local_name!("th")) } else { ("th", local_name!("td")) };
+        renamed(row, from, &to);
     }
     let captions = children_with(&table, &["caption"]).into_iter().map(|caption| {
         let paragraph = element(local_name!("p"), Vec::new());
@@ -400,9 +419,107 @@ fn table(table: Handle) -> Vec<Handle> {
         paragraph
     });
     let mut rebuilt: Vec<Handle> = captions.collect();
-    table.children.borrow_mut().retain(|child| tag(child) != Some("caption"));
+    // What is dropped takes its children along.
+    parts.iter().for_each(|part| part.children.borrow_mut().clear());
+    adopt(&table, rows);
     rebuilt.push(table);
     rebuilt
+}
+
+/// Empty cells where others reach over several columns or rows: a table in Markdown has one in each place.
+fn grid(rows: &[Handle]) {
+    let span = |cell: &Handle, name: &str| {
+        let number = attribute(cell, name).and_then(|number| number.trim().parse().ok()).unwrap_or(1);
+        number.clamp(1, SPAN)
+    };
+    let own: usize = rows.iter().map(|row| row.children.borrow().len()).sum();
+    // A page cannot have much more of them than it has cells.
+    let mut room = own + SPAN;
+    // For how many rows each column is taken.
+    let mut taken: Vec<usize> = Vec::new();
+    for row in rows {
+        let mut cells = Vec::new();
+        let mut before = taken.clone();
+        taken.iter_mut().for_each(|rows| *rows = rows.saturating_sub(1));
+        for cell in children_with(row, &["td", "th"]) {
+            while before.get(cells.len()).is_some_and(|rows| *rows > 0) && room > 0 {
+                cells.push(element(local_name!("td"), Vec::new()));
+                room -= 1;
+            }
+            let (at, width) = (cells.len(), span(&cell, "colspan").min(room + 1));
+            let height = span(&cell, "rowspan");
+            cells.push(cell);
+            cells.extend((1..width).map(|_| element(local_name!("td"), Vec::new())));
+            room -= width - 1;
+            taken.resize(taken.len().max(cells.len()), 0);
+            before.resize(taken.len(), 0);
+            taken[at..at + width].fill(height - 1);
+        }
+        adopt(row, cells);
+    }
+}
+
+/// A row's cells of one kind, as cells of another.
+fn renamed(row: &Handle, from: &str, to: &LocalName) {
+    let as_other = |cell: &Handle| {
+        if tag(cell) != Some(from) {
+            return Rc::clone(cell);
+        }
+        let other = element(to.clone(), Vec::new());
+        adopt(&other, std::mem::take(&mut *cell.children.borrow_mut()));
+        other
+    };
+    let cells = row.children.borrow().iter().map(as_other).collect();
+    adopt(row, cells);
+}
+
+/// Without line breaks: a row of a table is one line.
+fn in_lines_of_one(row: &Handle) {
+    for node in below(row) {
+        for child in node.children.borrow_mut().iter_mut().filter(|child| tag(child) == Some("br")) {
+            *child = words(" ");
+        }
+    }
+}
+
+fn words(text: &str) -> Handle {
+    Node::new(NodeData::Text { contents: StrTendril::from(text).into() })
+}
+
+/// A formula as its author wrote it, if the page has that, or with what its form says.
+fn formula(math: &Handle) {
+    let is_tex = |node: &Handle| attribute(node, "encoding").is_some_and(|encoding| encoding == "application/x-tex");
+    let written = below(math).find(is_tex).map(|annotation| one_line(&text_of(&annotation)));
+    if let Some(text) = written.or_else(|| attribute(math, "alttext")) {
+        return replace_by_text(math, &text);
+    }
+    prune(math, |node, _| is_tag(node, &["annotation", "annotation-xml"]));
+    for node in below(math) {
+        let between = match tag(&node) {
+            Some("msup") => "^",
+            Some("msub") => "_",
+            Some("mfrac") => "/",
+            Some(_) | None => continue,
+        };
+        let mut children = node.children.borrow_mut();
+        if let Some(second) = (0..children.len()).filter(|at| tag(&children[*at]).is_some()).nth(1) {
+            children.insert(second, words(between));
+        }
+    }
+    let text = one_line(&text_of(math));
+    replace_by_text(math, &text);
+}
+
+/// A heading that is a link to itself is its words.
+fn heading(node: &Handle) {
+    let is_own =
+        |child: &Handle| tag(child) == Some("a") && attribute(child, "href").is_some_and(|to| to.starts_with('#'));
+    let children = std::mem::take(&mut *node.children.borrow_mut());
+    let unwrapped = |child: Handle| match is_own(&child) && !says_nothing(&child) {
+        true => std::mem::take(&mut *child.children.borrow_mut()),
+        false => vec![child],
+    };
+    adopt(node, children.into_iter().flat_map(unwrapped).collect());
 }
 
 fn link(node: &Handle, base: &Url, name: &str) {
@@ -439,24 +556,6 @@ fn says_nothing(node: &Handle) -> bool {
         Some("img") => attribute(node, "alt").is_none_or(|alt| alt.trim().is_empty()),
         Some(_) | None => false,
     }
-}
-
-/// A row of data whose first cell is a head: Markdown has no such cells.
-fn head_cells(row: &Handle) {
-    let has_data = row.children.borrow().iter().any(|cell| tag(cell) == Some("td"));
-    if !has_data {
-        return;
-    }
-    let as_data = |cell: &Handle| {
-        if tag(cell) != Some("th") {
-            return Rc::clone(cell);
-        }
-        let data = element(local_name!("td"), Vec::new());
-        adopt(&data, std::mem::take(&mut *cell.children.borrow_mut()));
-        data
-    };
-    let cells = row.children.borrow().iter().map(as_data).collect();
-    adopt(row, cells);
 }
 
 /// Code as one text: what colours it, and numbers of lines, are no part of it.
@@ -517,29 +616,19 @@ fn markdown(content: &Handle) -> String {
 /// Words, lines and paragraphs, and nothing else.
 fn plain(content: &Handle) -> String {
     enum Step {
-        Enter(Handle, bool),
+        /// Whether it is code, and which item of a list or cell of a row it is.
+        Enter(Handle, bool, Option<usize>),
         Leave(Handle),
     }
     let mut text = String::new();
-    let mut stack = vec![Step::Enter(Rc::clone(content), false)];
-    let line = |text: &mut String, empty: bool| {
-        // What an item begins with stays on its line.
-        if text.ends_with(ITEM) {
-            return;
-        }
-        let kept = text.trim_end_matches([' ', '\t']).len();
-        text.truncate(kept);
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        if empty && !text.is_empty() && !text.ends_with("\n\n") {
-            text.push('\n');
-        }
-    };
+    let mut stack = vec![Step::Enter(Rc::clone(content), false, None)];
+    // Where the mark of an item ends: what it begins with stays on its line.
+    let mut marked = None;
     while let Some(step) = stack.pop() {
         match step {
-            Step::Leave(node) => line(&mut text, is_tag(&node, PARAGRAPHS)),
-            Step::Enter(node, is_code) => match &node.data {
+            Step::Leave(node) if marked != Some(text.len()) => line(&mut text, is_tag(&node, PARAGRAPHS)),
+            Step::Leave(_) => {}
+            Step::Enter(node, is_code, number) => match &node.data {
                 NodeData::Text { contents } if is_code => text.push_str(&contents.borrow()),
                 NodeData::Text { contents } => {
                     let contents = contents.borrow();
@@ -554,19 +643,35 @@ fn plain(content: &Handle) -> String {
                 }
                 NodeData::Element { .. } => {
                     if is_tag(&node, BLOCKS) {
-                        line(&mut text, is_tag(&node, PARAGRAPHS));
+                        if marked != Some(text.len()) {
+                            line(&mut text, is_tag(&node, PARAGRAPHS));
+                        }
                         stack.push(Step::Leave(Rc::clone(&node)));
                     }
                     match tag(&node) {
-                        Some("li") => text.push_str(ITEM),
-                        Some("br") => line(&mut text, false),
-                        Some("td" | "th") if !text.is_empty() && !text.ends_with('\n') => text.push('\t'),
+                        Some("li") => {
+                            text.push_str(&number.map_or("- ".to_owned(), |number| format!("{number}. ")));
+                            marked = Some(text.len());
+                        }
+                        Some("br") if marked != Some(text.len()) => line(&mut text, false),
+                        Some("td" | "th") if number.is_some_and(|number| number > 1) => text.push('\t'),
                         Some(_) | None => {}
                     }
                     let is_code = is_code || tag(&node) == Some("pre");
-                    stack.extend(
-                        node.children.borrow().iter().rev().map(|child| Step::Enter(Rc::clone(child), is_code)),
-                    );
+                    let mut number = attribute(&node, "start").and_then(|start| start.parse().ok()).unwrap_or(1_usize);
+                    let numbered: &[&str] = match tag(&node) {
+                        Some("ol") => &["li"],
+                        Some("tr") => &["td", "th"],
+                        Some(_) | None => &[],
+                    };
+                    let child = |child: &Handle| {
+                        let own = is_tag(child, numbered).then_some(number);
+                        number = number.saturating_add(own.map_or(0, |_| 1));
+                        Step::Enter(Rc::clone(child), is_code, own)
+                    };
+                    let at = stack.len();
+                    stack.extend(node.children.borrow().iter().map(child));
+                    stack[at..].reverse();
                 }
                 NodeData::Document
                 | NodeData::Doctype { .. }
@@ -578,8 +683,22 @@ fn plain(content: &Handle) -> String {
     tidy(&text)
 }
 
+/// Ends a line, and leaves an empty one.
+fn line(text: &mut String, empty: bool) {
+    let kept = text.trim_end_matches([' ', '\t']).len();
+    text.truncate(kept);
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    if empty && !text.is_empty() && !text.ends_with("\n\n") {
+        text.push('\n');
+    }
+}
+
 /// At most one empty line at a time, no blanks at the ends of lines, and none around it all. Code is left as it is.
 fn tidy(text: &str) -> String {
+    // Where a word may be parted is nothing to read.
+    let text = text.replace('\u{ad}', "");
     let mut tidy = String::with_capacity(text.len());
     let mut is_code = false;
     let mut empty = true;

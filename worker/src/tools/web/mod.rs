@@ -36,7 +36,7 @@ pub(super) struct Text {
 pub(super) struct NotText;
 
 const NEEDS_SCRIPTS: &str = "the page makes its text by scripts, which are not run";
-const CUT: &str = "the page nests too deep to be read to its end";
+const CUT: &str = "the page was not read to its end: there are too many elements or attributes in it";
 
 /// Makes text of a body. `content_type` is the header's value; `from` is what links in it are relative to.
 pub(super) fn to_text(
