@@ -4,6 +4,8 @@ use crate::envelope::{Blocked, Changes, NotReached, Note};
 use crate::pattern::HostPattern;
 use crate::plan::env::OFFLINE_SIGNS;
 
+mod wanted;
+
 /// Sockets by which a service of the host is reached: how their paths end, and whose they are.
 const SERVICES: &[(&str, &str)] = &[
     ("/docker.sock", "the Docker daemon"),
@@ -37,9 +39,15 @@ pub fn service(path: &str) -> Option<&'static str> {
 /// program has failed: what programs try and do without is told only then. Text that a program has chosen is escaped.
 #[must_use]
 pub fn remarks(changes: &Changes, failed: bool) -> Vec<String> {
+    remarks_on("", changes, failed)
+}
+
+/// The same, where the command is known: what it names may be what nobody saw it ask for.
+#[must_use]
+pub fn remarks_on(command: &str, changes: &Changes, failed: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(kept(&changes.refused));
-    remarks.extend(network(changes));
+    remarks.extend(network(command, changes));
     remarks.extend(ended(changes));
     remarks.extend(loopback(changes).filter(|_| failed));
     remarks.extend(sockets(&changes.not_reached));
@@ -63,6 +71,18 @@ pub fn remark_offline(output: &str) -> Option<&'static str> {
     )
 }
 
+/// The same where its output is not known, of a command that has failed.
+#[must_use]
+pub fn remark_offline_command(command: &str) -> Option<String> {
+    let (program, hosts) = wanted::registry(command)?;
+    let grants: Vec<String> = hosts.iter().map(|host| flag(host)).collect();
+    Some(format!(
+        "the network is not granted, so {program} was told to work offline with what it has stored. If that was not enough: {} (or \
+         `hosts` in [requires.net])",
+        grants.join(" ")
+    ))
+}
+
 fn kept(refused: &[Note]) -> Option<String> {
     let one = |note: &Note| format!("{} ({})", note.path.escape_debug(), note.why.escape_debug());
     let all = listed(refused.iter().map(one))?;
@@ -82,7 +102,7 @@ fn counted(NotReached { address, count, .. }: &NotReached) -> String {
 }
 
 /// Hosts that were not granted, once, with what grants them.
-fn network(changes: &Changes) -> Option<String> {
+fn network(command: &str, changes: &Changes) -> Option<String> {
     let remote = |reached: &&NotReached| !reached.address.contains('/') && !is_loopback(&reached.address);
     let refused = || changes.not_reached.iter().filter(remote).filter(|reached| reached.why.is_none());
     let looked_up =
@@ -94,11 +114,19 @@ fn network(changes: &Changes) -> Option<String> {
             grants.push(grant);
         }
     }
+    let mut what = "To grant it".to_owned();
     if grants.is_empty() {
-        grants.push("--net HOST".to_owned());
+        let named = wanted::named(command);
+        let (hosts, of) = match wanted::registry(command) {
+            _ if !named.is_empty() => (named, "To grant what the command names".to_owned()),
+            Some((program, hosts)) => (hosts, format!("To grant what {program} usually asks for")),
+            None => (vec!["HOST".to_owned()], what),
+        };
+        what = of;
+        grants.extend(hosts.iter().map(|host| flag(host)));
     }
     Some(format!(
-        "the network is not granted for {wanted}; it is not down, and trying again does not help. To grant it: {} (or `hosts` in \
+        "the network is not granted for {wanted}; it is not down, and trying again does not help. {what}: {} (or `hosts` in \
          [requires.net])",
         grants.join(" ")
     ))
@@ -108,8 +136,12 @@ fn network(changes: &Changes) -> Option<String> {
 fn grant(reached: &NotReached) -> Option<String> {
     let web = [":80", ":443"].iter().find_map(|port| reached.address.strip_suffix(port));
     let pattern = HostPattern::parse(web.unwrap_or(&reached.address)).ok()?.to_string();
+    Some(flag(&pattern))
+}
+
+fn flag(pattern: &str) -> String {
     // A shell reads brackets as a pattern of its own.
-    Some(if pattern.contains('[') { format!("--net '{pattern}'") } else { format!("--net {pattern}") })
+    if pattern.contains('[') { format!("--net '{pattern}'") } else { format!("--net {pattern}") }
 }
 
 /// What was granted, and refused for what it led to or for what was said, or did not answer.
@@ -240,6 +272,29 @@ mod tests {
         changes.blocked.insert(Blocked::NameLookup, 1);
         let said = remarks(&changes, false).join("\n");
         assert!(said.contains("--net HOST"), "{said}");
+    }
+
+    /// Issue 22: without any grant nobody sees which name is asked for, and the command may say it.
+    #[test]
+    fn what_the_command_names_is_said() {
+        let mut changes = Changes::default();
+        changes.blocked.insert(Blocked::NameLookup, 1);
+        for (command, end) in [
+            (
+                "curl https://example.com",
+                "To grant what the command names: --net example.com (or `hosts` in [requires.net])",
+            ),
+            (
+                "pip install six",
+                "what pip usually asks for: --net pypi.org --net files.pythonhosted.org (or `hosts` in [requires.net])",
+            ),
+            ("./script", "To grant it: --net HOST (or `hosts` in [requires.net])"),
+        ] {
+            let said = remarks_on(command, &changes, true);
+            assert!(said.len() == 1 && said[0].ends_with(end), "{command}: {said:?}");
+        }
+        assert!(remark_offline_command("npm install").unwrap().contains(": --net registry.npmjs.org (or"));
+        assert_eq!(remark_offline_command("npm test"), None);
     }
 
     /// What was granted and refused all the same needs no grant.

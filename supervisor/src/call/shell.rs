@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::Changes;
-use callgate_policy::plan::compile;
-use callgate_policy::remarks::{remark_offline, remarks};
+use callgate_policy::plan::{Work, compile};
+use callgate_policy::remarks::{remark_offline, remarks_on};
 use callgate_worker::protocol::ProgramEnd;
 use callgate_worker::tools::HEAD;
 use serde_json::{Value, json};
@@ -45,6 +45,7 @@ impl Session {
         let started = Instant::now();
         // The worker ends the program when its time is up; one that does not is itself ended.
         let (timeout, bounds) = (plan.timeout, plan.bounds);
+        let command = words(&plan.work);
         let stdio = Stdio::new(null.into(), writer.into(), error.into());
         let mut program = self.opened.program(plan, stdio, Some(turn)).await.map_err(not_started)?;
         known.steps = program.steps().to_vec();
@@ -70,7 +71,7 @@ impl Session {
             Some(_) => Value::String(head.text()),
             None => {
                 let mut data = shell_data(&head, end, started.elapsed());
-                add_notes(&mut data, self.notes(&head, end, changes.as_ref()));
+                add_notes(&mut data, self.notes(&command, &head, end, changes.as_ref()));
                 data
             }
         };
@@ -180,13 +181,22 @@ const LAST_OUTPUT: usize = 16 * 1024;
 
 impl Session {
     /// What the sandbox refused, for whoever reads the result alone.
-    fn notes(&self, head: &Head, end: ProgramEnd, changes: Option<&Changes>) -> Vec<String> {
-        let mut notes = changes.map(|changes| remarks(changes, end.code != Some(0))).unwrap_or_default();
+    fn notes(&self, command: &str, head: &Head, end: ProgramEnd, changes: Option<&Changes>) -> Vec<String> {
+        let failed = end.code != Some(0);
+        let mut notes = changes.map(|changes| remarks_on(command, changes, failed)).unwrap_or_default();
         let last = &head.bytes[head.bytes.len().saturating_sub(LAST_OUTPUT)..];
         if compile::is_offline(&self.effective) && !notes.iter().any(|note| note.starts_with("the network")) {
             notes.extend(remark_offline(&String::from_utf8_lossy(last)).map(str::to_owned));
         }
         notes
+    }
+}
+
+/// What a program was started with, in one line.
+fn words(work: &Work) -> String {
+    match work {
+        Work::Program { argv, .. } => argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        Work::Tool { .. } => String::new(),
     }
 }
 

@@ -119,6 +119,56 @@ fn a_name_fails_at_once_and_is_said() {
     });
 }
 
+/// Issue 22: whoever forgets `--net` is told what to type, once, at the end of what the command prints: the host that the command
+/// names, or where its package manager looks by itself.
+#[test]
+fn whoever_forgets_a_grant_is_told_what_to_type() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        for program in ["npm", "pip"] {
+            let tries = if program == "pip" { "getent ahosts pypi.org" } else { "exit 1" };
+            let path = env.workspace_file(program, &format!("#!/bin/sh\n{tries}\n"));
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let grants = |line: &str, is_last: &str| {
+            assert!(line.starts_with("callgate: the network is not granted"), "{line}");
+            assert!(line.ends_with(&format!(": {is_last} (or `hosts` in [requires.net])")), "{line}");
+        };
+        let callgate = Binaries::of_this_build().callgate().display().to_string();
+        for (command, typed) in [
+            (&["curl", "-sS", "-m", "60", "https://example.com/a"][..], "--net example.com"),
+            (&["git", "clone", "https://host.example:8443/a/b"], "--net host.example:8443"),
+            (
+                &["sh", "-c", "curl -sS -m 60 http://a.example; curl -sS http://b.example"],
+                "--net a.example --net b.example",
+            ),
+            (&["./npm", "install", "left-pad"], "--net registry.npmjs.org"),
+            (&["./pip", "install", "six"], "--net pypi.org --net files.pythonhosted.org"),
+            (&["getent", "ahosts", "host.example"], "--net HOST"),
+        ] {
+            let ended = env.sandbox().run(command);
+            assert!(!ended.status.success(), "{ended:?}");
+            assert_eq!(ended.stderr.matches(NETWORK).count(), 1, "{command:?}: {ended:?}");
+            grants(ended.stderr.lines().last().unwrap(), typed);
+            if command[0] == "curl" {
+                let arguments = json!({ "command": command.join(" ") }).to_string();
+                let ended = env.weakened().run(&[&callgate, "call", "bash", &arguments]);
+                let envelope: Value = serde_json::from_str(&ended.stdout).unwrap();
+                let notes = envelope["data"]["notes"].as_array().unwrap();
+                assert_eq!(notes.len(), 1, "{envelope}");
+                grants(&format!("callgate: {}", notes[0].as_str().unwrap()), typed);
+            }
+        }
+        // The controls: what does not want the network, or does without it.
+        for command in
+            [&["sh", "-c", "echo https://example.com; exit 1"][..], &["./npm", "test"], &["sh", "-c", "exit 1"]]
+        {
+            let ended = env.sandbox().run(command);
+            assert!(!ended.status.success() && !ended.stderr.contains("callgate:"), "{command:?}: {ended:?}");
+        }
+    });
+}
+
 /// The socket of a service outside: the message says what is not granted, where the program asks whether the service runs.
 #[test]
 fn b7_a_service_that_is_not_granted_is_said() {
