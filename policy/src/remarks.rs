@@ -293,7 +293,11 @@ mod tests {
             let said = remarks_on(command, &changes, true);
             assert!(said.len() == 1 && said[0].ends_with(end), "{command}: {said:?}");
         }
-        assert!(remark_offline_command("npm install").unwrap().contains(": --net registry.npmjs.org (or"));
+        assert!(
+            remark_offline_command("npm install")
+                .expect("it asks a registry")
+                .contains(": --net registry.npmjs.org (or")
+        );
         assert_eq!(remark_offline_command("npm test"), None);
     }
 

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
 //! Pages shaped like real ones, and what is made of them.
 
 use std::fs;
