@@ -124,11 +124,14 @@ fn may_read(effective: &EffectiveSet, plan: &SessionPlan, file: &Path) -> bool {
     let in_workspace = plan.workspace.iter().any(|root| file.starts_with(root.as_path()));
     // `/tmp` among these is the session's own, and not the host's.
     let surroundings = plan.surroundings.iter().filter(|rule| rule.path.as_path() != Path::new("/tmp"));
-    let surrounds = surroundings.filter(|rule| rule.access.reads_files()).any(|rule| match rule.extent {
+    // What the kernel is told may be wider than what was asked for.
+    let mut told = surroundings.chain(&plan.grants).filter(|rule| rule.access.reads_files() || rule.access.changes());
+    let in_rule = told.any(|rule| match rule.extent {
         Extent::Subtree => file.starts_with(rule.path.as_path()),
-        Extent::File | Extent::Entry => file == rule.path.as_path(),
+        Extent::File => file == rule.path.as_path(),
+        Extent::Entry => rule.path.as_path().parent().is_some_and(|directory| file.starts_with(directory)),
     });
-    granted || in_workspace || surrounds
+    granted || in_workspace || in_rule
 }
 
 impl Held {

@@ -63,7 +63,15 @@ fn pattern(host: &str, port: Option<u16>) -> Option<String> {
     let text = port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
     // The ports of the web need no number.
     let text = [":80", ":443"].iter().find_map(|web| text.strip_suffix(web)).unwrap_or(&text);
-    HostPattern::parse(text).ok().map(|pattern| pattern.to_string())
+    // One host at one port: what a command may have written besides grants more than anybody meant.
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte));
+    let is_one = match text.rsplit_once(':') {
+        Some((_, port)) if !port.contains(']') => {
+            text.contains("]:") || !text.contains('[') && port.bytes().all(|b| b.is_ascii_digit())
+        }
+        _ => true,
+    };
+    HostPattern::parse(text).ok().filter(|_| is_plain && is_one).map(|pattern| pattern.to_string())
 }
 
 /// Each once, and no more than are told.
@@ -91,6 +99,7 @@ mod tests {
             ("sh -c 'wget https://a.example;curl https://b.example'", &["a.example", "b.example"]),
             ("pip install git+https://github.com/a/b", &["github.com"]),
             ("curl http://[2001:db8::1]/", &["2001:db8::1"]),
+            ("curl https://*.com/ http://a.example:* http://b.example:1-65535 http://c.example:1,2", &[]),
             ("echo a@b.example file:///etc/x http:// https://$HOST/ x://y", &[]),
         ] {
             assert_eq!(named(command), hosts, "{command}");

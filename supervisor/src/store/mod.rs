@@ -771,7 +771,10 @@ fn kept(connection: &Connection, number: i64, id: &str) -> rusqlite::Result<(boo
         |row| row.get(0),
     )?;
     let searches = connection.query_row(
-        "SELECT count(*) FROM parts WHERE session = ?1 AND tool = 'web_search' AND started IS NOT NULL",
+        "WITH RECURSIVE family (number, id) AS (SELECT number, id FROM sessions WHERE number = ?1 \
+         UNION SELECT s.number, s.id FROM sessions s JOIN family f ON s.parent = f.id WHERE s.agent IS NOT NULL) \
+         SELECT count(*) FROM parts JOIN family ON parts.session = family.number \
+         WHERE tool = 'web_search' AND started IS NOT NULL",
         [number],
         |row| row.get(0),
     )?;

@@ -56,9 +56,15 @@ impl Egress {
         call: u64,
         (route, made_for): (Route, MadeFor),
     ) {
-        let may_speak = server.as_ref().ok().filter(|_| !route.only_web);
+        let is_secured = made_for.outfit.is_secured();
+        let may_speak = server.as_ref().ok().filter(|_| !route.only_web && !is_secured);
         let Ok(opening) = opening::hear(&mut client, may_speak).await else { return relay::reset(client) };
         match (opening, server) {
+            // Egress makes the TLS of what is said here, and of nothing but requests.
+            (Opening::Client(spoken, _), _) if is_secured && spoken != Spoken::Http => {
+                self.ended(call, &route, "egress makes its TLS, and it is no HTTP".to_owned());
+                relay::reset(client);
+            }
             (Opening::Client(spoken, _), _) if let Some(reason) = route.other_than(spoken) => {
                 self.ended(call, &route, reason.to_owned());
                 relay::reset(client);
@@ -127,7 +133,8 @@ impl Egress {
         }
     }
 
-    /// Hears the whole hello, and tells its length: more may have come with it. An error is the reason why it is refused; without one, the client is gone.
+    /// Hears the whole hello, and tells its length: more may have come with it. An error is the reason why it is refused; without
+    /// one, the client is gone.
     async fn hello(
         &self,
         client: &mut TcpStream,

@@ -293,6 +293,9 @@ fn tidy(headers: &mut HeaderMap, is_last: bool) -> bool {
     for name in ["http2-settings", "proxy-authorization", "proxy-connection"] {
         headers.remove(name);
     }
+    // For CGI, and servers made after it, `Content_Length` is the length of a body, which nobody has read as one.
+    let odd: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
+    odd.iter().for_each(|name| drop(headers.remove(name)));
     let wanted = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
     let single = headers.get_all(header::UPGRADE).iter().count() == 1;
     let may = !is_last && single && wanted.is_some_and(|wanted| UPGRADES.contains(&&*wanted));

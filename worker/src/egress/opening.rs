@@ -43,8 +43,8 @@ pub(super) fn spoken(bytes: &[u8]) -> Spoken {
         // Whatever record, of whatever version: some servers take a warning first, or a version of their own.
         [0x14..=0x18, 0..=0x0f, ..] => return Spoken::Tls,
         // A hello in the form of SSL 2, which names no server, for any later version.
-        [0x80..=0xff, rest @ ..] if rest.len() < 4 => return Spoken::Undecided,
-        [0x80..=0xff, _, 1, 2 | 3, _, ..] => return Spoken::Tls,
+        [0x80..=0xff] | [0x80..=0xff, _] | [0x80..=0xff, _, 1] => return Spoken::Undecided,
+        [0x80..=0xff, _, 1, 2 | 3, ..] => return Spoken::Tls,
         _ => {}
     }
     let blanks = bytes.iter().take_while(|byte| is_blank(**byte)).count();
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn b13_what_a_server_may_take_for_http_or_tls_is_that() {
         let long = |first: &[u8], times: usize, rest: &[u8]| [first.repeat(times), rest.to_vec()].concat();
-        let cases: [(Vec<u8>, Spoken); 23] = [
+        let cases: [(Vec<u8>, Spoken); 24] = [
             (b"GET / HTTP/1.1\r\nHost: a\r\n".to_vec(), Spoken::Http),
             (long(b"\r\n", 2000, b"GET / HTTP/1.1\r\n"), Spoken::Http),
             (b"GET http://other.example/x\r\n".to_vec(), Spoken::Http),
@@ -185,6 +185,7 @@ mod tests {
             (b"\x00\x00\x00\x08\x04\xd2\x16\x2f".to_vec(), Spoken::Odd),
             (b"0033git-upload-pack /x.git\0host=a\0".to_vec(), Spoken::Odd),
             (b"GET \x1c".to_vec(), Spoken::Odd),
+            (b"\xac\xed\x00\x05".to_vec(), Spoken::Odd),
             (b"{\"a\"".to_vec(), Spoken::Odd),
         ];
         for (bytes, expected) in cases {

@@ -1,9 +1,9 @@
 //! What is neither HTTP nor TLS by its beginning, where a grant lets it pass.
 //!
 //! A server that reads leniently may take it for a request all the same, of which nobody has read the host (B13). What all of those
-//! have in common is not how they begin, but that they name another host in text, and that the server's answer is one of HTTP. So
-//! it is passed on as it comes, but not the end of a line that names another host; until the server has answered, which tells what
-//! it speaks.
+//! have in common is not how they begin, but that they name another host in text, and that a server which has answered before a whole
+//! request was there is none of HTTP. So it is passed on as it comes, but not the end of a line that names another host; until the
+//! server has answered, or, where a request may have been among it, to the end.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,7 @@ use super::relay;
 
 /// Most bytes of a line that are looked at. A server that names hosts takes no longer one.
 const LINE_MAX: usize = 64 * 1024;
+const PROXY: &str = "it begins with a PROXY header, after which a server may be asked for any host";
 /// How an answer of HTTP begins.
 const ANSWER: &[u8] = b"HTTP/";
 
@@ -36,10 +37,16 @@ impl<'a> Other<'a> {
     pub(super) async fn pass(&self, mut heard: Vec<u8>, client: &TcpStream, server: &TcpStream) -> io::Result<()> {
         let mut look = Look::new(self.name);
         loop {
-            look.is_answered = self.is_answered.load(Ordering::Relaxed);
+            if !look.is_answered && self.is_answered.load(Ordering::Relaxed) {
+                look.is_answered = true;
+                // Without a request nobody answers one. Who speaks first may speak HTTP/2.
+                if look.has_spoken() && !look.may_be_request {
+                    return relay::write_all(server, &heard).await;
+                }
+            }
             look.take(&heard).or_else(|reason| self.refused(reason))?;
             relay::write_all(server, &heard).await?;
-            if look.has_begun && look.is_answered {
+            if look.is_answered && look.has_begun && !look.may_be_request {
                 return Ok(());
             }
             heard.clear();
@@ -65,11 +72,12 @@ impl<'a> Other<'a> {
                 Err(e) => return Err(e),
             };
             if heard.starts_with(ANSWER) {
-                return self
-                    .refused("the server speaks HTTP, and it was asked for no host that could be read".to_owned());
+                let reason = "the server speaks HTTP, and it was asked for no host that could be read";
+                return self.refused(reason.to_owned());
             }
             if is_over || !ANSWER.starts_with(&heard) {
-                self.is_answered.store(true, Ordering::Relaxed);
+                // Some servers repeat the request's own word for what is spoken.
+                self.is_answered.store(!is_status(&heard), Ordering::Relaxed);
                 return relay::write_all(client, &heard).await;
             }
         }
@@ -81,7 +89,15 @@ impl<'a> Other<'a> {
     }
 }
 
-/// What a client has said so far, in lines.
+/// A word and a number of three digits, as an answer's first line has them.
+fn is_status(answer: &[u8]) -> bool {
+    let mut words = answer.split(|byte| !byte.is_ascii_graphic()).filter(|word| !word.is_empty());
+    let is_word = words.next().is_some_and(|word| word[0].is_ascii_alphabetic());
+    is_word && words.next().is_some_and(|code| code.len() == 3 && code.iter().all(u8::is_ascii_digit))
+}
+
+/// What a client has said so far, in lines. Some servers end one at a line feed, some at a carriage return, some at both together, and
+/// take the other for a blank.
 struct Look<'a> {
     name: &'a Host,
     /// The first bytes of all.
@@ -92,34 +108,47 @@ struct Look<'a> {
     is_http: bool,
     /// A line with something to be seen in it has ended.
     has_begun: bool,
-    /// It was one of several words, as the first line of a request is.
+    /// How many words there were since the last line feed, and since the last carriage return.
+    words: [usize; 2],
+    /// A line of several words has ended before the server has answered: it may be the first of a request.
     may_be_request: bool,
-    /// The server has answered, with no HTTP: no request is to be expected but one of HTTP/2, for which it may speak first.
+    /// The server has answered, with no HTTP: a request is to be expected no more, but one of HTTP/2, for which it may speak first.
     is_answered: bool,
 }
+
+/// What load balancers put before a connection, for a server that goes on with whatever follows: TLS for another name, too.
+const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 impl<'a> Look<'a> {
     fn new(name: &'a Host) -> Self {
         let (opening, line, rest) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name, opening, line, rest, is_http: false, has_begun: false, may_be_request: false, is_answered: false }
+        let (is_http, has_begun, may_be_request, is_answered) = (false, false, false, false);
+        Self { name, opening, line, rest, is_http, has_begun, words: [0; 2], may_be_request, is_answered }
+    }
+
+    fn has_spoken(&self) -> bool {
+        !self.opening.is_empty()
     }
 
     /// An error is the reason why no more of it, and none of these bytes, is to be passed on.
     fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
-        if self.opening.len() < 8 {
-            self.opening.extend(bytes.iter().take(8));
+        if self.opening.len() < PROXY_2.len() {
+            self.opening.extend(bytes.iter().take(PROXY_2.len() - self.opening.len()));
             if spoken(&self.opening) == Spoken::Tls {
                 return Err("it is TLS, and the server has spoken before it".to_owned());
             }
+            if self.opening == PROXY_2 {
+                return Err(PROXY.to_owned());
+            }
         }
-        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let (end, part) = match part.split_last() {
-                Some((b'\n', part)) => (true, part),
-                _ => (false, part),
-            };
-            self.keep(part);
-            if end {
-                self.line_ends()?;
+        for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            match part.split_last() {
+                Some((end @ (b'\n' | b'\r'), part)) => {
+                    self.keep(part);
+                    self.count(usize::from(*end == b'\r'));
+                    self.line_ends()?;
+                }
+                _ => self.keep(part),
             }
         }
         Ok(())
@@ -129,7 +158,7 @@ impl<'a> Look<'a> {
         let room = LINE_MAX - self.line.len();
         let (kept, over) = part.split_at(part.len().min(room));
         self.line.extend_from_slice(kept);
-        if over.is_empty() || self.has_begun {
+        if over.is_empty() || self.is_answered {
             return;
         }
         if self.rest.is_empty() {
@@ -141,30 +170,37 @@ impl<'a> Look<'a> {
         self.rest.drain(..last);
     }
 
+    fn count(&mut self, end: usize) {
+        let words = self.line.split(|byte| !byte.is_ascii_graphic()).filter(|word| !word.is_empty()).count();
+        self.words.iter_mut().for_each(|before| *before += words);
+        self.may_be_request |= !self.is_answered && self.words[end] > 1;
+        self.words[end] = 0;
+    }
+
     fn line_ends(&mut self) -> Result<(), String> {
         let mut line = std::mem::take(&mut self.line);
-        let is_http = std::mem::take(&mut self.is_http) || (!self.has_begun && contains_http(&line));
+        let is_first = !self.has_begun && line.iter().any(u8::is_ascii_graphic);
+        let is_http = std::mem::take(&mut self.is_http);
         self.rest.clear();
-        if is_http {
+        if is_http || ((is_first || !self.is_answered) && contains_http(&line)) {
             let two = has_version_two(&line);
             return Err(
                 if two { HTTP2 } else { "it is HTTP in an unusual form, or after the server has spoken" }.to_owned()
             );
         }
-        // Some readers of headers take this for the end of a line as well.
-        let mut parts = line.split(|byte| *byte == b'\r');
-        if !self.has_begun && line.iter().any(u8::is_ascii_graphic) {
-            self.has_begun = true;
-            let mut words =
-                line.split(|byte| !byte.is_ascii_graphic()).filter(|word| !word.is_empty()).skip(1).peekable();
-            self.may_be_request = words.peek().is_some();
-            if !self.is_answered {
-                words.try_for_each(|word| self.whole_address(word))?;
+        self.has_begun |= is_first;
+        if !self.is_answered || self.may_be_request {
+            let mut words = line.split(|byte| !byte.is_ascii_graphic()).filter(|word| !word.is_empty());
+            match (words.next(), words.next()) {
+                (Some(b"PROXY"), Some(_)) if is_first => return Err(PROXY.to_owned()),
+                (Some(b"CONNECT"), Some(host)) => self.is_own(host)?,
+                // What is no ASCII may be a part of the first word.
+                (first, second) => {
+                    let mut targets = first.into_iter().chain(second).chain(words.next());
+                    targets.try_for_each(|word| self.whole_address(word))?;
+                }
             }
-            parts.next();
-        }
-        if self.may_be_request && !self.is_answered {
-            parts.try_for_each(|part| self.host_line(part))?;
+            self.host_line(&line)?;
         }
         line.clear();
         self.line = line;
@@ -181,11 +217,19 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// `Host: host`, as a line of a request's head.
+    /// `Host: host`, as a line of a request's head. Some skip blanks and control characters before the name, or what follows it.
     fn host_line(&self, line: &[u8]) -> Result<(), String> {
-        let Some((name, value)) = line.split_at_checked(4) else { return Ok(()) };
-        match value.trim_ascii_start().strip_prefix(b":") {
-            Some(value) if name.eq_ignore_ascii_case(b"host") => self.is_own(value.trim_ascii()),
+        let blanks = line.iter().take_while(|byte| !byte.is_ascii_graphic()).count();
+        let Some((name, rest)) = line.get(blanks..).unwrap_or_default().split_at_checked(4) else { return Ok(()) };
+        let colon = rest.iter().position(|byte| *byte == b':');
+        match (rest.first(), colon.and_then(|colon| rest.get(colon + 1..))) {
+            (Some(after), Some(value))
+                if name.eq_ignore_ascii_case(b"host") && (*after == b':' || !after.is_ascii_graphic()) =>
+            {
+                let value = value.trim_ascii();
+                // No host: what STOMP calls one.
+                if value == b"/" { Ok(()) } else { self.is_own(value) }
+            }
             _ => Ok(()),
         }
     }
@@ -214,6 +258,33 @@ mod tests {
         pieces.iter().try_for_each(|piece| look.take(piece)).and_then(|()| look.line_ends())
     }
 
+    /// B13: only a server that answers before it was asked is none of HTTP for sure.
+    #[test]
+    fn b13_the_look_goes_on_where_a_request_may_have_been() {
+        let name = Host::parse("good.example").unwrap();
+        let after = |before: &[u8]| {
+            let mut look = Look::new(&name);
+            look.take(before).unwrap();
+            look.is_answered = true;
+            (look.may_be_request, look.take(b"GET x\r\nHost: evil.example\r\n").is_err())
+        };
+        for before in [&b"GET x\r\n\r\n"[..], b"x\ny\r\n", b"x\ry\n", b"GET\x1cx\n", b"y FOO\r"] {
+            assert_eq!(after(before), (true, true), "{}", before.escape_ascii());
+        }
+        for before in [&b""[..], b"*1\r\n$4\r\nPING\r\n", b"\0\0\0\x50\0\x03\0\0user\0me\0", b"GET x"] {
+            assert_eq!(after(before), (false, false), "{}", before.escape_ascii());
+        }
+        for (answer, is_status) in [
+            (&b"FOO 200 OK\r\n"[..], true),
+            (b"RTSP/1.0 200 OK\r\n", true),
+            (b"220 hello\r\n", false),
+            (b"+PONG\r\n", false),
+            (b"SSH-2.0-x 1\r\n", false),
+        ] {
+            assert_eq!(super::is_status(answer), is_status, "{}", answer.escape_ascii());
+        }
+    }
+
     /// B13: what servers take for a request names another host in one of few ways, however it begins, in whatever pieces.
     #[test]
     fn b13_no_other_host_is_named_before_the_server_answers() {
@@ -230,6 +301,15 @@ mod tests {
             b"GET * FOO\r\nHost:\r\n",
             b"G\xc9T\x85x://evil.example/x\n",
             b"GET http://good.example/x HTTP/1.1",
+            b"GET\n/x FOO\r\nHost: evil.example\r\n\r\n",
+            b"x\ny z FOO\r\nHost: evil.example\r\n\r\n",
+            b"GET y:/x FOO\r\nHost: evil.example\r\r",
+            b"GET x FOO/1.1\r\n \x0bHost: evil.example\r\n",
+            b"GET x FOO/1.1\r\n\x1cHost x: evil.example\r\n",
+            b"OPTIONS * X\r\n\r\nGET x://evil.example/x X\r\n",
+            b"PROXY TCP4 1.1.1.1 2.2.2.2 1 443\r\n",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c",
+            b"CONNECT evil.example:443 X\r\n",
             &long,
             &twice,
         ] {

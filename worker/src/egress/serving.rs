@@ -10,6 +10,7 @@ use std::time::Duration;
 use callgate_policy::pattern::Host;
 use callgate_policy::plan::Network;
 use hickory_proto::op::ResponseCode;
+use rustix::net::RecvFlags;
 use rustix::process::{Resource, getrlimit};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
@@ -39,6 +40,10 @@ const QUIET: Duration = Duration::from_secs(30);
 /// How long a listener pauses that cannot take a connection, for want of descriptors or memory; and a report for which the
 /// broker has no room.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Most questions that the kernel keeps for a socket: each takes more of its buffer (`rmem_default`) than this many could.
+const SET_ASIDE: usize = 4096;
+/// Why a call that speaks in the clear to egress is not let out like that.
+const NOT_SECURED: &str = "its credential is for another name or port, and it does not go there in the clear";
 /// Why a call is refused what its session may reach.
 const NARROWED: &str = "a rule narrows this call to less";
 /// Most reports that wait for the broker to hear them.
@@ -270,9 +275,16 @@ impl Egress {
         let Some(socket) = self.names.get() else { return };
         let mut bytes = vec![0; QUESTION_MAX];
         let mut late = lock(&self.late);
-        while let Ok((length, from)) = socket.try_recv_from(&mut bytes) {
+        // More than a socket's buffer holds would be somebody else's, who goes on. Asked of the kernel itself: the event loop may not
+        // know yet that something has come.
+        for _ in 0..SET_ASIDE {
+            let Ok((length, _, Some(from))) = rustix::net::recvfrom(socket, &mut *bytes, RecvFlags::DONTWAIT) else {
+                break;
+            };
+            let Ok(from) = SocketAddr::try_from(from) else { continue };
             late.push((Question::read(bytes.get(..length).unwrap_or_default(), &self.network), from));
         }
+        drop(late);
         self.is_late.notify_one();
     }
 
@@ -350,8 +362,10 @@ impl Egress {
                 Some((host, addresses)) if may => {
                     let both = || std::iter::once(&self.network).chain(&asker.within);
                     let only_web = both().any(|network| network.only_web(&Host::Address(place.ip()), place.port()));
-                    let name = Host::Address(place.ip());
-                    let made_for = self.made_for(name, place.port(), asker);
+                    let made_for = self.made_for(Host::Address(place.ip()), place.port(), asker);
+                    if is_secured(asker) && !made_for.outfit.is_secured() {
+                        return Err(NoRoute::Refused { host, reason: Some(NOT_SECURED.to_owned()) });
+                    }
                     // Nobody's name is compared where nothing is added.
                     let made_for = Some(made_for).filter(|made_for| !made_for.outfit.is_none());
                     Ok(Route { host, made_for, only_web, addresses })
@@ -387,7 +401,11 @@ impl Egress {
         match reachable {
             Ok(addresses) => {
                 let only_web = both().any(|network| network.only_web(name, port));
-                Ok(Route { host, made_for: Some(self.made_for(name.clone(), port, asker)), only_web, addresses })
+                let made_for = self.made_for(name.clone(), port, asker);
+                if is_secured(asker) && !made_for.outfit.is_secured() {
+                    return Err(NoRoute::Refused { host, reason: Some(NOT_SECURED.to_owned()) });
+                }
+                Ok(Route { host, made_for: Some(made_for), only_web, addresses })
             }
             Err(Unreachable::Refused(ip, what)) => {
                 let reason = Some(format!("it leads to {ip} ({what}), which a name's grant does not cover"));
@@ -399,8 +417,7 @@ impl Egress {
 
     /// The name that a connection is for, with what is added to its requests.
     fn made_for(&self, name: Host, port: u16, asker: &Asker) -> MadeFor {
-        let secured = asker.within.as_ref().is_some_and(|within| within.secured);
-        let outfit = self.credentials.outfit(&name, port, secured);
+        let outfit = self.credentials.outfit(&name, port, is_secured(asker));
         MadeFor { outfit, ..MadeFor::new(name, port) }
     }
 
@@ -558,6 +575,11 @@ impl Egress {
             }
         }
     }
+}
+
+/// Whether egress makes the TLS of its connections.
+fn is_secured(asker: &Asker) -> bool {
+    asker.within.as_ref().is_some_and(|within| within.secured)
 }
 
 /// The next question of a connection, without its length. `None` at its end, and for one that is too long.

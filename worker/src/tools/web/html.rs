@@ -398,7 +398,8 @@ fn table(table: Handle) -> Vec<Handle> {
     };
     let width = cells.first().map_or(0, Vec::len);
     let is_even = cells.len() > 1 && width > 1 && cells.iter().all(|row| row.len() == width);
-    if !has_head && (!is_even || all().any(is_placing)) {
+    let is_table = has_head || (is_even && !all().any(is_placing));
+    if !is_table || !grid(&rows) || !is_moderate(&rows) {
         let placed = all().map(|cell| {
             let part = element(local_name!("div"), Vec::new());
             adopt(&part, std::mem::take(&mut *cell.children.borrow_mut()));
@@ -406,7 +407,6 @@ fn table(table: Handle) -> Vec<Handle> {
         });
         return placed.collect();
     }
-    grid(&rows);
     // Markdown has one row of heads, the first.
     for (at, row) in rows.iter().enumerate() {
         in_lines_of_one(row);
@@ -426,8 +426,28 @@ fn table(table: Handle) -> Vec<Handle> {
     rebuilt
 }
 
-/// Empty cells where others reach over several columns or rows: a table in Markdown has one in each place.
-fn grid(rows: &[Handle]) {
+/// Most columns of a table that is shown as one, and most characters: each cell is as wide as the widest of its column.
+const COLUMNS_MAX: usize = 1000;
+const TABLE_MAX: usize = 4 * 1024 * 1024;
+
+/// Whether a table in Markdown is not much longer than what is in it.
+fn is_moderate(rows: &[Handle]) -> bool {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        for (column, cell) in row.children.borrow().iter().enumerate() {
+            let wide = length(cell) + " | ".len();
+            match widths.get_mut(column) {
+                Some(widest) => *widest = wide.max(*widest),
+                None => widths.push(wide),
+            }
+        }
+    }
+    widths.iter().sum::<usize>().saturating_mul(rows.len()) <= TABLE_MAX
+}
+
+/// Empty cells where others reach over several columns or rows: a table in Markdown has one in each place. False if it has too many
+/// columns.
+fn grid(rows: &[Handle]) -> bool {
     let span = |cell: &Handle, name: &str| {
         let number = attribute(cell, name).and_then(|number| number.trim().parse().ok()).unwrap_or(1);
         number.clamp(1, SPAN)
@@ -451,12 +471,16 @@ fn grid(rows: &[Handle]) {
             cells.push(cell);
             cells.extend((1..width).map(|_| element(local_name!("td"), Vec::new())));
             room -= width - 1;
+            if cells.len() > COLUMNS_MAX {
+                return false;
+            }
             taken.resize(taken.len().max(cells.len()), 0);
             before.resize(taken.len(), 0);
             taken[at..at + width].fill(height - 1);
         }
         adopt(row, cells);
     }
+    true
 }
 
 /// A row's cells of one kind, as cells of another.
