@@ -25,7 +25,7 @@ import servers
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
-MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 
 HOST, HOST_TOO = "93.184.216.1", "93.184.216.2"
 GOOD, EVIL, RESOLVER = "93.184.216.34", "93.184.216.35", "93.184.216.53"
@@ -298,7 +298,10 @@ def main():
     # What this host's tools believe: the authority that has signed for these servers.
     for path in CERTIFICATES:
         if os.path.isfile(path):
-            call("mount", f"{HERE}/certificate.pem".encode(), os.path.realpath(path).encode(), None, MS_BIND, None)
+            place = os.path.realpath(path).encode()
+            call("mount", f"{HERE}/certificate.pem".encode(), place, None, MS_BIND, None)
+            # Whatever adds an authority to those of the host must not add it to this file.
+            call("mount", b"none", place, None, MS_REMOUNT | MS_BIND | MS_RDONLY, None)
     os.execvp(sys.argv[2], sys.argv[2:])
 
 
