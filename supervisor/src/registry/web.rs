@@ -45,12 +45,17 @@ impl Prepare for Fetch {
         let bad = |reason: String| InvalidArgument { name: "url".to_owned(), reason };
         let place = fetch::place(args["url"].as_str().unwrap_or_default()).map_err(bad)?;
         let secured = is_secured(&place, context);
-        let needs = CallNeeds { hosts: vec![HostNeed { host: place.host, port: place.port }], ..CallNeeds::default() };
+        let needs = needs(place);
         let work = Work::Tool { name: fetch::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         let hop = Duration::from_millis(args["timeout_ms"].as_u64().unwrap_or(fetch::TIMEOUT));
         let told = Map::from_iter(secured.then(|| (fetch::BY_EGRESS.to_owned(), true.into())));
         Ok(Prepared { needs, work: Some(work), timeout: Some(hop + READING), secured, told })
     }
+}
+
+/// One host at one port.
+fn needs(Place { host, port, .. }: Place) -> CallNeeds {
+    CallNeeds { hosts: vec![HostNeed { host, port }], ..CallNeeds::default() }
 }
 
 /// Whether egress makes the TLS, because there are credentials for the host.
@@ -123,7 +128,7 @@ impl Prepare for Searches {
             self.provider(context.session, context.hop).ok_or_else(|| bad("there is nobody to ask".to_owned()))?;
         let place = fetch::place(&provider.url).map_err(bad)?;
         let secured = is_secured(&place, context);
-        let needs = CallNeeds { hosts: vec![HostNeed { host: place.host, port: place.port }], ..CallNeeds::default() };
+        let needs = needs(place);
         let work = Work::Tool { name: search::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         // Whoever does not answer leaves time for the others.
         let others = u32::try_from(self.providers().saturating_sub(context.hop)).unwrap_or(1).max(1);

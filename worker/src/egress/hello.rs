@@ -116,12 +116,8 @@ impl<'a> Hellos<'a> {
                     Err(bad) => return self.refused(format!("a second time, {bad}")),
                 },
             }
-            client.readable().await?;
-            match client.try_read_buf(&mut heard) {
-                Ok(0) => return relay::write_all(server, &heard).await,
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Err(e),
+            if relay::hear(client, &mut heard).await? == 0 {
+                return relay::write_all(server, &heard).await;
             }
         }
     }
@@ -130,13 +126,9 @@ impl<'a> Hellos<'a> {
     pub(super) async fn listen(&self, server: &TcpStream, client: &TcpStream) -> io::Result<()> {
         let mut heard = Vec::with_capacity(2048);
         loop {
-            server.readable().await?;
             let before = heard.len();
-            match server.try_read_buf(&mut heard) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(e) => return Err(e),
+            if relay::hear(server, &mut heard).await? == 0 {
+                return Ok(());
             }
             let asks = asks_again(&heard);
             // Before the client can have heard it.

@@ -50,13 +50,9 @@ impl<'a> Other<'a> {
                 return Ok(());
             }
             heard.clear();
-            client.readable().await?;
-            match client.try_read_buf(&mut heard) {
+            if relay::hear(client, &mut heard).await? == 0 {
                 // The end is the end of a line for some.
-                Ok(0) => return look.line_ends().or_else(|reason| self.refused(reason)),
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Err(e),
+                return look.line_ends().or_else(|reason| self.refused(reason));
             }
         }
     }
@@ -65,12 +61,7 @@ impl<'a> Other<'a> {
     pub(super) async fn listen(&self, server: &TcpStream, client: &TcpStream) -> io::Result<()> {
         let mut heard = Vec::with_capacity(2048);
         loop {
-            server.readable().await?;
-            let is_over = match server.try_read_buf(&mut heard) {
-                Ok(read) => read == 0,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(e) => return Err(e),
-            };
+            let is_over = relay::hear(server, &mut heard).await? == 0;
             if heard.starts_with(ANSWER) {
                 let reason = "the server speaks HTTP, and it was asked for no host that could be read";
                 return self.refused(reason.to_owned());
@@ -91,9 +82,14 @@ impl<'a> Other<'a> {
 
 /// A word and a number of three digits, as an answer's first line has them.
 fn is_status(answer: &[u8]) -> bool {
-    let mut words = answer.split(|byte| !byte.is_ascii_graphic()).filter(|word| !word.is_empty());
+    let mut words = words(answer);
     let is_word = words.next().is_some_and(|word| word[0].is_ascii_alphabetic());
     is_word && words.next().is_some_and(|code| code.len() == 3 && code.iter().all(u8::is_ascii_digit))
+}
+
+/// What lies between blanks, control characters and what is no ASCII: each of these parts words for some server.
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| !byte.is_ascii_graphic()).filter(|word| !word.is_empty())
 }
 
 /// What a client has said so far, in lines. Some servers end one at a line feed, some at a carriage return, some at both together, and
@@ -171,7 +167,7 @@ impl<'a> Look<'a> {
     }
 
     fn count(&mut self, end: usize) {
-        let words = self.line.split(|byte| !byte.is_ascii_graphic()).filter(|word| !word.is_empty()).count();
+        let words = words(&self.line).count();
         self.words.iter_mut().for_each(|before| *before += words);
         self.may_be_request |= !self.is_answered && self.words[end] > 1;
         self.words[end] = 0;
@@ -190,7 +186,7 @@ impl<'a> Look<'a> {
         }
         self.has_begun |= is_first;
         if !self.is_answered || self.may_be_request {
-            let mut words = line.split(|byte| !byte.is_ascii_graphic()).filter(|word| !word.is_empty());
+            let mut words = words(&line);
             match (words.next(), words.next()) {
                 (Some(b"PROXY"), Some(_)) if is_first => return Err(PROXY.to_owned()),
                 (Some(b"CONNECT"), Some(host)) => self.is_own(host)?,

@@ -100,6 +100,17 @@ pub(super) fn reset(socket: TcpStream) {
     let _closed: io::Result<()> = socket.set_zero_linger();
 }
 
+/// Reads what comes next, behind what was heard already. Zero bytes at the end.
+pub(super) async fn hear(from: &TcpStream, heard: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        from.readable().await?;
+        match from.try_read_buf(heard) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+    }
+}
+
 /// Writes all of it.
 pub(super) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {

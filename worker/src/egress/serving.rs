@@ -362,10 +362,7 @@ impl Egress {
                 Some((host, addresses)) if may => {
                     let both = || std::iter::once(&self.network).chain(&asker.within);
                     let only_web = both().any(|network| network.only_web(&Host::Address(place.ip()), place.port()));
-                    let made_for = self.made_for(Host::Address(place.ip()), place.port(), asker);
-                    if is_secured(asker) && !made_for.outfit.is_secured() {
-                        return Err(NoRoute::Refused { host, reason: Some(NOT_SECURED.to_owned()) });
-                    }
+                    let made_for = self.made_for(&host, Host::Address(place.ip()), place.port(), asker)?;
                     // Nobody's name is compared where nothing is added.
                     let made_for = Some(made_for).filter(|made_for| !made_for.outfit.is_none());
                     Ok(Route { host, made_for, only_web, addresses })
@@ -401,10 +398,7 @@ impl Egress {
         match reachable {
             Ok(addresses) => {
                 let only_web = both().any(|network| network.only_web(name, port));
-                let made_for = self.made_for(name.clone(), port, asker);
-                if is_secured(asker) && !made_for.outfit.is_secured() {
-                    return Err(NoRoute::Refused { host, reason: Some(NOT_SECURED.to_owned()) });
-                }
+                let made_for = self.made_for(&host, name.clone(), port, asker)?;
                 Ok(Route { host, made_for: Some(made_for), only_web, addresses })
             }
             Err(Unreachable::Refused(ip, what)) => {
@@ -415,10 +409,14 @@ impl Egress {
         }
     }
 
-    /// The name that a connection is for, with what is added to its requests.
-    fn made_for(&self, name: Host, port: u16, asker: &Asker) -> MadeFor {
-        let outfit = self.credentials.outfit(&name, port, is_secured(asker));
-        MadeFor { outfit, ..MadeFor::new(name, port) }
+    /// The name that a connection is for, with what is added to its requests. Refused if egress is to make the TLS, and would not.
+    fn made_for(&self, shown: &str, name: Host, port: u16, asker: &Asker) -> Result<MadeFor, NoRoute> {
+        let secured = asker.within.as_ref().is_some_and(|within| within.secured);
+        let outfit = self.credentials.outfit(&name, port, secured);
+        if secured && !outfit.is_secured() {
+            return Err(NoRoute::Refused { host: shown.to_owned(), reason: Some(NOT_SECURED.to_owned()) });
+        }
+        Ok(MadeFor { outfit, ..MadeFor::new(name, port) })
     }
 
     /// Takes the connections that were announced, each once, and no others: whoever else is on this machine may try (B17).
@@ -443,7 +441,7 @@ impl Egress {
         let Some(socket) = self.names.get() else { return };
         let mut bytes = vec![0; QUESTION_MAX];
         loop {
-            let (mut questions, may_ask) = tokio::select! {
+            let (questions, may_ask) = tokio::select! {
                 biased;
                 () = self.is_late.notified() => (std::mem::take(&mut *lock(&self.late)), false),
                 heard = socket.recv_from(&mut bytes) => match heard {
@@ -459,7 +457,7 @@ impl Egress {
                     }
                 },
             };
-            for (question, from) in questions.drain(..) {
+            for (question, from) in questions {
                 self.answer_datagram(question, from, may_ask).await;
             }
         }
@@ -575,11 +573,6 @@ impl Egress {
             }
         }
     }
-}
-
-/// Whether egress makes the TLS of its connections.
-fn is_secured(asker: &Asker) -> bool {
-    asker.within.as_ref().is_some_and(|within| within.secured)
 }
 
 /// The next question of a connection, without its length. `None` at its end, and for one that is too long.

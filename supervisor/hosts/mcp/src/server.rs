@@ -217,6 +217,14 @@ impl Progress {
     }
 }
 
+/// Returns when nobody wants the result of a request any more.
+async fn over(context: &RequestContext<RoleServer>, closed: &mut Closed) {
+    tokio::select! {
+        () = context.ct.cancelled() => {}
+        () = closed.wait() => {}
+    }
+}
+
 fn cancelled() -> ErrorData {
     ErrorData::internal_error("the call was cancelled", None)
 }
@@ -275,14 +283,12 @@ impl ServerHandler for Server {
             tokio::select! {
                 biased;
                 // Dropped, the call ends.
-                () = context.ct.cancelled() => return Err(cancelled()),
-                () = closed.wait() => return Err(cancelled()),
+                () = over(&context, &mut closed) => return Err(cancelled()),
                 Some(piece) = flight.pieces.recv() => {
                     let Some(progress) = &mut progress else { continue };
                     tokio::select! {
                         biased;
-                        () = context.ct.cancelled() => return Err(cancelled()),
-                        () = closed.wait() => return Err(cancelled()),
+                        () = over(&context, &mut closed) => return Err(cancelled()),
                         // A client that is gone is noticed where it is read from.
                         told = context.peer.notify_progress(progress.next(&piece)) => drop(told),
                     }

@@ -20,12 +20,12 @@ use hickory_proto::op::{Message, Query};
 use hickory_proto::rr::{Name, RData, RecordType};
 use rustls::crypto::ring;
 use serde_json::{Map, Value, json};
-use ureq::Agent;
 use ureq::config::Config;
 use ureq::http::{Response, Uri, header};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, RequestBuilder};
 use url::Url;
 
 use super::{Format, to_text};
@@ -233,19 +233,17 @@ impl Client {
     }
 
     pub(super) fn get(&self, url: &Url) -> Result<Response<ureq::Body>, NoResponse> {
-        let mut request = self.agent.get(self.spoken(url).as_str());
-        if self.by_egress {
-            request = request.header(header::HOST, authority(url));
-        }
-        self.heard(request.call())
+        self.heard(self.named(self.agent.get(self.spoken(url).as_str()), url).call())
     }
 
     pub(super) fn post(&self, url: &Url, json: &Value) -> Result<Response<ureq::Body>, NoResponse> {
-        let mut request = self.agent.post(self.spoken(url).as_str()).header(header::CONTENT_TYPE, "application/json");
-        if self.by_egress {
-            request = request.header(header::HOST, authority(url));
-        }
-        self.heard(request.send(json.to_string().as_bytes()))
+        let request = self.named(self.agent.post(self.spoken(url).as_str()), url);
+        self.heard(request.header(header::CONTENT_TYPE, "application/json").send(json.to_string().as_bytes()))
+    }
+
+    /// For the host as its URL names it, which is not the one that is spoken to.
+    fn named<B>(&self, request: RequestBuilder<B>, url: &Url) -> RequestBuilder<B> {
+        if self.by_egress { request.header(header::HOST, authority(url)) } else { request }
     }
 
     /// As it is said to whoever listens: egress makes the TLS, and is spoken to at the same port in the clear.
