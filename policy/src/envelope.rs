@@ -156,9 +156,31 @@ pub struct Changes {
     /// Files that the call has left in a `/tmp` that only its session sees: they go with it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub vanished: Vec<String>,
+    /// What its connections to granted hosts have carried, if it had some.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub carried: Option<Carried>,
     /// How many more there are, for which there was no room.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub more: u64,
+}
+
+/// What connections have carried, as their hosts see it: with TLS, its bytes are counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// How many were made.
+    pub connections: u64,
+    /// Bytes to the hosts.
+    pub sent: u64,
+    /// Bytes from them.
+    pub received: u64,
+}
+
+impl Carried {
+    /// Both ways together.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.sent.saturating_add(self.received)
+    }
 }
 
 impl Changes {

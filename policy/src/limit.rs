@@ -28,6 +28,12 @@ pub enum LimitName {
     Disk,
     /// Bytes that a tool's program writes to standard output and error together.
     Output,
+    /// Bytes that all connections of a call carry together, both ways.
+    Network,
+    /// The same of all calls of a session, those that are over included.
+    SessionNetwork,
+    /// How fast the connections of a session may carry that, together.
+    NetworkRate,
 }
 
 /// What a limit's number counts.
@@ -38,13 +44,15 @@ pub enum Unit {
     Ms,
     /// Bytes.
     Bytes,
+    /// Bytes in a second.
+    BytesPerSecond,
     /// A number of things.
     Count,
 }
 
 impl LimitName {
     /// All, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Wall,
         Self::Cpu,
         Self::Memory,
@@ -53,6 +61,9 @@ impl LimitName {
         Self::FileSize,
         Self::Disk,
         Self::Output,
+        Self::Network,
+        Self::SessionNetwork,
+        Self::NetworkRate,
     ];
 
     /// As manifests and envelopes spell it.
@@ -67,6 +78,9 @@ impl LimitName {
             Self::FileSize => "file_size",
             Self::Disk => "disk",
             Self::Output => "output",
+            Self::Network => "network",
+            Self::SessionNetwork => "session_network",
+            Self::NetworkRate => "network_rate",
         }
     }
 
@@ -75,7 +89,10 @@ impl LimitName {
     pub fn unit(self) -> Unit {
         match self {
             Self::Wall | Self::Cpu => Unit::Ms,
-            Self::Memory | Self::FileSize | Self::Disk | Self::Output => Unit::Bytes,
+            Self::Memory | Self::FileSize | Self::Disk | Self::Output | Self::Network | Self::SessionNetwork => {
+                Unit::Bytes
+            }
+            Self::NetworkRate => Unit::BytesPerSecond,
             Self::Processes | Self::OpenFiles => Unit::Count,
         }
     }
@@ -84,7 +101,7 @@ impl LimitName {
     #[must_use]
     pub fn text(self, number: u64) -> String {
         match self.unit() {
-            Unit::Bytes => ByteSize(number).to_string(),
+            Unit::Bytes | Unit::BytesPerSecond => ByteSize(number).to_string(),
             Unit::Count => number.to_string(),
             Unit::Ms => match number {
                 ms if ms > 0 && ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
@@ -110,6 +127,11 @@ impl LimitName {
             Self::FileSize => format!("a file was to become longer than the limit of {value}"),
             Self::Disk => format!("its processes together wrote {used} to disk, more than the limit of {value}"),
             Self::Output => format!("it wrote {used} of output, more than the limit of {value}"),
+            Self::Network => format!("its connections carried {used}, more than the limit of {value}"),
+            Self::SessionNetwork => {
+                format!("the session's connections have carried {used}, more than the limit of {value}")
+            }
+            Self::NetworkRate => format!("its connections carried {used} a second, more than the limit of {value}"),
         }
     }
 
@@ -134,7 +156,7 @@ impl LimitName {
     fn raised(self, used: u64, value: u64) -> String {
         let wanted = used.max(value).saturating_mul(2);
         let rounded = match self.unit() {
-            Unit::Bytes => match wanted {
+            Unit::Bytes | Unit::BytesPerSecond => match wanted {
                 w if w >= 1 << 30 => w.div_ceil(1 << 30) << 30,
                 w if w >= 1 << 20 => w.div_ceil(1 << 20) << 20,
                 w => w,
@@ -148,7 +170,7 @@ impl LimitName {
     /// A measured number, which divides by nothing: rounded to what a person reads.
     fn rough(self, number: u64) -> String {
         match self.unit() {
-            Unit::Bytes => match number {
+            Unit::Bytes | Unit::BytesPerSecond => match number {
                 n if n >= 10 << 30 => format!("{}GiB", n >> 30),
                 n if n >= 1 << 20 => format!("{}MiB", n >> 20),
                 n if n >= 1 << 10 => format!("{}KiB", n >> 10),
@@ -184,6 +206,12 @@ pub struct Limits {
     pub disk: Option<ByteSize>,
     /// [`LimitName::Output`].
     pub output: Option<ByteSize>,
+    /// [`LimitName::Network`].
+    pub network: Option<ByteSize>,
+    /// [`LimitName::SessionNetwork`].
+    pub session_network: Option<ByteSize>,
+    /// [`LimitName::NetworkRate`].
+    pub network_rate: Option<ByteSize>,
 }
 
 /// What was typed is no limit.
@@ -194,7 +222,10 @@ pub enum LimitError {
     #[error("{0:?} is not NAME=VALUE; write for example `memory=2GiB`")]
     Form(String),
     /// No such limit.
-    #[error("there is no limit `{0}`; there are: wall, cpu, memory, processes, open_files, file_size, disk, output")]
+    #[error(
+        "there is no limit `{0}`; there are: wall, cpu, memory, processes, open_files, file_size, disk, output, network, \
+             session_network, network_rate"
+    )]
     Name(String),
     /// Not a value.
     #[error("the limit {name} cannot be read")]
@@ -238,6 +269,9 @@ impl Limits {
             LimitName::FileSize => self.file_size = Some(size()?),
             LimitName::Disk => self.disk = Some(size()?),
             LimitName::Output => self.output = Some(size()?),
+            LimitName::Network => self.network = Some(size()?),
+            LimitName::SessionNetwork => self.session_network = Some(size()?),
+            LimitName::NetworkRate => self.network_rate = Some(size()?),
         }
         Ok(())
     }
@@ -254,6 +288,9 @@ impl Limits {
             file_size: self.file_size.or(base.file_size),
             disk: self.disk.or(base.disk),
             output: self.output.or(base.output),
+            network: self.network.or(base.network),
+            session_network: self.session_network.or(base.session_network),
+            network_rate: self.network_rate.or(base.network_rate),
         }
     }
 }
@@ -279,6 +316,12 @@ pub struct Bounds {
     pub disk: u64,
     /// [`LimitName::Output`], bytes.
     pub output: u64,
+    /// [`LimitName::Network`], bytes.
+    pub network: u64,
+    /// [`LimitName::SessionNetwork`], bytes.
+    pub session_network: u64,
+    /// [`LimitName::NetworkRate`], bytes a second, if it was asked for.
+    pub network_rate: Option<u64>,
 }
 
 impl Bounds {
@@ -296,6 +339,9 @@ impl Bounds {
             file_size: size(limits.file_size, 64 << 30),
             disk: size(limits.disk, 64 << 30),
             output: size(limits.output, 256 << 20),
+            network: size(limits.network, 64 << 30),
+            session_network: size(limits.session_network, 1 << 40),
+            network_rate: limits.network_rate.map(|size| size.0),
         }
     }
 
@@ -313,10 +359,13 @@ impl Bounds {
             file_size: least(self.file_size, size(limits.file_size)),
             disk: least(self.disk, size(limits.disk)),
             output: least(self.output, size(limits.output)),
+            network: least(self.network, size(limits.network)),
+            session_network: least(self.session_network, size(limits.session_network)),
+            network_rate: self.network_rate.into_iter().chain(size(limits.network_rate)).min(),
         }
     }
 
-    /// One of them in its own unit; none for a call without a timeout.
+    /// One of them in its own unit; none for what was not asked for and has no default.
     #[must_use]
     pub fn value(&self, name: LimitName) -> Option<u64> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -329,6 +378,9 @@ impl Bounds {
             LimitName::FileSize => Some(self.file_size),
             LimitName::Disk => Some(self.disk),
             LimitName::Output => Some(self.output),
+            LimitName::Network => Some(self.network),
+            LimitName::SessionNetwork => Some(self.session_network),
+            LimitName::NetworkRate => self.network_rate,
         }
     }
 }
@@ -347,6 +399,8 @@ pub enum Enforcer {
     Timer,
     /// The supervisor, which reads the program's output.
     Supervisor,
+    /// Egress, through which everything goes.
+    Egress,
 }
 
 /// A limit of a call, and what came of it.
@@ -402,12 +456,15 @@ mod tests {
             "file_size=1MiB",
             "disk=3GiB",
             "output=1KiB",
+            "network=5GiB",
+            "session_network=6GiB",
+            "network_rate=8MiB",
         ] {
             limits.set(text).unwrap();
         }
         let bounds = Bounds::of(&limits, 0);
         let typed = LimitName::ALL.map(|name| name.text(bounds.value(name).unwrap()));
-        assert_eq!(typed, ["5m", "1h", "2GiB", "7", "64", "1MiB", "3GiB", "1KiB"]);
+        assert_eq!(typed, ["5m", "1h", "2GiB", "7", "64", "1MiB", "3GiB", "1KiB", "5GiB", "6GiB", "8MiB"]);
         for (text, part) in [
             ("memory", "NAME=VALUE"),
             ("ram=1GiB", "there is no limit `ram`"),

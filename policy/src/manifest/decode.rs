@@ -355,7 +355,19 @@ fn allowlist(node: Node, mode: Option<Mode>) -> Result<Vec<AllowEntry>, Fault> {
 }
 
 fn limits(node: Node) -> Result<Limits, Fault> {
-    let known = ["wall", "cpu", "memory", "file_size", "processes", "open_files", "disk", "output"];
+    let known = [
+        "wall",
+        "cpu",
+        "memory",
+        "file_size",
+        "processes",
+        "open_files",
+        "disk",
+        "output",
+        "network",
+        "session_network",
+        "network_rate",
+    ];
     let mut table = Table::of(node, "limits", &known)?;
     let duration = |node| parsed(node, parse_duration);
     let size = |node| parsed(node, ByteSize::parse);
@@ -368,6 +380,9 @@ fn limits(node: Node) -> Result<Limits, Fault> {
         open_files: table.optional("open_files", count)?,
         disk: table.optional("disk", size)?,
         output: table.optional("output", size)?,
+        network: table.optional("network", size)?,
+        session_network: table.optional("session_network", size)?,
+        network_rate: table.optional("network_rate", size)?,
     })
 }
 

@@ -232,7 +232,19 @@ fn bounded(ceiling: &Ceiling) -> Entries {
 }
 
 fn bounds(limits: &Limits) -> Entries {
-    let Limits { wall, cpu, memory, processes, open_files, file_size, disk, output } = limits;
+    let Limits {
+        wall,
+        cpu,
+        memory,
+        processes,
+        open_files,
+        file_size,
+        disk,
+        output,
+        network,
+        session_network,
+        network_rate,
+    } = limits;
     let ms = |time: &Option<Duration>| time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let all = [
         (LimitName::Wall, ms(wall)),
@@ -243,6 +255,9 @@ fn bounds(limits: &Limits) -> Entries {
         (LimitName::FileSize, file_size.map(|size| size.0)),
         (LimitName::Disk, disk.map(|size| size.0)),
         (LimitName::Output, output.map(|size| size.0)),
+        (LimitName::Network, network.map(|size| size.0)),
+        (LimitName::SessionNetwork, session_network.map(|size| size.0)),
+        (LimitName::NetworkRate, network_rate.map(|size| size.0)),
     ];
     let given = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
     given.map(|(name, value)| ("limit", format!("{name}={}", name.text(value)))).collect()

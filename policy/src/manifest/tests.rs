@@ -101,7 +101,20 @@ fn the_reference_s_example_is_accepted_and_has_every_key() {
     let (_, after) = text.split_once("```toml\n").unwrap();
     let (example, _) = after.split_once("```").unwrap();
     let manifest = Manifest::parse(example, Format::Toml, "manifest.md").unwrap();
-    let Limits { wall, cpu, memory, file_size, processes, open_files, disk, output } = manifest.limits;
+    let Limits {
+        wall,
+        cpu,
+        memory,
+        file_size,
+        processes,
+        open_files,
+        disk,
+        output,
+        network,
+        session_network,
+        network_rate,
+    } = manifest.limits;
+    assert!(network.is_some() && session_network.is_some() && network_rate.is_some());
     assert!(wall.is_some() && cpu.is_some() && memory.is_some() && file_size.is_some());
     assert!(processes.is_some() && open_files.is_some() && disk.is_some() && output.is_some());
     let kinds = [Kind::Read, Kind::Write, Kind::Hosts, Kind::Shell, Kind::Capabilities];

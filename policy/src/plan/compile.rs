@@ -8,8 +8,8 @@ use super::etc::{Readable, Reading};
 use super::protect::{Found, State, names};
 use super::system::{self, Execute};
 use super::{
-    CallPlan, CallRules, Calls, Exactness, Exec, Extent, FsAccess, FsRule, Limit, Network, PROTOCOL_VERSION, Presence,
-    ProgramRule, Resource, SessionPlan, Strength, Work, env,
+    CallPlan, CallRules, Calls, Carries, Exactness, Exec, Extent, FsAccess, FsRule, Limit, Network, PROTOCOL_VERSION,
+    Presence, ProgramRule, Resource, SessionPlan, Strength, Work, env,
 };
 use crate::call_grant::CallGrant;
 use crate::effective::{DEBUG, EffectiveSet, Origin, PathRegion, Region as _, Scope, ShellRegion};
@@ -72,7 +72,7 @@ pub fn session(
         env: environment,
         gitconfig: facts.gitconfig.clone(),
         debug: effective.rights().allows_capability(DEBUG),
-        network: network(effective),
+        network: network(effective, bounds),
         ablation: None,
     })
 }
@@ -84,9 +84,9 @@ pub fn is_offline(effective: &EffectiveSet) -> bool {
 }
 
 /// What may be connected to, if anything.
-fn network(effective: &EffectiveSet) -> Option<Network> {
+fn network(effective: &EffectiveSet, bounds: &Bounds) -> Option<Network> {
     let hosts = effective.rights().hosts().iter().map(|(host, _)| host.clone()).collect();
-    (!is_offline(effective)).then_some(Network { hosts, secured: false })
+    (!is_offline(effective)).then_some(Network { hosts, secured: false, carries: Carries::of(bounds) })
 }
 
 /// What `shell` grants. Where it grants any program with any arguments, or nothing at all, nobody need be asked: in the latter
@@ -190,6 +190,7 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
         None => Some(Network {
             hosts: grant.hosts().iter().map(|(host, port)| HostPattern::of_host(host, *port)).collect(),
             secured: false,
+            carries: Carries::of(&bounds),
         }),
     };
     Ok(CallPlan {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::limit::Bounds;
 use crate::pattern::{Host, HostPattern};
 
 mod special;
@@ -27,6 +28,31 @@ pub struct Network {
     /// these. The supervisor says so for each call; no session has it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secured: bool,
+    /// How much it may carry. Of a call's network only the least for the call is looked at.
+    pub carries: Carries,
+}
+
+/// How much the connections of a session may carry, both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carries {
+    /// Those of one call together, bytes.
+    pub call: u64,
+    /// All of the session together, bytes.
+    pub session: u64,
+    /// All of the session together, bytes a second, if that is bounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+}
+
+impl Carries {
+    /// As much as comes.
+    pub const UNBOUNDED: Self = Self { call: u64::MAX, session: u64::MAX, rate: None };
+
+    /// What these bounds say of it.
+    #[must_use]
+    pub fn of(bounds: &Bounds) -> Self {
+        Self { call: bounds.network, session: bounds.session_network, rate: bounds.network_rate }
+    }
 }
 
 impl Network {

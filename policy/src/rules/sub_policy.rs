@@ -118,7 +118,7 @@ impl SubPolicy {
         let mut hosts = Scope::default();
         session.hosts.iter().for_each(|host| hosts.insert(host.clone(), []));
         let hosts = hosts.meet(net).iter().map(|(host, _)| host.clone()).collect();
-        Some(Network { hosts, secured: session.secured })
+        Some(Network { hosts, ..session.clone() })
     }
 
     /// What is left, for people and the envelope.

@@ -98,7 +98,8 @@ pub(super) struct Grants {
     ///
     /// NAME is one of wall (default: 120s for `call`, none for `run`), cpu (24h), memory (three quarters of this host's),
     /// processes (4096, including threads), open_files (65536 for each process), file_size (64GiB), disk (64GiB written),
-    /// output (256MiB, for `call bash`). Times take ms, s, m or h; sizes take B, KiB, MiB, GiB or TiB.
+    /// output (256MiB, for `call bash`), network (64GiB to and from granted hosts), session_network (1TiB), network_rate (none;
+    /// a size, in a second). Times take ms, s, m or h; sizes take B, KiB, MiB, GiB or TiB.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(super) limit: Vec<String>,
     /// Allow the command's processes to trace one another: gdb, strace, LeakSanitizer. They reach no process outside

@@ -77,7 +77,13 @@ impl Session {
         let end = end?;
         let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
         known.changes.clone_from(&changes);
-        let limits = super::limits::of_program(&bounds, &end, Some(super::limits::ms(timeout)), Some(heard.seen));
+        let limits = super::limits::of_program(
+            &bounds,
+            &end,
+            Some(super::limits::ms(timeout)),
+            Some(heard.seen),
+            changes.as_ref(),
+        );
         if let Some(hit) = super::limits::ended_for(&bounds, &end, Some(heard.seen)) {
             let ended_for = Some(super::limits::denial(&bounds, hit, end.left));
             return Ok(Done { limits, ended_for, changes, ..Done::of(heard.last_words().into()) });

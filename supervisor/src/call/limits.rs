@@ -1,6 +1,6 @@
 //! What a result says of its limits: who held each, what was used, and what to do about one that was met.
 
-use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::envelope::{Changes, Denial, Layer};
 use callgate_policy::limit::{Bounds, Enforcer, LimitName, LimitReport};
 use callgate_worker::protocol::{LimitHit, ProgramEnd};
 
@@ -13,6 +13,7 @@ pub(crate) fn of_program(
     end: &ProgramEnd,
     timeout: Option<u64>,
     output: Option<u64>,
+    changes: Option<&Changes>,
 ) -> Vec<LimitReport> {
     let hit = ended_for(bounds, end, output).or_else(|| signalled(end));
     let report = |limit: LimitName| {
@@ -26,6 +27,9 @@ pub(crate) fn of_program(
             LimitName::OpenFiles | LimitName::FileSize => (vec![Rlimit], None),
             LimitName::Disk => (vec![Watcher], end.used.disk),
             LimitName::Output => (vec![Supervisor], Some(output?)),
+            LimitName::Network | LimitName::SessionNetwork | LimitName::NetworkRate => {
+                return of_network(limit, bounds, changes);
+            }
         };
         let value = if limit == LimitName::Wall { timeout? } else { bounds.value(limit)? };
         let met = hit.filter(|hit| hit.limit == limit);
@@ -39,19 +43,34 @@ pub(crate) fn of_program(
     LimitName::ALL.into_iter().filter_map(report).collect()
 }
 
+/// What connections may carry, if there were some.
+fn of_network(limit: LimitName, bounds: &Bounds, changes: Option<&Changes>) -> Option<LimitReport> {
+    let carried = changes?.carried?;
+    let mut report = LimitReport::new(limit, bounds.value(limit)?, vec![Enforcer::Egress]);
+    if limit == LimitName::Network {
+        let over = carried.bytes().saturating_sub(report.value);
+        (report.used, report.hit) = (Some(carried.bytes()), over > 0);
+        report.overshoot = report.hit.then_some(over);
+    }
+    Some(report)
+}
+
 /// As the envelope counts time.
 pub(crate) fn ms(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Of a tool that runs in the worker itself: one process, which the kernel bounds.
-pub(crate) fn of_tool(bounds: &Bounds, timeout: u64) -> Vec<LimitReport> {
+pub(crate) fn of_tool(bounds: &Bounds, timeout: u64, changes: Option<&Changes>) -> Vec<LimitReport> {
     let report = |limit: LimitName| {
         let by = match limit {
             LimitName::Wall => Enforcer::Supervisor,
             LimitName::Cpu | LimitName::Memory | LimitName::OpenFiles | LimitName::FileSize => Enforcer::Rlimit,
             // It starts none and writes one file; its result is bounded by its surface.
             LimitName::Processes | LimitName::Disk | LimitName::Output => return None,
+            LimitName::Network | LimitName::SessionNetwork | LimitName::NetworkRate => {
+                return of_network(limit, bounds, changes);
+            }
         };
         let value = if limit == LimitName::Wall { timeout } else { bounds.value(limit)? };
         Some(LimitReport::new(limit, value, vec![by]))

@@ -27,7 +27,7 @@ impl Session {
         let wall = self.bounds.value(LimitName::Wall);
         let mut metadata = Metadata::new(limits::ms(duration));
         metadata.enforced = super::enforced(self, program.steps());
-        metadata.limits = limits::of_program(&self.bounds, end, wall, None);
+        metadata.limits = limits::of_program(&self.bounds, end, wall, None, program.changes());
         metadata.changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
         let mut envelope = ResultEnvelope::output(data, metadata);
         if let Some(recording) = program.take_recording() {

@@ -62,8 +62,8 @@ impl Session {
         };
         let end = end?;
         let truncated = head.dropped;
-        let limits =
-            crate::call::limits::of_program(&bounds, &end, Some(crate::call::limits::ms(timeout)), Some(head.seen));
+        let timeout = Some(crate::call::limits::ms(timeout));
+        let limits = crate::call::limits::of_program(&bounds, &end, timeout, Some(head.seen), program.changes());
         let hit = crate::call::limits::ended_for(&bounds, &end, Some(head.seen));
         let ended_for = hit.map(|hit| crate::call::limits::denial(&bounds, hit, end.left));
         let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();

@@ -30,7 +30,7 @@ impl Session {
                 if !rest.is_empty() {
                     kept.add(&rest);
                 }
-                let limits = crate::call::limits::of_tool(bounds, timeout);
+                let limits = crate::call::limits::of_tool(bounds, timeout, run.changes.as_ref());
                 let changes = run.changes.filter(|changes| !changes.is_empty());
                 Ok(Done { limits, changes, ..kept.done(data, truncated) })
             }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, matrix};
+use serde_json::{Value, json};
 
 /// The suite's Internet, for one target.
 pub(crate) struct Internet {
@@ -370,5 +371,45 @@ fn s0_20_what_egress_answers_is_told_apart() {
         assert_eq!((&data["content"], &data["untrusted"]), (&own.into(), &true.into()), "{envelope}");
         let (status, envelope) = fetch("http://good.example/a", &["good.example"]);
         assert_eq!((status, &envelope["data"]["status"]), (0, &200.into()), "the control: {envelope}");
+    });
+}
+
+/// S0-36: what a call's connections carry is counted; a call that carries too much is cut off, and told why.
+#[test]
+fn s0_36_what_a_call_carries_is_counted_and_bounded() {
+    const LARGE: u64 = 32 << 20;
+    on_the_internet(|internet| {
+        let status = internet.env.outside().join("status.json");
+        let fetch = |limit: &str, url: &str| {
+            let flags = ["--limit", limit, "--status", &status.display().to_string()];
+            let run = internet.inside(&["good.example"]).flag(&flags);
+            let script = format!(
+                "curl -sS -m 60 --cacert $CA {url}/large | wc -c; curl -sS -m 60 --cacert $CA {url}/again | wc -c"
+            );
+            let ended = shell(&run, &script);
+            let envelope: Value = serde_json::from_str(&fs::read_to_string(&status).unwrap()).unwrap();
+            let counts: Vec<u64> = ended.stdout.lines().map(|line| line.trim().parse().unwrap()).collect();
+            let limits = envelope["metadata"]["limits"].as_array().unwrap();
+            let report = limits.iter().find(|report| report["limit"] == "network").unwrap().clone();
+            (counts, report, envelope["metadata"]["changes"].clone(), ended.stderr)
+        };
+        for url in ["http://good.example", "https://good.example"] {
+            let (counts, report, changes, stderr) = fetch("network=64MiB", url);
+            assert!(counts[0] == LARGE && counts[1] > 10, "the control: {counts:?} {stderr}");
+            assert_eq!((&report["hit"], &report["by"]), (&json!(false), &json!(["egress"])));
+            let carried = &changes["carried"];
+            assert_eq!((&carried["connections"], &changes["not_reached"]), (&json!(2), &Value::Null));
+            assert!(carried["received"].as_u64().unwrap() > LARGE && carried["sent"].as_u64().unwrap() > 100);
+            internet.seen();
+
+            let (counts, report, changes, stderr) = fetch("network=4MiB", url);
+            assert!((1 << 20..6 << 20).contains(&counts[0]) && counts[1] == 0, "{counts:?} {stderr}");
+            assert!(stderr.contains("Permission denied") || stderr.contains("Failed to connect"), "{stderr}");
+            assert_eq!(report["hit"], json!(true), "{report}");
+            assert_eq!(report["overshoot"], report["used"].as_u64().unwrap() - (4 << 20));
+            let why = changes["not_reached"][0]["why"].as_str().unwrap();
+            assert!(why.contains("more than the limit of 4MiB"), "{why}");
+            assert!(!internet.seen().contains("/again"), "it did not come there");
+        }
     });
 }

@@ -130,7 +130,8 @@ fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
             [ceiling.net]\nhosts = [\"*.example.org\"]\n[[ceiling.shell]]\ncmd = \"sh\"\n\
             [[rules]]\npermission = \"bash\"\naction = \"deny\"\n\
             [limits]\nwall = \"7s\"\ncpu = \"6s\"\nmemory = \"5MiB\"\nprocesses = 41\nopen_files = 42\n\
-            file_size = \"3MiB\"\ndisk = \"2MiB\"\noutput = \"1MiB\"\n[env]\npass = [\"LANG\"]\nset = { A = \"b\" }\n";
+            file_size = \"3MiB\"\ndisk = \"2MiB\"\noutput = \"1MiB\"\nnetwork = \"4MiB\"\n\
+             session_network = \"5MiB\"\nnetwork_rate = \"6MiB\"\n[env]\npass = [\"LANG\"]\nset = { A = \"b\" }\n";
         env.workspace_file("callgate.toml", text);
         let shown = callgate(&env, &["trust", &env.workspace().display().to_string()]);
         assert_eq!(shown.status.code(), Some(0), "{shown:?}");
@@ -162,6 +163,9 @@ fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
             "limit processes=41",
             "limit open_files=42",
             "limit file_size=3MiB",
+            "limit network=4MiB",
+            "limit session_network=5MiB",
+            "limit network_rate=6MiB",
             "limit disk=2MiB",
             "limit output=1MiB",
             "env LANG",

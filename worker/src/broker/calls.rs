@@ -242,6 +242,11 @@ impl Calls {
         self.calls.get_mut(&worker)
     }
 
+    /// Some call.
+    pub(super) fn find(&mut self, is_it: impl Fn(Pid, u64) -> bool) -> Option<&mut Call> {
+        self.calls.iter_mut().find(|(pid, call)| is_it(**pid, call.worker)).map(|(_, call)| call)
+    }
+
     /// Its call is over, and it stands ready again. Returns the worker's number.
     pub(super) fn renew(&mut self, pid: Pid) -> Option<u64> {
         let (worker, asked) = self.remove(pid)?;

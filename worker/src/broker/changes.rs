@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use callgate_policy::envelope::{Blocked, Changes, NotReached, Note};
+use callgate_policy::envelope::{Blocked, Carried, Changes, NotReached, Note};
 use callgate_policy::plan::protect::gitconfig;
 use callgate_policy::plan::protect::later::{self, Before, Later};
 use callgate_policy::plan::{FsRule, SessionPlan};
@@ -241,6 +241,9 @@ pub(super) struct Collected {
     blocked: BTreeMap<Blocked, u64>,
     vanished: BTreeSet<PathBuf>,
     more: u64,
+    /// It has asked egress for a connection.
+    pub(super) went_out: bool,
+    pub(super) carried: Option<Carried>,
     /// There are names that the call may not leave: whether it has, is known when it has ended.
     pub(super) unfinished: bool,
 }
@@ -495,7 +498,7 @@ impl Collected {
     pub(super) fn is_empty(&self) -> bool {
         let sets = [&self.created, &self.changed, &self.removed, &self.repositories];
         let noted = [&self.later, &self.refused, &self.not_started];
-        let told = self.not_reached.is_empty() && self.blocked.is_empty() && self.vanished.is_empty();
+        let told = !self.went_out && self.not_reached.is_empty() && self.blocked.is_empty() && self.vanished.is_empty();
         told && !self.unfinished
             && sets.iter().all(|set| set.all.is_empty())
             && noted.iter().all(|set| set.all.is_empty())
@@ -548,6 +551,7 @@ impl Collected {
         (changes.repositories, changes.runs_later) = (repositories, runs_later);
         (changes.refused, changes.not_started, changes.more) = (refused, not_started, more);
         (changes.not_reached, changes.blocked, changes.vanished) = (not_reached, self.blocked.clone(), vanished);
+        changes.carried = self.carried;
         changes
     }
 }

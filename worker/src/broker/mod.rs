@@ -583,6 +583,7 @@ impl Broker {
         match supervisor.receive::<ToBroker>()? {
             Received::Message(ToBroker::Report { worker, question }, _) => {
                 self.hear_egress();
+                self.count(|_, number| number == worker);
                 let changes = self.calls.take_changes(worker, &self.notices)?;
                 // One that has gone meanwhile is noticed by the next poll.
                 let changes = changes.report(self.keeper.unseen());
@@ -624,11 +625,13 @@ impl Broker {
                 Received::Message(Register::Again { pid }, _) => {
                     // What egress has said of the call that is over, it said before.
                     self.hear_egress();
+                    self.count(|other, _| other == pid);
                     let over = self.calls.renew(pid);
                     self.its_connections_end(over);
                 }
                 Received::Message(Register::Gone { pid }, _) => {
                     self.hear_egress();
+                    self.count(|other, _| other == pid);
                     let over = self.calls.remove(pid).map(|(worker, _)| worker);
                     self.its_connections_end(over);
                 }

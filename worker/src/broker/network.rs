@@ -7,21 +7,27 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
-use callgate_policy::envelope::StepReport;
+use callgate_policy::envelope::{Carried, StepReport};
 use callgate_policy::pattern::{Host, HostPattern};
 use callgate_policy::plan::{self, SessionPlan, Strength};
 use callgate_policy::step::Step;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use crate::apply::{done, failure};
-use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Serve, StepFailure, Target, ToEgress};
+use crate::protocol::{Channel, FromEgress, Made, Reach, Reached, Received, Serve, StepFailure, Target, ToEgress};
 use crate::sys;
+use crate::sys::process::Pid;
 
 /// The most connections that wait for egress to take them.
 const BACKLOG: i32 = 4096;
 /// Most of what egress says that is heard before anybody else is.
 const AT_ONCE: usize = 1024;
+/// Most bytes of questions for names that wait to be read. The kernel takes twice as much, for what it needs besides.
+const QUESTIONS_MAX: usize = 128 * 1024;
+/// How long egress may take to say what a call has carried.
+const COUNTING: u16 = 2_000; // milliseconds
 /// Where names are asked for (resolver(5)).
 const DNS: u16 = 53;
 
@@ -54,6 +60,8 @@ impl Network {
                     .map_err(failure(Step::Egress, "give lo the addresses of names"))?;
                 let here = SocketAddr::from((Ipv4Addr::LOCALHOST, DNS));
                 rustix::net::bind(&names, &here).map_err(fail("bind port 53"))?;
+                // No more questions wait there than egress sets aside.
+                sockopt::set_socket_recv_buffer_size(&names, QUESTIONS_MAX).map_err(fail("bound the questions"))?;
                 Some(names)
             }
         };
@@ -131,6 +139,20 @@ impl Network {
         let _gone: io::Result<()> = self.egress.send(&ToEgress::Narrowed { call }, &[]);
     }
 
+    /// What a call's connections have carried, if it had some.
+    pub(super) fn carried(&self, call: u64) -> Option<Carried> {
+        let (ours, theirs) = Channel::pair().ok()?;
+        self.egress.send(&ToEgress::Count { call }, &[theirs.as_fd()]).ok()?;
+        drop(theirs);
+        let mut fds = [PollFd::new(ours.as_fd(), PollFlags::POLLIN)];
+        // Egress may have been taken over: it is not waited for long.
+        poll(&mut fds, PollTimeout::from(COUNTING)).ok().filter(|ready| *ready > 0)?;
+        match ours.receive() {
+            Ok(Received::Message(carried, _)) => Some(carried).filter(|carried| *carried != Carried::default()),
+            Ok(Received::Data(_) | Received::Closed) | Err(_) => None,
+        }
+    }
+
     /// A call is over.
     pub(super) fn gone(&self, call: u64) {
         // Without egress nothing of it is left.
@@ -171,7 +193,23 @@ impl Asked {
             Ok(Received::Message(Reached::Ready { .. }, _)) => Ok(()),
             Ok(Received::Message(Reached::Refused { .. }, _)) => Err(refused),
             Ok(Received::Message(Reached::Failed { errno, .. }, _)) => Err(errno),
-            Ok(Received::Data(_) | Received::Closed) | Err(_) => Err(libc::ENETUNREACH),
+            Ok(Received::Message(Reached::Taken, _) | Received::Data(_) | Received::Closed) | Err(_) => {
+                Err(libc::ENETUNREACH)
+            }
+        }
+    }
+
+    /// Has egress take the other end of this socket, if it is connected, and of no other (B17). Whatever else becomes of it, egress
+    /// resets it.
+    pub(super) fn hand_over(&self, socket: &OwnedFd) {
+        // Fails for a socket that is connected no more.
+        let is_connected = || rustix::net::getpeername(socket).is_ok();
+        let taken = is_connected()
+            && self.answer.send(&Made::Connected, &[]).is_ok()
+            && matches!(self.answer.receive(), Ok(Received::Message(Reached::Taken, _)));
+        if taken && is_connected() {
+            // An egress that is gone has nothing left.
+            let _gone: io::Result<()> = self.answer.send(&Made::Sure, &[]);
         }
     }
 }
@@ -186,6 +224,14 @@ fn bound_to(socket: &OwnedFd) -> rustix::io::Result<SocketAddr> {
 }
 
 impl super::Broker {
+    /// Takes what a call's connections have carried into its result, before it is told or over.
+    pub(super) fn count(&mut self, of: impl Fn(Pid, u64) -> bool) {
+        let Some(egress) = &self.egress else { return };
+        if let Some(call) = self.calls.find(of).filter(|call| call.changes.went_out) {
+            call.changes.carried = egress.carried(call.asks().0);
+        }
+    }
+
     /// Takes all that egress has said by itself, for the results of the calls that it is about.
     pub(super) fn hear_egress(&mut self) {
         // Others wait meanwhile; what is not heard yet will be.
@@ -211,7 +257,11 @@ mod tests {
         let target = |wanted: &str, granted: &str| {
             target(
                 wanted.parse().unwrap(),
-                &plan::Network { hosts: vec![HostPattern::parse(granted).unwrap()], secured: false },
+                &plan::Network {
+                    hosts: vec![HostPattern::parse(granted).unwrap()],
+                    secured: false,
+                    carries: plan::Carries::UNBOUNDED,
+                },
             )
         };
         for (wanted, granted) in [

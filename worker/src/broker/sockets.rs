@@ -322,6 +322,7 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
         }
     };
     let who = call.asks();
+    call.changes.went_out |= matches!(way, Way::Out(..));
     let sockets = &mut call.sockets;
     if sockets.connecting.count.load(Ordering::Relaxed) >= WAITING {
         return Err(libc::EAGAIN);
@@ -351,10 +352,12 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
         match way.open(family).and_then(|target| raw::connect(kept.fd.as_fd(), &target).map_err(io_errno)) {
             // Before the answer: what is connected ends when the caller closes it, and what is not can be tried again.
             Ok(()) => {
+                way.hand_over(&kept.fd);
                 drop((kept, on_its_way));
                 answer(Answer::Return(0));
             }
             Err(libc::EINPROGRESS) if is_decided(&kept.fd, PollTimeout::ZERO) => {
+                way.hand_over(&kept.fd);
                 drop((kept, on_its_way));
                 answer(Answer::Fail(libc::EINPROGRESS));
             }
@@ -362,6 +365,7 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
                 answer(Answer::Fail(libc::EINPROGRESS));
                 // It goes on knocking, so the address stays guarded.
                 while !is_decided(&kept.fd, PollTimeout::NONE) {}
+                way.hand_over(&kept.fd);
                 drop((kept, on_its_way));
             }
             Err(e) => {
@@ -398,6 +402,14 @@ impl Ready {
         match self {
             Self::Within { target, .. } => Ok(target.clone()),
             Self::Out(asked, refused) => asked.granted(*refused).map(|()| inet::bytes(asked.at, family)),
+        }
+    }
+
+    /// What is to be done once it is connected.
+    fn hand_over(&self, socket: &OwnedFd) {
+        match self {
+            Self::Within { .. } => {}
+            Self::Out(asked, _) => asked.hand_over(socket),
         }
     }
 }

@@ -11,11 +11,11 @@ use tokio::time::timeout;
 
 use super::hello::{self, Hello, Hellos};
 use super::http::{self, BadRequest, Kept, MadeFor, Refused};
+use super::meter::Server;
 use super::opening::{self, HTTP2, Opening, Spoken};
 use super::other::Other;
 use super::relay::{self, First, relay};
 use super::serving::{Egress, Route};
-use super::upstream;
 use crate::protocol::FromEgress;
 
 /// How long a client has for a hello that it has begun, and to read why it was refused.
@@ -26,16 +26,10 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 impl Egress {
     /// Serves a connection until it ends. `server` is there already if the client has waited for it.
-    pub(super) async fn converse(
-        self: Arc<Self>,
-        client: TcpStream,
-        server: Option<TcpStream>,
-        call: u64,
-        route: Route,
-    ) {
+    pub(super) async fn converse(self: Arc<Self>, client: TcpStream, server: Option<Server>, call: u64, route: Route) {
         let server = match server {
             Some(server) => Ok(server),
-            None => upstream::connect(&route.addresses).await,
+            None => self.connect(call, &route).await,
         };
         match (&route.made_for, server) {
             // Nobody's name is to be compared, but only HTTP and TLS may have been granted.
@@ -52,12 +46,12 @@ impl Egress {
     async fn compare(
         self: Arc<Self>,
         mut client: TcpStream,
-        server: Result<TcpStream, i32>,
+        server: Result<Server, i32>,
         call: u64,
         (route, made_for): (Route, MadeFor),
     ) {
         let is_secured = made_for.outfit.is_secured();
-        let may_speak = server.as_ref().ok().filter(|_| !route.only_web && !is_secured);
+        let may_speak = server.as_ref().ok().filter(|_| !route.only_web && !is_secured).map(|server| &server.socket);
         let Ok(opening) = opening::hear(&mut client, may_speak).await else { return relay::reset(client) };
         match (opening, server) {
             // Egress makes the TLS of what is said here, and of nothing but requests.
@@ -117,7 +111,7 @@ impl Egress {
     }
 
     /// Relays HTTP and TLS, each at its port, and nothing else.
-    async fn only_web(&self, mut client: TcpStream, server: TcpStream, call: u64, route: &Route) {
+    async fn only_web(&self, mut client: TcpStream, server: Server, call: u64, route: &Route) {
         let Ok(Opening::Client(spoken, heard)) = opening::hear(&mut client, None).await else {
             return relay::reset(client);
         };
@@ -184,7 +178,7 @@ impl Egress {
     }
 }
 
-async fn forward(client: TcpStream, server: Result<TcpStream, i32>, heard: Vec<u8>, first: First<'_>) {
+async fn forward(client: TcpStream, server: Result<Server, i32>, heard: Vec<u8>, first: First<'_>) {
     match server {
         Ok(server) => relay(client, server, heard, first).await,
         Err(_) => relay::reset(client),

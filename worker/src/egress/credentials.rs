@@ -18,12 +18,12 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
+use super::meter::Server;
 use crate::protocol::{SealedCredential, StepFailure};
 use crate::tools::web::fetch;
 
@@ -33,7 +33,7 @@ const ALL_MAX: u64 = 1024 * 1024;
 const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// A connection to a server: as it is, or with TLS on it.
-pub(super) type Connection = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+pub(super) type Connection = Either<Server, Box<TlsStream<Server>>>;
 
 /// All that a session has.
 #[derive(Default)]
@@ -141,7 +141,7 @@ impl Outfit {
     }
 
     /// The connection to the server, on which requests are said. The error is a sentence.
-    pub(super) async fn secure(&self, server: TcpStream, host: &Host) -> Result<Connection, String> {
+    pub(super) async fn secure(&self, server: Server, host: &Host) -> Result<Connection, String> {
         let Some(tls) = &self.tls else { return Ok(Either::Left(server)) };
         let name = match host {
             Host::Name(name) => {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_policy::pattern::{Host, HostPattern};
-use callgate_policy::plan::Network;
+use callgate_policy::plan::{Carries, Network};
 use hickory_proto::op::{Message, ResponseCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::hello::{self, Hello};
 use super::http::{self, Kept, MadeFor};
+use super::meter::{Account, Meter, Server, SessionMeter};
 use super::names::{Answer, Found, Question};
 use super::opening::{Spoken, spoken};
 
@@ -23,7 +24,11 @@ pub const GRANTED: &str = "good.example";
 /// # Panics
 /// If that does not hold.
 pub fn question(bytes: &[u8]) {
-    let network = Network { hosts: HostPattern::parse(GRANTED).into_iter().collect(), secured: false };
+    let network = Network {
+        hosts: HostPattern::parse(GRANTED).into_iter().collect(),
+        secured: false,
+        carries: Carries::UNBOUNDED,
+    };
     let question = Question::read(bytes, &network);
     let found = [Found::Address(Ipv4Addr::LOCALHOST), Found::Name("good.example".into())];
     match &question.answer {
@@ -85,7 +90,7 @@ pub fn requests(bytes: &[u8]) -> Vec<u8> {
         let serving = tokio::spawn(http::serve(
             theirs,
             bytes.to_vec(),
-            upstream,
+            unmetered(upstream),
             (made_for, Kept::Open),
             Arc::new(|bad| bad.to_string()),
         ));
@@ -111,6 +116,12 @@ pub fn requests(bytes: &[u8]) -> Vec<u8> {
         client.abort();
         all
     })
+}
+
+/// For which nothing is bounded.
+fn unmetered(server: TcpStream) -> Server {
+    let all = Arc::new(SessionMeter::new(&Carries::UNBOUNDED));
+    Server::new(server, Account::open(Arc::new(Meter::new(u64::MAX)), all, Arc::new(drop)))
 }
 
 async fn pair() -> (TcpStream, TcpStream) {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use callgate_policy::pattern::Host;
 use tokio::net::TcpStream;
 
+use super::meter::Server;
 use super::relay;
 
 /// Most bytes of a hello, with the heads of its records.
@@ -92,7 +93,7 @@ impl<'a> Hellos<'a> {
         &self,
         (mut heard, hello): (Vec<u8>, usize),
         client: &TcpStream,
-        server: &TcpStream,
+        server: &Server,
     ) -> io::Result<()> {
         let rest = heard.split_off(hello.min(heard.len()));
         relay::write_all(server, &std::mem::replace(&mut heard, rest)).await?;
@@ -123,7 +124,7 @@ impl<'a> Hellos<'a> {
     }
 
     /// Passes on what the server says, until it is known whether it asks for a second hello.
-    pub(super) async fn listen(&self, server: &TcpStream, client: &TcpStream) -> io::Result<()> {
+    pub(super) async fn listen(&self, server: &Server, client: &TcpStream) -> io::Result<()> {
         let mut heard = Vec::with_capacity(2048);
         loop {
             let before = heard.len();

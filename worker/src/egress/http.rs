@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use callgate_policy::pattern::Host;
 use http_body_util::{Either, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
@@ -24,6 +26,8 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use super::credentials::{Connection, Outfit};
+use super::meter::Server;
+use super::other::Other;
 use super::relay::{self, First, relay};
 use super::serving::lock;
 
@@ -35,8 +39,8 @@ const LINES_MAX: usize = 256;
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// How long a head may take, and a connection be kept without a request.
 const HEAD_TIME: Duration = Duration::from_secs(300);
-/// What a connection may be turned into: protocols that name no host once they have begun.
-const UPGRADES: [&str; 2] = ["websocket", "tcp"];
+/// What proves that a server has understood a request for WebSocket is made of this (RFC 6455, 1.3).
+const WEBSOCKET: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The answers: the server's, or a sentence of callgate's own.
 type Answer = Response<Either<Incoming, Full<Bytes>>>;
@@ -83,8 +87,10 @@ pub(super) enum BadRequest {
     Target,
     #[error("the request's body is encoded in a way that servers read differently")]
     Body,
-    #[error("it switched protocols without being asked")]
+    #[error("it switched protocols without being asked, or without showing that it has understood what for")]
     Switched,
+    #[error("{0}")]
+    Afterwards(String),
     #[error("it closed the connection, or answered no HTTP: {0}")]
     NoAnswer(String),
 }
@@ -97,7 +103,7 @@ pub(super) type Refused = Arc<dyn Fn(&BadRequest) -> String + Send + Sync>;
 pub(super) async fn serve(
     client: TcpStream,
     heard: Vec<u8>,
-    server: TcpStream,
+    server: Server,
     (made_for, kept): (MadeFor, Kept),
     refused: Refused,
 ) {
@@ -142,7 +148,7 @@ pub(super) async fn serve(
         }
     }
     let switched = lock(&upstream.switched).take();
-    let Some((client, server)) = switched else { return };
+    let Some((client, server, upgrade)) = switched else { return };
     let Ok((client, server)) = tokio::try_join!(client, server) else { return };
     // They are what was begun with.
     if let (Ok(client), Ok(server)) = (client.downcast::<TokioIo<Heard>>(), server.downcast::<TokioIo<Connection>>()) {
@@ -151,8 +157,16 @@ pub(super) async fn serve(
         let tokio_util::either::Either::Left(server_socket) = server.io.into_inner() else { return };
         let heard = [&client.read_buf[..], bytes.get(read..).unwrap_or_default()].concat();
         match relay::write_all(&socket, &server.read_buf).await {
-            Ok(()) => relay(socket, server_socket, heard, First::Nothing).await,
-            Err(_gone) => relay::reset(server_socket),
+            Ok(()) => match upgrade {
+                Upgrade::WebSocket { .. } => relay(socket, server_socket, heard, First::Nothing).await,
+                // Nothing proves that the server takes no other request.
+                Upgrade::Tcp => {
+                    let refuse = |reason| drop((upstream.refused)(&BadRequest::Afterwards(reason)));
+                    let other = Other::new(&upstream.made_for.name, &refuse);
+                    relay(socket, server_socket, heard, First::Other(&other)).await;
+                }
+            },
+            Err(_gone) => relay::reset(server_socket.socket),
         }
     }
 }
@@ -185,7 +199,7 @@ fn builder(kept: Kept) -> server::conn::http1::Builder {
 struct Upstream {
     sender: Mutex<client::conn::http1::SendRequest<Incoming>>,
     /// Both connections carry something else by now.
-    switched: std::sync::Mutex<Option<(OnUpgrade, OnUpgrade)>>,
+    switched: std::sync::Mutex<Option<(OnUpgrade, OnUpgrade, Upgrade)>>,
     made_for: MadeFor,
     refused: Refused,
 }
@@ -197,10 +211,10 @@ impl Upstream {
         }
         // What a server does not read of a body is its next request, in which nobody has read the host (B13): none follows it.
         let is_last = !request.body().is_end_stream();
-        let wants_upgrade = tidy(request.headers_mut(), is_last);
+        let upgrade = tidy(request.headers_mut(), is_last);
         self.made_for.outfit.add_to(request.headers_mut());
         to_origin_form(request.uri_mut());
-        let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
+        let client = upgrade.map(|upgrade| (hyper::upgrade::on(&mut request), upgrade));
         let mut sender = self.sender.lock().await;
         let sent = match sender.ready().await {
             Ok(()) => sender.send_request(request).await,
@@ -208,10 +222,12 @@ impl Upstream {
         };
         drop(sender);
         match (sent, client) {
-            (Ok(answer), Some(client)) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                self.switch(client, answer)
+            (Ok(answer), Some((client, upgrade)))
+                if answer.status() == StatusCode::SWITCHING_PROTOCOLS && upgrade.is_agreed(answer.headers()) =>
+            {
+                self.switch(client, answer, upgrade)
             }
-            // Nobody asked for it: what comes next would not be HTTP, on a connection that is.
+            // Nobody asked for it, or a server says so that goes on with HTTP: some answer with the status that a request names.
             (Ok(answer), _) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => self.failed(&BadRequest::Switched),
             (Ok(mut answer), _) => {
                 answer.headers_mut().remove(header::UPGRADE);
@@ -231,9 +247,9 @@ impl Upstream {
     }
 
     /// Both sides have agreed to speak something else.
-    fn switch(self: &Arc<Self>, client: OnUpgrade, mut answer: Response<Incoming>) -> Answer {
+    fn switch(&self, client: OnUpgrade, mut answer: Response<Incoming>, upgrade: Upgrade) -> Answer {
         let server = hyper::upgrade::on(&mut answer);
-        *lock(&self.switched) = Some((client, server));
+        *lock(&self.switched) = Some((client, server, upgrade));
         answer.map(Either::Left)
     }
 }
@@ -285,9 +301,57 @@ fn compare(authority: &str, made_for: &MadeFor) -> Result<(), BadRequest> {
     }
 }
 
-/// Takes off what is between a client and egress alone. True if the rest asks for another protocol, one that may be. No other request
-/// follows one that is the last.
-fn tidy(headers: &mut HeaderMap, is_last: bool) -> bool {
+/// What a connection may be turned into: protocols that name no host once they have begun.
+#[derive(Debug)]
+enum Upgrade {
+    WebSocket {
+        /// What a server that has understood the request answers with.
+        accept: String,
+    },
+    /// Docker's, for bytes as they come.
+    Tcp,
+}
+
+impl Upgrade {
+    /// What a request asks for.
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        match only(headers, header::UPGRADE)?.to_ascii_lowercase().as_str() {
+            "websocket" if only(headers, header::SEC_WEBSOCKET_VERSION)? == "13" => {
+                let key = only(headers, header::SEC_WEBSOCKET_KEY)?;
+                let digest = ring::digest::digest(
+                    &ring::digest::SHA1_FOR_LEGACY_USE_ONLY,
+                    format!("{}{WEBSOCKET}", key.trim()).as_bytes(),
+                );
+                Some(Self::WebSocket { accept: BASE64_STANDARD.encode(digest) })
+            }
+            "tcp" => Some(Self::Tcp),
+            _ => None,
+        }
+    }
+
+    /// Whether an answer shows that the server has understood it.
+    fn is_agreed(&self, answer: &HeaderMap) -> bool {
+        let is = |name, wanted: &str| only(answer, name).is_some_and(|value| value.eq_ignore_ascii_case(wanted));
+        is(header::CONNECTION, "upgrade")
+            && match self {
+                Self::WebSocket { accept } => {
+                    is(header::UPGRADE, "websocket") && only(answer, header::SEC_WEBSOCKET_ACCEPT) == Some(accept)
+                }
+                Self::Tcp => is(header::UPGRADE, "tcp"),
+            }
+    }
+}
+
+/// The value of a header that is there once.
+fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// Takes off what is between a client and egress alone, and tells what other protocol the rest asks for, if one may be. No other
+/// request follows one that is the last.
+fn tidy(headers: &mut HeaderMap, is_last: bool) -> Option<Upgrade> {
     // Egress asks for the body when the server is there to take it.
     headers.remove(header::EXPECT);
     for name in ["http2-settings", "proxy-authorization", "proxy-connection"] {
@@ -296,17 +360,15 @@ fn tidy(headers: &mut HeaderMap, is_last: bool) -> bool {
     // For CGI, and servers made after it, `Content_Length` is the length of a body, which nobody has read as one.
     let odd: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
     odd.iter().for_each(|name| drop(headers.remove(name)));
-    let wanted = headers.get(header::UPGRADE).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
-    let single = headers.get_all(header::UPGRADE).iter().count() == 1;
-    let may = !is_last && single && wanted.is_some_and(|wanted| UPGRADES.contains(&&*wanted));
-    if !may {
+    let upgrade = Upgrade::of(headers).filter(|_| !is_last);
+    if upgrade.is_none() {
         headers.remove(header::UPGRADE);
     }
-    bound_connection(headers, may);
+    bound_connection(headers, upgrade.is_some());
     if is_last {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    may
+    upgrade
 }
 
 /// Of what `Connection` names, what is about the connection. Another name is that of a header for one reader alone: a server

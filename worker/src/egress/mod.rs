@@ -14,6 +14,7 @@ mod credentials;
 pub mod fuzzing;
 mod hello;
 mod http;
+mod meter;
 mod names;
 mod opening;
 mod other;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use callgate_policy::pattern::Host;
 use tokio::net::TcpStream;
 
+use super::meter::Server;
 use super::opening::{HTTP2, Spoken, contains_http, has_version_two, spoken};
 use super::relay;
 
@@ -34,7 +35,7 @@ impl<'a> Other<'a> {
     }
 
     /// Passes on what the client says, what was heard already first.
-    pub(super) async fn pass(&self, mut heard: Vec<u8>, client: &TcpStream, server: &TcpStream) -> io::Result<()> {
+    pub(super) async fn pass(&self, mut heard: Vec<u8>, client: &TcpStream, server: &Server) -> io::Result<()> {
         let mut look = Look::new(self.name);
         loop {
             if !look.is_answered && self.is_answered.load(Ordering::Relaxed) {
@@ -58,7 +59,7 @@ impl<'a> Other<'a> {
     }
 
     /// Passes on what the server says, until it is clear that it is no HTTP.
-    pub(super) async fn listen(&self, server: &TcpStream, client: &TcpStream) -> io::Result<()> {
+    pub(super) async fn listen(&self, server: &Server, client: &TcpStream) -> io::Result<()> {
         let mut heard = Vec::with_capacity(2048);
         loop {
             let is_over = relay::hear(server, &mut heard).await? == 0;

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::connection::farewell;
 use super::http::{self, Kept, MadeFor};
+use super::meter::Server;
 use super::opening::Spoken;
 use super::relay;
 use super::serving::{Asker, Egress, NoRoute, Route};
@@ -83,7 +84,7 @@ impl Egress {
             self.say(FromEgress::Refused { call, host: route.host, reason: Some(reason.to_owned()) });
             return farewell(client, &answer).await;
         }
-        let server = match upstream::connect(&route.addresses).await {
+        let server = match self.connect(call, &route).await {
             Ok(server) => server,
             Err(errno) => return farewell(client, &wanted.how.failed(&route.host, errno)).await,
         };
@@ -100,7 +101,7 @@ impl Egress {
     async fn pass_on(
         self: Arc<Self>,
         (client, head): (TcpStream, Vec<u8>),
-        server: TcpStream,
+        server: Server,
         call: u64,
         (name, port, route): (Host, u16, Route),
     ) {

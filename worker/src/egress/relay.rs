@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::hello::Hellos;
+use super::meter::{Server, Side};
 use super::other::Other;
 
 /// Most bytes that are read at once.
@@ -45,14 +46,14 @@ pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
 
 /// Copies both ways until both sides have said all. A side that has said all is told to the other, which may go on for as long as
 /// it says something. If either fails, both are reset. What was heard of the client already is passed on first.
-pub(super) async fn relay(client: TcpStream, server: TcpStream, heard: Vec<u8>, first: First<'_>) {
+pub(super) async fn relay(client: TcpStream, server: Server, heard: Vec<u8>, first: First<'_>) {
     if both_ways(&client, &server, heard, &first).await.is_err() {
         reset(client);
-        reset(server);
+        reset(server.socket);
     }
 }
 
-async fn both_ways(client: &TcpStream, server: &TcpStream, heard: Vec<u8>, first: &First<'_>) -> io::Result<()> {
+async fn both_ways(client: &TcpStream, server: &Server, heard: Vec<u8>, first: &First<'_>) -> io::Result<()> {
     let passed = AtomicU64::new(0);
     let there = async {
         match first {
@@ -101,36 +102,57 @@ pub(super) fn reset(socket: TcpStream) {
 }
 
 /// Reads what comes next, behind what was heard already. Zero bytes at the end.
-pub(super) async fn hear(from: &TcpStream, heard: &mut Vec<u8>) -> io::Result<usize> {
+pub(super) async fn hear(from: &impl Side, heard: &mut Vec<u8>) -> io::Result<usize> {
     loop {
-        from.readable().await?;
-        match from.try_read_buf(heard) {
+        from.socket().readable().await?;
+        match from.socket().try_read_buf(heard) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            read => return read,
+            Err(e) => return Err(e),
+            Ok(read) => {
+                from.count(0, read)?;
+                rest(from).await;
+                return Ok(read);
+            }
         }
     }
 }
 
+/// Waits until it may go on.
+async fn rest(side: &impl Side) {
+    let pause = side.pause();
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+}
+
 /// Writes all of it.
-pub(super) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+pub(super) async fn write_all(to: &impl Side, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let written =
-            to.async_io(Interest::WRITABLE, || Ok(rustix::net::send(to, bytes, SendFlags::NOSIGNAL)?)).await?;
+        let socket = to.socket();
+        let send = || Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?);
+        let written = socket.async_io(Interest::WRITABLE, send).await?;
+        to.count(written, 0)?;
+        rest(to).await;
         bytes = bytes.get(written..).unwrap_or_default();
     }
     Ok(())
 }
 
-async fn one_way(from: &TcpStream, to: &TcpStream, passed: &AtomicU64) -> io::Result<()> {
+async fn one_way(from: &impl Side, to: &impl Side, passed: &AtomicU64) -> io::Result<()> {
+    let (source, sink) = (from.socket(), to.socket());
     loop {
-        let step =
-            from.async_io(Interest::READABLE, || SCRATCH.with_borrow_mut(|scratch| pass(from, to, scratch))).await?;
+        let pass = || SCRATCH.with_borrow_mut(|scratch| pass(source, sink, scratch));
+        let (step, read, written) = source.async_io(Interest::READABLE, pass).await?;
         passed.fetch_add(1, Ordering::Relaxed);
+        from.count(0, read)?;
+        to.count(written, 0)?;
+        rest(from).await;
+        rest(to).await;
         match step {
             Passed::All => {}
             Passed::Left(rest) => write_all(to, &rest).await?,
             // Whoever has closed already need not hear that nothing more comes.
-            Passed::End => return Ok(rustix::net::shutdown(to, Shutdown::Write).or_else(not_connected)?),
+            Passed::End => return Ok(rustix::net::shutdown(sink, Shutdown::Write).or_else(not_connected)?),
         }
     }
 }
@@ -147,18 +169,20 @@ enum Passed {
     End,
 }
 
-fn pass(from: &TcpStream, to: &TcpStream, scratch: &mut [u8]) -> io::Result<Passed> {
+/// What became of what was read, how much that was, and how much of it was written.
+fn pass(from: &TcpStream, to: &TcpStream, scratch: &mut [u8]) -> io::Result<(Passed, usize, usize)> {
     let (_, read) = rustix::net::recv(from, &mut *scratch, RecvFlags::empty())?;
     if read == 0 {
-        return Ok(Passed::End);
+        return Ok((Passed::End, 0, 0));
     }
     let bytes = scratch.get(..read).unwrap_or_default();
     let written = match rustix::net::send(to, bytes, SendFlags::NOSIGNAL) {
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => 0,
         other => other?,
     };
-    match bytes.get(written..) {
-        None | Some([]) => Ok(Passed::All),
-        Some(rest) => Ok(Passed::Left(rest.to_vec())),
-    }
+    let passed = match bytes.get(written..) {
+        None | Some([]) => Passed::All,
+        Some(rest) => Passed::Left(rest.to_vec()),
+    };
+    Ok((passed, read, written))
 }

@@ -10,22 +10,23 @@ use std::time::Duration;
 use callgate_policy::pattern::Host;
 use callgate_policy::plan::Network;
 use hickory_proto::op::ResponseCode;
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, SocketAddrAny, SocketFlags};
 use rustix::process::{Resource, getrlimit};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::credentials::Credentials;
 use super::http::MadeFor;
+use super::meter::{self, Account, Meter, Server, SessionMeter};
 use super::names::{self, Answer, Book, Found, QUESTION_MAX, Question};
 use super::opening::Spoken;
 use super::relay;
 use super::upstream::{self, Resolver, Unreachable, Unresolved};
-use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Target, ToEgress};
+use crate::protocol::{Channel, FromEgress, Made, Reach, Reached, Received, Target, ToEgress, shortened};
 
 /// Most connections at once, those included that were announced and have not come.
 const CONNECTIONS: usize = 4096;
@@ -61,8 +62,11 @@ pub(super) struct Egress {
     resolver: Resolver,
     credentials: Credentials,
     book: Mutex<Book>,
-    /// By the port on loopback that a connection will come from.
-    expected: Mutex<HashMap<u16, oneshot::Sender<TcpStream>>>,
+    /// What has come from the ports on loopback from which connections are to come, the last one last.
+    expected: Mutex<HashMap<u16, Vec<TcpStream>>>,
+    /// Something has come from one of them.
+    came: Notify,
+    listener: OnceLock<TcpListener>,
     seats: Arc<Seats>,
     questions: Arc<Semaphore>,
     broker: AsyncFd<Channel>,
@@ -70,6 +74,7 @@ pub(super) struct Egress {
     reports: Mutex<VecDeque<FromEgress>>,
     reported: Notify,
     calls: Mutex<Calls>,
+    meter: Arc<SessionMeter>,
     names: OnceLock<UdpSocket>,
     /// Questions that were asked while a narrowed call ran, which is over.
     late: Mutex<Vec<(Question, SocketAddr)>>,
@@ -82,6 +87,7 @@ struct Calls {
     tasks: HashMap<u64, Vec<AbortHandle>>,
     /// Those that may reach less than their session.
     narrowed: HashSet<u64>,
+    meters: HashMap<u64, Arc<Meter>>,
 }
 
 /// Room for connections. No call takes so much of it that none is left for others.
@@ -172,7 +178,7 @@ pub(super) enum NoRoute {
     Failed { host: String, errno: i32 },
 }
 
-/// What was begun goes on after a panic of another task: nothing is kept half-changed under these locks.
+/// A panic ends the process, unless it was built for tests: nothing is kept half-changed under these locks.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -192,12 +198,16 @@ impl Egress {
         room: usize,
     ) -> io::Result<Arc<Self>> {
         rustix::io::ioctl_fionbio(&broker, true)?;
+        let meter = Arc::new(SessionMeter::new(&network.carries));
         Ok(Arc::new(Self {
             network,
+            meter,
             resolver,
             credentials,
             book: Mutex::default(),
             expected: Mutex::default(),
+            came: Notify::new(),
+            listener: OnceLock::new(),
             seats: Arc::new(Seats { room, taken: Mutex::default() }),
             questions: Arc::new(Semaphore::new(QUESTIONS)),
             // For reading alone: else each report that the broker takes would wake this side.
@@ -218,7 +228,9 @@ impl Egress {
     /// Serves until the broker is gone.
     pub(super) async fn serve(self: Arc<Self>, sockets: Sockets) -> io::Result<()> {
         sockets.listener.set_nonblocking(true)?;
-        tokio::spawn(Arc::clone(&self).accept(TcpListener::from_std(sockets.listener)?));
+        let listener = TcpListener::from_std(sockets.listener)?;
+        self.listener.get_or_init(|| listener);
+        tokio::spawn(Arc::clone(&self).accept());
         if let Some(names) = sockets.names {
             names.set_nonblocking(true)?;
             let names = UdpSocket::from_std(names)?;
@@ -240,6 +252,9 @@ impl Egress {
             ToEgress::Reach(reach) => {
                 let Some(answer) = fds.into_iter().next() else { return };
                 let call = reach.call;
+                let most = reach.within.as_ref().map_or(u64::MAX, |within| within.carries.call);
+                let most = most.min(self.network.carries.call);
+                self.begins(call, most);
                 let task = tokio::spawn(Arc::clone(self).reach(reach, answer.into()));
                 let mut calls = lock(&self.calls);
                 let tasks = calls.tasks.entry(call).or_default();
@@ -247,9 +262,16 @@ impl Egress {
                 tasks.push(task.abort_handle());
             }
             ToEgress::Narrowed { call } => drop(lock(&self.calls).narrowed.insert(call)),
+            ToEgress::Count { call } => {
+                let Some(answer) = fds.into_iter().next() else { return };
+                let carried = lock(&self.calls).meters.get(&call).map(|meter| meter.carried()).unwrap_or_default();
+                // A broker that is gone needs no answer.
+                let _gone: io::Result<()> = Channel::from(answer).send(&carried, &[]);
+            }
             // What is dropped is closed.
             ToEgress::Gone { call } => {
                 let mut calls = lock(&self.calls);
+                calls.meters.remove(&call);
                 if calls.narrowed.remove(&call) {
                     self.set_aside();
                 }
@@ -294,6 +316,14 @@ impl Egress {
         let Some(seat) = Seats::take(&self.seats, reach.call) else {
             return answer(Reached::Failed { host: self.name_of(reach.to), errno: libc::EAGAIN });
         };
+        // Names go on: what is said of a host should not be that it has none.
+        if reach.to != Target::Names
+            && let Some(reason) = self.excess(reach.call)
+        {
+            let host = self.name_of(reach.to);
+            self.say(FromEgress::Refused { call: reach.call, host: host.clone(), reason: Some(reason) });
+            return answer(Reached::Refused { host });
+        }
         let asker = Asker { call: reach.call, within: reach.within };
         let route = match reach.to {
             Target::Names | Target::Proxy => None,
@@ -308,30 +338,17 @@ impl Egress {
         };
         let host = route.as_ref().map_or_else(|| self.name_of(reach.to), |route| route.host.clone());
         let server = match &route {
-            Some(route) if reach.wait || route.is_near() => match upstream::connect(&route.addresses).await {
+            Some(route) if reach.wait || route.is_near() => match self.connect(reach.call, route).await {
                 Ok(server) => Some(server),
                 Err(errno) => return answer(Reached::Failed { host, errno }),
             },
             Some(_) | None => None,
         };
-        let (comes, coming) = oneshot::channel();
-        {
-            let mut expected = lock(&self.expected);
-            // Nobody takes the place of another that is on its way.
-            if expected.get(&reach.from).is_some_and(|waits| !waits.is_closed()) {
-                return answer(Reached::Failed { host, errno: libc::EADDRINUSE });
-            }
-            expected.insert(reach.from, comes);
-        }
-        answer(Reached::Ready { host });
-        let Ok(Ok(client)) = timeout(EXPECTED, coming).await else {
-            // Unless the port was announced again.
-            let mut expected = lock(&self.expected);
-            if expected.get(&reach.from).is_some_and(oneshot::Sender::is_closed) {
-                expected.remove(&reach.from);
-            }
-            return;
+        let Some(expecting) = Expecting::from(&self, reach.from) else {
+            return answer(Reached::Failed { host, errno: libc::EADDRINUSE });
         };
+        answer(Reached::Ready { host });
+        let Ok(Some(client)) = timeout(EXPECTED, expecting.take(broker)).await else { return };
         // What cannot be set makes a connection slower, not another one.
         let _slower: io::Result<()> = relay::prepare(&client);
         match route {
@@ -340,6 +357,29 @@ impl Egress {
             None => self.answer_by_tcp(client, &asker).await,
         }
         drop(seat);
+    }
+
+    /// A call has asked for a connection, and may carry so much.
+    pub(super) fn begins(&self, call: u64, most: u64) {
+        lock(&self.calls).meters.entry(call).or_insert_with(|| Arc::new(Meter::new(most)));
+    }
+
+    /// Connects a call to where its route leads.
+    pub(super) async fn connect(self: &Arc<Self>, call: u64, route: &Route) -> Result<Server, i32> {
+        let socket = upstream::connect(&route.addresses).await?;
+        // Of a call that is gone, this ends as well.
+        let meter = lock(&self.calls).meters.get(&call).cloned().ok_or(libc::ECANCELED)?;
+        let (egress, host) = (Arc::clone(self), route.host.clone());
+        let tell = move |reason| {
+            egress.say(FromEgress::Ended { call, host: host.clone(), reason: shortened(reason) });
+        };
+        Ok(Server::new(socket, Account::open(meter, Arc::clone(&self.meter), Arc::new(tell))))
+    }
+
+    /// Why a call may carry no more, if it may not.
+    fn excess(&self, call: u64) -> Option<String> {
+        let meter = lock(&self.calls).meters.get(&call).cloned()?;
+        meter::excess(&meter, &self.meter)
     }
 
     fn name_of(&self, target: Target) -> String {
@@ -420,21 +460,38 @@ impl Egress {
     }
 
     /// Takes the connections that were announced, each once, and no others: whoever else is on this machine may try (B17).
-    async fn accept(self: Arc<Self>, listener: TcpListener) {
+    async fn accept(self: Arc<Self>) {
+        let Some(listener) = self.listener.get() else { return };
         loop {
             match listener.accept().await {
-                Ok((client, from)) => {
-                    let is_here = from.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST);
-                    let announced = if is_here { lock(&self.expected).remove(&from.port()) } else { None };
-                    match announced {
-                        // Nobody waits for one that took too long.
-                        Some(waits) => drop(waits.send(client)),
-                        None => relay::reset(client),
-                    }
-                }
+                Ok((client, from)) => self.comes(client, from),
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
+    }
+
+    fn comes(&self, client: TcpStream, from: SocketAddr) {
+        let is_here = from.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST);
+        match lock(&self.expected).get_mut(&from.port()).filter(|_| is_here) {
+            // Somebody who comes often from there leaves nothing behind, and takes no room.
+            Some(came) => {
+                came.extract_if(.., |other| !is_connected(other)).for_each(relay::reset);
+                came.push(client);
+                self.came.notify_waiters();
+            }
+            None => relay::reset(client),
+        }
+    }
+
+    /// Takes what has come already.
+    fn accept_all(&self) -> io::Result<()> {
+        let Some(listener) = self.listener.get() else { return Ok(()) };
+        // Asked of the kernel itself: the event loop may not know yet that something has come.
+        while let Ok((client, Some(from))) = accept_at_once(listener) {
+            let client = std::net::TcpStream::from(client);
+            self.comes(TcpStream::from_std(client)?, SocketAddr::try_from(from)?);
+        }
+        Ok(())
     }
 
     async fn answer_by_udp(self: Arc<Self>) {
@@ -572,6 +629,80 @@ impl Egress {
                 }
             }
         }
+    }
+}
+
+fn accept_at_once(listener: &TcpListener) -> rustix::io::Result<(OwnedFd, Option<SocketAddrAny>)> {
+    rustix::net::acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+}
+
+/// Whether a socket is one end of a connection. One that was reset has no peer any more.
+fn is_connected(socket: &TcpStream) -> bool {
+    rustix::net::getpeername(socket).is_ok()
+}
+
+/// A port from which a connection is to come, while this lives.
+struct Expecting<'a> {
+    egress: &'a Egress,
+    from: u16,
+}
+
+impl<'a> Expecting<'a> {
+    /// `None` if one is on its way already: nobody takes its place.
+    fn from(egress: &'a Egress, from: u16) -> Option<Self> {
+        let mut expected = lock(&egress.expected);
+        if expected.contains_key(&from) {
+            return None;
+        }
+        expected.insert(from, Vec::new());
+        Some(Self { egress, from })
+    }
+
+    /// Takes the other end of the call's socket: the broker says when that is connected, and whether it still is when this has found
+    /// what is alive here.
+    async fn take(self, broker: Channel) -> Option<TcpStream> {
+        rustix::io::ioctl_fionbio(&broker, true).ok()?;
+        #[allow(
+            deprecated,
+            reason = "its replacement is unsafe; a Channel owns its descriptor and never gives another"
+        )]
+        let broker = AsyncFd::with_interest(broker, Interest::READABLE).ok()?;
+        let says = async |wanted: Made| {
+            let said = broker.async_io(Interest::READABLE, Channel::receive::<Made>).await;
+            matches!(said, Ok(Received::Message(made, _)) if made == wanted)
+        };
+        if !says(Made::Connected).await {
+            return None;
+        }
+        let client = loop {
+            let came = self.egress.came.notified();
+            self.egress.accept_all().ok()?;
+            if let Some(client) = self.alive() {
+                break client;
+            }
+            came.await;
+        };
+        broker.get_ref().send(&Reached::Taken, &[]).ok()?;
+        if says(Made::Sure).await {
+            return Some(client);
+        }
+        relay::reset(client);
+        None
+    }
+
+    /// What has come and is connected: there is at most one.
+    fn alive(&self) -> Option<TcpStream> {
+        let came = lock(&self.egress.expected).get_mut(&self.from).map(std::mem::take)?;
+        let (mut alive, dead): (Vec<_>, Vec<_>) = came.into_iter().partition(is_connected);
+        dead.into_iter().for_each(relay::reset);
+        alive.pop()
+    }
+}
+
+impl Drop for Expecting<'_> {
+    fn drop(&mut self) {
+        let came = lock(&self.egress.expected).remove(&self.from);
+        came.into_iter().flatten().for_each(relay::reset);
     }
 }
 

@@ -9,20 +9,21 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use callgate_policy::envelope::Carried;
 use callgate_policy::pattern::{Host, HostPattern};
-use callgate_policy::plan::Network;
+use callgate_policy::plan::{Carries, Network};
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::confine;
 use super::credentials::Credentials;
 use super::http::MadeFor;
 use super::serving::{Egress, Route, Sockets};
 use super::upstream::Resolver;
-use crate::protocol::{Channel, FromEgress, Reach, Reached, Received, Target, ToEgress};
+use crate::protocol::{Channel, FromEgress, Made, Reach, Reached, Received, Target, ToEgress};
 
 /// Longer than anything takes, on any machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -66,6 +67,12 @@ fn name_server() -> (SocketAddr, Table, Arc<Mutex<Vec<String>>>) {
     (at, table, asked)
 }
 
+/// A call's socket, and the channel on which it was asked for.
+struct Asking {
+    socket: OwnedFd,
+    broker: Channel,
+}
+
 /// Egress, and the ends that its broker and the session's programs have.
 struct Served {
     broker: Channel,
@@ -79,12 +86,15 @@ struct Served {
 }
 
 fn serve(hosts: &[&str]) -> Served {
-    serve_with(hosts, 4096)
+    serve_with(hosts, 4096, Carries::UNBOUNDED)
 }
 
-fn serve_with(hosts: &[&str], room: usize) -> Served {
-    let network =
-        Network { hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(), secured: false };
+fn serve_with(hosts: &[&str], room: usize, carries: Carries) -> Served {
+    let network = Network {
+        hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
+        secured: false,
+        carries,
+    };
     let (server, table, asked) = name_server();
     let (broker, theirs) = Channel::pair().unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -113,6 +123,7 @@ fn serve_with(hosts: &[&str], room: usize) -> Served {
         crate::filters::install_egress().unwrap();
         runtime.block_on(async move {
             let egress = Egress::new(network, (resolver, Credentials::default()), theirs, room).unwrap();
+            egress.begins(7, u64::MAX);
             let also = Arc::clone(&egress);
             tokio::spawn(async move {
                 while let Some((client, route)) = wanted.recv().await {
@@ -152,29 +163,32 @@ impl Served {
     }
 
     /// As the broker does it for a program that connects.
-    fn ask(&self, to: Target, wait: bool) -> (OwnedFd, Reached) {
+    fn ask(&self, to: Target, wait: bool) -> (Asking, Reached) {
         self.ask_for(7, None, to, wait)
     }
 
-    fn ask_for(&self, call: u64, within: Option<Network>, to: Target, wait: bool) -> (OwnedFd, Reached) {
+    fn ask_for(&self, call: u64, within: Option<Network>, to: Target, wait: bool) -> (Asking, Reached) {
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let socket = socket.unwrap();
         rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let from: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
-        let reached = self.announce(Reach { call, within, to, from: from.port(), wait });
-        (socket, reached)
+        let (broker, reached) = self.announce(Reach { call, within, to, from: from.port(), wait });
+        (Asking { socket, broker }, reached)
     }
 
-    fn announce(&self, reach: Reach) -> Reached {
+    fn announce(&self, reach: Reach) -> (Channel, Reached) {
         let (ours, theirs) = Channel::pair().unwrap();
         self.broker.send(&ToEgress::Reach(reach), &[theirs.as_fd()]).unwrap();
         drop(theirs);
         let Received::Message(reached, _) = ours.receive::<Reached>().unwrap() else { panic!("no answer") };
-        reached
+        (ours, reached)
     }
 
-    fn connect(&self, socket: OwnedFd) -> TcpStream {
+    fn connect(&self, Asking { socket, broker }: Asking) -> TcpStream {
         rustix::net::connect(&socket, &self.at).unwrap();
+        broker.send(&Made::Connected, &[]).unwrap();
+        assert!(matches!(broker.receive().unwrap(), Received::Message(Reached::Taken, _)));
+        broker.send(&Made::Sure, &[]).unwrap();
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(LONG)).unwrap();
         stream
@@ -198,6 +212,15 @@ impl Served {
         let route = Route { host, made_for: Some(MadeFor::new(name, 80)), only_web, addresses: vec![server] };
         self.routes.as_ref().unwrap().send((theirs.into(), route)).unwrap();
         client
+    }
+
+    /// What a call has carried, as the broker asks for it.
+    fn carried(&self, call: u64) -> Carried {
+        let (ours, theirs) = Channel::pair().unwrap();
+        self.broker.send(&ToEgress::Count { call }, &[theirs.as_fd()]).unwrap();
+        drop(theirs);
+        let Received::Message(carried, _) = ours.receive().unwrap() else { panic!("no answer") };
+        carried
     }
 
     fn told(&self) -> FromEgress {
@@ -297,11 +320,17 @@ fn b4_names_below_a_granted_one_are_asked_for_when_a_call_connects() {
     }
     let asked_for = |word: &str| served.asked.lock().unwrap().iter().any(|name| name.starts_with(word));
     let secret = Target::Address(SocketAddr::new(served.address_of("secret.below.example."), port));
-    let (_, reached) = served.ask_for(8, Some(Network { hosts: vec![], secured: false }), secret, true);
+    let (_, reached) =
+        served.ask_for(8, Some(Network { hosts: vec![], secured: false, carries: Carries::UNBOUNDED }), secret, true);
     assert_eq!(reached, Reached::Refused { host: format!("secret.below.example:{port}") });
     assert!(!asked_for("secret"));
     // By TCP it is known who asks.
-    let (socket, _) = served.ask_for(8, Some(Network { hosts: vec![], secured: false }), Target::Names, true);
+    let (socket, _) = served.ask_for(
+        8,
+        Some(Network { hosts: vec![], secured: false, carries: Carries::UNBOUNDED }),
+        Target::Names,
+        true,
+    );
     let mut client = served.connect(socket);
     let mut question = Message::query();
     question.add_query(Query::query(Name::from_ascii("other.below.example.").unwrap(), RecordType::A));
@@ -512,9 +541,9 @@ fn b17_only_announced_connections_are_served() {
     stranger.set_read_timeout(Some(LONG)).unwrap();
     assert!(stranger.read(&mut [0; 5]).map_or(true, |read| read == 0));
     // From the same port, at another address of loopback.
-    let (socket, reached) = served.ask(Target::Address(at), true);
+    let (asking, reached) = served.ask(Target::Address(at), true);
     assert!(matches!(reached, Reached::Ready { .. }));
-    let from: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+    let from: SocketAddr = rustix::net::getsockname(&asking.socket).unwrap().try_into().unwrap();
     let thief = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&thief, &SocketAddr::from(([127, 0, 0, 2], from.port()))).unwrap();
     rustix::net::connect(&thief, &served.at).unwrap();
@@ -523,7 +552,7 @@ fn b17_only_announced_connections_are_served() {
     assert!(thief.read(&mut [0; 5]).map_or(true, |read| read == 0));
     // The control, which the thief has not spoilt.
     let mut bytes = [0; 5];
-    let mut client = served.connect(socket);
+    let mut client = served.connect(asking);
     client.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"hello");
 }
@@ -535,13 +564,58 @@ fn b17_a_port_is_announced_once() {
     let own = format!("127.0.0.1:{}", at.port());
     let served = serve(&[&own]);
     let to = Target::Address(at);
-    let (socket, _) = served.ask(to, true);
-    let from: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
-    let again = served.announce(Reach { call: 8, within: None, to: Target::Names, from: from.port(), wait: true });
+    let (asking, _) = served.ask(to, true);
+    let from: SocketAddr = rustix::net::getsockname(&asking.socket).unwrap().try_into().unwrap();
+    let (_, again) = served.announce(Reach { call: 8, within: None, to: Target::Names, from: from.port(), wait: true });
     assert!(matches!(again, Reached::Failed { errno: libc::EADDRINUSE, .. }), "{again:?}");
     let mut bytes = [0; 5];
-    served.connect(socket).read_exact(&mut bytes).unwrap();
+    served.connect(asking).read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"hello");
+}
+
+/// B17: what somebody else on the machine says from the port of a call's connection is not the call's, whether it was said before the
+/// call's own connection or instead of it.
+#[test]
+fn b17_nobody_speaks_from_the_port_of_a_call() {
+    let (at, heard) = server(whole);
+    let own = format!("127.0.0.1:{}", at.port());
+    let served = serve(&[&own]);
+    let stranger_from = |port: u16| {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap();
+        rustix::net::connect(&socket, &served.at).unwrap();
+        TcpStream::from(socket)
+    };
+    let ask = || {
+        let (asking, reached) = served.ask(Target::Address(at), true);
+        assert!(matches!(reached, Reached::Ready { .. }));
+        sockopt::set_socket_reuseaddr(&asking.socket, true).unwrap();
+        let from: SocketAddr = rustix::net::getsockname(&asking.socket).unwrap().try_into().unwrap();
+        (asking, from.port())
+    };
+    let mut said = Vec::new();
+    for _ in 0..20 {
+        let (asking, port) = ask();
+        // It resets its connection, so that the port is free again, and what it has said lies there.
+        let mut stranger = stranger_from(port);
+        stranger.write_all(b"evil").unwrap();
+        sockopt::set_socket_linger(&stranger, Some(Duration::ZERO)).unwrap();
+        drop(stranger);
+        let mut client = served.connect(asking);
+        client.write_all(b"good").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        said.push(heard.recv().unwrap());
+    }
+    assert_eq!(said, vec![b"good".to_vec(); 20]);
+    // The call's own connection cannot be made while the other is there, and nobody takes that for the call's.
+    let (asking, port) = ask();
+    let mut stranger = stranger_from(port);
+    assert_eq!(rustix::net::connect(&asking.socket, &served.at), Err(rustix::io::Errno::ADDRNOTAVAIL));
+    stranger.write_all(b"evil").unwrap();
+    drop(asking);
+    assert!(stranger.read(&mut [0]).map_or(true, |read| read == 0));
+    assert_eq!(heard.recv().unwrap(), b"", "its server hears nothing");
 }
 
 /// With a call its connections end, whatever their servers do; and no call takes all the room.
@@ -549,7 +623,7 @@ fn b17_a_port_is_announced_once() {
 fn connections_end_with_their_call() {
     let (at, ended) = server(whole);
     let own = format!("127.0.0.1:{}", at.port());
-    let served = serve_with(&[&own], 4);
+    let served = serve_with(&[&own], 4, Carries::UNBOUNDED);
     let to = Target::Address(at);
     let reach = |call| match served.ask_for(call, None, to, true) {
         (socket, Reached::Ready { .. }) => Some(served.connect(socket)),
@@ -1016,7 +1090,7 @@ fn b13_no_request_hides_in_another() {
         assert!(!sent.lock().unwrap().contains("hidden"));
         if kept {
             let reason = served.reason();
-            assert!(reason.contains("evil.example"), "{reason}");
+            assert!(reason.starts_with("it is HTTP"), "{reason}");
         }
     }
     // The control: a second one for the same host.
@@ -1040,7 +1114,9 @@ fn connections_are_upgraded_to_what_names_no_host() {
         if head.to_ascii_lowercase().contains("upgrade: websocket") {
             socket
                 .write_all(
-                    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello",
+                    // The example of RFC 6455, 1.3.
+                    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                      Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nhello",
                 )
                 .unwrap();
             let mut echo = socket.try_clone().unwrap();
@@ -1057,7 +1133,10 @@ fn connections_are_upgraded_to_what_names_no_host() {
     });
     let served = serve(&["good.example:*"]);
     let request = |path: &str, upgrade: &str| {
-        format!("GET {path} HTTP/1.1\r\nHost: good.example\r\nUpgrade: {upgrade}\r\nConnection: Upgrade\r\n\r\n")
+        format!(
+            "GET {path} HTTP/1.1\r\nHost: good.example\r\nUpgrade: {upgrade}\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
     };
     let mut client = served.made_for("good.example", at, true);
     client.write_all(request("/", "websocket").as_bytes()).unwrap();
@@ -1075,7 +1154,67 @@ fn connections_are_upgraded_to_what_names_no_host() {
     }
     let answer = say(served.made_for("good.example", at, true), request("/unasked", "h2c").as_bytes());
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-    assert_eq!(served.reason(), "it switched protocols without being asked");
+    assert!(served.reason().starts_with("it switched protocols without being asked"));
+    served.nothing_told();
+}
+
+/// B13: a server that says "101" because it was asked to goes on with HTTP: the next request would be compared with nothing.
+#[test]
+fn b13_an_upgrade_that_no_server_has_agreed_to_is_none() {
+    let (at, sent) = server(|mut socket| {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let answer =
+            head.lines().next().unwrap().split(' ').nth(1).unwrap().trim_start_matches('/').replace('|', "\r\n");
+        let answer = answer.replace('_', " ");
+        socket.write_all(format!("HTTP/1.1 101 Switching Protocols\r\n{answer}\r\n\r\n").as_bytes()).unwrap();
+        String::from_utf8(whole(socket)).unwrap()
+    });
+    let served = serve(&["good.example:*"]);
+    let key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let websocket = "Upgrade:_websocket|Connection:_Upgrade|Sec-WebSocket-Accept:_s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+    let docker = "Upgrade:_tcp|Connection:_Upgrade";
+    let evil = "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    let tries = [
+        ("websocket", key, "Connection:_Upgrade"),
+        ("websocket", key, "Upgrade:_websocket|Connection:_Upgrade"),
+        ("websocket", key, &websocket.replace("s3pP", "s3pQ")),
+        ("websocket", key, &websocket.replace("Connection:_Upgrade", "Connection:_close")),
+        ("websocket", key, docker),
+        ("websocket", "", "Upgrade:_websocket|Connection:_Upgrade"),
+        ("websocket", &key.replace("13", "12"), websocket),
+        ("tcp", "", "Upgrade:_websocket|Connection:_Upgrade"),
+        ("tcp", "", "Connection:_Upgrade"),
+    ];
+    for (upgrade, key, answer) in tries {
+        let mut client = served.made_for("good.example", at, false);
+        let head =
+            format!("GET /{answer} HTTP/1.1\r\nHost: good.example\r\nUpgrade: {upgrade}\r\nConnection: Upgrade\r\n");
+        client.write_all(format!("{head}{key}\r\n{evil}").as_bytes()).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let got = String::from_utf8(whole(client)).unwrap();
+        assert!(got.starts_with("HTTP/1.1 502 ") && got.contains("switched protocols"), "{upgrade} {answer}: {got}");
+        assert_eq!(sent.recv_timeout(LONG).unwrap(), "", "{upgrade} {answer}: it came there");
+        served.reason();
+    }
+    // Nothing proves that a server has understood this one. What follows is looked at.
+    for (after, came) in [("bytes\0", "bytes\0"), (evil, "GET / HTTP/1.1\r")] {
+        let mut client = served.made_for("good.example", at, false);
+        let head =
+            format!("GET /{docker} HTTP/1.1\r\nHost: good.example\r\nUpgrade: tcp\r\nConnection: Upgrade\r\n\r\n");
+        client.write_all(format!("{head}{after}").as_bytes()).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let _reset = client.read_to_end(&mut Vec::new());
+        let there = sent.recv_timeout(LONG).unwrap();
+        assert!(there == came || (after == evil && !there.contains("evil")), "{there:?}");
+    }
+    let reason = served.reason();
+    assert!(reason.starts_with("it is HTTP"), "{reason}");
     served.nothing_told();
 }
 
@@ -1202,17 +1341,18 @@ fn thousands_of_connections_are_served_at_once() {
         sockets
     });
     let own = format!("127.0.0.1:{}", at.port());
-    let served = serve_with(&[&own], MANY / 3 * 4 + 4);
+    let served = serve_with(&[&own], MANY / 3 * 4 + 4, Carries::UNBOUNDED);
     let mut clients: Vec<TcpStream> = (0..MANY).map(|_| served.reach(at.ip(), at.port())).collect();
-    let mut more = 0;
+    // They keep their seats.
+    let mut more = Vec::new();
     let refused = loop {
         match served.ask(Target::Names, true) {
-            (_, Reached::Ready { .. }) => more += 1,
+            (asking, Reached::Ready { .. }) => more.push(asking),
             (_, refused) => break refused,
         }
     };
     assert_eq!(refused, Reached::Failed { host: "the names".into(), errno: libc::EAGAIN });
-    assert!(more < 10, "{more} more than a call's share");
+    assert!(more.len() < 10, "{} more than a call's share", more.len());
     let another = served.ask_for(8, None, Target::Address(at), true).1;
     assert!(matches!(another, Reached::Ready { .. }), "another call has room: {another:?}");
     for (number, client) in clients.iter_mut().enumerate() {
@@ -1319,4 +1459,78 @@ fn b10_a_proxy_leads_to_granted_hosts_alone() {
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("proxy"), "{answer}");
     }
     served.nothing_told();
+}
+
+/// A call's connections end when they have carried too much, and it makes no other; other calls go on, and the session's own limit
+/// is that of all of them.
+#[test]
+fn s0_36_what_connections_carry_is_counted_and_bounded() {
+    const PIECE: usize = 100 * 1024;
+    let (at, _) = server(|mut socket| {
+        let mut word = [0; 4];
+        socket.read_exact(&mut word).unwrap();
+        // A client that was cut off takes no more.
+        let _reset = socket.write_all(&vec![b'x'; PIECE]);
+    });
+    let granted = at.to_string();
+    let carries = Carries { call: 250 * 1024, session: 450 * 1024, rate: None };
+    let served = serve_with(&[&granted], 4096, carries);
+    let fetch = |call: u64| {
+        let (socket, reached) = served.ask_for(call, None, Target::Address(at), true);
+        match reached {
+            Reached::Ready { .. } => {}
+            Reached::Taken | Reached::Refused { .. } | Reached::Failed { .. } => return Err(reached),
+        }
+        let mut client = served.connect(socket);
+        client.write_all(b"more").unwrap();
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).map_err(|_reset| reached).map(|_| all.len())
+    };
+    assert_eq!(served.carried(8), Carried::default());
+    for done in 1..=2 {
+        assert_eq!(fetch(8), Ok(PIECE), "the control");
+        let all = u64::try_from(PIECE).unwrap() * done;
+        assert_eq!(served.carried(8), Carried { connections: done, sent: 4 * done, received: all });
+    }
+    served.nothing_told();
+    assert!(matches!(fetch(8), Err(Reached::Ready { .. })), "it is cut off");
+    let FromEgress::Ended { call: 8, host, reason } = served.told() else { panic!("another reason") };
+    assert!(host == granted && reason.contains("more than the limit of 250KiB; "), "{host}: {reason}");
+    assert_eq!(fetch(8), Err(Reached::Refused { host: granted.clone() }));
+    let FromEgress::Refused { call: 8, reason: Some(again), .. } = served.told() else { panic!("another reason") };
+    assert!(again.contains("the limit of 250KiB; if it needs more"), "{again}");
+    assert_eq!(fetch(9), Ok(PIECE), "another call goes on");
+    served.nothing_told();
+    // Its worker has another call.
+    served.broker.send(&ToEgress::Gone { call: 8 }, &[]).unwrap();
+    assert_eq!(served.carried(8), Carried::default());
+    assert!(matches!(fetch(8), Err(Reached::Ready { .. })), "it is cut off");
+    let FromEgress::Ended { call: 8, reason, .. } = served.told() else { panic!("another reason") };
+    assert!(reason.starts_with("the session's connections") && reason.contains("limit of 450KiB; "), "{reason}");
+    assert!(matches!(fetch(10), Err(Reached::Refused { .. })));
+}
+
+/// A session with a rate carries no more than that lets it, whichever way.
+#[test]
+fn s0_36_a_rate_holds_for_all_connections() {
+    let (at, _) = server(|mut socket| {
+        let mut word = [0; 4];
+        socket.read_exact(&mut word).unwrap();
+        let _reset = socket.write_all(&vec![b'x'; 4 * 1024 * 1024]);
+    });
+    let most = |rate: Option<u64>| {
+        let served = serve_with(&[&at.to_string()], 4096, Carries { rate, ..Carries::UNBOUNDED });
+        let mut client = served.reach(at.ip(), at.port());
+        client.write_all(b"more").unwrap();
+        let late = rate.is_some_and(|rate| rate == 1);
+        client.set_read_timeout(Some(if late { Duration::from_millis(500) } else { LONG })).unwrap();
+        let mut all = Vec::new();
+        // What does not come in a while will come tomorrow.
+        let _late = client.read_to_end(&mut all);
+        all.len()
+    };
+    assert_eq!(most(None), 4 * 1024 * 1024, "the control");
+    // Each way passes on what it reads first, and then waits.
+    assert!(most(Some(1)) <= 512 * 1024);
+    assert_eq!(most(Some(1 << 40)), 4 * 1024 * 1024);
 }

@@ -48,6 +48,11 @@ pub(crate) enum ToEgress {
         /// Which: as in [`Reach`].
         call: u64,
     },
+    /// What have a call's connections carried? Carries the other end of a channel for [`Carried`](callgate_policy::envelope::Carried).
+    Count {
+        /// Which: as in [`Reach`].
+        call: u64,
+    },
     /// A call is over, and so are its connections.
     Gone {
         /// Which: as in [`Reach`].
@@ -83,6 +88,19 @@ pub(crate) enum Target {
     Proxy,
 }
 
+/// Broker to egress, on the channel of a [`Reach`] that was found [ready](Reached::Ready), when the connection is made.
+///
+/// Whoever else is on the machine may have connected from the same port before, or may when the call's socket is closed. Of two sockets
+/// between the same ports one is dead. So what egress finds alive while the call's socket is, before and after, is that one's other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Made {
+    /// The call's socket is connected.
+    Connected,
+    /// It still is, now that egress has [taken](Reached::Taken) the other end.
+    Sure,
+}
+
 /// Egress to broker: the answer to [`Reach`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -92,6 +110,8 @@ pub(crate) enum Reached {
         /// What it leads to, as people write it: `name:port`.
         host: String,
     },
+    /// Egress has the other end of what is connected.
+    Taken,
     /// It was not granted.
     Refused {
         /// What it would have led to, as people write it.

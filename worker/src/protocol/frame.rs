@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use callgate_policy::envelope::{Changes, StepReport};
+use callgate_policy::envelope::{Carried, Changes, StepReport};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::LimitName;
 use callgate_policy::path::HostPath;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::channel::{FRAME_MAX, LARGE, Message};
-use super::egress::{FromEgress, Reached, Serve, ToEgress};
+use super::egress::{FromEgress, Made, Reached, Serve, ToEgress};
 use super::fds::{ProgramFdsSent, SessionFdsSent};
 
 /// Most bytes of an error's text: escaped, it fits into a frame still.
@@ -53,9 +53,11 @@ longest! {
     // With what was granted.
     Serve: LARGE;
     ToEgress: LARGE;
+    Made: FRAME_MAX;
     // It parses what strangers wrote.
     Reached: FRAME_MAX;
     FromEgress: FRAME_MAX;
+    Carried: FRAME_MAX;
 }
 
 /// From the launcher: what a session has left on the host.

@@ -13,7 +13,7 @@ pub mod notice;
 
 pub use channel::{Channel, FRAME_MAX, LARGE, Message, Received};
 pub use egress::SealedCredential;
-pub(crate) use egress::{FromEgress, Reach, Reached, Serve, Target, ToEgress};
+pub(crate) use egress::{FromEgress, Made, Reach, Reached, Serve, Target, ToEgress};
 pub use fds::{CgroupFds, ProgramFds, ProgramFdsSent, SessionFds, SessionFdsSent};
 pub(crate) use frame::shortened;
 pub use frame::{

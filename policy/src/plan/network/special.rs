@@ -139,7 +139,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
     use super::*;
     use crate::pattern::{Host, HostPattern};
-    use crate::plan::Network;
+    use crate::plan::{Carries, Network};
 
     /// IANA's IPv4 and IPv6 special-purpose address registries, each block with whether it is globally reachable; and blocks
     /// that are given out.
@@ -281,6 +281,7 @@ mod tests {
         let network = |hosts: &[&str]| Network {
             hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
             secured: false,
+            carries: Carries::UNBOUNDED,
         };
         let allows = |network: &Network, address: &str, port| network.allows_address(address.parse().unwrap(), port);
         let granted = network(&["a.com", "*.b.com:*", "10.0.0.0/8:22,8000-8010", "[fd00::1]:5432", "localhost:3000"]);
@@ -337,8 +338,11 @@ mod tests {
             (&["a.com:*"], 80, false),
             (&["a.com:22"], 443, false),
         ] {
-            let network =
-                Network { hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(), secured: false };
+            let network = Network {
+                hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
+                secured: false,
+                carries: Carries::UNBOUNDED,
+            };
             assert_eq!(network.only_web(&host, port), only, "{hosts:?} {port}");
         }
     }

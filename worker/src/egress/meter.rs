@@ -1,0 +1,244 @@
+//! What connections have carried, and whether they may carry more.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use callgate_policy::envelope::Carried;
+use callgate_policy::limit::LimitName;
+use callgate_policy::plan::Carries;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use super::serving::lock;
+
+/// How far a session may be ahead of its rate: what comes in pieces is not slowed down for that.
+const AHEAD: Duration = Duration::from_millis(100);
+
+/// Counts what connections carry.
+#[derive(Debug)]
+pub(super) struct Meter {
+    connections: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+    most: u64,
+    /// It was said that they may carry no more.
+    is_told: AtomicBool,
+}
+
+impl Meter {
+    /// For so many bytes, both ways together.
+    pub(super) fn new(most: u64) -> Self {
+        let none = AtomicU64::default;
+        Self { connections: none(), sent: none(), received: none(), most, is_told: AtomicBool::default() }
+    }
+
+    /// What was carried so far.
+    pub(super) fn carried(&self) -> Carried {
+        let [connections, sent, received] =
+            [&self.connections, &self.sent, &self.received].map(|count| count.load(Ordering::Relaxed));
+        Carried { connections, sent, received }
+    }
+
+    fn add(&self, sent: u64, received: u64) {
+        self.sent.fetch_add(sent, Ordering::Relaxed);
+        self.received.fetch_add(received, Ordering::Relaxed);
+    }
+
+    /// How much was carried, if that is more than may be.
+    fn excess(&self) -> Option<u64> {
+        Some(self.carried().bytes()).filter(|bytes| *bytes > self.most)
+    }
+}
+
+/// The meter of all that a session carries, which paces it as well.
+#[derive(Debug)]
+pub(super) struct SessionMeter {
+    meter: Meter,
+    /// Bytes a second.
+    rate: Option<u64>,
+    /// When all that was carried is within the rate.
+    even: Mutex<Instant>,
+}
+
+impl SessionMeter {
+    pub(super) fn new(carries: &Carries) -> Self {
+        Self { meter: Meter::new(carries.session), rate: carries.rate, even: Mutex::new(Instant::now()) }
+    }
+
+    fn add(&self, sent: u64, received: u64) {
+        self.meter.add(sent, received);
+        if let Some(rate) = self.rate {
+            let nanos = u128::from(sent + received) * 1_000_000_000 / u128::from(rate.max(1));
+            let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+            let mut even = lock(&self.even);
+            *even = (*even).max(Instant::now()).checked_add(takes).unwrap_or(*even);
+        }
+    }
+
+    /// How long to carry nothing.
+    fn pause(&self) -> Duration {
+        if self.rate.is_none() {
+            return Duration::ZERO;
+        }
+        lock(&self.even).saturating_duration_since(Instant::now()).saturating_sub(AHEAD)
+    }
+}
+
+/// Says that a call's connections end because they have carried too much: which limit, how much, and how much may be.
+pub(super) type Tell = Arc<dyn Fn(String) + Send + Sync>;
+
+/// Whose what a connection carries is.
+#[derive(Clone)]
+pub(super) struct Account {
+    call: Arc<Meter>,
+    session: Arc<SessionMeter>,
+    tell: Tell,
+}
+
+impl Account {
+    /// For another connection of this call.
+    pub(super) fn open(call: Arc<Meter>, session: Arc<SessionMeter>, tell: Tell) -> Self {
+        for meter in [&*call, &session.meter] {
+            meter.connections.fetch_add(1, Ordering::Relaxed);
+        }
+        Self { call, session, tell }
+    }
+
+    /// An error if that was too much.
+    fn count(&self, sent: usize, received: usize) -> io::Result<()> {
+        let [sent, received] = [sent, received].map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
+        self.call.add(sent, received);
+        self.session.add(sent, received);
+        let Some(reason) = excess(&self.call, &self.session) else { return Ok(()) };
+        // All its connections end, for one reason.
+        if !self.call.is_told.swap(true, Ordering::Relaxed) {
+            (self.tell)(reason);
+        }
+        Err(io::ErrorKind::QuotaExceeded.into())
+    }
+}
+
+/// Why a call may carry no more, if it may not.
+pub(super) fn excess(call: &Meter, session: &SessionMeter) -> Option<String> {
+    let of = |limit: LimitName, meter: &Meter| {
+        let used = meter.excess()?;
+        Some(format!("{}; {}", limit.story(used, meter.most), limit.remedy(used, meter.most)))
+    };
+    of(LimitName::Network, call).or_else(|| of(LimitName::SessionNetwork, &session.meter))
+}
+
+/// One side of a connection.
+pub(super) trait Side {
+    fn socket(&self) -> &TcpStream;
+
+    /// So many bytes were sent to it, and so many came from it. An error if that was too much.
+    fn count(&self, _sent: usize, _received: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// How long to carry nothing.
+    fn pause(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl Side for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+/// The side outside, for which is counted.
+pub(super) struct Server {
+    pub(super) socket: TcpStream,
+    account: Account,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Server {
+    pub(super) fn new(socket: TcpStream, account: Account) -> Self {
+        Self { socket, account, pause: None }
+    }
+
+    /// Counts, and makes the next step wait if it has to.
+    fn counted(&mut self, sent: usize, received: usize) -> io::Result<()> {
+        self.account.count(sent, received)?;
+        let pause = self.pause();
+        self.pause = (!pause.is_zero()).then(|| Box::pin(tokio::time::sleep(pause)));
+        Ok(())
+    }
+
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
+        Poll::Ready(())
+    }
+
+    fn poll_writing(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_pause(cx));
+        let written = ready!(write(Pin::new(&mut self.socket), cx))?;
+        self.counted(written, 0)?;
+        Poll::Ready(Ok(written))
+    }
+}
+
+impl Side for Server {
+    fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    fn count(&self, sent: usize, received: usize) -> io::Result<()> {
+        self.account.count(sent, received)
+    }
+
+    fn pause(&self) -> Duration {
+        self.account.session.pause()
+    }
+}
+
+impl AsyncRead for Server {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_pause(cx));
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut this.socket).poll_read(cx, buf))?;
+        Poll::Ready(this.counted(0, buf.filled().len() - before))
+    }
+}
+
+impl AsyncWrite for Server {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_writing(cx, |socket, cx| socket.poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_writing(cx, |socket, cx| socket.poll_write_vectored(cx, bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+    }
+}
