@@ -258,6 +258,7 @@ pub(super) struct Call {
   callgate mcp -C ~/project
   callgate mcp --profile readonly
   callgate mcp --http 127.0.0.1:8931 -C ~/project       a host connects to http://127.0.0.1:8931/mcp
+  callgate mcp -C ~/project --print-config zed          what Zed's settings need
   claude mcp add callgate -- callgate mcp -C ~/project
   codex mcp add callgate -- callgate mcp -C ~/project
 
@@ -280,6 +281,10 @@ pub(super) struct Mcp {
     /// is made with one token. Without this option a new token is made at each start.
     #[arg(long, value_name = "FILE", requires = "http")]
     pub(super) token_file: Option<PathBuf>,
+    /// Print what is to be put into this host's configuration, so that it starts the server with the options that were typed, and serve
+    /// nothing. Where it belongs is printed on standard error.
+    #[arg(long, value_name = "HOST", value_enum, conflicts_with = "http")]
+    pub(super) print_config: Option<AgentHost>,
     /// Close the session of a client over HTTP that makes no request for this long: `30m` (the default).
     #[arg(long, value_name = "TIME", requires = "http")]
     pub(super) idle_timeout: Option<String>,
@@ -521,6 +526,18 @@ impl From<Mode> for callgate_policy::mode::Mode {
             Mode::Yolo => Self::Yolo,
         }
     }
+}
+
+/// A program that starts servers of the Model Context Protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum AgentHost {
+    ClaudeCode,
+    Codex,
+    Cursor,
+    Vscode,
+    Zed,
+    Gemini,
+    Goose,
 }
 
 /// Whose a call is.

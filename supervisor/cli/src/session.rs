@@ -168,7 +168,7 @@ pub(super) fn make(new: NewSession) -> Result<SessionRecord, Failure> {
 }
 
 /// The same grants from wherever the next command is started, without secrets.
-fn lasting(mut grants: Grants) -> Result<Grants, Failure> {
+pub(super) fn lasting(mut grants: Grants) -> Result<Grants, Failure> {
     let absolute = |path: &mut PathBuf| -> Result<(), Failure> {
         *path = std::path::absolute(&path).map_err(Failure::named(format!("find {}", path.display())))?;
         Ok(())
@@ -197,7 +197,7 @@ fn lasting(mut grants: Grants) -> Result<Grants, Failure> {
     Ok(grants)
 }
 
-fn absolute_profile(profile: String) -> Result<String, Failure> {
+pub(super) fn absolute_profile(profile: String) -> Result<String, Failure> {
     if !profile.contains('/') && !profile.ends_with(".yaml") && !profile.ends_with(".yml") {
         return Ok(profile);
     }

@@ -1,5 +1,6 @@
 //! `callgate mcp`.
 
+mod config;
 mod tokens;
 
 use std::io::Write as _;
@@ -15,14 +16,17 @@ use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::arguments::{Grants, Mcp, NewSession};
+use super::arguments::{AgentHost, Grants, Mcp, NewSession};
 use super::exit::Failure;
-use super::session::{Kept, Recorded, make};
+use super::session::{Kept, Recorded, absolute_profile, lasting, make};
 use super::{forked, show, supervise_with};
 use tokens::Tokens;
 
 pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
-    let Mcp { new, session, approval_timeout, http, token_file, idle_timeout } = mcp;
+    let Mcp { new, session, approval_timeout, http, token_file, idle_timeout, print_config } = mcp;
+    if let Some(host) = print_config {
+        return print(host, new, session, approval_timeout);
+    }
     // Before a first event loop: egress cannot make one in a process that comes from one with another.
     let launcher = forked()?;
     let patience = approval_timeout.map(|time| duration("--approval-timeout", &time)).transpose()?;
@@ -44,6 +48,29 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
         let served = callgate_mcp::serve(Arc::new(session), tokio::io::stdin(), tokio::io::stdout()).await;
         served.map_err(|error| Failure::runtime(std::io::Error::other(error)))
     })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(
+    host: AgentHost,
+    mut new: NewSession,
+    session: Option<String>,
+    approval_timeout: Option<String>,
+) -> Result<ExitCode, Failure> {
+    let words = match session {
+        // It has its grants.
+        Some(id) if new.grants == Grants::default() => config::words(new, Some(id), approval_timeout),
+        Some(id) => Recorded::find(&id, &new.grants).and_then(|_| config::words(new, Some(id), approval_timeout)),
+        None => {
+            new.grants = lasting(new.grants)?;
+            new.profile = new.profile.map(absolute_profile).transpose()?;
+            config::words(new, None, approval_timeout)
+        }
+    }?;
+    let (place, text) = config::config(host, &words)?;
+    // A notice, which is not a part of what is printed.
+    drop(writeln!(std::io::stderr(), "callgate: for {place}"));
+    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::print("print the configuration"))?;
     Ok(ExitCode::SUCCESS)
 }
 
