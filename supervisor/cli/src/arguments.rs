@@ -247,14 +247,19 @@ pub(super) struct Call {
     pub(super) arguments: String,
 }
 
-/// Serve the tools to an agent host, by the Model Context Protocol on standard input and output.
+/// Serve the tools to an agent host, by the Model Context Protocol on standard input and output, or over HTTP.
 ///
 /// The host's calls are an agent's: what no rule allows is asked of the person at the host, and denied if the host cannot ask. Every
 /// call is recorded in the session (see `callgate session`).
+///
+/// With --http several hosts can use one server, each in a session of its own. Only programs on this machine reach it, and only those
+/// that send a token, which is in a file for you alone.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   callgate mcp -C ~/project
   callgate mcp --profile readonly
+  callgate mcp --http 127.0.0.1:8931 -C ~/project       a host connects to http://127.0.0.1:8931/mcp
+  callgate mcp -C ~/project --print-config zed          what Zed's settings need
   claude mcp add callgate -- callgate mcp -C ~/project
   codex mcp add callgate -- callgate mcp -C ~/project
 
@@ -269,6 +274,21 @@ pub(super) struct Mcp {
     /// How long a question waits for an answer: `30s`, `5m` (the default).
     #[arg(long, value_name = "TIME")]
     pub(super) approval_timeout: Option<String>,
+    /// Serve over HTTP at this address, which must be one of this machine alone: `127.0.0.1:8931`, `[::1]:8931`. With port 0 a free
+    /// one is chosen. The address and the file with the token are printed on standard error.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "session")]
+    pub(super) http: Option<String>,
+    /// Take the tokens for --http from this file, one a line. Clients with different tokens are kept apart. If there is no such file, it
+    /// is made with one token. Without this option a new token is made at each start.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub(super) token_file: Option<PathBuf>,
+    /// Print what is to be put into this host's configuration, so that it starts the server with the options that were typed, and serve
+    /// nothing. Where it belongs is printed on standard error.
+    #[arg(long, value_name = "HOST", value_enum, conflicts_with = "http")]
+    pub(super) print_config: Option<AgentHost>,
+    /// Close the session of a client over HTTP that makes no request for this long: `30m` (the default).
+    #[arg(long, value_name = "TIME", requires = "http")]
+    pub(super) idle_timeout: Option<String>,
 }
 
 /// List the tools, or show one with its schema.
@@ -507,6 +527,18 @@ impl From<Mode> for callgate_policy::mode::Mode {
             Mode::Yolo => Self::Yolo,
         }
     }
+}
+
+/// A program that starts servers of the Model Context Protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum AgentHost {
+    ClaudeCode,
+    Codex,
+    Cursor,
+    Vscode,
+    Zed,
+    Gemini,
+    Goose,
 }
 
 /// Whose a call is.

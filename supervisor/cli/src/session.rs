@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use callgate::policy::plan::Calls;
-use callgate::{AskedBy, CallRecord, Retention, SessionRecord, SessionState, Store, TodoStatus};
+use callgate::{AskedBy, CallRecord, Retention, SessionRecord, SessionSpec, SessionState, Store, TodoStatus};
 use callgate_policy::plan::env::is_secret_name;
 use callgate_policy::unit::{ByteSize, parse_duration};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,16 @@ struct Settings {
     grants: Grants,
     profile: Option<String>,
     mode: Option<Mode>,
+}
+
+impl Settings {
+    fn spec(&self) -> Result<SessionSpec, Failure> {
+        let mut spec = show::spec(&self.grants)?;
+        spec.ceilings.extend(show::only_programs(&spec));
+        spec.profile = show::profile(self.profile.as_deref(), &spec)?;
+        spec.mode = self.mode.map(Into::into);
+        Ok(spec)
+    }
 }
 
 /// A session that a command is to continue.
@@ -63,6 +73,11 @@ impl Recorded {
 
     pub(super) fn mode(&self) -> Option<Mode> {
         self.settings.mode
+    }
+
+    /// For the session again.
+    pub(super) fn spec(&self) -> Result<SessionSpec, Failure> {
+        self.settings.spec()
     }
 
     pub(super) fn into_store(self) -> Store {
@@ -112,22 +127,37 @@ pub(super) fn session(act: SessionAct, json: bool) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a session is to be made with.
+pub(super) struct Kept {
+    settings: Settings,
+    title: Option<String>,
+}
+
+impl Kept {
+    pub(super) fn of(new: NewSession) -> Result<Self, Failure> {
+        let settings = Settings {
+            grants: lasting(new.grants)?,
+            profile: new.profile.map(absolute_profile).transpose()?,
+            mode: new.mode,
+        };
+        Ok(Self { settings, title: new.title })
+    }
+
+    /// For a session that keeps how it was made.
+    pub(super) fn spec(self) -> Result<SessionSpec, Failure> {
+        let mut spec = self.settings.spec()?;
+        spec.title = self.title;
+        spec.settings = serde_json::to_value(&self.settings)
+            .map_err(|error| Failure::Usage(format!("the grants cannot be kept: {error}")))?;
+        Ok(spec)
+    }
+}
+
 /// Makes a session. It is opened once: what is wrong with its grants is reported now.
 pub(super) fn make(new: NewSession) -> Result<SessionRecord, Failure> {
-    let settings = Settings {
-        grants: lasting(new.grants)?,
-        profile: new.profile.map(absolute_profile).transpose()?,
-        mode: new.mode,
-    };
-    let mut spec = show::spec(&settings.grants)?;
-    spec.ceilings.extend(show::only_programs(&spec));
-    spec.profile = show::profile(settings.profile.as_deref(), &spec)?;
+    let mut spec = Kept::of(new)?.spec()?;
     spec.calls = if spec.looks_at_commands() { Calls::Many } else { Calls::One };
-    spec.mode = settings.mode.map(Into::into);
     spec.asked_by = AskedBy::Person;
-    spec.title = new.title;
-    spec.settings = serde_json::to_value(&settings)
-        .map_err(|error| Failure::Usage(format!("the grants cannot be kept: {error}")))?;
     let store = Store::of_user()?;
     let id = supervise_with(Some(store.clone()), forked()?, async |supervisor| {
         let session = supervisor.open(spec).await?;
@@ -138,7 +168,7 @@ pub(super) fn make(new: NewSession) -> Result<SessionRecord, Failure> {
 }
 
 /// The same grants from wherever the next command is started, without secrets.
-fn lasting(mut grants: Grants) -> Result<Grants, Failure> {
+pub(super) fn lasting(mut grants: Grants) -> Result<Grants, Failure> {
     let absolute = |path: &mut PathBuf| -> Result<(), Failure> {
         *path = std::path::absolute(&path).map_err(Failure::named(format!("find {}", path.display())))?;
         Ok(())
@@ -167,7 +197,7 @@ fn lasting(mut grants: Grants) -> Result<Grants, Failure> {
     Ok(grants)
 }
 
-fn absolute_profile(profile: String) -> Result<String, Failure> {
+pub(super) fn absolute_profile(profile: String) -> Result<String, Failure> {
     if !profile.contains('/') && !profile.ends_with(".yaml") && !profile.ends_with(".yml") {
         return Ok(profile);
     }

@@ -124,6 +124,15 @@ impl Session {
         self.recorder.events()
     }
 
+    /// The grant by which calls may read or change what is at this path, by this name or another one; `None` if nothing does. For
+    /// a host that keeps something from its sessions.
+    ///
+    /// # Errors
+    /// [`StoreError::Place`](crate::StoreError::Place) if that cannot be told.
+    pub fn reaches(&self, path: &std::path::Path) -> Result<Option<std::path::PathBuf>, crate::StoreError> {
+        crate::store::reached(path, &self.effective)
+    }
+
     /// What is in force.
     #[must_use]
     pub fn effective(&self) -> &EffectiveSet {

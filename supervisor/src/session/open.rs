@@ -241,7 +241,7 @@ impl Supervisor {
     }
 
     /// The watchdogs of a session that a host opens.
-    fn gate(&self, watchdogs: Vec<Box<dyn WatchdogObject>>) -> Gate {
+    fn gate(&self, watchdogs: Vec<Arc<dyn WatchdogObject>>) -> Gate {
         let mut gate = Gate::default();
         for watchdog in watchdogs {
             gate.add(Box::new(Held(watchdog)));
@@ -417,7 +417,7 @@ struct Attempt {
 }
 
 /// A watchdog of the host's, as the gate holds it.
-struct Held(Box<dyn WatchdogObject>);
+struct Held(Arc<dyn WatchdogObject>);
 
 impl Watchdog for Held {
     fn judge(&self, call: &CallFacts<'_>) -> Verdict {

@@ -34,7 +34,9 @@ use crate::trust::Project;
 /// let spec = SessionSpec::developer("/home/me/project").strength(StrengthChoice::Namespaces).mode(Mode::Yolo);
 /// assert_eq!(spec.mode, Some(Mode::Yolo));
 /// ```
-#[derive(Debug)]
+///
+/// A host that opens a session for each of its clients clones it: they have the same rights, and nothing else in common.
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SessionSpec {
     /// The workspace's roots; the first is where calls start.
@@ -74,7 +76,7 @@ pub struct SessionSpec {
     /// Variables of programs, besides the manifest's: those that were typed. They win over the manifest's.
     pub env: Env,
     /// Further watchdogs.
-    pub watchdogs: Vec<Box<dyn WatchdogObject>>,
+    pub watchdogs: Vec<Arc<dyn WatchdogObject>>,
     /// Whether the built-in watchdog sees every program that is about to run, as with `watch_execs` in a manifest. It does
     /// too where another watchdog wants that.
     pub watch_execs: bool,
@@ -343,7 +345,7 @@ impl SessionSpec {
     /// Adds a watchdog. It can only tighten: the strictest verdict counts (S0-60).
     #[must_use]
     pub fn watchdog(mut self, watchdog: impl WatchdogObject + 'static) -> Self {
-        self.watchdogs.push(Box::new(watchdog));
+        self.watchdogs.push(Arc::new(watchdog));
         self
     }
 

@@ -678,6 +678,16 @@ pub(crate) fn refuse_reach_of_user(effective: &EffectiveSet) -> Result<(), Store
     Store::place_of_user().map_or(Ok(()), |place| place::refuse_reach(&place, effective))
 }
 
+/// What of its grants, if any, lets a session read or write what is at `path`, or decide what stands there.
+pub(crate) fn reached(path: &Path, effective: &EffectiveSet) -> Result<Option<PathBuf>, StoreError> {
+    match place::refuse_system(path).and_then(|()| place::refuse_reach(path, effective)) {
+        Ok(()) => Ok(None),
+        Err(StoreError::Reached { granted, .. }) => Ok(Some(granted)),
+        Err(StoreError::NotYours { path, .. }) => Ok(Some(path)),
+        Err(other) => Err(other),
+    }
+}
+
 /// What of a directory, or in it, a session may write.
 pub(crate) fn granted_within(path: &Path, effective: &EffectiveSet) -> Option<PathBuf> {
     place::granted_within(path, effective)

@@ -222,7 +222,7 @@ fn reaching(path: &Path, granted: Vec<HostPath>) -> io::Result<Option<HostPath>>
 }
 
 /// Nothing is kept where every session may read.
-fn refuse_system(path: &Path) -> Result<(), StoreError> {
+pub(super) fn refuse_system(path: &Path) -> Result<(), StoreError> {
     let read = system::BASE.iter().flat_map(|group| group.paths);
     match read.map(Path::new).any(|system| path.starts_with(system)) {
         true => Err(StoreError::NotYours { path: path.to_owned(), what: "every session may read there" }),

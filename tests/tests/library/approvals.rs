@@ -271,7 +271,7 @@ fn x1_2_x1_3_each_stage_is_asked_about_what_passed_the_one_before() {
         let denies = "[[rules]]\npermission = \"write\"\npattern = \"denied\"\naction = \"deny\"";
         let mut spec = with_manifest(workspace.path(), denies);
         spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
-        spec.watchdogs.push(Box::new(Counts(Arc::clone(&seen))));
+        spec.watchdogs.push(Arc::new(Counts(Arc::clone(&seen))));
         let session = supervisor.open(spec).await.unwrap();
         let asked = || (std::mem::take(&mut *seen.lock().unwrap()).len(), host.asked().len());
         let denial = |result: ResultEnvelope| {
@@ -328,7 +328,7 @@ fn with_watchdog(mode: Mode, answer: Answer, test: impl AsyncFn(&Session, &Says,
             let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
             let mut spec = SessionSpec::developer(workspace.path()).strength(strength).mode(mode);
             spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
-            spec.watchdogs.push(Box::new(says.clone()));
+            spec.watchdogs.push(Arc::new(says.clone()));
             let session = supervisor.open(spec).await.unwrap();
             test(&session, &says, &host, workspace.path()).await;
         });

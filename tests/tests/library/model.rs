@@ -269,7 +269,7 @@ fn s0_58_watchdogs_see_every_kind_of_tool() {
                 async { Ok(json!(1)) }
             };
             spec.further_tools.push(Tool::host("free", answer).parameters(one("text")).ungated());
-            spec.watchdogs.push(Box::new(Denies(tool, Arc::clone(&seen))));
+            spec.watchdogs.push(Arc::new(Denies(tool, Arc::clone(&seen))));
         };
         with_tools(watch, async |session| {
             let name = tool.rsplit(':').next().unwrap();

@@ -117,7 +117,7 @@ const WAYS: &[&str] = &[
 fn c2_c3_c5_c6_c9_every_program_is_seen_and_a_denied_one_does_not_run() {
     let watchdog = Sees::new("WORD");
     with_sessions(
-        |spec| spec.watchdogs.push(Box::new(watchdog.clone())),
+        |spec| spec.watchdogs.push(Arc::new(watchdog.clone())),
         async |session, workspace| {
             executable(
                 &workspace.join("script"),
@@ -161,7 +161,7 @@ fn c14_what_the_watchdog_saw_is_what_runs() {
     let probe = Binaries::of_this_build().probe();
     with_sessions(
         |spec| {
-            spec.watchdogs.push(Box::new(Sees { of: ["expr"; 2], ..Sees::new("0") }));
+            spec.watchdogs.push(Arc::new(Sees { of: ["expr"; 2], ..Sees::new("0") }));
             let read = serde_json::from_value(json!({ "fs": { "read": [probe] } })).unwrap();
             spec.requires.push((Source::CommandLine, read));
         },
@@ -197,7 +197,7 @@ fn s0_57_s0_59_a_person_is_asked_about_a_program() {
         let questions: Arc<Mutex<Vec<Arc<Question>>>> = Arc::default();
         with_sessions(
             |spec| {
-                spec.watchdogs.push(Box::new(Sees { asks: true, ..Sees::new("WORD") }));
+                spec.watchdogs.push(Arc::new(Sees { asks: true, ..Sees::new("WORD") }));
                 spec.approvers.push(Arc::new(Person(answer, Arc::clone(&questions))));
             },
             async |session, workspace| {
@@ -258,7 +258,7 @@ fn a_call_that_waits_for_an_answer_has_its_time() {
     }
     with_sessions(
         |spec| {
-            spec.watchdogs.push(Box::new(Sees { asks: true, ..Sees::new("WORD") }));
+            spec.watchdogs.push(Arc::new(Sees { asks: true, ..Sees::new("WORD") }));
             spec.approvers.push(Arc::new(Silent));
             spec.patience = Duration::from_secs(60);
         },
@@ -316,7 +316,7 @@ fn the_built_in_rules_see_what_starts() {
     with_sessions(
         |spec| {
             spec.watch_execs = true;
-            spec.watchdogs.push(Box::new(WhereAsked("WORD")));
+            spec.watchdogs.push(Arc::new(WhereAsked("WORD")));
         },
         async |session, workspace| {
             rules_hold(session).await;
@@ -326,7 +326,7 @@ fn the_built_in_rules_see_what_starts() {
         },
     );
     with_sessions(
-        |spec| spec.watchdogs.push(Box::new(WhereAsked("WORD"))),
+        |spec| spec.watchdogs.push(Arc::new(WhereAsked("WORD"))),
         async |session, workspace| {
             let result = bash(session, hidden).await;
             let output = result.data.unwrap()["output"].as_str().unwrap().to_owned();

@@ -59,6 +59,7 @@ mod lacking;
 mod led_astray;
 mod limits;
 mod mcp;
+mod mcp_http;
 mod metadata;
 mod nested;
 mod net_none;

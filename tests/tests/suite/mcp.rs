@@ -434,3 +434,49 @@ fn bad_messages_end_nothing() {
     }
     client.close();
 }
+
+/// What is printed for a host starts the server that was typed, from anywhere.
+#[test]
+fn a_host_is_told_how_to_start_the_server() {
+    let env = TestEnv::new(HERE);
+    env.workspace_file("a", "hello\n");
+    let shared = env.file("shared", "shared\n");
+    let (binary, workspace) = (Binaries::of_this_build().callgate(), env.workspace().display().to_string());
+    let typed = ["mcp", "--read", "../outside/shared", "--mode", "yolo", "--net", "granted.example", "--print-config"];
+    let absolute = format!("{workspace}/../outside/shared");
+    let words = ["mcp", "-C", &workspace, "--read", &absolute, "--net", "granted.example", "--mode", "yolo"];
+    let printed = |host: &str| {
+        let ended = callgate(&env, &[&typed[..], &[host]].concat());
+        assert!(ended.status.success(), "{}", ended.stderr);
+        assert!(ended.stderr.starts_with("callgate: for "), "{}", ended.stderr);
+        ended.stdout
+    };
+    let started = json!({ "command": binary, "args": words });
+    for (host, key) in [
+        ("claude-code", "mcpServers"),
+        ("cursor", "mcpServers"),
+        ("vscode", "servers"),
+        ("zed", "context_servers"),
+        ("gemini", "mcpServers"),
+    ] {
+        let text = printed(host);
+        let mut config: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let server = config[key]["callgate"].as_object_mut().unwrap();
+        assert!(server.remove("type").is_none_or(|kind| kind == "stdio"));
+        assert_eq!(config[key]["callgate"], started, "{host}");
+    }
+    let codex: toml::Table = printed("codex").parse().unwrap();
+    let codex = serde_json::to_value(&codex["mcp_servers"]["callgate"]).unwrap();
+    assert_eq!((&codex["command"], &codex["args"]), (&started["command"], &started["args"]));
+    let goose = printed("goose");
+    for line in [format!("    cmd: {}\n", started["command"]), format!("    args: {}\n", started["args"])] {
+        assert!(goose.contains(&line), "{goose}");
+    }
+    // And it is so.
+    let mut client = Client::stateful(&env, &words[1..], Person::Nobody);
+    assert!(text(&client.call("read", json!({ "path": shared.text() }), Person::Nobody)).starts_with("shared\n"));
+    client.close();
+    for bad in [&["--print-config", "emacs"][..], &["--http", "127.0.0.1:0", "--print-config", "zed"]] {
+        assert_eq!(callgate(&env, &[&["mcp"], bad].concat()).status.code(), Some(64));
+    }
+}

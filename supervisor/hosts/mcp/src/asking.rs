@@ -21,10 +21,8 @@ tokio::task_local! {
 /// How whoever made a call can be asked.
 #[derive(Debug, Clone)]
 pub(crate) enum Caller {
-    /// By a request of the server's: until 2025-11-25.
-    Request(Peer<RoleServer>),
-    /// By the call's result: from 2026-07-28 on.
-    Result(mpsc::Sender<Ask>),
+    /// By whoever handles the request that the call is of.
+    Handler(mpsc::Sender<Ask>),
     /// The client has no way to ask anybody.
     Nobody,
 }
@@ -40,13 +38,29 @@ impl Caller {
     /// What comes back; `None` if nobody can be asked.
     async fn ask(self, what: ElicitRequestParams) -> Option<ElicitResult> {
         match self {
-            Self::Request(peer) => request(peer, what).await,
-            Self::Result(asks) => {
+            Self::Handler(asks) => {
                 let (answer, answered) = oneshot::channel();
                 asks.send(Ask { what, answer }).await.ok()?;
                 answered.await.ok()
             }
             Self::Nobody => None,
+        }
+    }
+}
+
+impl Ask {
+    /// Asks by a request of the server's: until 2025-11-25. The SDK sends it on the stream of the request that is being handled, if
+    /// there are several; so whoever handles that has to wait for this itself.
+    pub(crate) async fn by_request(self, peer: Peer<RoleServer>) {
+        let Self { what, mut answer } = self;
+        let answered = tokio::select! {
+            biased;
+            () = answer.closed() => None,
+            answered = request(peer, what) => answered,
+        };
+        if let Some(result) = answered {
+            // If nobody waits for it by now, the call says so itself.
+            drop(answer.send(result));
         }
     }
 }

@@ -5,6 +5,7 @@
 //! input is required. A client that can do neither is nobody, and then no is the answer (S0-57).
 
 mod asking;
+mod http;
 mod listed;
 mod result;
 mod server;
@@ -12,4 +13,5 @@ mod shown;
 mod wire;
 
 pub use asking::Client;
+pub use http::{HttpError, HttpServer, Opening, Token, TokenError};
 pub use server::{ServeError, serve};

@@ -1,6 +1,7 @@
 //! The server: lists the session's tools, and makes its calls.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::asking::{Ask, CALLER, Caller};
@@ -23,7 +24,7 @@ use crate::wire::{Bounded, Closed, UntilClosed};
 use crate::{listed, result};
 
 /// Most bytes of one message. A larger one is read to its end and thrown away; nobody knows whose answer it would want.
-const MESSAGE_MAX: usize = 8 << 20;
+pub(crate) const MESSAGE_MAX: usize = 8 << 20;
 /// Most calls at once.
 const CALLS_MAX: usize = 256;
 /// How long results may take to be taken by a client that has closed its end.
@@ -60,8 +61,7 @@ where
 {
     let (from, closed) = UntilClosed::new(from);
     let transport = Bounded::new(AsyncRwTransport::new_server(from, to).with_max_line_length(MESSAGE_MAX));
-    let calls = Semaphore::new(CALLS_MAX);
-    let server = Server { session, waiting: Mutex::default(), calls, closed: closed.clone() };
+    let server = Server::new(session, closed.clone());
     let running = match server.serve(transport).await {
         Ok(running) => running,
         // A client that goes before it has said anything wants nothing.
@@ -84,12 +84,14 @@ async fn gone(mut closed: Closed) {
 }
 
 /// One client's.
-struct Server {
+pub(crate) struct Server {
     session: Arc<Session>,
     /// Calls that have asked something by their result, by a name that nobody guesses.
     waiting: Mutex<HashMap<String, Waiting>>,
     calls: Semaphore,
     closed: Closed,
+    /// Held as long as the session is.
+    _seat: Option<OwnedSemaphorePermit>,
 }
 
 struct Waiting {
@@ -100,6 +102,13 @@ struct Waiting {
     since: Instant,
 }
 
+impl Waiting {
+    /// Whether an answer would still be taken.
+    fn is_awaited(&self) -> bool {
+        self.since.elapsed() < AWAY && !self.answer.is_closed()
+    }
+}
+
 /// A call that is under way. It ends when this is dropped.
 struct Flight {
     call: JoinSet<ResultEnvelope>,
@@ -108,6 +117,20 @@ struct Flight {
 }
 
 impl Server {
+    pub(crate) fn new(session: Arc<Session>, closed: Closed) -> Self {
+        Self { session, waiting: Mutex::default(), calls: Semaphore::new(CALLS_MAX), closed, _seat: None }
+    }
+
+    /// One of several servers, of which there are no more than there are seats.
+    pub(crate) fn with_seat(self, seat: OwnedSemaphorePermit) -> Self {
+        Self { _seat: Some(seat), ..self }
+    }
+
+    /// Whether a call waits for the answer to a result.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.waiting().values().any(Waiting::is_awaited)
+    }
+
     fn waiting(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,11 +139,7 @@ impl Server {
         let ((ask, asks), (piece, pieces)) = (mpsc::channel(1), mpsc::channel(PIECES));
         let can_ask =
             context.client_capabilities().is_some_and(|client| client.elicitation.as_ref().is_some_and(can_fill));
-        let caller = match (can_ask, is_stateless(context)) {
-            (false, _) => Caller::Nobody,
-            (true, true) => Caller::Result(ask),
-            (true, false) => Caller::Request(context.peer.clone()),
-        };
+        let caller = if can_ask { Caller::Handler(ask) } else { Caller::Nobody };
         let (session, name) = (Arc::clone(&self.session), name.to_owned());
         let mut call = JoinSet::new();
         call.spawn(CALLER.scope(caller, async move {
@@ -165,7 +184,7 @@ impl Server {
     /// Has the client ask, and come back. `None` if too many are away.
     fn ask(&self, (name, arguments): (&str, JsonObject), flight: Flight, ask: Ask) -> Option<InputRequiredResult> {
         let mut all = self.waiting();
-        all.retain(|_, waiting| waiting.since.elapsed() < AWAY && !waiting.answer.is_closed());
+        all.retain(|_, waiting| waiting.is_awaited());
         if all.len() >= WAITING_MAX {
             return None;
         }
@@ -214,6 +233,17 @@ impl Progress {
         let text = String::from_utf8_lossy(&std::mem::replace(&mut self.rest, rest)).into_owned();
         #[expect(clippy::cast_precision_loss, reason = "the protocol counts in doubles")]
         ProgressNotificationParam::new(self.token.clone(), self.bytes as f64).with_message(text)
+    }
+}
+
+/// `None` if there is nothing to wait for.
+async fn poll(asking: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) -> Option<()> {
+    match asking {
+        Some(asking) => {
+            asking.as_mut().await;
+            Some(())
+        }
+        None => None,
     }
 }
 
@@ -279,6 +309,7 @@ impl ServerHandler for Server {
         };
         let mut progress =
             context.meta.get_progress_token().map(|token| Progress { token, bytes: 0, rest: Vec::new() });
+        let mut asking = None;
         loop {
             tokio::select! {
                 biased;
@@ -293,10 +324,17 @@ impl ServerHandler for Server {
                         told = context.peer.notify_progress(progress.next(&piece)) => drop(told),
                     }
                 }
-                Some(ask) = flight.asks.recv() => match self.ask((&name, arguments.clone()), flight, ask) {
-                    Some(asked) => return Ok(asked.into()),
-                    None => return Err(ErrorData::internal_error("too many calls wait for an answer", None)),
-                },
+                Some(()) = poll(&mut asking) => asking = None,
+                Some(ask) = flight.asks.recv(), if asking.is_none() => {
+                    if !is_stateless(&context) {
+                        asking = Some(Box::pin(ask.by_request(context.peer.clone())));
+                        continue;
+                    }
+                    match self.ask((&name, arguments.clone()), flight, ask) {
+                        Some(asked) => return Ok(asked.into()),
+                        None => return Err(ErrorData::internal_error("too many calls wait for an answer", None)),
+                    }
+                }
                 Some(done) = flight.call.join_next() => {
                     let envelope = done.map_err(|_ended| ErrorData::internal_error("the call ended without a result", None))?;
                     if name == "tool_search" && !is_stateless(&context) {

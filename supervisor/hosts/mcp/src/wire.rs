@@ -22,8 +22,8 @@ pub(crate) struct UntilClosed<R> {
 
 impl<R> UntilClosed<R> {
     pub(crate) fn new(from: R) -> (Self, Closed) {
-        let (closed, seen) = watch::channel(false);
-        (Self { from, closed }, Closed(seen))
+        let (closed, seen) = Closed::channel();
+        (Self { from, closed }, seen)
     }
 }
 
@@ -45,6 +45,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for UntilClosed<R> {
 pub(crate) struct Closed(watch::Receiver<bool>);
 
 impl Closed {
+    /// For a client that is told of otherwise: it is gone when this says so, or is dropped.
+    pub(crate) fn channel() -> (watch::Sender<bool>, Self) {
+        let (closed, seen) = watch::channel(false);
+        (closed, Self(seen))
+    }
+
     pub(crate) fn is(&self) -> bool {
         *self.0.borrow()
     }

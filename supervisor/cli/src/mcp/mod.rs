@@ -1,0 +1,189 @@
+//! `callgate mcp`.
+
+mod config;
+mod tokens;
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use callgate::{AskedBy, Launcher, Overflow, SessionSpec, Store};
+use callgate_mcp::{Client, HttpError, HttpServer, Opening};
+use callgate_policy::plan::Calls;
+use callgate_policy::unit::parse_duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::arguments::{AgentHost, Grants, Mcp, NewSession};
+use super::exit::Failure;
+use super::session::{Kept, Recorded, absolute_profile, lasting, make};
+use super::{forked, show, supervise_with};
+use tokens::Tokens;
+
+pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
+    let Mcp { new, session, approval_timeout, http, token_file, idle_timeout, print_config } = mcp;
+    if let Some(host) = print_config {
+        return print(host, new, session, approval_timeout);
+    }
+    // Before a first event loop: egress cannot make one in a process that comes from one with another.
+    let launcher = forked()?;
+    let patience = approval_timeout.map(|time| duration("--approval-timeout", &time)).transpose()?;
+    if let Some(address) = http {
+        let idle = idle_timeout.map(|time| duration("--idle-timeout", &time)).transpose()?;
+        let http = Http { address: self::address(&address)?, token_file, idle };
+        return serve_http(launcher, new, patience, &http);
+    }
+    let recorded = match session {
+        Some(id) => Recorded::find(&id, &new.grants)?,
+        None => Recorded::find(&make(new)?.id, &Grants::default())?,
+    };
+    let mut spec = recorded.spec()?;
+    for_agents(&mut spec, patience);
+    spec.resume = Some(recorded.id());
+    supervise_with(Some(recorded.into_store()), launcher, async |supervisor| {
+        let session = supervisor.open(spec).await?;
+        show::tell_warnings(&session);
+        let served = callgate_mcp::serve(Arc::new(session), tokio::io::stdin(), tokio::io::stdout()).await;
+        served.map_err(|error| Failure::runtime(std::io::Error::other(error)))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(
+    host: AgentHost,
+    mut new: NewSession,
+    session: Option<String>,
+    approval_timeout: Option<String>,
+) -> Result<ExitCode, Failure> {
+    let words = match session {
+        // It has its grants.
+        Some(id) if new.grants == Grants::default() => config::words(new, Some(id), approval_timeout),
+        Some(id) => Recorded::find(&id, &new.grants).and_then(|_| config::words(new, Some(id), approval_timeout)),
+        None => {
+            new.grants = lasting(new.grants)?;
+            new.profile = new.profile.map(absolute_profile).transpose()?;
+            config::words(new, None, approval_timeout)
+        }
+    }?;
+    let (place, text) = config::config(host, &words)?;
+    // A notice, which is not a part of what is printed.
+    drop(writeln!(std::io::stderr(), "callgate: for {place}"));
+    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::print("print the configuration"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What sessions that serve a client have in common.
+fn for_agents(spec: &mut SessionSpec, patience: Option<Duration>) {
+    spec.calls = Calls::Many;
+    spec.asked_by = AskedBy::Agent;
+    spec.approvers = vec![Arc::new(Client)];
+    spec.overflow = Overflow::Session;
+    if let Some(patience) = patience {
+        spec.patience = patience;
+    }
+}
+
+/// Where and for whom.
+struct Http {
+    address: SocketAddr,
+    token_file: Option<PathBuf>,
+    idle: Option<Duration>,
+}
+
+/// Serves until a signal comes.
+fn serve_http(
+    launcher: Launcher,
+    new: NewSession,
+    patience: Option<Duration>,
+    http: &Http,
+) -> Result<ExitCode, Failure> {
+    let mut spec = Kept::of(new)?.spec()?;
+    for_agents(&mut spec, patience);
+    let store = Store::of_user()?;
+    supervise_with(Some(store.clone()), launcher, async |supervisor| {
+        let server = HttpServer::listen(http.address).await.map_err(cannot_listen)?;
+        let server = match http.idle {
+            Some(idle) => server.idle(idle),
+            None => server,
+        };
+        // What is wrong with the grants is told now, and not to the first client, which gets this session.
+        let first = supervisor.open(spec.clone()).await?;
+        show::tell_warnings(&first);
+        // From here on a signal is waited for: all that is open ends as it does when a client goes.
+        let signalled = signalled()?;
+        let tokens = Tokens::ready(http.token_file.as_deref(), server.address(), &store, &first)?;
+        tell(&server.url(), &tokens.file);
+        let first = Mutex::new(Some(first));
+        let open = move || -> Opening {
+            if let Some(first) = first.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return Box::pin(std::future::ready(Ok(first)));
+            }
+            let (supervisor, spec) = (supervisor.clone(), spec.clone());
+            Box::pin(async move { supervisor.open(spec).await })
+        };
+        server.serve(tokens.all(), open, signalled).await;
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns when this process is asked to end.
+fn signalled() -> Result<impl Future<Output = ()>, Failure> {
+    let wait = |kind| signal(kind).map_err(Failure::runtime);
+    let (mut terminate, mut interrupt) = (wait(SignalKind::terminate())?, wait(SignalKind::interrupt())?);
+    let mut hang_up = wait(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hang_up.recv() => {}
+        }
+    })
+}
+
+fn duration(option: &str, text: &str) -> Result<Duration, Failure> {
+    parse_duration(text).map_err(|error| Failure::Usage(format!("{option} {text}: {error}")))
+}
+
+/// An address as it is typed: `localhost` is what it is on every machine, whatever a name server says.
+fn address(typed: &str) -> Result<SocketAddr, Failure> {
+    let at_home = typed.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    match at_home.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).or_else(|| typed.parse().ok()) {
+        Some(address) => refuse_others(address),
+        None => {
+            Err(Failure::Usage(format!("--http {typed}: an address has a port, as in 127.0.0.1:8931 or [::1]:8931")))
+        }
+    }
+}
+
+/// From elsewhere the way is ssh, which knows who comes, and encrypts.
+fn refuse_others(address: SocketAddr) -> Result<SocketAddr, Failure> {
+    if address.ip().is_loopback() {
+        return Ok(address);
+    }
+    let port = address.port();
+    Err(Failure::Usage(format!(
+        "--http {address}: only addresses of this machine itself are served (127.0.0.0/8, ::1). To reach it from another machine, \
+         serve 127.0.0.1:{port} here and forward the same port there: ssh -L {port}:127.0.0.1:{port} THIS-HOST"
+    )))
+}
+
+fn cannot_listen(error: HttpError) -> Failure {
+    match error {
+        HttpError::Listen { address, source } => Failure::named(format!("listen on {address}"))(source),
+        other @ (HttpError::NotLoopback(_) | _) => Failure::Usage(other.to_string()),
+    }
+}
+
+/// Where a client finds the server, and where its token is. What is told may end in a log, so the token itself is not told.
+fn tell(url: &str, tokens: &Path) {
+    let file = tokens.display().to_string();
+    let text = format!(
+        "callgate: serving {url}\ncallgate: clients send `Authorization: Bearer TOKEN`; the token is in {}\n",
+        file.escape_debug()
+    );
+    // A notice: the server serves whether or not somebody reads it.
+    drop(std::io::stderr().write_all(text.as_bytes()));
+}
