@@ -293,6 +293,13 @@ fn x0_18_a_credential_does_not_come_to_whom_tls_does_not_know() {
             assert!(status == 1 && text.contains(says) && !text.contains(BY_VARIABLE), "{envelope}");
             assert_eq!(credentials(&internet.seen()), [""; 0], "{url}");
         }
+        // Of a search it is said as well.
+        let provider = "[net.search]\nproviders = [{ kind = \"brave\", url = \"https://to-good.example\" }]\n";
+        let (status, envelope) = search(internet, &format!("{manifest}{provider}"));
+        let text = envelope["error_text"].as_str().unwrap();
+        assert!(status == 1 && text.contains("to-good.example:443 was not asked"), "{envelope}");
+        assert!(text.contains("certificate") && !text.contains(BY_VARIABLE), "{envelope}");
+        assert_eq!(credentials(&internet.seen()), [""; 0]);
     });
 }
 
