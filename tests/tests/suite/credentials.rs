@@ -8,7 +8,9 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use callgate_tests::{Binaries, Host, Run, Target, TestEnv, User, eventually, matrix, parent_of};
-use serde_json::json;
+use serde_json::{Value, json};
+
+use super::network::on_the_internet;
 
 /// What secrets begin with, and no other text.
 const SECRET: &str = "memory-secret-8d41";
@@ -171,4 +173,48 @@ fn holds_alone(env: &TestEnv, run: &Run, what: &str) {
         drop(supervisor);
         eventually("what it has started is gone", || find().is_none());
     }
+}
+
+/// X0-27: an agent has the credentials that it names, of those that its parent has, and no others. One that it does not name, and one
+/// that its own agent names and it has not, do not come along.
+#[test]
+fn x0_27_an_agent_has_the_credentials_that_it_names() {
+    on_the_internet(|internet| {
+        let key = key(&internet.env, SECRET);
+        let agents = |name: &str, more: &str| {
+            format!(
+                "[agents.{name}]\ndescription = \"fetches\"\ntools = []\n{more}\
+                 runner = [\"curl\", \"-sS\", \"-m\", \"60\", \"http://other.example/{name}\"]\n\
+                 requires.net.hosts = [\"other.example\", \"good.example\"]\n"
+            )
+        };
+        let credential = |host: &str| {
+            format!("[[net.credentials]]\nhost = \"{host}\"\nover = \"http\"\nheader = \"X-Key\"\nfile = {key:?}\n")
+        };
+        let text = [
+            "mode = \"yolo\"\n[requires.net]\nhosts = [\"other.example\", \"good.example\"]\n[[requires.shell]]\ncmd = \"*\"\n",
+            &credential("other.example"),
+            &credential("good.example"),
+            &agents("names", "credentials = [\"other.example\"]\n"),
+            &agents("another", "credentials = [\"good.example\"]\n"),
+            &agents("nothing", ""),
+        ]
+        .concat();
+        let manifest = internet.env.file("m.toml", &text);
+        let call = |tool: &str, arguments: &Value| {
+            let words = [&callgate(), "call", "--manifest", manifest.text(), tool, &arguments.to_string()];
+            let ended = internet.on(internet.env.weakened()).run(&words);
+            assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+            assert!(!ended.stdout.contains(SECRET), "{ended:?}");
+            internet.seen()
+        };
+        let sent = format!("credential other.example X-Key: {SECRET}");
+        let seen = call("bash", &json!({ "command": "curl -sS -m 60 http://other.example/parent" }));
+        assert!(seen.contains("/parent") && seen.contains(&sent), "the control: {seen}");
+        for (agent, has) in [("names", true), ("another", false), ("nothing", false)] {
+            let seen = call("task", &json!({ "subagent_type": agent, "prompt": "x" }));
+            assert!(seen.contains(&format!("/{agent}")), "{agent} has fetched: {seen}");
+            assert_eq!(seen.contains(&sent), has, "{agent}: {seen}");
+        }
+    });
 }
