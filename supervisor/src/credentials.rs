@@ -20,6 +20,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::host;
 use crate::place::Changeable;
+use crate::store::SHORTEST;
 
 /// The longest value, bytes.
 const VALUE_MAX: usize = 8 * 1024;
@@ -158,6 +159,11 @@ impl Held {
         };
         if value.is_empty() {
             return Err("its value is empty".to_owned());
+        }
+        if value.len() < SHORTEST {
+            let why =
+                "it could be guessed, and could not be kept out of the record, for such a text is found everywhere";
+            return Err(format!("its value is shorter than {SHORTEST} bytes: {why}"));
         }
         if value.len() > VALUE_MAX || !value.bytes().all(|b| b == b' ' || b.is_ascii_graphic()) {
             let most = VALUE_MAX / 1024;
