@@ -218,3 +218,44 @@ fn x0_27_an_agent_has_the_credentials_that_it_names() {
         }
     });
 }
+
+/// X0-18, S1-27: a declared tool that wants the variable of a credential is refused; others get theirs, and it gets it where it is no
+/// credential's.
+#[test]
+fn x0_18_a_declared_tool_does_not_get_a_credential_as_a_variable() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let call = |wants: &str, manifest: &str| {
+            declare(
+                &env,
+                &format!(
+                    "name = \"show\"\ndescription = \"shows\"\nenv = [\"{wants}\"]\n\
+                     command = [\"python3\", \"-c\", \"import json, os; print(json.dumps(dict(os.environ)))\"]\n"
+                ),
+            );
+            let manifest = env.file("m.toml", &format!("mode = \"yolo\"\n{manifest}")).text().to_owned();
+            let run = at_home(&env, env.weakened()).variable("THE_KEY", SECRET).variable("ANOTHER", "yes");
+            let ended = run.run(&[&callgate(), "call", "--manifest", &manifest, "show", "{}"]);
+            let envelope: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
+            (ended.status.code().unwrap(), envelope)
+        };
+        let of_host = |host: &str| {
+            format!(
+                "[requires.net]\nhosts = [\"{host}\"]\n\
+                 [[net.credentials]]\nhost = \"a.example\"\nheader = \"X-Key\"\nenv = \"THE_KEY\"\n"
+            )
+        };
+        // Whether or not it is read for this session: what it is read for is for the manifest to say.
+        for host in ["a.example", "b.example"] {
+            let (status, envelope) = call("THE_KEY", &of_host(host));
+            let text = envelope["error_text"].as_str().unwrap();
+            assert!(status != 0 && text.contains("its `env` has THE_KEY"), "{host}: {envelope}");
+            assert!(!envelope.to_string().contains(SECRET), "{envelope}");
+            let (status, envelope) = call("ANOTHER", &of_host(host));
+            assert_eq!((status, &envelope["data"]["ANOTHER"]), (0, &json!("yes")), "the control: {envelope}");
+            assert!(!envelope.to_string().contains(SECRET), "{envelope}");
+        }
+        let (status, envelope) = call("THE_KEY", "id = \"none\"\n");
+        assert_eq!((status, &envelope["data"]["THE_KEY"]), (0, &json!(SECRET)), "the control: {envelope}");
+    });
+}
