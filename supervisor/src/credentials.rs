@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::manifest::{Credential, CredentialSource};
@@ -19,9 +20,18 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::host;
 use crate::place::Changeable;
+use crate::store::SHORTEST;
 
 /// The longest value, bytes.
 const VALUE_MAX: usize = 8 * 1024;
+
+/// Whether this process has read a value: its memory may hold one from then on, and so may the memory of all that is forked from it.
+static WERE_READ: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process may hold a value in its memory. Whoever is forked from it would hold that too.
+pub(crate) fn were_read() -> bool {
+    WERE_READ.load(Ordering::Relaxed)
+}
 
 /// Why a credential cannot be used. None of this has its value.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +146,7 @@ fn may_read(effective: &EffectiveSet, plan: &SessionPlan, file: &Path) -> bool {
 
 impl Held {
     fn read(credential: &Credential, changeable: &Changeable) -> Result<Self, String> {
+        WERE_READ.store(true, Ordering::Relaxed);
         let (value, file) = match &credential.from {
             CredentialSource::Variable(name) => {
                 let value = host::variable(name).ok_or("callgate was started without that variable")?;
@@ -148,6 +159,11 @@ impl Held {
         };
         if value.is_empty() {
             return Err("its value is empty".to_owned());
+        }
+        if value.len() < SHORTEST {
+            let why =
+                "it could be guessed, and could not be kept out of the record, for such a text is found everywhere";
+            return Err(format!("its value is shorter than {SHORTEST} bytes: {why}"));
         }
         if value.len() > VALUE_MAX || !value.bytes().all(|b| b == b' ' || b.is_ascii_graphic()) {
             let most = VALUE_MAX / 1024;

@@ -76,6 +76,7 @@ pub fn question(question: &Question, columns: usize) -> String {
     shown.items("it changes:", &question.writes);
     shown.items("it reads:", &question.reads);
     shown.items("it connects to:", &question.hosts);
+    shown.items("callgate adds your credentials:", &question.credentials);
     shown.items("asked because:", &question.why);
     let whatever = if question.tool == TASK { ", whatever the prompt" } else { "" };
     shown.own(&format!("\"always\" would be kept for this {}{whatever}, for:", question.kept_for.name()));

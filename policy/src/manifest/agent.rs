@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::Manifest;
+use super::{Manifest, Net};
 use crate::approval::ApprovalScope;
 use crate::ceiling::Ceiling;
 use crate::effective::Kind;
+use crate::pattern::HostPattern;
 use crate::requirement::{Program, RequirementSet, ShellRunRequirement};
 use crate::rules::Rule;
 
@@ -29,6 +30,8 @@ pub struct Agent {
     pub runner: Vec<String>,
     /// The names of its parent's variables that it gets; the others stay behind (X0-27).
     pub env: Vec<String>,
+    /// For which hosts it gets its parent's credentials; the others stay behind (X0-27).
+    pub credentials: Vec<HostPattern>,
     /// Whether its session is listed, and its id is a part of the result (X0-29).
     pub inspectable: bool,
     /// Whether it is told that an agent has started it (X0-30).
@@ -94,10 +97,13 @@ impl Agent {
 
 impl Manifest {
     /// What is in force for a session of one of its agents, within its parent: the agent's own requirements, ceiling, tools and
-    /// rules, with the limits, environment and modes of this manifest. Its rules come to those that the session inherits.
+    /// rules, with the limits, environment and modes of this manifest, and of its credentials those that the agent names. Its rules come to those that the session inherits.
     #[must_use]
     pub fn of_agent(&self, name: &str) -> Option<Self> {
         let agent = self.agents.get(name)?;
+        // This manifest's may be an agent's themselves: one that this has not got is not passed on either.
+        let mut credentials = self.net.credentials.clone();
+        credentials.retain(|credential| agent.credentials.contains(&credential.host));
         Some(Self {
             id: Some(name.to_owned()),
             // What a person has said of the project's own calls was not said of its agents'.
@@ -107,11 +113,52 @@ impl Manifest {
             roots: Vec::new(),
             requires: agent.asks_for(),
             ceiling: agent.ceiling.clone(),
+            net: Net { credentials, ..self.net.clone() },
             rules: agent.rules.clone(),
             lines: agent.lines.clone(),
             rule_lines: agent.rule_lines.clone(),
             ceiling_lines: agent.ceiling_lines.clone(),
             ..self.clone()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use super::*;
+    use crate::manifest::Format;
+
+    /// X0-27: an agent has the credentials that it names, and one of its own agents no more than that.
+    #[test]
+    fn x0_27_credentials_are_passed_on_by_name_alone() {
+        let text = r#"
+            [[net.credentials]]
+            host = "a.example"
+            header = "X-Key"
+            env = "A"
+            [[net.credentials]]
+            host = "b.example"
+            header = "X-Key"
+            env = "B"
+            [agents.a]
+            description = "x"
+            credentials = ["A.example"]
+            [agents.both]
+            description = "x"
+            credentials = ["a.example", "b.example"]
+            [agents.none]
+            description = "x"
+        "#;
+        let manifest = Manifest::parse(text, Format::Toml, "m.toml").unwrap();
+        let of = |manifest: &Manifest, agent: &str| manifest.of_agent(agent).unwrap();
+        let hosts = |manifest: &Manifest| -> Vec<String> {
+            manifest.net.credentials.iter().map(|credential| credential.host.to_string()).collect()
+        };
+        assert_eq!(hosts(&of(&manifest, "a")), ["a.example"]);
+        assert_eq!(hosts(&of(&manifest, "both")), ["a.example", "b.example"]);
+        assert_eq!(hosts(&of(&manifest, "none")), [""; 0]);
+        assert_eq!(hosts(&of(&of(&manifest, "a"), "both")), ["a.example"]);
+        assert_eq!(hosts(&of(&of(&manifest, "none"), "both")), [""; 0]);
     }
 }

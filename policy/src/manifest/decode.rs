@@ -49,6 +49,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
     let mut places = Places::new();
     let mut rule_places = Vec::new();
     let mut ceiling_places = CeilingPlaces::new();
+    let mut agents_credentials = Vec::new();
     let env_at = top.place("env").map_or(0..0, |at| at..at + 3);
     let mode = top.optional("mode", |node| choice(node, Mode::parse, &Mode::NAMES))?;
     let manifest = Manifest {
@@ -70,7 +71,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         limits: top.optional("limits", limits)?.unwrap_or_default(),
         env: top.optional("env", env)?.unwrap_or_default(),
         net: top.optional("net", of_the_net)?.unwrap_or_default(),
-        agents: top.optional("agents", agents)?.unwrap_or_default(),
+        agents: top.optional("agents", |node| agents(node, &mut agents_credentials))?.unwrap_or_default(),
         lines: BTreeMap::new(),
         rule_lines: rule_places,
         ceiling_lines: ceiling_places,
@@ -85,10 +86,18 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
             return Err(Fault::new(env_at, problem).with_help("take it out of one of them"));
         }
     }
+    for (host, place) in agents_credentials {
+        if !manifest.net.credentials.iter().any(|credential| credential.host == host) {
+            let problem = format!("there is no credential for {host} that an agent could get");
+            let help = "name a `host` of [[net.credentials]] as it is written there";
+            return Err(Fault::new(place, problem).with_help(help));
+        }
+    }
     Ok((manifest, places))
 }
 
-fn agents(node: Node) -> Result<BTreeMap<String, Agent>, Fault> {
+/// `credentials` gets the hosts that they name there, each with its place.
+fn agents(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Result<BTreeMap<String, Agent>, Fault> {
     let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let mut agents = BTreeMap::new();
@@ -98,12 +107,12 @@ fn agents(node: Node) -> Result<BTreeMap<String, Agent>, Fault> {
                 format!("{:?} is no name for an agent: it has 1 to 64 of a-z, A-Z, 0-9, `_` and `-`", entry.key);
             return Err(Fault::new(entry.key_span, problem));
         }
-        agents.insert(entry.key, agent(entry.node)?);
+        agents.insert(entry.key, agent(entry.node, credentials)?);
     }
     Ok(agents)
 }
 
-fn agent(node: Node) -> Result<Agent, Fault> {
+fn agent(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Result<Agent, Fault> {
     let known = [
         "description",
         "mode",
@@ -113,12 +122,19 @@ fn agent(node: Node) -> Result<Agent, Fault> {
         "rules",
         "runner",
         "env",
+        "credentials",
         "inspectable",
         "knows_caller",
     ];
     let mut table = Table::of(node, "an agent", &known)?;
     let (mut lines, mut rule_lines, mut ceiling_lines) = (Places::new(), Vec::new(), CeilingPlaces::new());
     let runner_line = table.place("runner");
+    let of_a_credential = |node: Node| {
+        let place = node.span.clone();
+        let host = host(node)?;
+        credentials.push((host.clone(), place));
+        Ok(host)
+    };
     let agent = Agent {
         description: table.required("description", name)?,
         mode: table.optional("mode", |node| choice(node, AgentMode::parse, &AgentMode::NAMES))?.unwrap_or_default(),
@@ -128,6 +144,7 @@ fn agent(node: Node) -> Result<Agent, Fault> {
         rules: table.optional("rules", |node| placed_rules(node, &mut rule_lines))?.unwrap_or_default(),
         runner: table.optional("runner", runner)?.unwrap_or_default(),
         env: table.optional("env", |node| list(node, variable_name))?.unwrap_or_default(),
+        credentials: table.optional("credentials", |node| list(node, of_a_credential))?.unwrap_or_default(),
         inspectable: table.optional("inspectable", boolean)?.unwrap_or_default(),
         knows_caller: table.optional("knows_caller", boolean)?.unwrap_or_default(),
         lines: BTreeMap::new(),

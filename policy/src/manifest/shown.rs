@@ -133,6 +133,7 @@ impl Agent {
             rules,
             runner,
             env,
+            credentials,
             inspectable,
             knows_caller,
             lines: _,
@@ -148,6 +149,7 @@ impl Agent {
             "rules": rules,
             "runner": runner,
             "env": env,
+            "credentials": credentials,
             "inspectable": inspectable,
             "knows_caller": knows_caller,
         }))
@@ -176,6 +178,7 @@ fn declared(name: &str, agent: &Agent) -> Entries {
         rules,
         runner,
         env,
+        credentials,
         inspectable,
         knows_caller,
         lines: _,
@@ -191,6 +194,7 @@ fn declared(name: &str, agent: &Agent) -> Entries {
         bounded(ceiling),
         each("rule", rules),
         each("env", env),
+        each("credential", credentials),
         only_if(*inspectable, "inspectable", "true"),
         only_if(*knows_caller, "knows_caller", "true"),
     ];

@@ -23,6 +23,7 @@ use callgate_policy::call_grant::CallGrant;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Changes, Coerced, Denial, Layer, ResultEnvelope, StepReport};
 use callgate_policy::failure::ErrorCode;
+use callgate_policy::manifest::Credential;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
@@ -101,6 +102,8 @@ pub(crate) struct Checked<'a> {
     pub(crate) work: Option<Work>,
     pub(crate) timeout: Duration,
     pub(crate) root: HostPath,
+    /// What egress adds to its requests.
+    pub(crate) credentials: Vec<Credential>,
     /// Egress makes the TLS, with credentials.
     pub(crate) secured: bool,
     /// What its worker is told besides the arguments.
@@ -271,8 +274,8 @@ impl Session {
         let grant = if runs && self.profile.restricts_the_shell() { grant.for_reading() } else { grant };
         let of_profile = self.profile.shell_timeout.filter(|_| runs);
         let timeout = prepared.timeout.or(tool.timeout).or(of_profile).unwrap_or(TIMEOUT);
-        let Prepared { needs, work, secured, told, .. } = prepared;
-        Ok(Checked { tool, args, needs, grant, own, work, timeout, root, secured, told })
+        let Prepared { needs, work, credentials, secured, told, .. } = prepared;
+        Ok(Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told })
     }
 
     /// Why there is no tool of this name.

@@ -5,7 +5,7 @@ use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::{Bounds, LimitName};
 use callgate_worker::protocol::LimitHit;
 use callgate_worker::tools::is_refusal;
-use callgate_worker::tools::web::fetch;
+use callgate_worker::tools::web::{fetch, search};
 
 use super::CallError;
 use super::envelope::Done;
@@ -62,16 +62,21 @@ impl Session {
     }
 }
 
-/// Egress has refused a fetch, or failed. To the worker it says so as a server would, in HTTP, and a server could say the same; what the
+/// Egress has refused what a tool asked for, or failed. To the worker it says so as a server would, in HTTP, and a server could say the same; what the
 /// broker has heard of egress, no server says.
 fn not_fetched(tool: &str, run: &ToolRun) -> Option<CallError> {
-    let not_reached = &run.changes.as_ref().filter(|_| tool == fetch::NAME)?.not_reached;
+    let what = match tool {
+        fetch::NAME => "fetched",
+        search::NAME => "asked",
+        _ => return None,
+    };
+    let not_reached = &run.changes.as_ref()?.not_reached;
     let (host, why) = not_reached.iter().find_map(|host| Some((host, host.why.as_ref()?)))?;
     let code = match &run.end {
         Err(error) => error.code,
         Ok(output) if output.data["status"] == 502 => ErrorCode::ToolExecutionFailed,
         Ok(_) => ErrorCode::Forbidden,
     };
-    let text = format!("{} was not fetched: {}", host.address.escape_debug(), why.escape_debug());
+    let text = format!("{} was not {what}: {}", host.address.escape_debug(), why.escape_debug());
     Some(CallError::Told { text, code })
 }

@@ -14,6 +14,7 @@ use callgate_worker::protocol::{Channel, Leftover, OpenSession, StepFailure};
 
 use super::error::ConfineError;
 use super::outputs::Outputs;
+use crate::credentials;
 
 /// The name under which the `callgate` binary is started to be a launcher, with its channel as standard input.
 pub const LAUNCHER_NAME: &str = "callgate-launcher";
@@ -76,7 +77,7 @@ struct Here {
     asked: OnceLock<Asked>,
     /// A process of its own, once a session needs one.
     process: OnceLock<Channel>,
-    /// One that was started afresh, once a session with a network needs it.
+    /// One that was started afresh, once a session needs it that has a network, or that comes after credentials were read.
     afresh: OnceLock<Arc<Process>>,
 }
 
@@ -98,7 +99,8 @@ impl Here {
 
 impl Here {
     /// To a launcher that has nothing of this process, started if there is none. What holds a network has an event loop of its
-    /// own, which does not come about in the copy of a process that has one.
+    /// own, which does not come about in the copy of a process that has one. And workers are copies of their launcher: none may
+    /// have a credential in its memory (decision 0033).
     fn send_afresh(&self, message: &OpenSession, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let process = match self.afresh.get() {
             Some(process) => process,
@@ -118,7 +120,8 @@ impl Here {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LauncherError {
-    /// fork(2) failed, or this process already has threads: start it first thing in `main`, or use [`Launcher::spawn`].
+    /// fork(2) failed, or this process already has threads or has read credentials: start it first thing in `main`, or use
+    /// [`Launcher::spawn`].
     #[error("fork the launcher")]
     Fork(#[source] io::Error),
     /// The channel could not be made.
@@ -139,8 +142,12 @@ impl Launcher {
     /// thing in `main`.
     ///
     /// # Errors
-    /// [`LauncherError::Fork`], with `EBUSY` if this process has threads.
+    /// [`LauncherError::Fork`], with `EBUSY` if this process has threads. Once it has read credentials there is no fork that does
+    /// not hold them: then too.
     pub fn fork() -> Result<Self, LauncherError> {
+        if credentials::were_read() {
+            return Err(LauncherError::Fork(io::Error::other("this process has read credentials")));
+        }
         let launcher = launcher::start().map_err(LauncherError::Fork)?;
         Ok(Self::process(launcher.channel, None))
     }
@@ -185,7 +192,8 @@ impl Launcher {
 
     /// No process of its own: brokers are forked from this one, for programs that open one session and have one thread. A
     /// process is started when a session needs one that outlives this. `ahead` is for the first session: started first
-    /// thing in `main`, it gets ready meanwhile. For the `callgate` binary alone: a session with a network starts it afresh.
+    /// thing in `main`, it gets ready meanwhile. For the `callgate` binary alone: a session with a network starts it afresh, and so
+    /// does each after credentials were read.
     #[must_use]
     pub fn here(ahead: Option<Ahead>) -> Self {
         Self(Kind::Here(Arc::new(Here { ahead: Mutex::new(ahead), ..Here::default() })))
@@ -226,17 +234,16 @@ impl Launcher {
         fds.extend(outputs.and_then(Outputs::descriptors).into_iter().flatten());
         fds.extend(credentials.map(OwnedFd::as_fd));
         let credentials = credentials.is_some();
+        let afresh = plan.network.is_some() || credentials::were_read();
         let asked = match (&self.0, plan.private.kind) {
             (Kind::Process(process), _) => process.send(&OpenSession { plan, credentials }, &fds),
-            (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() && plan.network.is_none() => {
+            (Kind::Here(here), _) if afresh => here.send_afresh(&OpenSession { plan, credentials }, &fds),
+            (Kind::Here(here), PrivateKind::InNamespace) if plan.outputs.is_none() => {
                 let ahead = here.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match ahead.filter(|ahead| ahead.is_for(plan.identity)) {
                     Some(ahead) => ahead.open(plan, session).map(|asked| drop(here.asked.set(asked))),
                     None => launcher::open_here(&plan, session),
                 }
-            }
-            (Kind::Here(here), _) if plan.network.is_some() => {
-                here.send_afresh(&OpenSession { plan, credentials }, &fds)
             }
             // Somebody must be left to remove the directory, even if this process is killed.
             (Kind::Here(here), _) => here.send(&OpenSession { plan, credentials }, &fds),

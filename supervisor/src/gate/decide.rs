@@ -6,6 +6,7 @@ use std::sync::Arc;
 use callgate_policy::approval::ApprovalKey;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Denial, Layer};
+use callgate_policy::manifest::{Credential, Over};
 use callgate_policy::mode::Headless;
 use callgate_policy::need::{CallNeeds, HostNeed, ShellNeed};
 use callgate_policy::path::HostPath;
@@ -57,6 +58,8 @@ struct Presented<'a> {
     line: Option<&'a Line>,
     /// What is in force for it alone, if that is less than the session's.
     own: Option<&'a EffectiveSet>,
+    /// What egress adds to its requests, if it fetches.
+    credentials: &'a [Credential],
 }
 
 /// What rules and mode make of a call.
@@ -122,7 +125,7 @@ impl Session {
         (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Approved<'a>, CallError> {
         let line = self.line_of(&checked).await?;
-        let Checked { tool, args, needs, grant, own, work, timeout, root, secured, told } = checked;
+        let Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told } = checked;
         let presented = Presented {
             tool,
             args: &args,
@@ -131,6 +134,7 @@ impl Session {
             work: work.as_ref(),
             line: line.as_ref(),
             own: own.as_ref(),
+            credentials: &credentials,
         };
         let (decided, watchdog) = self.judged(&presented, known).await?;
         let why = self.asks(&decided, watchdog.as_ref());
@@ -203,11 +207,11 @@ impl Session {
             Some(_) => None,
             None => self.line_of(&checked).await?,
         };
-        let Checked { tool, args, needs, root, own, work, .. } = &checked;
+        let Checked { tool, args, needs, root, own, work, credentials, .. } = &checked;
         let line = line.or(understood.as_ref());
         let (decided, watchdog) = self
             .judged(
-                &Presented { tool, args, needs, root, work: work.as_ref(), line, own: own.as_ref() },
+                &Presented { tool, args, needs, root, work: work.as_ref(), line, own: own.as_ref(), credentials },
                 &mut Known::default(),
             )
             .await?;
@@ -445,9 +449,11 @@ impl Session {
             (None, Some(command)) => self.understand(command).await.ok(),
             (line, _) => line.cloned(),
         };
-        let reach = self.in_force_for(call, sub_policy.as_ref()).reach();
+        let in_force = self.in_force_for(call, sub_policy.as_ref());
         let shown = Presented { line: line.as_ref(), ..*call };
-        let question = self.question(&shown, plan, (key, reach), why.clone(), digest.clone());
+        let credentials = self.credentials_for(call, &in_force);
+        let question = self.question(&shown, plan, (key, in_force.reach()), why.clone(), digest.clone());
+        let question = Question { credentials, ..question };
         // Whichever line was understood first: people are asked in the order of the calls (C-17).
         let _asking = asking.turn().await;
         // A question that nobody has answered is there after a crash.
@@ -481,6 +487,30 @@ impl Session {
         }))
     }
 
+    /// What egress adds to requests of a call, or could add: a person answers for what is done in their name.
+    fn credentials_for(&self, call: &Presented<'_>, in_force: &EffectiveSet) -> Vec<String> {
+        let granted = || in_force.rights().hosts().iter().map(|(host, _)| host);
+        let names = |credential: &Credential| {
+            let Credential { header, host, over, .. } = credential;
+            format!("{header} for {host} over {}", over.name())
+        };
+        match &call.tool.executor {
+            Executor::Worker(_) => call.credentials.iter().map(names).collect(),
+            Executor::Program(_) => {
+                let in_the_clear = self.credentials.iter().filter(|one| one.over == Over::Http);
+                in_the_clear.filter(|one| one.has_use(granted())).map(names).collect()
+            }
+            Executor::Delegate => {
+                let agent = call.args["subagent_type"].as_str().unwrap_or_default();
+                let its = self.manifest.as_ref().and_then(|manifest| manifest.of_agent(agent));
+                let its = its.map(|manifest| manifest.net.credentials).unwrap_or_default();
+                its.iter().filter(|one| one.has_use(granted())).map(names).collect()
+            }
+            // They have none: a sandbox of its own has no credentials, and what others do is not done by way of egress.
+            Executor::Declared(_) | Executor::Session(_) | Executor::Host(_) | Executor::Remote(_) => Vec::new(),
+        }
+    }
+
     fn question(
         &self,
         call: &Presented<'_>,
@@ -509,6 +539,7 @@ impl Session {
             reads,
             writes: texts(&needs.write),
             hosts: needs.hosts.iter().map(|need| format!("{}:{}", need.host, need.port)).collect(),
+            credentials: Vec::new(),
             argv,
             commands: call.line.and_then(commands::shown),
             reach,

@@ -83,6 +83,7 @@ impl Watch {
             reads: Vec::new(),
             writes: Vec::new(),
             hosts: Vec::new(),
+            credentials: Vec::new(),
             argv: Vec::new(),
             commands: None,
             reach: Vec::new(),

@@ -44,6 +44,9 @@ pub struct Question {
     pub writes: Vec<String>,
     /// Hosts that it connects to.
     pub hosts: Vec<String>,
+    /// Headers with a secret that callgate adds to its requests, or could add, each with the host that it is for. The values are not
+    /// here.
+    pub credentials: Vec<String>,
     /// The program that starts, with its arguments.
     pub argv: Vec<String>,
     /// Each command of its command line, variables that it sets and files that the shell writes, where the line could be
@@ -72,6 +75,7 @@ impl Question {
             reads: Vec::new(),
             writes: Vec::new(),
             hosts: Vec::new(),
+            credentials: Vec::new(),
             argv: Vec::new(),
             commands: None,
             reach: Vec::new(),

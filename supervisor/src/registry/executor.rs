@@ -111,6 +111,8 @@ pub(crate) struct Prepared {
     pub(crate) work: Option<Work>,
     /// Asked for by the call itself.
     pub(crate) timeout: Option<Duration>,
+    /// What egress adds to its requests, for a person who is asked.
+    pub(crate) credentials: Vec<Credential>,
     /// Whether egress makes the TLS, with credentials.
     pub(crate) secured: bool,
     /// What the worker is told besides the arguments.
@@ -119,7 +121,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     pub(super) fn new(needs: CallNeeds, work: Option<Work>, timeout: Option<Duration>) -> Self {
-        Self { needs, work, timeout, secured: false, told: Map::new() }
+        Self { needs, work, timeout, credentials: Vec::new(), secured: false, told: Map::new() }
     }
 }
 

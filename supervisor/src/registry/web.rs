@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use callgate_policy::manifest::{self, Over, Provider};
+use callgate_policy::manifest::{self, Credential, Over, Provider};
 use callgate_policy::need::{CallNeeds, HostNeed};
 use callgate_policy::pattern::Host;
 use callgate_policy::plan::Work;
@@ -44,12 +44,13 @@ impl Prepare for Fetch {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let bad = |reason: String| InvalidArgument { name: "url".to_owned(), reason };
         let place = fetch::place(args["url"].as_str().unwrap_or_default()).map_err(bad)?;
-        let secured = is_secured(&place, context);
+        let credentials = credentials(&place, context);
+        let secured = place.tls && !credentials.is_empty();
         let needs = needs(place);
         let work = Work::Tool { name: fetch::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         let hop = Duration::from_millis(args["timeout_ms"].as_u64().unwrap_or(fetch::TIMEOUT));
         let told = Map::from_iter(secured.then(|| (fetch::BY_EGRESS.to_owned(), true.into())));
-        Ok(Prepared { needs, work: Some(work), timeout: Some(hop + READING), secured, told })
+        Ok(Prepared { needs, work: Some(work), timeout: Some(hop + READING), credentials, secured, told })
     }
 }
 
@@ -58,12 +59,13 @@ fn needs(Place { host, port, .. }: Place) -> CallNeeds {
     CallNeeds { hosts: vec![HostNeed { host, port }], ..CallNeeds::default() }
 }
 
-/// Whether egress makes the TLS, because there are credentials for the host.
-fn is_secured(place: &Place, context: &Context<'_>) -> bool {
+/// The credentials that egress adds there. By TLS it adds them where it makes the TLS itself.
+fn credentials(place: &Place, context: &Context<'_>) -> Vec<Credential> {
     // What is no host in its one form is denied by whoever judges the need.
-    let Ok(host) = Host::parse(&place.host) else { return false };
-    let mut credentials = context.credentials.iter();
-    place.tls && credentials.any(|one| one.over == Over::Https && one.covers(&host, place.port))
+    let Ok(host) = Host::parse(&place.host) else { return Vec::new() };
+    let over = if place.tls { Over::Https } else { Over::Http };
+    let goes_along = |one: &&Credential| one.over == over && one.covers(&host, place.port);
+    context.credentials.iter().filter(goes_along).cloned().collect()
 }
 
 /// Searches, and how many there have been.
@@ -127,7 +129,8 @@ impl Prepare for Searches {
         let provider =
             self.provider(context.session, context.hop).ok_or_else(|| bad("there is nobody to ask".to_owned()))?;
         let place = fetch::place(&provider.url).map_err(bad)?;
-        let secured = is_secured(&place, context);
+        let credentials = credentials(&place, context);
+        let secured = place.tls && !credentials.is_empty();
         let needs = needs(place);
         let work = Work::Tool { name: search::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         // Whoever does not answer leaves time for the others.
@@ -141,7 +144,7 @@ impl Prepare for Searches {
             (fetch::BY_EGRESS, secured.into()),
         ];
         let told = told.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Ok(Prepared { needs, work: Some(work), timeout: Some(share + READING), secured, told })
+        Ok(Prepared { needs, work: Some(work), timeout: Some(share + READING), credentials, secured, told })
     }
 
     fn searches(&self) -> Option<&Searches> {

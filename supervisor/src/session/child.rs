@@ -24,6 +24,7 @@ use super::open::{bounds, effective};
 use super::rules::rules;
 use super::tools::{Inherited, chosen_by_calls, has_skills};
 use super::{Halt, OpenError, Session, SessionSpec};
+use crate::credentials::Credentials;
 use crate::gate::Gate;
 use crate::gate::people::Approver;
 use crate::place::Place;
@@ -105,6 +106,9 @@ pub(crate) struct Ancestry {
     pub(crate) most: Option<Arc<EffectiveSet>>,
     /// The first session's variables: their secrets are in nobody's record.
     pub(crate) env: Env,
+    /// Its credentials. A child has but those that its agent names, and hears from its parent what servers have said to that: none
+    /// is in anybody's record.
+    pub(crate) credentials: Arc<Credentials>,
     /// Places for subagents.
     pub(crate) places: Places,
 }

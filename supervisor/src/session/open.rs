@@ -115,7 +115,12 @@ impl Supervisor {
         let mut rules = rules(&spec, inherited, &profile, &registry, &variables)?;
         let declared = spec.manifest.as_ref().map(|manifest| manifest.net.credentials.as_slice()).unwrap_or_default();
         let credentials = Credentials::read(declared, &effective, &changeable)?;
-        let redaction = Redaction::of(&ancestry.env).and(credentials.values());
+        let credentials = Arc::new(credentials);
+        if lineage.is_none() {
+            ancestry.credentials = Arc::clone(&credentials);
+        }
+        let values = ancestry.credentials.values().chain(credentials.values());
+        let redaction = Redaction::of(&ancestry.env).and(values);
         let title = spec.title.as_deref().map(|title| redaction.text(title));
         let (stored, kept) = self.recorded(&spec, title.as_deref(), &workspace, lineage.as_ref())?;
         for rule in &kept.rules {

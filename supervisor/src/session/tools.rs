@@ -10,7 +10,7 @@ use std::sync::Arc;
 use callgate_policy::effective::{
     Bound, Contribution, DeclareError, Declared, EffectiveSet, PathRegion, Source, narrow,
 };
-use callgate_policy::manifest::Agent;
+use callgate_policy::manifest::{Agent, Credential, CredentialSource, Manifest};
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::ProgramPattern;
 use callgate_policy::plan::compile;
@@ -49,6 +49,8 @@ pub(crate) struct Sources {
     project: Option<Project>,
     /// The names that the manifest offers.
     offered: Option<Vec<String>>,
+    /// The variables that credentials of the manifest are read from: no tool gets them.
+    secret: Vec<String>,
     profile: Profile,
     bounds: Vec<Bound>,
 }
@@ -106,6 +108,7 @@ impl Sources {
             user: spec.user_tools.clone().filter(|_| spec.tools),
             project: spec.project.clone().filter(|_| spec.tools),
             offered: spec.manifest.as_ref().and_then(|manifest| manifest.tools.clone()),
+            secret: spec.manifest.as_ref().map(secret_variables).unwrap_or_default(),
             profile: profile.clone(),
             bounds,
         }
@@ -201,10 +204,26 @@ impl Sources {
                 "a ceiling leaves {file} out, which belongs to it; grant that in `read` of [ceiling.fs]"
             ));
         }
+        if let Executor::Declared(declared) = &tool.executor
+            && let Some(variable) = declared.env.iter().find(|name| self.secret.contains(name))
+        {
+            return Some(format!(
+                "its `env` has {variable}, which [[net.credentials]] of the manifest keeps from programs; take it out of one of them"
+            ));
+        }
         let barred = Barred { allow_home: false, user_tools: self.user.as_deref(), store: None };
         let refused = barred.refuse(&part);
         refused.err().map(|error| with_causes(&error)).or_else(|| rewritten(tool, &part))
     }
+}
+
+/// The variables that a manifest's credentials are read from.
+fn secret_variables(manifest: &Manifest) -> Vec<String> {
+    let variable = |credential: &Credential| match &credential.from {
+        CredentialSource::Variable(name) => Some(name.clone()),
+        CredentialSource::File(_) => None,
+    };
+    manifest.net.credentials.iter().filter_map(variable).collect()
 }
 
 /// Whether the session itself answers for skills.

@@ -9,6 +9,7 @@
 
 mod error;
 mod event;
+mod forms;
 mod place;
 mod recorder;
 mod redact;
@@ -40,7 +41,7 @@ use crate::session::{Lineage, new_id};
 pub use self::error::StoreError;
 pub use self::event::{Event, EventKind, Events, MissedEvents};
 pub(crate) use self::recorder::{Recorder, Recording, Stored};
-pub(crate) use self::redact::Redaction;
+pub(crate) use self::redact::{Redaction, SHORTEST};
 
 /// What the end of a call says that had none when its process had gone.
 const ORPHANED: &str =

@@ -9,6 +9,7 @@ use callgate_policy::plan::env::is_secret_name;
 use regex::Regex;
 use serde_json::Value;
 
+use super::forms::Forms;
 use crate::host;
 
 /// In place of a secret.
@@ -18,7 +19,7 @@ const LONGEST: usize = 65_536;
 /// Most bytes that the arguments or the result of one call may take altogether.
 const WHOLE: usize = 4 * 1024 * 1024;
 /// A shorter value is no secret worth the name, and would be found everywhere.
-const SHORTEST: usize = 8;
+pub(crate) const SHORTEST: usize = 8;
 
 /// Tokens that are known by how they begin: of OpenAI, Anthropic and others (`sk-`), GitHub, Google, Slack, AWS, GitLab, npm.
 static TOKENS: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -31,11 +32,14 @@ static TOKENS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 pub(crate) struct Redaction {
     /// The values, longest first: one may be a part of another.
     secrets: Vec<String>,
+    /// Credentials. They are few, so that they are looked for in other forms as well.
+    credentials: Vec<Forms>,
 }
 
 impl fmt::Debug for Redaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redaction").field("secrets", &self.secrets.len()).finish()
+        let (secrets, credentials) = (self.secrets.len(), self.credentials.len());
+        f.debug_struct("Redaction").field("secrets", &secrets).field("credentials", &credentials).finish()
     }
 }
 
@@ -50,9 +54,13 @@ impl Redaction {
         Self::default().with(own.chain(set).map(|(_, value)| value).filter(is_secret))
     }
 
-    /// The same, and these values, whatever they are called.
-    pub(crate) fn and<'a>(self, values: impl Iterator<Item = &'a str>) -> Self {
-        self.with(values.filter(|value| value.len() >= SHORTEST).map(str::to_owned))
+    /// The same, and these values of credentials, none of which is shorter than [`SHORTEST`], in whichever form they stand.
+    pub(crate) fn and<'a>(mut self, values: impl Iterator<Item = &'a str>) -> Self {
+        let mut values: Vec<_> = values.map(str::to_owned).collect();
+        values.sort();
+        values.dedup();
+        self.credentials.extend(values.iter().map(|value| Forms::of(value)));
+        self.with(values.into_iter())
     }
 
     fn with(mut self, secrets: impl Iterator<Item = String>) -> Self {
@@ -70,6 +78,11 @@ impl Redaction {
                 clean = Cow::Owned(clean.replace(secret.as_str(), REDACTED));
             }
         }
+        for credential in &self.credentials {
+            if let Some(without) = credential.replaced(&clean, REDACTED) {
+                clean = Cow::Owned(without);
+            }
+        }
         if let Some(tokens) = &*TOKENS
             && tokens.is_match(&clean)
         {
@@ -85,6 +98,7 @@ impl Redaction {
     /// Whether a text holds a secret.
     pub(crate) fn finds_in(&self, text: &str) -> bool {
         self.secrets.iter().any(|secret| text.contains(secret.as_str()))
+            || self.credentials.iter().any(|credential| credential.are_in(text))
             || TOKENS.as_ref().is_some_and(|tokens| tokens.is_match(text))
     }
 

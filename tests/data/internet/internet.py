@@ -6,6 +6,7 @@ With INTERNET_SERVES (`ssh,postgres`), servers of `servers.py` are there as well
 Exit status 77: it cannot be made here, and standard error says why. Everything ends with the program.
 """
 
+import base64
 import ctypes
 import http.server
 import json
@@ -139,6 +140,16 @@ class Web(http.server.BaseHTTPRequestHandler):
             self.send_header("Location", self.path.removeprefix("/to/"))
             self.send_header("Content-Length", "0")
             self.end_headers()
+            return
+        if self.path == "/repeated":  # what it was sent, in the forms in which servers give that back
+            value = self.headers.get("X-Subscription-Token", "")
+            basic = [base64.b64encode(text.encode()).decode() for text in (value, f"you:{value}")]
+            body = json.dumps([value, *basic, value.replace("-", "%2D"), json.dumps(value)]).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
             return
         if self.path.startswith("/broken/"):
             self.send_error(503)

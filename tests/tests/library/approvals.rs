@@ -466,6 +466,65 @@ fn allow(tool: &str) -> Rule {
 }
 
 /// The workspace to write, any program, and these lines first.
+/// X0-18, X1-3: whoever is asked sees that a call goes with a credential: its header, to which host and how, and not its value.
+#[test]
+fn x0_18_whoever_is_asked_sees_that_a_credential_goes_along() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let secret = "secret-of-a-question";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for strength in STRENGTHS {
+        let (workspace, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let key = outside.path().join("key");
+        std::fs::write(&key, secret).unwrap();
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let credential = |host: &str, over: &str, header: &str| {
+            format!(
+                "[[net.credentials]]\nhost = \"{host}\"\nover = \"{over}\"\nheader = \"{header}\"\nfile = {key:?}\n"
+            )
+        };
+        let lines = [
+            "[agents.one]\ndescription = \"x\"\ntools = []\nrunner = [\"/bin/true\"]\ncredentials = [\"a.example\"]\n",
+            "requires.net.hosts = [\"a.example\"]\n[agents.none]\ndescription = \"x\"\ntools = []\nrunner = [\"/bin/true\"]\n",
+            "requires.net.hosts = [\"a.example\"]\n[requires.net]\nhosts = [\"a.example\", \"b.example\", \"c.example\"]\n",
+            "[[rules]]\npermission = \"*\"\naction = \"ask\"\n",
+            &credential("a.example", "https", "X-Key"),
+            &credential("b.example", "http", "Authorization"),
+        ]
+        .concat();
+        let host = Host::new(Some(Answer::Reject));
+        runtime.block_on(async {
+            let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+            let mut spec = with_manifest(workspace.path(), &lines).strength(strength);
+            spec.approvers.push(Arc::clone(&host) as Arc<dyn Approver>);
+            let session = supervisor.open(spec).await.unwrap();
+            let fetch = |url: &str| ("web_fetch", json!({ "url": url }));
+            let task = |agent: &str| ("task", json!({ "subagent_type": agent, "prompt": "x" }));
+            let (key, of_b) = ("x-key for a.example over https", "authorization for b.example over http");
+            for ((tool, args), wanted) in [
+                (fetch("https://a.example/"), Some(key)),
+                (fetch("http://a.example/"), None),
+                (fetch("http://b.example/"), Some(of_b)),
+                (fetch("https://b.example/"), None),
+                (fetch("https://c.example/"), None),
+                (("bash", json!({ "command": "true" })), Some(of_b)),
+                (("write", json!({ "path": "x", "content": "x" })), None),
+                (task("one"), Some(key)),
+                (task("none"), None),
+            ] {
+                let envelope = session.call(tool, args.clone()).await;
+                assert_eq!(envelope.kind, Outcome::Error, "{args}: {envelope:?}");
+                let [question] = &host.asked()[..] else { panic!("{args}: asked once: {envelope:?}") };
+                assert_eq!(question.credentials, wanted.as_slice(), "{args}");
+                let shown = callgate::shown::question(question, 80);
+                let line = wanted.map(|wanted| format!("callgate adds your credentials:\n  | {wanted}\n"));
+                assert!(line.as_ref().is_none_or(|line| shown.contains(line)), "{args}: {shown}");
+                assert_eq!(shown.contains("credentials"), wanted.is_some(), "{args}: {shown}");
+                assert!(!shown.contains(secret) && !format!("{question:?}").contains(secret), "{shown}");
+            }
+        });
+    }
+}
+
 fn with_manifest(workspace: &std::path::Path, lines: &str) -> SessionSpec {
     let grants = "[requires.fs]\nwrite = [\"{workspace}/**\"]\n[[requires.shell]]\ncmd = \"*\"";
     let manifest = Manifest::parse(&format!("{lines}\n{grants}"), Format::Toml, "m.toml").unwrap();

@@ -37,6 +37,7 @@ mod chaos;
 mod claims;
 mod clean_up;
 mod contract;
+mod credentials;
 mod debug;
 mod declared;
 mod envelope;

@@ -261,20 +261,33 @@ fn x0_18_a_credential_comes_to_its_host_and_nowhere_else() {
         assert!(shown.contains("http of 93.184.216.35") && shown.contains("PATH="), "the control: {shown}");
         assert!(!shown.contains(BY_VARIABLE) && !shown.contains(BY_FILE), "{shown}");
 
-        // Neither is it in what is recorded.
+        // Neither is it in what is recorded, in whichever form a server has given it back.
         let manifest = internet.env.workspace_file("m.toml", &format!("mode = \"yolo\"\n{manifest}")).text().to_owned();
         let made = run(internet, &["session", "new", "--manifest", &manifest]);
         let id = made.stdout.trim();
         let url = json!({ "url": "https://good.example/recorded" }).to_string();
         let (status, envelope) = answered(run(internet, &["call", "--session", id, "web_fetch", &url]));
         assert_eq!((status, credentials(&internet.seen())), (0, vec![&*by_variable]), "{envelope}");
+        let url = json!({ "url": "https://good.example/repeated" }).to_string();
+        let (status, envelope) = answered(run(internet, &["call", "--session", id, "web_fetch", &url]));
+        assert_eq!(status, 0, "{envelope}");
+        let forms = [
+            BY_VARIABLE,
+            "dmFyaWFibGUtc2VjcmV0LTNmOWE3Nw==",
+            "eW91OnZhcmlhYmxlLXNlY3JldC0zZjlhNzc=",
+            "variable%2Dsecret",
+        ];
+        let content = envelope["data"]["content"].as_str().unwrap();
+        assert!(forms.iter().all(|form| content.contains(form)), "the control: {content}");
         let shown = run(internet, &["session", "show", id, "--json"]).stdout;
         let kept = written(&internet.env.outside().join("state"));
         assert!(
             shown.contains("good.example/recorded") && holds(&kept, "good.example/recorded"),
             "the control: {shown}"
         );
-        for secret in [BY_VARIABLE, BY_FILE] {
+        assert!(shown.contains("good.example/repeated"), "the control: {shown}");
+        // The last two are the parts of its base64 that are the same whatever stands around it.
+        for secret in forms.into_iter().chain([BY_FILE, "dmFyaWFibGUtc2VjcmV0LTNmOWE3", "ZhcmlhYmxlLXNlY3JldC0zZjlh"]) {
             assert!(!shown.contains(secret) && !holds(&kept, secret), "{secret}");
         }
     });
@@ -293,6 +306,13 @@ fn x0_18_a_credential_does_not_come_to_whom_tls_does_not_know() {
             assert!(status == 1 && text.contains(says) && !text.contains(BY_VARIABLE), "{envelope}");
             assert_eq!(credentials(&internet.seen()), [""; 0], "{url}");
         }
+        // Of a search it is said as well.
+        let provider = "[net.search]\nproviders = [{ kind = \"brave\", url = \"https://to-good.example\" }]\n";
+        let (status, envelope) = search(internet, &format!("{manifest}{provider}"));
+        let text = envelope["error_text"].as_str().unwrap();
+        assert!(status == 1 && text.contains("to-good.example:443 was not asked"), "{envelope}");
+        assert!(text.contains("certificate") && !text.contains(BY_VARIABLE), "{envelope}");
+        assert_eq!(credentials(&internet.seen()), [""; 0]);
     });
 }
 
@@ -311,6 +331,7 @@ fn x0_18_a_credential_that_calls_could_read_is_refused() {
         let inside = file(&env.workspace().join("key"), BY_FILE, 0o600);
         let open = file(&outside("open"), BY_FILE, 0o644);
         let empty = file(&outside("empty"), "\n", 0o600);
+        let short = file(&outside("short"), "7-bytes\n", 0o600);
         let lines = file(&outside("lines"), &format!("{BY_FILE}\nX-More: 1\n"), 0o600);
         let linked = file(&outside("linked"), BY_FILE, 0o600);
         fs::hard_link(&linked, outside("second")).unwrap();
@@ -326,6 +347,7 @@ fn x0_18_a_credential_that_calls_could_read_is_refused() {
             (of_file(&good), "READ", Some("calls may read that file")),
             (of_file(&open), "", Some("others can read it")),
             (of_file(&empty), "", Some("its value is empty")),
+            (of_file(&short), "", Some("shorter than 8 bytes: it could be guessed")),
             (of_file(&lines), "", Some("one line of ASCII")),
             (of_file(&linked), "", Some("a second name")),
             (of_file(&planted), "", Some("a link that a call may have made")),

@@ -53,15 +53,16 @@ impl Credentials {
         read.map_err(|error| failed(&error.to_string()))?;
         let all = serde_json::from_slice(&bytes);
         bytes.fill(0);
-        Self::of(all.map_err(|_malformed| failed("they are malformed"))?, &fetch::certificates()).map_err(failed)
+        Self::of(all.map_err(|_malformed| failed("they are malformed"))?, fetch::certificates).map_err(failed)
     }
 
-    pub(super) fn of(all: Vec<SealedCredential>, certificates: &[u8]) -> Result<Self, &'static str> {
+    /// `certificates` are read only if one of them goes by TLS.
+    fn of(all: Vec<SealedCredential>, certificates: impl FnOnce() -> Vec<u8>) -> Result<Self, &'static str> {
         if all.iter().any(|one| one.header().is_none()) {
             return Err("one of them cannot be a header");
         }
         let by_tls = all.iter().any(|one| one.credential.over == Over::Https);
-        let tls = by_tls.then(|| client(certificates)).transpose()?;
+        let tls = by_tls.then(|| client(&certificates())).transpose()?;
         Ok(Self { all, tls: tls.map(Arc::new) })
     }
 
@@ -140,20 +141,51 @@ impl Outfit {
         }
     }
 
-    /// The connection to the server, on which requests are said. The error is a sentence.
+    /// The connection to the server, on which requests are said. The error is why there is none.
     pub(super) async fn secure(&self, server: Server, host: &Host) -> Result<Connection, String> {
         let Some(tls) = &self.tls else { return Ok(Either::Left(server)) };
         let name = match host {
-            Host::Name(name) => {
-                ServerName::try_from(name.clone()).map_err(|_odd| format!("TLS has no name for {host}"))?
-            }
+            Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_odd| "TLS has no such name".to_owned())?,
             Host::Address(ip) => ServerName::from(*ip),
         };
         let connected = timeout(HANDSHAKE, TlsConnector::from(Arc::clone(tls)).connect(name, server)).await;
         match connected {
             Ok(Ok(connection)) => Ok(Either::Right(Box::new(connection))),
-            Ok(Err(error)) => Err(format!("no TLS with {host}: {error}")),
-            Err(_late) => Err(format!("{host} did not answer to TLS")),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_late) => Err("it did not answer".to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn credentials(over: &str) -> (Credentials, bool) {
+        let one = serde_json::json!([{
+            "credential": {
+                "host": "a.example", "over": over, "header": "x-key", "prefix": "", "from": { "variable": "A" },
+            },
+            "value": "01234567",
+        }]);
+        let read = Cell::new(false);
+        let certificates = || {
+            read.set(true);
+            Vec::new()
+        };
+        (Credentials::of(serde_json::from_value(one).unwrap(), certificates).unwrap(), read.get())
+    }
+
+    /// The certificates of authorities are read where egress makes TLS, and nowhere else.
+    #[test]
+    fn certificates_are_read_for_tls_alone() {
+        let host = Host::parse("a.example").unwrap();
+        let (secured, read) = credentials("https");
+        assert!(read && secured.outfit(&host, 443, true).is_secured());
+        let (plain, read) = credentials("http");
+        assert!(!read && !plain.outfit(&host, 80, false).is_none() && plain.outfit(&host, 443, true).is_none());
     }
 }

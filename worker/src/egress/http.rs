@@ -35,8 +35,6 @@ use super::serving::lock;
 const HEAD_MAX: usize = 64 * 1024;
 /// Most lines of a head.
 const LINES_MAX: usize = 256;
-/// By which a client knows an answer of egress's own from a server's (RFC 9209).
-const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 /// How long a head may take, and a connection be kept without a request.
 const HEAD_TIME: Duration = Duration::from_secs(300);
 /// What proves that a server has understood a request for WebSocket is made of this (RFC 6455, 1.3).
@@ -91,6 +89,8 @@ pub(super) enum BadRequest {
     Switched,
     #[error("{0}")]
     Afterwards(String),
+    #[error("egress could not make the TLS for it: {0}")]
+    NoTls(String),
     #[error("it closed the connection, or answered no HTTP: {0}")]
     NoAnswer(String),
 }
@@ -109,7 +109,10 @@ pub(super) async fn serve(
 ) {
     let server = match made_for.outfit.secure(server, &made_for.name).await {
         Ok(server) => server,
-        Err(sentence) => return apologize(client, heard, sentence).await,
+        Err(why) => {
+            let why = refused(&BadRequest::NoTls(why));
+            return apologize(client, heard, format!("{}: {why}", made_for.name)).await;
+        }
     };
     let connected = client::conn::http1::Builder::new()
         .preserve_header_case(true)
@@ -231,8 +234,6 @@ impl Upstream {
             (Ok(answer), _) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => self.failed(&BadRequest::Switched),
             (Ok(mut answer), _) => {
                 answer.headers_mut().remove(header::UPGRADE);
-                // Nobody but egress says so.
-                answer.headers_mut().remove(PROXY_STATUS);
                 if is_last {
                     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
@@ -403,7 +404,6 @@ fn own(status: StatusCode, sentence: &str) -> Answer {
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    headers.insert(PROXY_STATUS, HeaderValue::from_static("callgate"));
     answer
 }
 
