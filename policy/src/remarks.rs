@@ -39,15 +39,16 @@ pub fn service(path: &str) -> Option<&'static str> {
 /// program has failed: what programs try and do without is told only then. Text that a program has chosen is escaped.
 #[must_use]
 pub fn remarks(changes: &Changes, failed: bool) -> Vec<String> {
-    remarks_on("", changes, failed)
+    remarks_on("", &[], changes, failed)
 }
 
-/// The same, where the command is known: what it names may be what nobody saw it ask for.
+/// The same, where the command is known, and the hosts that were granted: what the command names may be what nobody saw it ask for.
 #[must_use]
-pub fn remarks_on(command: &str, changes: &Changes, failed: bool) -> Vec<String> {
+pub fn remarks_on(command: &str, granted: &[HostPattern], changes: &Changes, failed: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(kept(&changes.refused));
-    remarks.extend(network(command, changes));
+    remarks.extend(network(command, granted, changes));
+    remarks.extend(asked_by_udp(granted, changes));
     remarks.extend(ended(changes));
     remarks.extend(loopback(changes).filter(|_| failed));
     remarks.extend(sockets(&changes.not_reached));
@@ -102,11 +103,12 @@ fn counted(NotReached { address, count, .. }: &NotReached) -> String {
 }
 
 /// Hosts that were not granted, once, with what grants them.
-fn network(command: &str, changes: &Changes) -> Option<String> {
+fn network(command: &str, granted: &[HostPattern], changes: &Changes) -> Option<String> {
     let remote = |reached: &&NotReached| !reached.address.contains('/') && !is_loopback(&reached.address);
     let refused = || changes.not_reached.iter().filter(remote).filter(|reached| reached.why.is_none());
-    let looked_up =
-        changes.blocked.contains_key(&Blocked::NameLookup).then(|| "a name that was looked up (DNS)".to_owned());
+    // With a host granted, names are answered for, and no grant lets anybody ask elsewhere.
+    let looked_up = granted.is_empty() && changes.blocked.contains_key(&Blocked::NameLookup);
+    let looked_up = looked_up.then(|| "a name that was looked up (DNS)".to_owned());
     let wanted = listed(refused().map(counted).chain(looked_up))?;
     let mut grants: Vec<String> = Vec::new();
     for grant in refused().filter_map(grant) {
@@ -116,7 +118,10 @@ fn network(command: &str, changes: &Changes) -> Option<String> {
     }
     let mut what = "To grant it".to_owned();
     if grants.is_empty() {
-        let named = wanted::named(command);
+        let mut named = wanted::named(command);
+        let is_granted =
+            |host: &String| HostPattern::parse(host).is_ok_and(|host| granted.iter().any(|grant| host.within(grant)));
+        named.retain(|host| !is_granted(host));
         let (hosts, of) = match wanted::registry(command) {
             _ if !named.is_empty() => (named, "To grant what the command names".to_owned()),
             Some((program, hosts)) => (hosts, format!("To grant what {program} usually asks for")),
@@ -130,6 +135,17 @@ fn network(command: &str, changes: &Changes) -> Option<String> {
          [requires.net])",
         grants.join(" ")
     ))
+}
+
+/// A name that was asked for by UDP, past the answers that granted names have.
+fn asked_by_udp(granted: &[HostPattern], changes: &Changes) -> Option<String> {
+    let asked = !granted.is_empty() && changes.blocked.contains_key(&Blocked::NameLookup);
+    asked.then(|| {
+        "a name was looked up by UDP (DNS), which is refused here. Programs that use the system's resolver (getaddrinfo) find \
+         the names that are granted; without namespaces they ask by TCP (RES_OPTIONS=use-vc, which is set), and a program with a \
+         resolver of its own reaches a granted address alone (--net ADDRESS)"
+            .to_owned()
+    })
 }
 
 /// The flag that grants a host. On the ports of the web a pattern needs none.
@@ -290,7 +306,7 @@ mod tests {
             ),
             ("./script", "To grant it: --net HOST (or `hosts` in [requires.net])"),
         ] {
-            let said = remarks_on(command, &changes, true);
+            let said = remarks_on(command, &[], &changes, true);
             assert!(said.len() == 1 && said[0].ends_with(end), "{command}: {said:?}");
         }
         assert!(
@@ -299,6 +315,21 @@ mod tests {
                 .contains(": --net registry.npmjs.org (or")
         );
         assert_eq!(remark_offline_command("npm test"), None);
+    }
+
+    /// What is granted already is not to be granted: who asks for it by UDP is told of that.
+    #[test]
+    fn a_granted_host_is_not_suggested() {
+        let granted = [HostPattern::parse("*.example.com").expect("a pattern")];
+        let mut changes = Changes::default();
+        changes.blocked.insert(Blocked::NameLookup, 1);
+        let said = remarks_on("wget https://a.example.com/b", &granted, &changes, true);
+        assert!(said.len() == 1 && said[0].contains("by UDP (DNS), which is refused here"), "{said:?}");
+        assert!(!said[0].contains("example.com") && !said[0].starts_with("the network"), "{said:?}");
+        // A refused host whose address makes no pattern: of those that the command names, one is left to grant.
+        changes.not_reached.push(NotReached::new("a b:80", 1));
+        let said = remarks_on("wget https://a.example.com https://b.example", &granted, &changes, true).join("\n");
+        assert!(said.contains("names: --net b.example (or") && !said.contains("(DNS);"), "{said}");
     }
 
     /// What was granted and refused all the same needs no grant.

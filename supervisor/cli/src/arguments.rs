@@ -381,7 +381,8 @@ pub(super) struct Doctor {
     #[arg(long)]
     pub(super) attack: bool,
     /// Make the same attempts under this other sandbox: a command that runs the program named after it. `{dir}` stands for the
-    /// scratch workspace, which holds the program that makes the attempts; the sandbox must let it be written.
+    /// scratch workspace, which holds the program that makes the attempts; the sandbox must let it be written. `{host}` stands
+    /// for an address and port: a sandbox that grants it is attacked with a host granted as well.
     #[arg(long, value_name = "COMMAND", requires = "attack")]
     pub(super) under: Option<String>,
 }

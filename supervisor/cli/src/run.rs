@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use callgate::{AskedBy, Launcher, Program, ResultEnvelope, Session, Stdio};
 use callgate_policy::plan::Calls;
-use callgate_policy::remarks::{remark_offline_command, remarks_on};
 use callgate_worker::protocol::ProgramEnd;
 use rustix::fs::FileType;
 use tokio::signal::unix::{SignalKind, signal};
@@ -66,9 +65,9 @@ pub(super) fn run(run: Run, launcher: Launcher, json: bool) -> Result<ExitCode, 
         tell_not_started(&program);
         let names_git = run.argv.iter().any(|word| show::names_git(&word.to_string_lossy()));
         show::tell_repository(&session, names_git, end.code.map(i64::from));
-        tell_refused(&session, &run.argv, &program, &end);
         // In a recorded session this is the end of the command's record.
         let envelope = session.report(&program, &end, started.elapsed());
+        tell_refused(&envelope);
         if let Some(reason) = &envelope.metadata.not_recorded {
             tell(&format!("callgate: the end of the command is not recorded: {reason}\n"));
         }
@@ -204,18 +203,10 @@ fn tell_not_started(program: &Program) {
 }
 
 /// What else was refused: protected names, the network, sockets of other programs.
-fn tell_refused(session: &Session, argv: &[std::ffi::OsString], program: &Program, end: &ProgramEnd) {
-    let Some(changes) = program.changes() else { return };
-    let command = argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let failed = end.code != Some(0);
-    let mut all = remarks_on(&command, changes, failed);
-    let is_offline = session.plan().network.is_none();
-    if failed && is_offline && !all.iter().any(|remark| remark.starts_with("the network")) {
-        all.extend(remark_offline_command(&command));
-    }
-    // What to type for the network comes last: it is what most people have forgotten.
-    all.sort_by_key(|remark| remark.starts_with("the network"));
-    tell(&all.into_iter().map(|remark| format!("callgate: {remark}\n")).collect::<String>());
+fn tell_refused(envelope: &ResultEnvelope) {
+    let notes = envelope.data.as_ref().and_then(|data| data["notes"].as_array());
+    let lines = notes.into_iter().flatten().filter_map(|note| note.as_str());
+    tell(&lines.map(|note| format!("callgate: {note}\n")).collect::<String>());
 }
 
 fn report(envelope: &ResultEnvelope, mut file: std::fs::File) -> Result<(), Failure> {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use callgate_policy::envelope::{Denial, Metadata, ResultEnvelope};
 use callgate_policy::limit::LimitName;
+use callgate_policy::plan::compile;
+use callgate_policy::remarks::{remark_offline_command, remarks_on};
 use callgate_worker::protocol::{LimitHit, ProgramEnd};
 use serde_json::json;
 
@@ -13,7 +15,8 @@ use crate::session::Session;
 
 impl Session {
     /// The envelope of a program of this session that has ended after so long: how it ended, what enforced its grants, its
-    /// limits, and what it changed in trees with kept names. Its output is the host's own to keep. In a recorded session this
+    /// limits, what the sandbox refused (`notes`, as the tool `bash` has them), and what it changed in trees with kept names. Its
+    /// output is the host's own to keep. In a recorded session this
     /// is also the end of the program's record; without it the record says that nobody waited.
     pub fn report(&self, program: &Program, end: &ProgramEnd, duration: Duration) -> ResultEnvelope {
         let mut data = json!({
@@ -24,6 +27,7 @@ impl Session {
             "timed_out": end.timed_out,
         });
         limits::tell_left(&mut data, end);
+        super::shell::add_notes(&mut data, self.notes_of(program, end));
         let wall = self.bounds.value(LimitName::Wall);
         let mut metadata = Metadata::new(limits::ms(duration));
         metadata.enforced = super::enforced(self, program.steps());
@@ -34,6 +38,20 @@ impl Session {
             recording.end_now(&mut envelope);
         }
         envelope
+    }
+
+    /// What the sandbox refused to a program, in words. What to type for the network comes last: it is what most people have
+    /// forgotten.
+    fn notes_of(&self, program: &Program, end: &ProgramEnd) -> Vec<String> {
+        let Some(changes) = program.changes() else { return Vec::new() };
+        let (command, failed) = (program.command(), end.code != Some(0));
+        let mut notes = remarks_on(command, &self.granted_hosts(), changes, failed);
+        let is_of_network = |note: &String| note.starts_with("the network");
+        if failed && compile::is_offline(&self.effective) && !notes.iter().any(is_of_network) {
+            notes.extend(remark_offline_command(command));
+        }
+        notes.sort_by_key(is_of_network);
+        notes
     }
 
     /// Which limit a program of this session was ended for, and what to do about it. `None` if it ended otherwise.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::Changes;
+use callgate_policy::pattern::HostPattern;
 use callgate_policy::plan::{Work, compile};
 use callgate_policy::remarks::{remark_offline, remarks_on};
 use callgate_worker::protocol::ProgramEnd;
@@ -180,10 +181,16 @@ fn shell_data(head: &Head, end: ProgramEnd, took: Duration) -> Value {
 const LAST_OUTPUT: usize = 16 * 1024;
 
 impl Session {
+    /// The hosts that are granted, as what is refused is told beside them.
+    pub(super) fn granted_hosts(&self) -> Vec<HostPattern> {
+        self.effective.rights().hosts().iter().map(|(host, _)| host.clone()).collect()
+    }
+
     /// What the sandbox refused, for whoever reads the result alone.
     fn notes(&self, command: &str, head: &Head, end: ProgramEnd, changes: Option<&Changes>) -> Vec<String> {
         let failed = end.code != Some(0);
-        let mut notes = changes.map(|changes| remarks_on(command, changes, failed)).unwrap_or_default();
+        let granted = self.granted_hosts();
+        let mut notes = changes.map(|changes| remarks_on(command, &granted, changes, failed)).unwrap_or_default();
         let last = &head.bytes[head.bytes.len().saturating_sub(LAST_OUTPUT)..];
         if compile::is_offline(&self.effective) && !notes.iter().any(|note| note.starts_with("the network")) {
             notes.extend(remark_offline(&String::from_utf8_lossy(last)).map(str::to_owned));
@@ -200,7 +207,7 @@ fn words(work: &Work) -> String {
     }
 }
 
-fn add_notes(data: &mut Value, notes: Vec<String>) {
+pub(super) fn add_notes(data: &mut Value, notes: Vec<String>) {
     if let (Some(data), false) = (data.as_object_mut(), notes.is_empty()) {
         data.insert("notes".to_owned(), notes.into());
     }

@@ -62,8 +62,9 @@ impl Session {
         turn: Option<Turn>,
         mut recording: Recording,
     ) -> Result<Program, CallError> {
+        let command = argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         match self.start(argv, (stdio, turn), &mut recording).await {
-            Ok(program) => Ok(program.record(recording)),
+            Ok(program) => Ok(program.record(recording).of_command(command)),
             Err(error) => {
                 let mut metadata = Metadata::new(0);
                 metadata.error = Some(failure(error.code(), true));

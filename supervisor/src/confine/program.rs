@@ -27,6 +27,8 @@ pub struct Program {
     changes: OnceLock<Changes>,
     /// Of one that the host started.
     recording: Mutex<Option<Recording>>,
+    /// What it was started with, as one line.
+    command: String,
 }
 
 impl Drop for Program {
@@ -54,6 +56,7 @@ impl Program {
             broker,
             changes: OnceLock::new(),
             recording: Mutex::new(None),
+            command: String::new(),
         }
     }
 
@@ -61,6 +64,17 @@ impl Program {
     pub(crate) fn record(mut self, recording: Recording) -> Self {
         self.recording = Mutex::new(Some(recording));
         self
+    }
+
+    /// It was started with this line.
+    pub(crate) fn of_command(mut self, command: String) -> Self {
+        self.command = command;
+        self
+    }
+
+    /// What it was started with, as one line.
+    pub(crate) fn command(&self) -> &str {
+        &self.command
     }
 
     /// Its record, if that has not ended.

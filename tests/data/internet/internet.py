@@ -2,7 +2,8 @@
 
 The host and the Internet are two network namespaces, joined by a cable. Names, addresses and servers are below. Each
 server writes what reaches it to LOG, a line each, before it answers; the host has servers of its own, which do too.
-With INTERNET_SERVES (`ssh,postgres`), servers of `servers.py` are there as well, whose files are in the directory LOG.servers.
+With INTERNET_SERVES (`ssh,postgres`), servers of `servers.py` are there as well, whose files are in the directory LOG.servers; with
+`git` among them, the web servers have a repository, `/git/repository`.
 Exit status 77: it cannot be made here, and standard error says why. Everything ends with the program.
 """
 
@@ -124,6 +125,9 @@ class Web(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b"SSH-2.0-x\r\n\r\n" if self.path == "/no-http" else b"")
             self.close_connection = True
             return
+        if self.path.startswith("/git/"):
+            self.serve_git(b"")
+            return
         if self.path in FILES:
             kind, body = FILES[self.path]
             self.send_response(200)
@@ -170,9 +174,22 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def body(self):
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
     def do_POST(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.body()
         log(f"post {len(body)}")
+        if self.path.startswith("/git/"):
+            self.serve_git(body)
+            return
         if self.path == "/search":
             log(f"credential {self.headers.get('Host')} authorization: {self.headers.get('Authorization')}")
             log(f"asked {body.decode()}")
@@ -184,6 +201,15 @@ class Web(http.server.BaseHTTPRequestHandler):
             return
         self.send_response(204)
         self.end_headers()
+
+    def serve_git(self, body):
+        status, headers, body = servers.answer_git(f"{sys.argv[1]}.servers/git", self.command, self.path, self.headers, body)
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, *_):
         pass
@@ -273,8 +299,11 @@ def serve_the_internet(ready):
         web(address, 443, tls)
         web(address, 8080)
         echo(address, 2525)
-    if SERVES:
-        servers.start(SERVES, GOOD, f"{sys.argv[1]}.servers")
+    if "git" in SERVES:
+        servers.make_repository(f"{sys.argv[1]}.servers/git")
+    programs = [server for server in SERVES if server in servers.PORTS]
+    if programs:
+        servers.start(programs, GOOD, f"{sys.argv[1]}.servers")
     ready()
 
 

@@ -1,5 +1,5 @@
-"""Real servers on the suite's Internet: OpenSSH, PostgreSQL and Redis, as Debian packages them; and what the registries of pip, npm and
-cargo serve, as files.
+"""Real servers on the suite's Internet: OpenSSH, PostgreSQL and Redis, as Debian packages them; a repository, by git's own program for web
+servers; and what the registries of pip, npm and cargo serve, as files.
 
 The servers live in namespaces of their own and end with the program that asked for them. Their files are in one directory, which
 belongs to the user `git`.
@@ -171,6 +171,50 @@ def redis(address, directory, lock):
     # Debian's package of the client has the server under the name of another part of it.
     words = ["redis-server", "--bind", address, "--save", "", "--loglevel", "verbose", "--protected-mode", "no", "--dir", directory]
     spawn(words, directory, lock=lock, executable="/usr/bin/redis-check-rdb")
+
+
+# No settings of a machine or a person, and no owner of the repository but the one that it has.
+GIT_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
+
+
+def make_repository(directory):
+    """`DIRECTORY/repository` has one commit, and takes others from whoever sends them."""
+    if os.path.exists(f"{directory}/repository"):
+        return
+    os.makedirs(directory)
+    somebody = ["-c", "user.name=somebody", "-c", "user.email=somebody@good.example"]
+    with open(f"{directory}/log", "a") as log:
+        for words in (
+            ["init", "-q", "-b", "main", "work"],
+            ["-C", "work", *somebody, "commit", "-q", "--allow-empty", "-m", "the first"],
+            ["clone", "-q", "--bare", "work", "new"],
+            ["-C", "new", "config", "http.receivepack", "true"],
+        ):
+            subprocess.check_call(["git", *words], cwd=directory, env=GIT_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    os.rename(f"{directory}/new", f"{directory}/repository")
+
+
+def answer_git(directory, method, target, headers, body):
+    """What git answers to a request for `/git/…`: status, headers and body (git-http-backend(1), RFC 3875)."""
+    path, _, query = target.partition("?")
+    environment = {
+        **GIT_ENVIRONMENT,
+        "GIT_PROJECT_ROOT": directory,
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "PATH_INFO": path.removeprefix("/git"),
+        "QUERY_STRING": query,
+        "REQUEST_METHOD": method,
+        "CONTENT_TYPE": headers.get("Content-Type", ""),
+        "CONTENT_LENGTH": str(len(body)),
+        "HTTP_CONTENT_ENCODING": headers.get("Content-Encoding", ""),
+        "GIT_PROTOCOL": headers.get("Git-Protocol", ""),
+        "REMOTE_ADDR": "0.0.0.0",
+    }
+    answer = subprocess.run(["git", "http-backend"], input=body, env=environment, stdout=subprocess.PIPE).stdout
+    head, _, body = answer.partition(b"\r\n\r\n")
+    fields = [tuple(line.split(": ", 1)) for line in head.decode().split("\r\n")]
+    status = next((int(value[:3]) for name, value in fields if name == "Status"), 200)
+    return status, [field for field in fields if field[0] != "Status"], body
 
 
 def files(host):

@@ -59,6 +59,23 @@ fn line<'a>(report: &'a Value, words: &str) -> &'a Value {
     line
 }
 
+/// Attacks with a host granted that can be tried on every host.
+const HELD_WITH_A_HOST: &[&str] = &[
+    "another host, and another port",
+    "MPTCP, to it and to another",
+    "TCP fast open, to it and to another",
+    "a message in a name below its own",
+    "a proxy that is not granted",
+    "connect by a ring of operations",
+    "another host, by SOCKS and CONNECT",
+    "another host by what is said",
+];
+
+/// The lines about what a granted host may be used for.
+fn of_host(report: &Value) -> impl Iterator<Item = &Value> {
+    lines(report).iter().filter(|line| line["part"] == "host")
+}
+
 /// The mechanisms of which each set holds a line alone.
 fn held_by(report: &Value, words: &str) -> Vec<String> {
     let sets = line(report, words)["held_by"].as_array().cloned().unwrap_or_default();
@@ -84,9 +101,21 @@ fn nothing_is_open(target: Target) {
         }
     }
     let held = lines(&report).iter().filter(|line| line["verdicts"]["landlock"] == "held").count();
-    assert!(held >= 40, "only {held} lines were tried");
+    assert!(held >= 50, "only {held} lines were tried");
+    // With a host granted, which answers there, and others are out of reach.
+    assert_eq!(report["without_a_host"], serde_json::json!({}), "{report:#}");
+    assert!(of_host(&report).count() >= 12, "{report:#}");
+    for words in HELD_WITH_A_HOST {
+        for act in line(&report, words)["acts"].as_array().unwrap() {
+            assert_eq!(act["not_tested"], Value::Null, "{act:#}");
+            for place in places {
+                assert_eq!(act["seen"][place]["verdict"], "held", "{act:#}");
+            }
+        }
+    }
     // With every mechanism off the same acts get through: what is held, is held by them.
-    for words in ["read a file", "change mode and owner", "connect by MPTCP", "read command lines", "io_uring"] {
+    let without_a_host = ["read a file", "change mode and owner", "connect by MPTCP", "read command lines", "io_uring"];
+    for words in without_a_host.iter().chain(HELD_WITH_A_HOST) {
         for act in line(&report, words)["acts"].as_array().unwrap() {
             assert_eq!(act["seen"]["nothing"]["verdict"], "open", "{act:#}");
         }
@@ -108,7 +137,8 @@ fn nothing_is_open(target: Target) {
     }
 }
 
-/// A2, A5, A7, A12, A13, A20, B1 to B10, B17, D1 to D7, E4 and E5, as one table.
+/// A2, A5, A7, A12, A13, A20, B1 to B10, B17, D1 to D7, E4 and E5, as one table; B1 to B6, B8 to B10, B12 and B13 also where a
+/// host is granted.
 #[test]
 fn nothing_is_open_with_namespaces() {
     matrix(&[Host::Namespaces], nothing_is_open);
@@ -127,7 +157,8 @@ fn under_no_sandbox_everything_is_open() {
         let env = TestEnv::new(target);
         let (report, status) = attack(&env, &["--under", "env"]);
         assert_eq!(status, 1, "{report:#}");
-        assert!(report["open"].as_u64().unwrap() > 90, "{}", report["open"]);
+        assert!(report["open"].as_u64().unwrap() > 120, "{}", report["open"]);
+        assert!(of_host(&report).count() >= 12 && report["without_a_host"] == serde_json::json!({}), "{report:#}");
         for act in lines(&report).iter().flat_map(|line| line["acts"].as_array().unwrap()) {
             let verdict = &act["seen"]["under"]["verdict"];
             assert!(verdict == "open" || act["not_tested"].is_string(), "{act:#}");
@@ -143,6 +174,10 @@ fn under_bubblewrap_it_names_what_is_open() {
         let (report, status) = attack(&env, &["--under", BWRAP]);
         assert_eq!(status, 1, "{report:#}");
         let verdict = |words: &str| line(&report, words)["verdicts"]["under"].as_str().unwrap().to_owned();
+        // It grants no host, so nothing follows from others being out of reach, and the report says why they are not tried.
+        let why = report["without_a_host"]["under"].as_str().unwrap();
+        assert!(why.contains("with the granted host fails: connect"), "{why}");
+        assert_eq!(of_host(&report).count(), 0, "{report:#}");
         // By hand: bubblewrap by itself, around the probe.
         let workspace = env.workspace().display().to_string();
         let by_hand = |act: &[&str]| {

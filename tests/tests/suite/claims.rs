@@ -1,6 +1,6 @@
 //! No host granted: whatever names one is refused or reaches nothing, and nothing says otherwise (B6, B11 to B13, B15, B16,
-//! B18, B19); and what a manifest bounds is bounded (D11). Single hosts cannot be granted yet, so these attacks are shown
-//! against a call that may reach none.
+//! B18, B19); and what a manifest bounds is bounded (D11). Where a host is granted, the same attacks are in
+//! `granted_host` and `network`.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _};

@@ -51,6 +51,7 @@ mod fifos;
 mod fs_outside;
 mod git_anywhere;
 mod git_everyday;
+mod granted_host;
 mod grants;
 mod homes;
 mod identity;

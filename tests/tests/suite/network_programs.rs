@@ -115,6 +115,50 @@ fn s0_36_ssh_and_git_over_it() {
     });
 }
 
+/// S0-36: git over HTTPS, by the protocol that servers like GitHub's speak: clone, fetch and push.
+#[test]
+fn s0_36_git_over_https() {
+    let script = "export GIT_SSL_CAINFO=$CA; git clone -q https://good.example/git/repository ours; cd ours
+        git config user.name a; git config user.email a@b.c
+        head -c 4194304 /dev/urandom >large; git add large; git commit -q -m 'the second'; git push -q origin HEAD:$BRANCH
+        git fetch -q; git log --format=%s origin/$BRANCH; git push -q origin :$BRANCH";
+    reaches_what_is_granted(&Program {
+        needs: &["/usr/lib/git-core/git-http-backend", "/usr/bin/git"],
+        server: "git",
+        ports: "443",
+        script: script.replace("$BRANCH", "another"),
+        prints: "the second\nthe first\n",
+    });
+}
+
+/// S0-36: what a person reads where the host of a repository was not granted: git says which host, and callgate what to type.
+#[test]
+fn s0_36_git_says_which_host_was_not_granted() {
+    let script = "GIT_SSL_CAINFO=$CA git clone -q https://good.example/git/repository ours";
+    if is_missing(&["/usr/lib/git-core/git-http-backend", "/usr/bin/git"]) {
+        return;
+    }
+    on_an_internet_with("git", |internet| {
+        let control = shell(&internet.inside(&["good.example"]), script);
+        assert!(control.status.success() && control.stderr.is_empty(), "{control:?}");
+        assert_ne!(visitors(internet), [""; 0]);
+        fs::remove_dir_all(internet.env.workspace().join("ours")).unwrap();
+        for (granted, git, callgate) in [
+            // The name has no address for who may not reach it, and another port is refused by its number.
+            ("evil.example", "Could not resolve host: good.example", "--net good.example"),
+            ("good.example:80", "good.example", "not granted for good.example:443"),
+        ] {
+            let ended = shell(&internet.inside(&[granted]), script);
+            assert_eq!((ended.status.code(), &*ended.stdout), (Some(128), ""), "{granted}: {ended:?}");
+            let line = |start: &str| ended.stderr.lines().find(|line| line.starts_with(start)).unwrap_or_default();
+            assert!(line("fatal: unable to access").contains(git), "{granted}: {ended:?}");
+            assert!(line("callgate: the network").contains(callgate), "{granted}: {ended:?}");
+            assert!(!internet.env.workspace().join("ours").exists(), "{granted}");
+            assert_eq!(visitors(internet), [""; 0], "{granted}");
+        }
+    });
+}
+
 /// S0-36: pip installs a package of an index.
 #[test]
 fn s0_36_pip() {

@@ -20,10 +20,14 @@ fn told(env: &TestEnv) -> Run {
     env.sandbox().flag(&["--status", "status.json"])
 }
 
-/// What the result of the last run says was changed and refused.
+/// The result of the last run.
+fn status(env: &TestEnv) -> Value {
+    serde_json::from_slice(&fs::read(env.workspace().join("status.json")).unwrap()).unwrap()
+}
+
+/// What it says was changed and refused.
 fn changes(env: &TestEnv) -> Value {
-    let status: Value = serde_json::from_slice(&fs::read(env.workspace().join("status.json")).unwrap()).unwrap();
-    status["metadata"]["changes"].clone()
+    status(env)["metadata"]["changes"].clone()
 }
 
 /// An address outside is not reached, and the result counts it. The control reaches a server of its own, and nothing is said.
@@ -146,10 +150,15 @@ fn whoever_forgets_a_grant_is_told_what_to_type() {
             (&["./pip", "install", "six"], "--net pypi.org --net files.pythonhosted.org"),
             (&["getent", "ahosts", "host.example"], "--net HOST"),
         ] {
-            let ended = env.sandbox().run(command);
+            let ended = told(&env).run(command);
             assert!(!ended.status.success(), "{ended:?}");
             assert_eq!(ended.stderr.matches(NETWORK).count(), 1, "{command:?}: {ended:?}");
             grants(ended.stderr.lines().last().unwrap(), typed);
+            // A program that reads the result finds the sentences that a person reads.
+            let notes = status(&env)["data"]["notes"].clone();
+            let notes: Vec<&str> = notes.as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+            let said = ended.stderr.lines().filter_map(|line| line.strip_prefix("callgate: "));
+            assert_eq!(notes, said.collect::<Vec<_>>(), "{command:?}: {ended:?}");
             if command[0] == "curl" {
                 let arguments = json!({ "command": command.join(" ") }).to_string();
                 let ended = env.weakened().run(&[&callgate, "call", "bash", &arguments]);
@@ -163,8 +172,9 @@ fn whoever_forgets_a_grant_is_told_what_to_type() {
         for command in
             [&["sh", "-c", "echo https://example.com; exit 1"][..], &["./npm", "test"], &["sh", "-c", "exit 1"]]
         {
-            let ended = env.sandbox().run(command);
+            let ended = told(&env).run(command);
             assert!(!ended.status.success() && !ended.stderr.contains("callgate:"), "{command:?}: {ended:?}");
+            assert_eq!(status(&env)["data"]["notes"], Value::Null, "{command:?}");
         }
     });
 }

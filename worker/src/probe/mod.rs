@@ -15,6 +15,7 @@ pub mod dice;
 pub mod errno;
 mod exec;
 mod files;
+mod granted;
 mod ipc;
 mod kernel;
 mod network;
@@ -53,6 +54,7 @@ const FAMILIES: &[(&str, &[Act])] = &[
     ("files", files::ACTS),
     ("descriptors", descriptors::ACTS),
     ("network", network::ACTS),
+    ("where a host is granted", granted::ACTS),
     ("unix sockets", unix::ACTS),
     ("what is half mapped", straddling::ACTS),
     ("processes", processes::ACTS),

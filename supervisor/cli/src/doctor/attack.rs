@@ -3,11 +3,11 @@
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::ExitCode;
 
 use callgate::doctor::attack::{
-    self, ActReport, Area, AttackReport, CallReport, Field, HeldBy, Holder, MECHANISMS, Report, STRENGTHS, Summary,
+    self, ActReport, Area, AttackReport, CallReport, Field, HeldBy, Holder, MECHANISMS, Place, Report, STRENGTHS,
+    Summary,
 };
 use callgate::{HostSupport, Supervisor};
 use callgate_policy::envelope::Layer;
@@ -40,7 +40,7 @@ pub(crate) fn attack(under: Option<&str>, json: bool) -> Result<ExitCode, Failur
     let made = |source| Failure::io(format!("make canaries in {}", directory.path().display()))(source);
     let program = std::env::current_exe().map_err(made)?;
     let mut field = Field::make(directory.path(), &program, &token)?;
-    let command = under.map(|line| command(line, &field.workspace())).transpose()?;
+    let command = under.map(|line| command(line, &field)).transpose()?;
     // After the descriptors that are left open for it: it must close them.
     let launcher = forked()?;
     let work = async |supervisor: Supervisor| {
@@ -84,13 +84,13 @@ fn planted() -> Result<String, Failure> {
     Err(Failure::Io { what: "start again with a secret in the environment".to_owned(), source: error })
 }
 
-/// The words of a command line, with the workspace in them.
-fn command(line: &str, workspace: &Path) -> Result<Vec<String>, Failure> {
+/// The words of a command line, with the workspace and the host to be granted in them.
+fn command(line: &str, field: &Field) -> Result<Vec<String>, Failure> {
     let words = shlex::split(line)
         .filter(|words| !words.is_empty())
         .ok_or_else(|| Failure::Usage(format!("--under '{line}': give a command, with its quotes closed")))?;
-    let workspace = workspace.display().to_string();
-    Ok(words.into_iter().map(|word| word.replace("{dir}", &workspace)).collect())
+    let workspace = field.workspace().display().to_string();
+    Ok(words.into_iter().map(|word| word.replace("{dir}", &workspace).replace("{host}", &field.host())).collect())
 }
 
 /// Waits for a signal that ends this.
@@ -110,6 +110,8 @@ async fn stopped() -> Result<i32, Failure> {
 fn record(report: &Report) -> Value {
     let attacks = report.attacks.iter().map(|attack| attack_record(report, attack)).collect::<Vec<_>>();
     let mut record = json!({ "version": env!("CARGO_PKG_VERSION"), "open": report.open(), "attacks": attacks });
+    let hostless = report.hostless.iter().map(|each| (each.place.to_string(), json!(each.why)));
+    record["without_a_host"] = hostless.collect::<Map<_, _>>().into();
     match &report.under {
         Some(command) => record["under"] = json!(command),
         None => {
@@ -275,6 +277,15 @@ fn people_end(out: &mut impl Write, report: &Report) -> io::Result<()> {
         };
         writeln!(out, "Not tried {how}: {}", missing.why)?;
     }
+    for each in &report.hostless {
+        let how = match each.place {
+            Place::Whole(Strength::Landlock) => "without namespaces",
+            Place::Whole(Strength::Namespaces) => "with namespaces",
+            Place::Under => "under this command, in which {host} stands for the host to grant",
+            Place::Nothing | Place::Alone(_) | Place::Without(..) => continue,
+        };
+        writeln!(out, "Not tried with a host granted, {how}: {}", each.why)?;
+    }
     if report.under.is_some() {
         return Ok(());
     }
@@ -294,6 +305,7 @@ fn title(area: Area) -> &'static str {
     match area {
         Area::Files => "Files outside the workspace",
         Area::Network => "Servers outside",
+        Area::Host => "Servers outside, where one of them is granted",
         Area::Processes => "Other processes",
         Area::Leaks => "What the launcher left behind",
         Area::Ipc => "IPC objects of others",

@@ -14,11 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use callgate_policy::pattern::HostPattern;
 use callgate_worker::probe;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
 use serde_json::Value;
 
 use super::super::DoctorError;
+use super::hosts::Hosts;
 
 /// Descriptors that are left open for what is started get numbers from here on, so that one of the same number inside is
 /// no coincidence.
@@ -39,6 +41,7 @@ pub struct Field {
     token: String,
     files: Outside,
     servers: Servers,
+    hosts: Hosts,
     objects: Objects,
     bystander: Bystander,
     /// Inherited by everything that is started: nothing is told to close them.
@@ -95,6 +98,7 @@ impl Field {
             token: token.to_owned(),
             files,
             servers: Servers::listen(token)?,
+            hosts: Hosts::listen(token)?,
             objects: Objects::make(token)?,
             inherited,
             _connection: (listener, accepted),
@@ -129,6 +133,22 @@ impl Field {
         &self.token
     }
 
+    /// The host, as `address:port`, that a sandbox must grant for the attacks on what a granted host may be used for.
+    #[must_use]
+    pub fn host(&self) -> String {
+        self.hosts.at().to_string()
+    }
+
+    /// Has its servers answer. It takes threads.
+    pub(super) fn start_hosts(&mut self) -> io::Result<()> {
+        self.hosts.start()
+    }
+
+    /// All hosts that are granted to sessions for those attacks.
+    pub(super) fn granted_hosts(&self) -> Vec<HostPattern> {
+        self.hosts.granted()
+    }
+
     pub(super) fn tcp_port(&self) -> u16 {
         self.servers.tcp.local_addr().map_or(0, |at| at.port())
     }
@@ -138,8 +158,8 @@ impl Field {
         self.terminal.slave.try_clone()
     }
 
-    /// A word of an act, with what it stands for; `None` if this host has no such thing.
-    pub(super) fn fill_in(&self, word: &str) -> Option<String> {
+    /// A word of an act, with what it stands for, perhaps `inside` a session of callgate's; `None` if this host has no such thing.
+    pub(super) fn fill_in(&self, word: &str, inside: bool) -> Option<String> {
         let path = |name: &str| self.root.join(name).display().to_string();
         let port = |listener: &Option<TcpListener>| {
             listener.as_ref().and_then(|listener| listener.local_addr().ok()).map(|at| at.port().to_string())
@@ -164,7 +184,7 @@ impl Field {
             "key" => self.objects.key.to_string(),
             "name" => self.objects.name.clone(),
             "shm" | "sem" | "msg" => self.objects.ids.get(open)?.to_string(),
-            _ => return None,
+            _ => self.hosts.fill_in(open, inside)?,
         };
         Some(format!("{stands_for}{rest}"))
     }
@@ -172,6 +192,7 @@ impl Field {
     /// What was reached since the last look.
     pub(super) fn changes(&mut self) -> Changes {
         let mut changes = self.servers.changes();
+        changes.extend(self.hosts.changes());
         changes.extend(self.files.changes());
         changes.extend(self.objects.changes());
         changes.extend(self.bystander.changes());

@@ -3,6 +3,7 @@
 //! Invariant: "held" is said only of an act that succeeds outside, in this very run, and left no canary changed.
 
 mod field;
+mod hosts;
 mod layers;
 mod report;
 mod subject;
@@ -16,12 +17,12 @@ use callgate_policy::plan::Strength;
 use self::field::Changes;
 pub use self::field::Field;
 pub use self::report::{
-    ActReport, AttackReport, CallReport, HeldBy, Holder, MissingStrength, Opening, Place, Report, Sighting, Stopped,
-    Summary, Verdict,
+    ActReport, AttackReport, CallReport, HeldBy, Holder, Hostless, MissingStrength, Opening, Place, Report, Sighting,
+    Stopped, Summary, Verdict,
 };
 use self::subject::{Answer, Subject};
 pub use self::table::Area;
-use self::table::{Act, Attack, Proof, attacks};
+use self::table::{Act, Attack, Grants, Proof, attacks, sees};
 use super::DoctorError;
 use crate::supervisor::Supervisor;
 
@@ -120,7 +121,8 @@ impl Place {
 
 /// Every act outside.
 async fn controls(field: &mut Field) -> Result<Vec<Tried>, DoctorError> {
-    if let Some(reason) = unusable(&Subject::Bare, field).await? {
+    field.start_hosts().map_err(DoctorError::io("start servers to aim at"))?;
+    if let Some(reason) = unusable(&Subject::Bare, field, GRANTED).await? {
         // As where programs may not be started from temporary directories.
         return Err(DoctorError::Untried { what: "no sandbox at all".to_owned(), reason });
     }
@@ -144,9 +146,15 @@ async fn controls(field: &mut Field) -> Result<Vec<Tried>, DoctorError> {
     Ok(all)
 }
 
-/// Every act whose control succeeded, in one place.
-async fn make_all(subject: &Subject, place: Place, field: &mut Field, tried: &mut [Tried]) -> Result<(), DoctorError> {
-    for each in tried.iter_mut().filter(|each| matches!(each.control, Control::Succeeded)) {
+/// Every act whose control succeeded, in one place, of the attacks that are made where this is granted.
+async fn make_all(
+    subject: &Subject,
+    (place, grants): (Place, Grants),
+    field: &mut Field,
+    tried: &mut [Tried],
+) -> Result<(), DoctorError> {
+    let due = |each: &&mut Tried| matches!(each.control, Control::Succeeded) && each.attack.area.grants() == grants;
+    for each in tried.iter_mut().filter(due) {
         let seen = make(subject, field, each.act).await?;
         each.seen.push((place, seen));
     }
@@ -159,17 +167,36 @@ const GRANTED: &[Act] = &[
     Act { words: &["create", "{ws}/taken", "x"], proof: Proof::Success, terminal: false },
 ];
 
-/// Why acts in this place would tell nothing, if they would not.
-async fn unusable(subject: &Subject, field: &mut Field) -> Result<Option<String>, DoctorError> {
-    for act in GRANTED {
+/// The host that is granted answers, which refusals of others mean nothing without.
+const REACHED: &[Act] = &[sees(&["http", "127.0.0.1", "{port}"])];
+/// By the session's own proxy as well, whatever is said of it there.
+const REACHED_BY_PROXY: &[Act] = &[
+    sees(&["by-proxy", "{proxy}", "socks", "127.0.0.1", "{port}"]),
+    sees(&["by-proxy", "{proxy}", "socks", "{host}", "{port}"]),
+    sees(&["by-proxy", "{proxy}", "connect", "{host}", "{port}"]),
+    sees(&["by-proxy", "{proxy}", "request", "{host}", "{port}"]),
+    sees(&["by-proxy-as", "{proxy}", "{host}", "{port}", "http", "granted.localhost"]),
+    sees(&["by-proxy-as", "{proxy}", "{host}", "{port}", "http-later", "granted.localhost"]),
+    sees(&["by-proxy-as", "{proxy}", "{host}", "{port}", "tls", "granted.localhost"]),
+];
+
+/// Why acts in this place would tell nothing, if they would not: one of these fails, though it is granted.
+async fn unusable(subject: &Subject, field: &mut Field, granted: &[Act]) -> Result<Option<String>, DoctorError> {
+    for act in granted {
         let seen = make(subject, field, act).await?;
+        let succeeded = seen.got_through(act, field.token());
         let refused = match seen.answer {
-            Answer::Done(_) => continue,
+            Answer::Done(_) if succeeded => continue,
+            Answer::Done(_) => "something else answered".to_owned(),
             Answer::Errno { name, at } => format!("{at} {name}"),
             Answer::Signal(number) => format!("signal {number}"),
             Answer::NotTried(why) => why,
         };
-        return Ok(Some(format!("{} in the workspace, which is granted, fails: {refused}", act.words[0])));
+        let what = match act.proof {
+            Proof::Token => "with the granted host",
+            Proof::Success | Proof::Canary => "in the workspace, which is granted,",
+        };
+        return Ok(Some(format!("{} {what} fails: {refused}", act.words[0])));
     }
     Ok(None)
 }
@@ -181,11 +208,19 @@ async fn unusable(subject: &Subject, field: &mut Field) -> Result<Option<String>
 pub async fn break_out_of(command: &[String], field: &mut Field) -> Result<Report, DoctorError> {
     let mut tried = controls(field).await?;
     let subject = Subject::Under(command.to_vec());
-    if let Some(reason) = unusable(&subject, field).await? {
+    if let Some(reason) = unusable(&subject, field, GRANTED).await? {
         return Err(DoctorError::Untried { what: command.join(" "), reason });
     }
-    make_all(&subject, Place::Under, field, &mut tried).await?;
-    Ok(Report::under(command, tried, field.token()))
+    make_all(&subject, (Place::Under, Grants::NoHost), field, &mut tried).await?;
+    let mut hostless = Vec::new();
+    match unusable(&subject, field, REACHED).await? {
+        None => make_all(&subject, (Place::Under, Grants::Host), field, &mut tried).await?,
+        Some(why) => {
+            hostless.push(Hostless { place: Place::Under, why });
+            tried.retain(|each| each.attack.area.grants() == Grants::NoHost);
+        }
+    }
+    Ok(Report::under(command, tried, hostless, field.token()))
 }
 
 /// Tries to break out of sessions in each strength, and of sessions that lack a mechanism, in which nothing runs but the
@@ -196,19 +231,24 @@ pub async fn break_out_of(command: &[String], field: &mut Field) -> Result<Repor
 pub async fn break_out(supervisor: &Supervisor, field: &mut Field) -> Result<Report, DoctorError> {
     let mut tried = controls(field).await?;
     let mut calls = layers::controls(field).await?;
-    let mut missing = Vec::new();
+    let (mut missing, mut hostless) = (Vec::new(), Vec::new());
     for strength in STRENGTHS {
-        let subject = match Subject::session(supervisor, field, strength).await {
+        let subject = match Subject::session(supervisor, field, (strength, Grants::NoHost)).await {
             Ok(subject) => subject,
             Err(error) => {
                 missing.push((strength, DoctorError::from(error)));
                 continue;
             }
         };
-        if let Some(reason) = unusable(&subject, field).await? {
+        if let Some(reason) = unusable(&subject, field, GRANTED).await? {
             return Err(DoctorError::Untried { what: "a session".to_owned(), reason });
         }
-        make_all(&subject, Place::Whole(strength), field, &mut tried).await?;
+        let place = Place::Whole(strength);
+        make_all(&subject, (place, Grants::NoHost), field, &mut tried).await?;
+        match with_host(supervisor, field, strength).await? {
+            Ok(subject) => make_all(&subject, (place, Grants::Host), field, &mut tried).await?,
+            Err(why) => hostless.push(Hostless { place, why }),
+        }
         if let Subject::Session(session) = &subject {
             layers::make_all(session, strength, field, &mut calls).await?;
         }
@@ -219,11 +259,34 @@ pub async fn break_out(supervisor: &Supervisor, field: &mut Field) -> Result<Rep
     let there = |strength| missing.iter().all(|(missing, _)| *missing != strength);
     for place in Place::ablated() {
         let Some((strength, lacking)) = place.session().filter(|(strength, _)| there(*strength)) else { continue };
-        let subject = Subject::ablated(supervisor, field, strength, &lacking).await?;
-        make_all(&subject, place, field, &mut tried).await?;
+        for grants in [Grants::NoHost, Grants::Host] {
+            if grants == Grants::Host && hostless.iter().any(|each| each.place == Place::Whole(strength)) {
+                continue;
+            }
+            let subject = Subject::ablated(supervisor, field, (strength, grants), &lacking).await?;
+            make_all(&subject, (place, grants), field, &mut tried).await?;
+        }
     }
     let missing =
         missing.into_iter().map(|(strength, error)| MissingStrength { strength, why: error.text() }).collect();
     let calls = calls.into_iter().map(|call| call.report).collect();
-    Ok(Report::own(tried, calls, missing, field.token()))
+    Ok(Report::own(tried, calls, (missing, hostless), field.token()))
+}
+
+/// A session to which the host is granted, and in which it answers; or why there is none.
+async fn with_host(
+    supervisor: &Supervisor,
+    field: &mut Field,
+    strength: Strength,
+) -> Result<Result<Subject, String>, DoctorError> {
+    let subject = match Subject::session(supervisor, field, (strength, Grants::Host)).await {
+        Ok(subject) => subject,
+        Err(error) => return Ok(Err(DoctorError::from(error).text())),
+    };
+    for granted in [GRANTED, REACHED, REACHED_BY_PROXY] {
+        if let Some(why) = unusable(&subject, field, granted).await? {
+            return Ok(Err(why));
+        }
+    }
+    Ok(Ok(subject))
 }

@@ -23,6 +23,18 @@ pub struct Report {
     pub calls: Vec<CallReport>,
     /// Strengths that this host does not have.
     pub missing: Vec<MissingStrength>,
+    /// Places in which the attacks of [`Area::Host`] could not be made.
+    pub hostless: Vec<Hostless>,
+}
+
+/// A place in which the host that was granted cannot be reached, so that it means nothing that others cannot.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Hostless {
+    /// Where.
+    pub place: Place,
+    /// Why.
+    pub why: String,
 }
 
 /// A strength in which no session could be opened.
@@ -352,13 +364,18 @@ impl CallReport {
 }
 
 impl Report {
-    pub(super) fn under(command: &[String], tried: Vec<Tried>, token: &str) -> Self {
+    pub(super) fn under(command: &[String], tried: Vec<Tried>, hostless: Vec<Hostless>, token: &str) -> Self {
         let (calls, missing) = (Vec::new(), Vec::new());
-        Self { under: Some(command.to_vec()), attacks: attacks(tried, token), calls, missing }
+        Self { under: Some(command.to_vec()), attacks: attacks(tried, token), calls, missing, hostless }
     }
 
-    pub(super) fn own(tried: Vec<Tried>, calls: Vec<CallReport>, missing: Vec<MissingStrength>, token: &str) -> Self {
-        Self { under: None, attacks: attacks(tried, token), calls, missing }
+    pub(super) fn own(
+        tried: Vec<Tried>,
+        calls: Vec<CallReport>,
+        (missing, hostless): (Vec<MissingStrength>, Vec<Hostless>),
+        token: &str,
+    ) -> Self {
+        Self { under: None, attacks: attacks(tried, token), calls, missing, hostless }
     }
 
     /// The places whose verdicts count.

@@ -9,13 +9,13 @@ use callgate_policy::effective::Source;
 use callgate_policy::mode::Mode;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::{Ablation, Mechanism, Strength};
-use callgate_policy::requirement::{FsRequirement, RequirementSet};
+use callgate_policy::requirement::{FsRequirement, NetRequirement, RequirementSet};
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
 
 use super::super::DoctorError;
 use super::field::Field;
-use super::table::Act;
+use super::table::{Act, Grants};
 use crate::confine::Stdio;
 use crate::session::{OpenError, Session, SessionSpec};
 use crate::supervisor::Supervisor;
@@ -52,27 +52,32 @@ pub(super) enum Answer {
 }
 
 impl Subject {
-    pub(super) async fn session(supervisor: &Supervisor, field: &Field, strength: Strength) -> Result<Self, OpenError> {
-        Ok(Self::Session(supervisor.open(spec(field, strength)).await?))
+    pub(super) async fn session(
+        supervisor: &Supervisor,
+        field: &Field,
+        (strength, grants): (Strength, Grants),
+    ) -> Result<Self, OpenError> {
+        Ok(Self::Session(supervisor.open(spec(field, strength, grants)).await?))
     }
 
     pub(super) async fn ablated(
         supervisor: &Supervisor,
         field: &Field,
-        strength: Strength,
+        (strength, grants): (Strength, Grants),
         lacking: &[Mechanism],
     ) -> Result<Self, OpenError> {
         #[allow(clippy::disallowed_methods, reason = "this is `doctor --attack`")]
         let ablation = Ablation::without(lacking.iter().copied());
-        let session = supervisor.open_ablated(spec(field, strength), ablation).await?;
+        let session = supervisor.open_ablated(spec(field, strength, grants), ablation).await?;
         Ok(Self::Ablated(session))
     }
 
     /// Makes one attempt.
     pub(super) async fn attempt(&self, field: &Field, act: &Act) -> Result<Answer, DoctorError> {
         let mut words = Vec::new();
+        let inside = matches!(self, Self::Session(_));
         for word in act.words {
-            match field.fill_in(word) {
+            match field.fill_in(word, inside) {
                 Some(word) => words.push(word),
                 None => return Ok(Answer::NotTried(format!("this host has no {word}"))),
             }
@@ -95,13 +100,18 @@ impl Subject {
     }
 }
 
-/// The workspace to write, a directory to read, any program, no network; and nobody is asked, for it is the layers that are
+/// The workspace to write, a directory to read, any program, no host or one; and nobody is asked, for it is the layers that are
 /// attacked.
-fn spec(field: &Field, strength: Strength) -> SessionSpec {
+fn spec(field: &Field, strength: Strength, grants: Grants) -> SessionSpec {
     let mut spec = SessionSpec::developer(field.workspace()).strength(strength.into()).mode(Mode::Yolo);
     let pattern = PathTemplate::parse(&format!("{}/**", field.readable().display()));
     let fs = FsRequirement { read: pattern.into_iter().collect(), ..FsRequirement::default() };
-    spec.requires.push((Source::Default, RequirementSet { fs, ..RequirementSet::default() }));
+    let hosts = match grants {
+        Grants::NoHost => Vec::new(),
+        Grants::Host => field.granted_hosts(),
+    };
+    let net = NetRequirement { hosts };
+    spec.requires.push((Source::Default, RequirementSet { fs, net, ..RequirementSet::default() }));
     spec
 }
 

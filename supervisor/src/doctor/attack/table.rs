@@ -11,6 +11,8 @@ pub enum Area {
     Files,
     /// Servers outside.
     Network,
+    /// Servers outside, where one of them is granted: what leads past it, or from it to another.
+    Host,
     /// Other processes.
     Processes,
     /// What the launcher left behind: descriptors, the environment, its terminal.
@@ -25,8 +27,26 @@ pub enum Area {
 
 impl Area {
     /// Every one, in the order of the table.
-    pub const ALL: [Self; 7] =
-        [Self::Files, Self::Network, Self::Processes, Self::Leaks, Self::Ipc, Self::Kernel, Self::Visible];
+    pub const ALL: [Self; 8] =
+        [Self::Files, Self::Network, Self::Host, Self::Processes, Self::Leaks, Self::Ipc, Self::Kernel, Self::Visible];
+
+    /// What is granted where its attacks are made.
+    pub(super) fn grants(self) -> Grants {
+        match self {
+            Self::Host => Grants::Host,
+            Self::Files | Self::Network | Self::Processes | Self::Leaks | Self::Ipc | Self::Kernel | Self::Visible => {
+                Grants::NoHost
+            }
+        }
+    }
+}
+
+/// What a session is granted of the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grants {
+    NoHost,
+    /// The one that the field has for it.
+    Host,
 }
 
 /// What proves that an act got through, besides a canary that changed.
@@ -62,7 +82,7 @@ const fn act(words: &'static [&'static str]) -> Act {
     Act { words, proof: Proof::Success, terminal: false }
 }
 
-const fn sees(words: &'static [&'static str]) -> Act {
+pub(super) const fn sees(words: &'static [&'static str]) -> Act {
     Act { words, proof: Proof::Token, terminal: false }
 }
 
@@ -80,10 +100,10 @@ const fn line(area: Area, id: &'static str, what: &'static str, acts: &'static [
 
 /// All that are to be tried.
 pub(super) fn attacks() -> impl Iterator<Item = &'static Attack> {
-    TABLE.iter().chain(PROTECTED.iter().filter(|_| PROTECTED_NAMES))
+    TABLE.iter().chain(PROTECTED.iter().filter(|_| PROTECTED_NAMES)).chain(HOST)
 }
 
-use Area::{Files, Ipc, Kernel, Leaks, Network, Processes, Visible};
+use Area::{Files, Host, Ipc, Kernel, Leaks, Network, Processes, Visible};
 
 const TABLE: &[Attack] = &[
     line(Files, "A2", "read a file", &[sees(&["read", "{out}/file"]), act(&["flock", "{out}/file"])]),
@@ -423,6 +443,114 @@ const PROTECTED: &[Attack] = &[
         &[
             act(&["rename", "{ws}/notes.txt", "{ws}/.bashrc"]),
             act(&["rename", "{ws}/notes.txt", "{ws}/.git/hooks/post-checkout"]),
+        ],
+    ),
+];
+
+/// Where a host is granted. `{port}` is its port, at 127.0.0.1; `{host}` is its name.
+const HOST: &[Attack] = &[
+    line(
+        Host,
+        "B5",
+        "another host, and another port",
+        &[
+            act(&["tcp-connect", "{another}", "{port}"]),
+            act(&["tcp-connect", "127.0.0.1", "{tcp}"]),
+            act(&["tcp-connect", "::1", "{tcp6}"]),
+            sees(&["http", "{another}", "{port}"]),
+        ],
+    ),
+    line(
+        Host,
+        "B10",
+        "another host: IPv4 in IPv6, NAT64",
+        &[act(&["v4mapped-connect", "{another}", "{port}"]), act(&["tcp-connect-soon", "64:ff9b::7f00:4d", "{port}"])],
+    ),
+    line(Host, "B12", "a cloud's metadata", &[act(&["tcp-connect-soon", "169.254.169.254", "80"])]),
+    line(
+        Host,
+        "B1",
+        "MPTCP, to it and to another",
+        &[act(&["mptcp-connect", "127.0.0.1", "{port}"]), act(&["mptcp-connect", "{another}", "{port}"])],
+    ),
+    line(
+        Host,
+        "B2",
+        "TCP fast open, to it and to another",
+        &[
+            act(&["fastopen-sendto", "127.0.0.1", "{port}"]),
+            act(&["fastopen-sendto", "{another}", "{port}"]),
+            act(&["fastopen-sendmsg", "{another}", "{port}"]),
+            act(&["fastopen-sendmmsg", "{another}", "{port}"]),
+            act(&["fastopen-connect", "{another}", "{port}"]),
+        ],
+    ),
+    line(Host, "B3", "SCTP, SMC, to it", &[act(&["sctp", "127.0.0.1", "{port}"]), act(&["smc"])]),
+    line(
+        Host,
+        "B4",
+        "UDP to its port, ping, raw",
+        &[
+            arrives(&["udp-sendto", "127.0.0.1", "{port}"]),
+            arrives(&["udp-connect", "127.0.0.1", "{port}"]),
+            act(&["ping-socket"]),
+            act(&["raw"]),
+        ],
+    ),
+    line(
+        Host,
+        "B4",
+        "a message in a name below its own",
+        &[act(&["ask-name", "{names}", "{below}"]), act(&["ask-name", "{own-names}", "{below}"])],
+    ),
+    line(
+        Host,
+        "B6",
+        "a proxy that is not granted",
+        &[
+            sees(&["by-proxy", "{own-proxy}", "connect", "{another}", "{port}"]),
+            sees(&["by-proxy", "{own-proxy}", "socks", "127.0.0.1", "{port}"]),
+        ],
+    ),
+    line(
+        Host,
+        "B8",
+        "sockets of other families",
+        &[
+            act(&["socket", "40", "1", "0"]),
+            act(&["socket", "16", "3", "16"]),
+            act(&["packet"]),
+            act(&["alg"]),
+            act(&["key"]),
+        ],
+    ),
+    line(Host, "B9", "connect by a ring of operations", &[act(&["io-uring-setup"])]),
+    line(
+        Host,
+        "B10",
+        "another host, by SOCKS and CONNECT",
+        &[
+            sees(&["by-proxy", "{proxy}", "socks", "{another}", "{port}"]),
+            sees(&["by-proxy", "{proxy}", "connect", "{another}", "{port}"]),
+            sees(&["by-proxy", "{proxy}", "request", "{another}", "{port}"]),
+            sees(&["by-proxy", "{proxy}", "socks", "other.localhost", "{port}"]),
+            sees(&["by-proxy", "{proxy}", "connect", "other.localhost", "{port}"]),
+            sees(&["by-proxy", "{proxy}", "socks", "::ffff:127.0.0.77", "{port}"]),
+            sees(&["by-proxy", "{proxy}", "connect", "0x7f00004d", "{port}"]),
+            sees(&["by-proxy", "{proxy}", "connect", "0177.0.0.77", "{port}"]),
+            sees(&["by-proxy", "{proxy}", "socks", "2130706509", "{port}"]),
+            sees(&["by-proxy", "{proxy}", "socks", "{another}\\0.granted.localhost", "{port}"]),
+            sees(&["by-proxy", "{proxy}", "connect", "{another}\\0.granted.localhost", "{port}"]),
+        ],
+    ),
+    line(
+        Host,
+        "B13",
+        "another host by what is said: Host, SNI",
+        &[
+            sees(&["by-proxy-as", "{proxy}", "{host}", "{port}", "http", "other.localhost"]),
+            sees(&["by-proxy-as", "{proxy}", "{host}", "{port}", "http-later", "other.localhost"]),
+            sees(&["by-proxy-as", "{proxy}", "{host}", "{port}", "tls", "other.localhost"]),
         ],
     ),
 ];
