@@ -30,8 +30,8 @@ pub mod effective {
 /// What a host gets of a call.
 pub mod envelope {
     pub use callgate_policy::envelope::{
-        Blocked, Changes, Coerced, Denial, Enforced, Layer, Metadata, NotReached, Note, Outcome, ResultEnvelope,
-        StepReport,
+        Blocked, Carried, Changes, Coerced, Denial, Enforced, Layer, Metadata, NotReached, Note, Outcome,
+        ResultEnvelope, StepReport,
     };
     pub use callgate_policy::remarks::remarks;
 }

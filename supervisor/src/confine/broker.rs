@@ -61,7 +61,7 @@ impl Broker {
                     if asked.late.len() >= LATE {
                         asked.late.clear();
                     }
-                    asked.late.insert(about, changes);
+                    asked.late.insert(about, *changes);
                 }
                 Received::Message(..) | Received::Data(_) | Received::Closed => return None,
             }

@@ -586,7 +586,7 @@ impl Broker {
                 self.count(|_, number| number == worker);
                 let changes = self.calls.take_changes(worker, &self.notices)?;
                 // One that has gone meanwhile is noticed by the next poll.
-                let changes = changes.report(self.keeper.unseen());
+                let changes = Box::new(changes.report(self.keeper.unseen()));
                 let _told: io::Result<()> = supervisor.send(&SessionReply::Report { question, changes }, &[]);
                 Ok(true)
             }

@@ -122,7 +122,7 @@ pub enum SessionReply {
         /// The number of the question.
         question: u64,
         /// What the call has changed.
-        changes: Changes,
+        changes: Box<Changes>,
     },
 }
 
