@@ -16,18 +16,17 @@ use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use crate::apply::{done, failure};
+use crate::egress::BACKLOG;
 use crate::protocol::{Channel, FromEgress, Made, Reach, Reached, Received, Serve, StepFailure, Target, ToEgress};
 use crate::sys;
 use crate::sys::process::Pid;
 
-/// The most connections that wait for egress to take them.
-const BACKLOG: i32 = 4096;
 /// Most of what egress says that is heard before anybody else is.
 const AT_ONCE: usize = 1024;
 /// Most bytes of questions for names that wait to be read. The kernel takes twice as much, for what it needs besides.
 const QUESTIONS_MAX: usize = 128 * 1024;
 /// How long egress may take to say what a call has carried.
-const COUNTING: u16 = 2_000; // milliseconds
+const COUNTING: u16 = 10_000; // milliseconds
 /// Where names are asked for (resolver(5)).
 const DNS: u16 = 53;
 
@@ -199,17 +198,17 @@ impl Asked {
         }
     }
 
-    /// Has egress take the other end of this socket, if it is connected, and of no other (B17). Whatever else becomes of it, egress
-    /// resets it.
+    /// Has egress take the other end of this socket, if it is connected, and of no other (B17). Else it ends: egress may be gone, and
+    /// somebody else listen where it did.
     pub(super) fn hand_over(&self, socket: &OwnedFd) {
         // Fails for a socket that is connected no more.
         let is_connected = || rustix::net::getpeername(socket).is_ok();
         let taken = is_connected()
             && self.answer.send(&Made::Connected, &[]).is_ok()
             && matches!(self.answer.receive(), Ok(Received::Message(Reached::Taken, _)));
-        if taken && is_connected() {
-            // An egress that is gone has nothing left.
-            let _gone: io::Result<()> = self.answer.send(&Made::Sure, &[]);
+        if !(taken && is_connected() && self.answer.send(&Made::Sure, &[]).is_ok()) {
+            // One that is connected to nobody has ended.
+            let _ended: rustix::io::Result<()> = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
         }
     }
 }

@@ -114,6 +114,11 @@ impl Account {
         let [sent, received] = [sent, received].map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
         self.call.add(sent, received);
         self.session.add(sent, received);
+        self.check()
+    }
+
+    /// An error if too much was carried, by whichever connection: of many that are open, none carries a piece more.
+    fn check(&self) -> io::Result<()> {
         let Some(reason) = excess(&self.call, &self.session) else { return Ok(()) };
         // All its connections end, for one reason.
         if !self.call.is_told.swap(true, Ordering::Relaxed) {
@@ -141,9 +146,9 @@ pub(super) trait Side {
         Ok(())
     }
 
-    /// How long to carry nothing.
-    fn pause(&self) -> Duration {
-        Duration::ZERO
+    /// How long to carry nothing. An error if it may carry no more.
+    fn may_carry(&self) -> io::Result<Duration> {
+        Ok(Duration::ZERO)
     }
 }
 
@@ -165,20 +170,20 @@ impl Server {
         Self { socket, account, pause: None }
     }
 
-    /// Counts, and makes the next step wait if it has to.
-    fn counted(&mut self, sent: usize, received: usize) -> io::Result<()> {
-        self.account.count(sent, received)?;
-        let pause = self.pause();
-        self.pause = (!pause.is_zero()).then(|| Box::pin(tokio::time::sleep(pause)));
-        Ok(())
-    }
-
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(pause) = &mut self.pause {
-            ready!(pause.as_mut().poll(cx));
-            self.pause = None;
+    /// Waits until it may carry more.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            // Another may have carried something meanwhile.
+            let pause = self.may_carry()?;
+            if pause.is_zero() {
+                return Poll::Ready(Ok(()));
+            }
+            self.pause = Some(Box::pin(tokio::time::sleep(pause)));
         }
-        Poll::Ready(())
     }
 
     fn poll_writing(
@@ -186,9 +191,9 @@ impl Server {
         cx: &mut Context<'_>,
         write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_pause(cx));
+        ready!(self.poll_rest(cx))?;
         let written = ready!(write(Pin::new(&mut self.socket), cx))?;
-        self.counted(written, 0)?;
+        self.count(written, 0)?;
         Poll::Ready(Ok(written))
     }
 }
@@ -202,18 +207,19 @@ impl Side for Server {
         self.account.count(sent, received)
     }
 
-    fn pause(&self) -> Duration {
-        self.account.session.pause()
+    fn may_carry(&self) -> io::Result<Duration> {
+        self.account.check()?;
+        Ok(self.account.session.pause())
     }
 }
 
 impl AsyncRead for Server {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_pause(cx));
+        ready!(this.poll_rest(cx))?;
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.socket).poll_read(cx, buf))?;
-        Poll::Ready(this.counted(0, buf.filled().len() - before))
+        Poll::Ready(this.count(0, buf.filled().len() - before))
     }
 }
 

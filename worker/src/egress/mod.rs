@@ -39,6 +39,9 @@ use self::upstream::Resolver;
 use crate::apply::failure;
 use crate::protocol::{Channel, FromEgress, Received, Serve, StepFailure};
 
+/// The most connections that wait for egress to take them.
+pub(crate) const BACKLOG: i32 = 4096;
+
 /// The life of the process: it hears what to serve, confines itself, and serves until the broker is gone. Returns its exit code.
 ///
 /// What it adds to requests comes by a descriptor that no other process of the session has had.

@@ -105,22 +105,25 @@ pub(super) fn reset(socket: TcpStream) {
 pub(super) async fn hear(from: &impl Side, heard: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         from.socket().readable().await?;
+        rest(from).await?;
         match from.socket().try_read_buf(heard) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(e) => return Err(e),
             Ok(read) => {
                 from.count(0, read)?;
-                rest(from).await;
                 return Ok(read);
             }
         }
     }
 }
 
-/// Waits until it may go on.
-async fn rest(side: &impl Side) {
-    let pause = side.pause();
-    if !pause.is_zero() {
+/// Waits until a side may carry more: what it carries next is not waited for, so that no other comes between. An error if it may not.
+async fn rest(side: &impl Side) -> io::Result<()> {
+    loop {
+        let pause = side.may_carry()?;
+        if pause.is_zero() {
+            return Ok(());
+        }
         tokio::time::sleep(pause).await;
     }
 }
@@ -130,9 +133,13 @@ pub(super) async fn write_all(to: &impl Side, mut bytes: &[u8]) -> io::Result<()
     while !bytes.is_empty() {
         let socket = to.socket();
         let send = || Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?);
-        let written = socket.async_io(Interest::WRITABLE, send).await?;
+        socket.writable().await?;
+        rest(to).await?;
+        let written = match socket.try_io(Interest::WRITABLE, send) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
+            written => written?,
+        };
         to.count(written, 0)?;
-        rest(to).await;
         bytes = bytes.get(written..).unwrap_or_default();
     }
     Ok(())
@@ -142,12 +149,16 @@ async fn one_way(from: &impl Side, to: &impl Side, passed: &AtomicU64) -> io::Re
     let (source, sink) = (from.socket(), to.socket());
     loop {
         let pass = || SCRATCH.with_borrow_mut(|scratch| pass(source, sink, scratch));
-        let (step, read, written) = source.async_io(Interest::READABLE, pass).await?;
+        source.readable().await?;
+        rest(from).await?;
+        rest(to).await?;
+        let (step, read, written) = match source.try_io(Interest::READABLE, pass) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
+            passed => passed?,
+        };
         passed.fetch_add(1, Ordering::Relaxed);
         from.count(0, read)?;
         to.count(written, 0)?;
-        rest(from).await;
-        rest(to).await;
         match step {
             Passed::All => {}
             Passed::Left(rest) => write_all(to, &rest).await?,

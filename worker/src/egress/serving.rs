@@ -19,6 +19,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::BACKLOG;
 use super::credentials::Credentials;
 use super::http::MadeFor;
 use super::meter::{self, Account, Meter, Server, SessionMeter};
@@ -366,6 +367,9 @@ impl Egress {
 
     /// Connects a call to where its route leads.
     pub(super) async fn connect(self: &Arc<Self>, call: u64, route: &Route) -> Result<Server, i32> {
+        if self.excess(call).is_some() {
+            return Err(libc::EACCES);
+        }
         let socket = upstream::connect(&route.addresses).await?;
         // Of a call that is gone, this ends as well.
         let meter = lock(&self.calls).meters.get(&call).cloned().ok_or(libc::ECANCELED)?;
@@ -483,11 +487,12 @@ impl Egress {
         }
     }
 
-    /// Takes what has come already.
+    /// Takes what has come already, though not more than can have: others come meanwhile.
     fn accept_all(&self) -> io::Result<()> {
         let Some(listener) = self.listener.get() else { return Ok(()) };
         // Asked of the kernel itself: the event loop may not know yet that something has come.
-        while let Ok((client, Some(from))) = accept_at_once(listener) {
+        for _ in 0..=BACKLOG {
+            let Ok((client, Some(from))) = accept_at_once(listener) else { break };
             let client = std::net::TcpStream::from(client);
             self.comes(TcpStream::from_std(client)?, SocketAddr::try_from(from)?);
         }
@@ -681,6 +686,8 @@ impl<'a> Expecting<'a> {
                 break client;
             }
             came.await;
+            // Whoever comes again and again does not keep the others waiting.
+            tokio::task::yield_now().await;
         };
         broker.get_ref().send(&Reached::Taken, &[]).ok()?;
         if says(Made::Sure).await {

@@ -123,6 +123,7 @@ fn serve_with(hosts: &[&str], room: usize, carries: Carries) -> Served {
         crate::filters::install_egress().unwrap();
         runtime.block_on(async move {
             let egress = Egress::new(network, (resolver, Credentials::default()), theirs, room).unwrap();
+            // That of the connections that no test asks for.
             egress.begins(7, u64::MAX);
             let also = Arc::clone(&egress);
             tokio::spawn(async move {
@@ -1508,6 +1509,27 @@ fn s0_36_what_connections_carry_is_counted_and_bounded() {
     let FromEgress::Ended { call: 8, reason, .. } = served.told() else { panic!("another reason") };
     assert!(reason.starts_with("the session's connections") && reason.contains("limit of 450KiB; "), "{reason}");
     assert!(matches!(fetch(10), Err(Reached::Refused { .. })));
+}
+
+/// Connections that were open before a limit was reached carry no piece more each.
+#[test]
+fn s0_36_many_connections_carry_no_more_than_one() {
+    const PIECE: usize = 64 * 1024;
+    let (at, heard) = server(|socket| whole(socket).len());
+    let carried = |most: u64| -> usize {
+        let served = serve_with(&[&at.to_string()], 4096, Carries { call: most, ..Carries::UNBOUNDED });
+        let reach = || served.connect(served.ask_for(9, None, Target::Address(at), true).0);
+        let mut clients: Vec<TcpStream> = (0..32).map(|_| reach()).collect();
+        for client in &mut clients {
+            // One that was cut off takes no more.
+            let _reset = client.write_all(&[b'x'; PIECE]);
+        }
+        drop(clients);
+        (0..32).map(|_| heard.recv_timeout(LONG).unwrap()).sum()
+    };
+    assert_eq!(carried(64 << 20), 32 * PIECE, "the control");
+    let all = carried(u64::try_from(PIECE).unwrap());
+    assert!(all <= PIECE + 256 * 1024, "{all}");
 }
 
 /// A session with a rate carries no more than that lets it, whichever way.

@@ -109,14 +109,18 @@ impl Door {
         let means_us = |host: &str| self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host));
         let host = only(headers, HOST.as_str()).flatten();
         if !host.is_some_and(means_us) || !uri.authority().is_none_or(|authority| means_us(authority.as_str())) {
-            return Err(Refusal::new(StatusCode::FORBIDDEN, "this server is not the host that the request names"));
+            return Err(
+                Refusal::new(StatusCode::FORBIDDEN, "this server is not the host that the request names").last()
+            );
         }
         let is_ours = |origin: &str| self.origins.iter().any(|ours| ours.eq_ignore_ascii_case(origin));
         match only(headers, ORIGIN.as_str()) {
             None => {}
             Some(Some(origin)) if is_ours(origin) => {}
             Some(_) => {
-                return Err(Refusal::new(StatusCode::FORBIDDEN, "pages of other servers may not send requests here"));
+                return Err(
+                    Refusal::new(StatusCode::FORBIDDEN, "pages of other servers may not send requests here").last()
+                );
             }
         }
         let shown = only(headers, AUTHORIZATION.as_str()).flatten().and_then(|value| value.split_once(' '));

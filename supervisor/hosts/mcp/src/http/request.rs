@@ -71,7 +71,7 @@ impl Refusal {
         Self { status, what: what.into(), is_last: false }
     }
 
-    fn last(self) -> Self {
+    pub(super) fn last(self) -> Self {
         Self { is_last: true, ..self }
     }
 
