@@ -162,6 +162,12 @@ const ELSEWHERE: &[&str] = &[
     "exec-race",
     "exec-threads",
     "exec-storm",
+    // Where a host is granted: `granted_host.rs`, and `callgate doctor --attack`.
+    "ask-name",
+    "by-proxy",
+    "by-proxy-as",
+    "http",
+    "tcp-connect-soon",
 ];
 
 impl<'a> World<'a> {
