@@ -163,11 +163,11 @@ fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
             "limit processes=41",
             "limit open_files=42",
             "limit file_size=3MiB",
+            "limit disk=2MiB",
+            "limit output=1MiB",
             "limit network=4MiB",
             "limit session_network=5MiB",
             "limit network_rate=6MiB",
-            "limit disk=2MiB",
-            "limit output=1MiB",
             "env LANG",
             "env A=b",
         ];
