@@ -97,7 +97,8 @@ impl Agent {
 
 impl Manifest {
     /// What is in force for a session of one of its agents, within its parent: the agent's own requirements, ceiling, tools and
-    /// rules, with the limits, environment and modes of this manifest, and of its credentials those that the agent names. Its rules come to those that the session inherits.
+    /// rules, with the limits, environment and modes of this manifest, and of its credentials those that the agent names. Its rules
+    /// come to those that the session inherits.
     #[must_use]
     pub fn of_agent(&self, name: &str) -> Option<Self> {
         let agent = self.agents.get(name)?;

@@ -16,8 +16,8 @@ use crate::session::Session;
 impl Session {
     /// The envelope of a program of this session that has ended after so long: how it ended, what enforced its grants, its
     /// limits, what the sandbox refused (`notes`, as the tool `bash` has them), and what it changed in trees with kept names. Its
-    /// output is the host's own to keep. In a recorded session this
-    /// is also the end of the program's record; without it the record says that nobody waited.
+    /// output is the host's own to keep. In a recorded session this is also the end of the program's record; without it the record
+    /// says that nobody waited.
     pub fn report(&self, program: &Program, end: &ProgramEnd, duration: Duration) -> ResultEnvelope {
         let mut data = json!({
             "exit_code": end.code,

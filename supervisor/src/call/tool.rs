@@ -62,8 +62,8 @@ impl Session {
     }
 }
 
-/// Egress has refused what a tool asked for, or failed. To the worker it says so as a server would, in HTTP, and a server could say the same; what the
-/// broker has heard of egress, no server says.
+/// Egress has refused what a tool asked for, or failed. To the worker it says so as a server would, in HTTP, and a server could say
+/// the same; what the broker has heard of egress, no server says.
 fn not_fetched(tool: &str, run: &ToolRun) -> Option<CallError> {
     let what = match tool {
         fetch::NAME => "fetched",

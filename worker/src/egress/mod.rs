@@ -2,9 +2,8 @@
 //!
 //! It stands in the host's network, and reads what strangers wrote: questions for names, TLS hellos, heads of HTTP. So it is a
 //! process of its own that has no file, no program and no other process, and knows nothing but the granted hosts, and what is
-//! added to requests for them. The broker
-//! tells it of each connection that a call asks for; the call's socket is then connected to it, and it decides what becomes of
-//! that. Whoever takes it over reaches what can be connected to from the host, and nothing else.
+//! added to requests for them. The broker tells it of each connection that a call asks for; the call's socket is then connected to
+//! it, and it decides what becomes of that. Whoever takes it over reaches what can be connected to from the host, and nothing else.
 
 mod confine;
 mod connection;

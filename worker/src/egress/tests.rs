@@ -271,6 +271,17 @@ fn whole(mut socket: TcpStream) -> Vec<u8> {
     all
 }
 
+/// The head of a request, and not a byte more.
+fn head(socket: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}
+
 /// Says all of it, hears the answer to its end.
 fn say(mut client: TcpStream, bytes: &[u8]) -> String {
     client.write_all(bytes).unwrap();
@@ -1105,13 +1116,7 @@ fn b13_no_request_hides_in_another() {
 #[test]
 fn connections_are_upgraded_to_what_names_no_host() {
     let (at, sent) = server(|mut socket| {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            socket.read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
-        }
-        let head = String::from_utf8(head).unwrap();
+        let head = head(&mut socket);
         if head.to_ascii_lowercase().contains("upgrade: websocket") {
             socket
                 .write_all(
@@ -1163,13 +1168,7 @@ fn connections_are_upgraded_to_what_names_no_host() {
 #[test]
 fn b13_an_upgrade_that_no_server_has_agreed_to_is_none() {
     let (at, sent) = server(|mut socket| {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            socket.read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
-        }
-        let head = String::from_utf8(head).unwrap();
+        let head = head(&mut socket);
         let answer =
             head.lines().next().unwrap().split(' ').nth(1).unwrap().trim_start_matches('/').replace('|', "\r\n");
         let answer = answer.replace('_', " ");
