@@ -237,9 +237,27 @@ impl Registry {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
+    /// The same with these tools in place of those that a server had before, as far as they can be added and the profile offers
+    /// them; and why the others cannot.
+    pub(crate) fn with_tools_of(
+        &self,
+        server: &str,
+        tools: Vec<Tool>,
+        profile: &Profile,
+    ) -> (Self, Vec<RegistryError>) {
+        let mut registry = self.only(|tool| !tool.is_of(server));
+        let refused = tools
+            .into_iter()
+            .filter(|tool| profile.offers(tool.subject))
+            .filter_map(|tool| registry.add(tool).err())
+            .collect();
+        (registry, refused)
+    }
+
     /// The most of a tool's output that is shown, in its own unit (S0-48).
     pub(crate) fn output_limit(&self, tool: &str) -> u64 {
-        self.surface.output_limit(tool)
+        let own = self.tools.iter().find(|other| other.name == tool).and_then(|tool| tool.shows);
+        own.unwrap_or_else(|| self.surface.output_limit(tool))
     }
 
     /// The visible names.

@@ -649,6 +649,24 @@ impl Session {
         self.tools.replace(load).await
     }
 
+    /// Offers these tools of a server ([`Tool::remote`]), in place of those that it had before: at first, when it has others, and
+    /// none when it is gone. Calls in flight keep what they began with. Returns why some of them are not offered.
+    pub fn offer_tools_of(&self, server: &str, tools: Vec<Tool>) -> Vec<RegistryError> {
+        let swap = |now: &Registry| -> Result<_, std::convert::Infallible> {
+            let (registry, refused) = now.with_tools_of(server, tools, &self.profile);
+            let mut sources = self.sources.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            // Found there when tools are read again.
+            sources.further.retain(|tool| !tool.is_of(server));
+            sources.further.extend(registry.tools().filter(|tool| tool.is_of(server)).cloned());
+            self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner).subjects = registry.subjects();
+            Ok((registry, refused))
+        };
+        match self.tools.change(swap) {
+            Ok(refused) => refused,
+            Err(never) => match never {},
+        }
+    }
+
     /// The session's tools, as they are now.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {

@@ -2,6 +2,7 @@
 
 mod config;
 mod tokens;
+mod wrap;
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,15 +22,20 @@ use super::exit::Failure;
 use super::session::{Kept, Recorded, absolute_profile, lasting, make};
 use super::{forked, show, supervise_with};
 use tokens::Tokens;
+use wrap::Server;
 
 pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
-    let Mcp { new, session, approval_timeout, http, token_file, idle_timeout, print_config } = mcp;
+    let Mcp { new, session, approval_timeout, http, token_file, idle_timeout, print_config, wrap, name, server } = mcp;
+    let wrapped = wrap.then(|| Server::of(name, server)).transpose()?;
     if let Some(host) = print_config {
-        return print(host, new, session, approval_timeout);
+        return print(host, new, session, (approval_timeout, wrapped));
     }
     // Before a first event loop: egress cannot make one in a process that comes from one with another.
     let launcher = forked()?;
     let patience = approval_timeout.map(|time| duration("--approval-timeout", &time)).transpose()?;
+    if let Some(server) = wrapped {
+        return wrap::wrap(launcher, new, patience, server);
+    }
     if let Some(address) = http {
         let idle = idle_timeout.map(|time| duration("--idle-timeout", &time)).transpose()?;
         let http = Http { address: self::address(&address)?, token_file, idle };
@@ -55,9 +61,9 @@ fn print(
     host: AgentHost,
     mut new: NewSession,
     session: Option<String>,
-    approval_timeout: Option<String>,
+    (approval_timeout, wrapped): (Option<String>, Option<Server>),
 ) -> Result<ExitCode, Failure> {
-    let words = match session {
+    let mut words = match session {
         // It has its grants.
         Some(id) if new.grants == Grants::default() => config::words(new, Some(id), approval_timeout),
         Some(id) => Recorded::find(&id, &new.grants).and_then(|_| config::words(new, Some(id), approval_timeout)),
@@ -67,7 +73,11 @@ fn print(
             config::words(new, None, approval_timeout)
         }
     }?;
-    let (place, text) = config::config(host, &words)?;
+    let name = wrapped.as_ref().map_or("callgate", |server| &server.name).to_owned();
+    if let Some(server) = wrapped {
+        words.extend(server.words()?);
+    }
+    let (place, text) = config::config(host, &name, &words)?;
     // A notice, which is not a part of what is printed.
     drop(writeln!(std::io::stderr(), "callgate: for {place}"));
     std::io::stdout().write_all(text.as_bytes()).map_err(Failure::print("print the configuration"))?;

@@ -11,7 +11,7 @@ use rmcp::model::{
     InputRequest, InputRequiredResult, JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
     ProgressToken, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
-use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
+use rmcp::service::{RequestContext, RoleServer, RunningService, ServerInitializeError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use serde_json::Value;
@@ -59,18 +59,45 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    let serving = serve_by(|closed| Server::new(session, closed), from, to).await?;
+    match serving {
+        Some((running, closed)) => over_with(running, closed).await,
+        None => Ok(()),
+    }
+}
+
+/// A client that is served.
+pub(crate) type Serving<S> = (RunningService<RoleServer, S>, Closed);
+
+/// Begins to serve a client by what `server` makes. `None` if the client has gone before it has said anything.
+pub(crate) async fn serve_by<S, R, W>(
+    server: impl FnOnce(Closed) -> S,
+    from: R,
+    to: W,
+) -> Result<Option<Serving<S>>, ServeError>
+where
+    S: ServerHandler,
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     let (from, closed) = UntilClosed::new(from);
     let transport = Bounded::new(AsyncRwTransport::new_server(from, to).with_max_line_length(MESSAGE_MAX));
-    let server = Server::new(session, closed.clone());
-    let running = match server.serve(transport).await {
-        Ok(running) => running,
+    match server(closed.clone()).serve(transport).await {
+        Ok(running) => Ok(Some((running, closed))),
         // A client that goes before it has said anything wants nothing.
-        Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(ServerInitializeError::ConnectionClosed(_)) => Ok(None),
         Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
-            return Err(ServeError::Begin("its first message is no request that begins one".to_owned()));
+            Err(ServeError::Begin("its first message is no request that begins one".to_owned()))
         }
-        Err(error) => return Err(ServeError::Begin(error.to_string())),
-    };
+        Err(error) => Err(ServeError::Begin(error.to_string())),
+    }
+}
+
+/// Returns when a client has closed its end, and has had its results or does not take them.
+pub(crate) async fn over_with<S: ServerHandler>(
+    running: RunningService<RoleServer, S>,
+    closed: Closed,
+) -> Result<(), ServeError> {
     tokio::select! {
         ended = running.waiting() => ended.map(drop).map_err(ServeError::Ended),
         // One that has closed its end, and does not take what is left, keeps nobody.
@@ -119,6 +146,11 @@ struct Flight {
 impl Server {
     pub(crate) fn new(session: Arc<Session>, closed: Closed) -> Self {
         Self { session, waiting: Mutex::default(), calls: Semaphore::new(CALLS_MAX), closed, _seat: None }
+    }
+
+    /// Whose calls it makes.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
     }
 
     /// One of several servers, of which there are no more than there are seats.
