@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use callgate::{AskedBy, Launcher, Overflow, SessionSpec, Store};
-use callgate_mcp::{Client, HttpError, HttpServer, Opening};
+use callgate_mcp::{Client, HttpError, HttpServer, Opened, Opening, Servers};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -49,9 +49,10 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
     for_agents(&mut spec, patience);
     spec.resume = Some(recorded.id());
     supervise_with(Some(recorded.into_store()), launcher, async |supervisor| {
-        let session = supervisor.open(spec).await?;
+        let session = Arc::new(supervisor.open(spec.clone()).await?);
         show::tell_warnings(&session);
-        let served = callgate_mcp::serve(Arc::new(session), tokio::io::stdin(), tokio::io::stdout()).await;
+        let _servers = Servers::start(&supervisor, &spec, &session).await;
+        let served = callgate_mcp::serve(session, tokio::io::stdin(), tokio::io::stdout()).await;
         served.map_err(|error| Failure::runtime(std::io::Error::other(error)))
     })?;
     Ok(ExitCode::SUCCESS)
@@ -127,11 +128,18 @@ fn serve_http(
         tell(&server.url(), &tokens.file);
         let first = Mutex::new(Some(first));
         let open = move || -> Opening {
-            if let Some(first) = first.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                return Box::pin(std::future::ready(Ok(first)));
-            }
+            let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
             let (supervisor, spec) = (supervisor.clone(), spec.clone());
-            Box::pin(async move { supervisor.open(spec).await })
+            Box::pin(async move {
+                let session = match first {
+                    Some(first) => first,
+                    None => supervisor.open(spec.clone()).await?,
+                };
+                let session = Arc::new(session);
+                // Each client has servers of its own, as it has a session of its own.
+                let servers = Servers::start(&supervisor, &spec, &session).await;
+                Ok(Opened { session, servers })
+            })
         };
         server.serve(tokens.all(), open, signalled).await;
         Ok(())

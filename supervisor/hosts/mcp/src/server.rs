@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::asking::{Ask, CALLER, Caller};
+use crate::servers::Servers;
 use crate::wire::{Bounded, Closed, UntilClosed};
 use crate::{listed, result};
 
@@ -119,6 +120,8 @@ pub(crate) struct Server {
     closed: Closed,
     /// Held as long as the session is.
     _seat: Option<OwnedSemaphorePermit>,
+    /// Whose tools the session has.
+    _servers: Option<Servers>,
 }
 
 struct Waiting {
@@ -145,7 +148,14 @@ struct Flight {
 
 impl Server {
     pub(crate) fn new(session: Arc<Session>, closed: Closed) -> Self {
-        Self { session, waiting: Mutex::default(), calls: Semaphore::new(CALLS_MAX), closed, _seat: None }
+        Self {
+            session,
+            waiting: Mutex::default(),
+            calls: Semaphore::new(CALLS_MAX),
+            closed,
+            _seat: None,
+            _servers: None,
+        }
     }
 
     /// Whose calls it makes.
@@ -156,6 +166,11 @@ impl Server {
     /// One of several servers, of which there are no more than there are seats.
     pub(crate) fn with_seat(self, seat: OwnedSemaphorePermit) -> Self {
         Self { _seat: Some(seat), ..self }
+    }
+
+    /// With servers that end with it.
+    pub(crate) fn with_servers(self, servers: Servers) -> Self {
+        Self { _servers: Some(servers), ..self }
     }
 
     /// Whether a call waits for the answer to a result.

@@ -44,7 +44,7 @@ pub(super) fn paths(session: &Session, arguments: &Value, error: &str) -> Vec<St
     named.extend(error[..at].split(['\'', '"', '`', ' ', '\n', ',', ':', '(', ')']).map(str::to_owned));
     let refused: BTreeSet<HostPath> = named
         .iter()
-        .filter(|text| text.starts_with('/') && text.len() > 1)
+        .filter(|text| text.starts_with('/') && !text.starts_with("//") && text.len() > 1)
         .filter_map(|text| normalize(&"/".into(), &HostPath::from(text.as_str())).ok())
         .filter(|path| !session.effective().allows_read(path))
         .collect();

@@ -170,7 +170,7 @@ impl Remote {
     ) -> Result<(Arc<Program>, RunningService<RoleClient, Notices>, Instant), Begun> {
         let started = Instant::now();
         let (stdio, pipes) = Stdio::piped().map_err(Begun::Pipes)?;
-        let program = session.spawn(&spec.argv, stdio).await.map_err(Begun::Start)?;
+        let program = session.spawn_anywhere(&spec.argv, stdio).await.map_err(Begun::Start)?;
         let (to, from, complaints) = pipes.into_async().map_err(Begun::Pipes)?;
         tokio::spawn(pass_on(spec.name.clone(), complaints));
         let transport = Bounded::new(AsyncRwTransport::new_client(from, to).with_max_line_length(MESSAGE_MAX));
@@ -483,6 +483,6 @@ async fn pass_on(name: String, from: impl AsyncRead + Unpin) {
 }
 
 /// A notice: a server runs whether or not somebody reads it.
-fn tell(text: &str) {
+pub(crate) fn tell(text: &str) {
     drop(std::io::stderr().write_all(text.as_bytes()));
 }
