@@ -145,6 +145,13 @@ fn servers(
     node: Node,
     credentials: &mut Vec<(HostPattern, Range<usize>)>,
 ) -> Result<BTreeMap<String, McpServer>, Fault> {
+    let Value::Table(entries) = &node.value else { return Err(wrong(&node, "a table")) };
+    // Its tools are `mcp__NAME__TOOL`: no two servers may have the same.
+    let unclear = |key: &str| key.contains("__") || key.starts_with('_') || key.ends_with('_');
+    if let Some(entry) = entries.iter().find(|entry| unclear(&entry.key)) {
+        let problem = format!("{:?} is no name for a server: `_` stands between others, and alone", entry.key);
+        return Err(Fault::new(entry.key_span.clone(), problem));
+    }
     by_name(node, "a server", |node| server(node, credentials))
 }
 

@@ -45,28 +45,29 @@ impl Session {
         self.spawn_in(self.root(), words(argv), stdio, None).await
     }
 
-    /// The same for a program that needs no workspace, such as a server: without one that it may read, it starts in the session's
-    /// private directory.
+    /// The same for a program that starts in the session's private directory, where it finds nothing that a call has put there: for
+    /// one with other rights than those of the calls.
     ///
     /// # Errors
     /// [`CallError`], as of [`Session::spawn`].
-    pub async fn spawn_anywhere<S: AsRef<std::ffi::OsStr>>(
+    pub async fn spawn_apart<S: AsRef<std::ffi::OsStr>>(
         &self,
         argv: impl IntoIterator<Item = S>,
         stdio: Stdio,
     ) -> Result<Program, CallError> {
-        self.spawn_in(self.readable_place(), words(argv), stdio, None).await
+        self.spawn_in(self.private_place(), words(argv), stdio, None).await
     }
 
     /// Starts the program that is the agent of this session. It holds the turn for as long as anything of it runs.
     pub(super) async fn spawn_in_turn(&self, argv: &[String], stdio: Stdio, turn: Turn) -> Result<Program, CallError> {
-        self.spawn_in(self.readable_place(), words(argv), stdio, Some(turn)).await
+        let root = self.root();
+        // A subagent may have nothing of the workspace; its private directory is its own.
+        let place = if self.effective.allows_read(&root) { root } else { self.private_place() };
+        self.spawn_in(place, words(argv), stdio, Some(turn)).await
     }
 
-    /// The workspace, or what is private: a subagent, or a server, may have nothing of the workspace.
-    fn readable_place(&self) -> HostPath {
-        let root = self.root();
-        if self.effective.allows_read(&root) { root } else { self.facts.private.inside.as_path().join("tmp").into() }
+    fn private_place(&self) -> HostPath {
+        self.facts.private.inside.as_path().join("tmp").into()
     }
 
     async fn spawn_in(

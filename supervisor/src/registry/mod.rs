@@ -164,8 +164,7 @@ impl Registry {
 
     /// A misspelt name would be missed only when the agent is at work.
     pub(crate) fn know_tools_of(&self, agents: &BTreeMap<String, Agent>) -> Result<(), RegistryError> {
-        let is_known =
-            |name: &str| Subject::of_locked(name).is_some() || self.find(name).is_some() || self.is_left_out(name);
+        let is_known = |name: &str| Subject::of_locked(name).is_some() || self.knows(name);
         for (agent, declared) in agents {
             if let Some(tool) = declared.tools.iter().flatten().find(|name| !is_known(name)) {
                 let known = self.names().join(", ");
@@ -173,6 +172,11 @@ impl Registry {
             }
         }
         Ok(())
+    }
+
+    /// Whether a tool of this name is there, or could be: servers come and go.
+    fn knows(&self, name: &str) -> bool {
+        self.find(name).is_some() || self.is_left_out(name) || name.starts_with("mcp__")
     }
 
     /// Those of its tools for which something holds.
@@ -217,7 +221,7 @@ impl Registry {
     /// # Errors
     /// [`RegistryError::Unknown`] for a name that no tool has: a misspelt one would be missed only when it is called.
     pub(crate) fn offer_only(&mut self, names: &[String]) -> Result<(), RegistryError> {
-        if let Some(unknown) = names.iter().find(|name| self.find(name).is_none() && !self.is_left_out(name)) {
+        if let Some(unknown) = names.iter().find(|name| !self.knows(name)) {
             let known = self.names().join(", ");
             return Err(RegistryError::Unknown { tool: unknown.clone(), known });
         }

@@ -264,6 +264,10 @@ impl Tool {
         matches!(&self.origin, Origin::Mcp(of) if of == server)
     }
 
+    pub(crate) fn is_a_servers(&self) -> bool {
+        matches!(self.origin, Origin::Mcp(_))
+    }
+
     fn as_declared(&self) -> Option<&Declared> {
         match &self.executor {
             Executor::Declared(declared) => Some(declared),

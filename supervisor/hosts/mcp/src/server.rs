@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::asking::{Ask, CALLER, Caller};
+use crate::asking::{Ask, CALLER, Caller, STEPS};
 use crate::servers::Servers;
 use crate::wire::{Bounded, Closed, UntilClosed};
 use crate::{listed, result};
@@ -144,6 +144,8 @@ struct Flight {
     call: JoinSet<ResultEnvelope>,
     asks: mpsc::Receiver<Ask>,
     pieces: mpsc::Receiver<Vec<u8>>,
+    /// What a server that it is made to has told.
+    steps: mpsc::Receiver<ProgressNotificationParam>,
 }
 
 impl Server {
@@ -183,20 +185,22 @@ impl Server {
     }
 
     fn start(&self, name: &str, arguments: JsonObject, context: &RequestContext<RoleServer>) -> Flight {
-        let ((ask, asks), (piece, pieces)) = (mpsc::channel(1), mpsc::channel(PIECES));
+        let ((ask, asks), (piece, pieces), (step, steps)) =
+            (mpsc::channel(1), mpsc::channel(PIECES), mpsc::channel(PIECES));
         let can_ask =
             context.client_capabilities().is_some_and(|client| client.elicitation.as_ref().is_some_and(can_fill));
         let caller = if can_ask { Caller::Handler(ask) } else { Caller::Nobody };
         let (session, name) = (Arc::clone(&self.session), name.to_owned());
         let mut call = JoinSet::new();
-        call.spawn(CALLER.scope(caller, async move {
+        let carried_out = async move {
             let mut pass_on = |bytes: &[u8]| {
                 // A client that does not read stops no call.
                 drop(piece.try_send(bytes.to_vec()));
             };
             session.call_streaming(&name, Value::Object(arguments), &mut pass_on).await
-        }));
-        Flight { call, asks, pieces }
+        };
+        call.spawn(CALLER.scope(caller, STEPS.scope(step, carried_out)));
+        Flight { call, asks, pieces, steps }
     }
 
     /// The call that a client goes on with, once it has asked its person. Each answer is for the call that asked, and once.
@@ -269,6 +273,13 @@ struct Progress {
 }
 
 impl Progress {
+    /// A step that a server has told, for the client that has asked.
+    fn as_told(&self, step: ProgressNotificationParam) -> ProgressNotificationParam {
+        let mut told = ProgressNotificationParam::new(self.token.clone(), step.progress);
+        (told.total, told.message) = (step.total, step.message);
+        told
+    }
+
     fn next(&mut self, piece: &[u8]) -> ProgressNotificationParam {
         self.bytes += piece.len() as u64;
         self.rest.extend_from_slice(piece);
@@ -369,6 +380,14 @@ impl ServerHandler for Server {
                         () = over(&context, &mut closed) => return Err(cancelled()),
                         // A client that is gone is noticed where it is read from.
                         told = context.peer.notify_progress(progress.next(&piece)) => drop(told),
+                    }
+                }
+                Some(step) = flight.steps.recv() => {
+                    let Some(progress) = &progress else { continue };
+                    tokio::select! {
+                        biased;
+                        () = over(&context, &mut closed) => return Err(cancelled()),
+                        told = context.peer.notify_progress(progress.as_told(step)) => drop(told),
                     }
                 }
                 Some(()) = poll(&mut asking) => asking = None,

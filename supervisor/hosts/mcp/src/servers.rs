@@ -2,6 +2,7 @@
 //!
 //! A server that does not start, dies or floods breaks no session: its tools are missing, or say so.
 
+use std::ffi::OsString;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 const AT_MOST_EVERY: Duration = Duration::from_secs(5);
 /// With more tools than this, servers' tools are found by `tool_search` (X0-45).
 const LISTED_MAX: usize = 20;
+/// In a server's arguments: the workspace.
+const WORKSPACE: &str = "{workspace}";
 /// Most characters of a name that a model can say.
 const NAME_MAX: usize = 64;
 
@@ -98,6 +101,8 @@ fn own_spec(spec: &SessionSpec, name: &str) -> Option<SessionSpec> {
     own.user_data.clone_from(&spec.user_data);
     own.ceiling.clone_from(&spec.ceiling);
     own.ceilings.clone_from(&spec.ceilings);
+    // One that takes writing away takes it from every program.
+    own.profile.clone_from(&spec.profile);
     (own.strength, own.limits, own.allow_home) = (spec.strength, spec.limits, spec.allow_home);
     own.title = Some(format!("the MCP server {name}"));
     Some(own)
@@ -161,7 +166,17 @@ impl Run {
                 Arc::clone(own.insert(Arc::new(opened?)))
             }
         };
-        let mut spec = RemoteSpec::new(&self.name, self.server.command.iter().map(Into::into));
+        let argv = self.argv()?;
+        let session = self.session.upgrade().ok_or_else(|| "its session is over".to_owned())?;
+        if let Some(why) = session.would_choose(&argv, &own) {
+            return Err(format!(
+                "the server `{}` is not started, for the agent could choose what it is: {why}",
+                self.name
+            ));
+        }
+        drop(session);
+        let mut spec = RemoteSpec::new(&self.name, argv);
+        spec.apart = true;
         spec.start = self.server.start_timeout;
         spec.description_max = usize::try_from(self.server.max_description_length).unwrap_or(usize::MAX);
         let remote = Remote::start(own, spec).await.map_err(|error| with_causes(&error))?;
@@ -186,6 +201,23 @@ impl Run {
             }
         }
         Ok(remote.end().await)
+    }
+
+    /// Its command, with the workspace's path where `{workspace}` stands.
+    fn argv(&self) -> Result<Vec<OsString>, String> {
+        let root = self.spec.workspace.first().map(std::fs::canonicalize);
+        let root = root.transpose().map_err(|error| format!("the workspace is not found: {error}"))?;
+        let root = root.unwrap_or_default();
+        let expanded = |word: &String| {
+            let mut parts = word.split(WORKSPACE);
+            let mut word = OsString::from(parts.next().unwrap_or_default());
+            for part in parts {
+                word.push(&root);
+                word.push(part);
+            }
+            word
+        };
+        Ok(self.server.command.iter().map(expanded).collect())
     }
 
     /// Its tools become the session's.

@@ -23,6 +23,8 @@ use crate::server::{ServeError, Server, over_with, serve_by};
 
 /// Most bytes of an answer that are shown: as much as an answer may have.
 const SHOWN: u64 = 4 * 1024 * 1024;
+/// How long a call may take: its client decides, which can cancel it.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long a server's tools stay as they were listed, however often it says that they are others.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
@@ -58,7 +60,11 @@ where
 
 /// The server's tools become the session's, by the names that they have.
 fn offer(session: &Session, remote: &Arc<Remote>) {
-    let tools = remote.tools(shown_as).into_iter().map(|tool| tool.subject(Subject::Serve).shows(SHOWN)).collect();
+    let tools = remote
+        .tools(shown_as)
+        .into_iter()
+        .map(|tool| tool.subject(Subject::Serve).shows(SHOWN).timeout(LONGEST))
+        .collect();
     for refused in session.offer_tools_of(remote.name(), tools) {
         remote.tell(&format!("a tool is left out: {refused}"));
     }
@@ -92,8 +98,15 @@ struct Wrapped {
     remote: Arc<Remote>,
 }
 
-/// What the server has answered to a request that was passed on.
-fn passed_on<T>(answer: Result<T, ServiceError>) -> Result<T, ErrorData> {
+/// What the server answers to a request that is passed on, unless the client takes it back.
+async fn passed_on<T>(
+    answer: impl Future<Output = Result<T, ServiceError>>,
+    context: &RequestContext<RoleServer>,
+) -> Result<T, ErrorData> {
+    let answer = tokio::select! {
+        answer = answer => answer,
+        () = context.ct.cancelled() => return Err(ErrorData::internal_error("the request was cancelled", None)),
+    };
     answer.map_err(|error| match error {
         ServiceError::McpError(error) => error,
         other => ErrorData::internal_error(format!("the server did not answer: {other}"), None),
@@ -140,48 +153,48 @@ impl ServerHandler for Wrapped {
     async fn list_prompts(
         &self,
         page: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        passed_on(self.remote.peer().list_prompts(page).await)
+        passed_on(self.remote.peer().list_prompts(page), &context).await
     }
 
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        passed_on(self.remote.peer().get_prompt_once(request).await)
+        passed_on(self.remote.peer().get_prompt_once(request), &context).await
     }
 
     async fn list_resources(
         &self,
         page: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        passed_on(self.remote.peer().list_resources(page).await)
+        passed_on(self.remote.peer().list_resources(page), &context).await
     }
 
     async fn list_resource_templates(
         &self,
         page: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        passed_on(self.remote.peer().list_resource_templates(page).await)
+        passed_on(self.remote.peer().list_resource_templates(page), &context).await
     }
 
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        passed_on(self.remote.peer().read_resource_once(request).await)
+        passed_on(self.remote.peer().read_resource_once(request), &context).await
     }
 
     async fn complete(
         &self,
         request: CompleteRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        passed_on(self.remote.peer().complete(request).await)
+        passed_on(self.remote.peer().complete(request), &context).await
     }
 }

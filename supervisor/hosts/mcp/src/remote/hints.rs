@@ -50,7 +50,7 @@ pub(super) fn paths(session: &Session, arguments: &Value, error: &str) -> Vec<St
         .collect();
     let hint = |path: &HostPath| {
         let path = shown::escaped(&path.to_string());
-        format!("nothing grants {path}; to grant it: --read {path}, or --write {path}")
+        format!("a call that failed names {path}, which is not granted; to grant it: --read {path}, or --write {path}")
     };
     refused.iter().take(PATHS_MAX).map(hint).collect()
 }

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use callgate::{Answering, CallError, Handler, HandlerCall, Program, Registry, Session, Stdio, shown, with_causes};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientCapabilities,
-    ClientConfig, ClientRequest, Implementation, PaginatedRequestParams, RequestId, ServerPeerInfo, ServerResult, Tool,
+    ClientConfig, ClientRequest, Implementation, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
+    RequestId, ServerPeerInfo, ServerResult, Tool,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, NotificationContext, Peer, PeerRequestOptions,
@@ -24,8 +25,9 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ClientHandler, model};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+use crate::asking::STEPS;
 use crate::result::{CONTENT, STRUCTURED};
 use crate::server::MESSAGE_MAX;
 use crate::wire::Bounded;
@@ -39,6 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Most bytes of a line of its standard error.
 const LINE_MAX: usize = 8 * 1024;
+/// Most characters of what a server says of a call.
+const MESSAGE: usize = 4096;
 /// Most characters of what a server says of itself.
 const INSTRUCTIONS_MAX: usize = 8 * 1024;
 
@@ -53,6 +57,8 @@ pub struct RemoteSpec {
     pub start: Duration,
     /// Most characters of a tool's description.
     pub description_max: usize,
+    /// Whether it starts in the session's private directory, and not in the workspace.
+    pub apart: bool,
 }
 
 impl RemoteSpec {
@@ -60,7 +66,7 @@ impl RemoteSpec {
     #[must_use]
     pub fn new(name: impl Into<String>, argv: impl IntoIterator<Item = OsString>) -> Self {
         let (name, argv) = (name.into(), argv.into_iter().collect());
-        Self { name, argv, start: Duration::from_secs(60), description_max: 8 * 1024 }
+        Self { name, argv, start: Duration::from_secs(60), description_max: 8 * 1024, apart: false }
     }
 }
 
@@ -125,12 +131,31 @@ impl std::fmt::Debug for Remote {
 struct Notices {
     /// How often it has said that its tools are others.
     changed: watch::Sender<u64>,
+    /// Who wants to know how far a call has come.
+    steps: Mutex<Vec<(ProgressToken, Steps)>>,
+}
+
+type Steps = mpsc::Sender<ProgressNotificationParam>;
+
+impl Notices {
+    fn steps(&self) -> MutexGuard<'_, Vec<(ProgressToken, Steps)>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ClientHandler for Notices {
     fn get_info(&self) -> ClientConfig {
         // It has nothing to ask of a client: whom it may ask is not for it to say.
         ClientConfig::new(ClientCapabilities::default(), Implementation::new("callgate", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn on_progress(&self, mut step: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
+        step.message = step.message.map(|message| clean(&message, MESSAGE));
+        let steps = self.steps();
+        if let Some((_, wants)) = steps.iter().find(|(token, _)| *token == step.progress_token) {
+            // Who does not take them in time does without.
+            drop(wants.try_send(step));
+        }
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
@@ -170,11 +195,15 @@ impl Remote {
     ) -> Result<(Arc<Program>, RunningService<RoleClient, Notices>, Instant), Begun> {
         let started = Instant::now();
         let (stdio, pipes) = Stdio::piped().map_err(Begun::Pipes)?;
-        let program = session.spawn_anywhere(&spec.argv, stdio).await.map_err(Begun::Start)?;
+        let program = match spec.apart {
+            true => session.spawn_apart(&spec.argv, stdio).await,
+            false => session.spawn(&spec.argv, stdio).await,
+        }
+        .map_err(Begun::Start)?;
         let (to, from, complaints) = pipes.into_async().map_err(Begun::Pipes)?;
         tokio::spawn(pass_on(spec.name.clone(), complaints));
         let transport = Bounded::new(AsyncRwTransport::new_client(from, to).with_max_line_length(MESSAGE_MAX));
-        let notices = Notices { changed: watch::Sender::new(0) };
+        let notices = Notices { changed: watch::Sender::new(0), steps: Mutex::default() };
         let begun = tokio::time::timeout(spec.start, notices.serve_with_lifecycle(transport, lifecycle)).await;
         let why = match begun {
             Ok(Ok(service)) => return Ok((Arc::new(program), service, started)),
@@ -339,6 +368,7 @@ impl Remote {
         let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
         let handle = sent.map_err(|_closed| gone())?;
         let mut flight = TakenBack { peer: peer.clone(), id: Some(handle.id.clone()) };
+        let _told = STEPS.try_with(Clone::clone).ok().map(|steps| self.tell_steps(&handle.progress_token, steps));
         let answer = handle.await_response().await;
         flight.id = None;
         match answer {
@@ -346,9 +376,15 @@ impl Remote {
             Ok(_) | Err(ServiceError::UnexpectedResponse) => {
                 Err(format!("the server `{}` answered with something else than a result", self.spec.name))
             }
-            Err(ServiceError::McpError(error)) => Err(clean(&error.message, 4096)),
+            Err(ServiceError::McpError(error)) => Err(clean(&error.message, MESSAGE)),
             Err(_gone) => Err(gone()),
         }
+    }
+
+    fn tell_steps(&self, token: &ProgressToken, steps: Steps) -> Telling<'_> {
+        let notices = self.service.service();
+        notices.steps().push((token.clone(), steps));
+        Telling { notices, token: token.clone() }
     }
 
     /// Returns when its program has ended, or has closed its end.
@@ -413,6 +449,18 @@ impl Begun {
             Self::Pipes(source) => RemoteError::Pipes { name, source },
             Self::Refused(why) | Self::Silent(why) => RemoteError::Begin { name, why },
         }
+    }
+}
+
+/// That somebody is told how far a call has come.
+struct Telling<'a> {
+    notices: &'a Notices,
+    token: ProgressToken,
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        self.notices.steps().retain(|(token, _)| *token != self.token);
     }
 }
 
