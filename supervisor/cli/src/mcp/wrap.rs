@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use callgate::policy::rules::{Action, Rule, RuleScope};
 use callgate::{Launcher, Store};
-use callgate_mcp::{Remote, RemoteSpec};
+use callgate_mcp::{Remote, RemoteError, RemoteSpec};
 
 use super::for_agents;
 use crate::arguments::NewSession;
@@ -104,14 +104,22 @@ pub(super) fn wrap(
         let session = Arc::new(supervisor.open(spec).await?);
         show::tell_warnings(&session);
         let remote = Remote::start(Arc::clone(&session), RemoteSpec::new(&name, argv)).await;
-        let remote = remote.map_err(|error| Failure::runtime(std::io::Error::other(error)))?;
+        let remote = remote.map_err(not_started)?;
         let served = callgate_mcp::wrap(session, remote, tokio::io::stdin(), tokio::io::stdout()).await;
         served.map_err(|error| Failure::runtime(std::io::Error::other(error)))
     })?;
     if ended {
-        return Err(Failure::runtime(std::io::Error::other(format!("the server `{name}` has ended"))));
+        return Err(Failure::io("serve its tools")(std::io::Error::other(format!("the server `{name}` has ended"))));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was refused to the server is told already.
+fn not_started(error: RemoteError) -> Failure {
+    match error {
+        RemoteError::Start { source, .. } => source.into(),
+        other @ (RemoteError::Begin { .. } | _) => Failure::io("start the server")(std::io::Error::other(other)),
+    }
 }
 
 #[cfg(test)]

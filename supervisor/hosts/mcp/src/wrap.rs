@@ -109,7 +109,9 @@ async fn passed_on<T>(
     };
     answer.map_err(|error| match error {
         ServiceError::McpError(error) => error,
-        other => ErrorData::internal_error(format!("the server did not answer: {other}"), None),
+        other @ (ServiceError::TransportClosed | _) => {
+            ErrorData::internal_error(format!("the server did not answer: {other}"), None)
+        }
     })
 }
 

@@ -132,10 +132,10 @@ impl<'a> Parts<'a> {
     fn of(&mut self, value: &'a Value) -> usize {
         match value {
             Value::Object(fields) => fields.iter().fold(1, |sum: usize, (key, field)| {
-                let below = match field {
-                    Value::String(_) if BASES.contains(&key.as_str()) => usize::MAX,
-                    Value::String(pointer) if REFERENCES.contains(&key.as_str()) => self.referenced(pointer),
-                    other => self.of(other),
+                let below = match field.as_str() {
+                    Some(_) if BASES.contains(&key.as_str()) => usize::MAX,
+                    Some(pointer) if REFERENCES.contains(&key.as_str()) => self.referenced(pointer),
+                    Some(_) | None => self.of(field),
                 };
                 sum.saturating_add(below)
             }),
