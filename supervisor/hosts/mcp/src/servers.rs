@@ -142,7 +142,7 @@ impl Run {
             };
             // One that fails again and again does so for the same reason.
             if said != what {
-                tell(&format!("callgate: {what}\n"));
+                tell(&format!("callgate: {what}"));
                 said = what;
             }
             drop(first.take());
@@ -194,7 +194,7 @@ impl Run {
                     match remote.refresh().await {
                         Ok(true) => self.offer(&remote),
                         Ok(false) => {}
-                        Err(error) => tell(&format!("callgate: {}\n", with_causes(&error))),
+                        Err(error) => tell(&format!("callgate: {}", with_causes(&error))),
                     }
                     tokio::time::sleep(AT_MOST_EVERY).await;
                 }

@@ -125,9 +125,8 @@ impl ServerHandler for Wrapped {
         capabilities.completions = has.and_then(|has| has.completions.clone());
         let mut info = ServerConfig::new(capabilities);
         info.instructions = self.remote.instructions();
-        info.server_info = theirs
-            .and_then(|theirs| theirs.server_info.clone())
-            .unwrap_or_else(|| Implementation::new("callgate", env!("CARGO_PKG_VERSION")));
+        let callgate = || Implementation::new("callgate", env!("CARGO_PKG_VERSION"));
+        info.server_info = self.remote.implementation().unwrap_or_else(callgate);
         info
     }
 

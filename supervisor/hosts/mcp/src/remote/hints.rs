@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use callgate::Session;
 use callgate::policy::path::{HostPath, normalize};
-use callgate::{Session, shown};
 use serde_json::Value;
 
 /// Most lines of one server that are told.
@@ -24,7 +24,7 @@ impl Told {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for note in notes {
             if told.len() < LINES_MAX && told.insert(without_counts(&note)) {
-                super::tell(&format!("callgate: {server}: {note}\n"));
+                super::tell(&format!("callgate: {server}: {note}"));
             }
         }
     }
@@ -49,7 +49,6 @@ pub(super) fn paths(session: &Session, arguments: &Value, error: &str) -> Vec<St
         .filter(|path| !session.effective().allows_read(path))
         .collect();
     let hint = |path: &HostPath| {
-        let path = shown::escaped(&path.to_string());
         format!("a call that failed names {path}, which is not granted; to grant it: --read {path}, or --write {path}")
     };
     refused.iter().take(PATHS_MAX).map(hint).collect()

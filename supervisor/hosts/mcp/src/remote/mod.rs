@@ -43,6 +43,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const LINE_MAX: usize = 8 * 1024;
 /// Most characters of what a server says of a call.
 const MESSAGE: usize = 4096;
+/// Most characters of what a server is called.
+const TITLE_MAX: usize = 128;
 /// Most characters of what a server says of itself.
 const INSTRUCTIONS_MAX: usize = 8 * 1024;
 
@@ -232,6 +234,15 @@ impl Remote {
         self.service.peer_info()
     }
 
+    /// What it is called, and its version.
+    pub(crate) fn implementation(&self) -> Option<Implementation> {
+        let info = self.info()?;
+        let theirs = info.server_info.as_ref()?;
+        let mut ours = Implementation::new(clean(&theirs.name, TITLE_MAX), clean(&theirs.version, TITLE_MAX));
+        ours.title = theirs.title.as_deref().map(|title| clean(title, TITLE_MAX));
+        Some(ours)
+    }
+
     /// What it says about using it, if it says something.
     pub(crate) fn instructions(&self) -> Option<String> {
         Some(clean(self.info()?.instructions.as_deref()?, INSTRUCTIONS_MAX))
@@ -264,7 +275,7 @@ impl Remote {
 
     /// Says something about it on standard error.
     pub(crate) fn tell(&self, text: &str) {
-        tell(&format!("callgate: {}: {text}\n", self.spec.name));
+        tell(&format!("callgate: {}: {text}", self.spec.name));
     }
 
     /// Lists its tools again. Whether they are others; which of them have changed is told.
@@ -278,7 +289,7 @@ impl Remote {
             let was = before.iter().find(|other| other.tool.name == one.tool.name);
             if was.is_some_and(|was| was.digest != one.digest) {
                 let tool = format!("mcp:{}:{}", self.spec.name, one.tool.name);
-                tell(&format!("callgate: {tool} is defined differently now; what was approved of it is asked again\n"));
+                tell(&format!("callgate: {tool} is defined differently now; what was approved of it is asked again"));
             }
         }
         let is_other = *before != now;
@@ -299,7 +310,7 @@ impl Remote {
             for tool in page.tools {
                 if all.len() >= TOOLS_MAX {
                     tell(&format!(
-                        "callgate: {} has more than {TOOLS_MAX} tools; the others are left out\n",
+                        "callgate: {} has more than {TOOLS_MAX} tools; the others are left out",
                         self.spec.name
                     ));
                     return Ok(all);
@@ -307,9 +318,7 @@ impl Remote {
                 let name = clean(&tool.name, 64);
                 match Definition::of(tool, self.spec.description_max) {
                     Ok(definition) => all.push(definition),
-                    Err(why) => {
-                        tell(&format!("callgate: the tool {name:?} of {} is left out: {why}\n", self.spec.name))
-                    }
+                    Err(why) => tell(&format!("callgate: the tool {name:?} of {} is left out: {why}", self.spec.name)),
                 }
             }
             cursor = page.next_cursor;
@@ -526,11 +535,11 @@ async fn pass_on(name: String, from: impl AsyncRead + Unpin) {
             Ok(_) => {}
         }
         let text = String::from_utf8_lossy(&line);
-        tell(&format!("{name}: {}\n", shown::escaped(text.trim_end_matches('\n'))));
+        tell(&format!("{name}: {}", text.trim_end_matches('\n')));
     }
 }
 
-/// A notice: a server runs whether or not somebody reads it.
-pub(crate) fn tell(text: &str) {
-    drop(std::io::stderr().write_all(text.as_bytes()));
+/// A notice in one line, whatever is in it: a server runs whether or not somebody reads it.
+pub(crate) fn tell(line: &str) {
+    drop(std::io::stderr().write_all(format!("{}\n", shown::escaped(line)).as_bytes()));
 }
