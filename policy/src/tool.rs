@@ -31,6 +31,8 @@ pub enum Subject {
     Note,
     /// Has another agent do something.
     Delegate,
+    /// Has a server do something, which is confined by itself, and was granted what it can do.
+    Serve,
     /// Anything else: whoever does not know what a tool does takes it for one that changes things.
     #[default]
     Change,
@@ -65,7 +67,9 @@ impl Subject {
     pub fn changes_nothing(self) -> bool {
         match self {
             Self::Read | Self::Search | Self::Think | Self::Ask | Self::Note => true,
-            Self::Create | Self::Edit | Self::Execute | Self::Fetch | Self::Delegate | Self::Change => false,
+            Self::Create | Self::Edit | Self::Execute | Self::Fetch | Self::Delegate | Self::Serve | Self::Change => {
+                false
+            }
         }
     }
 
@@ -85,7 +89,7 @@ impl Subject {
             Self::Execute => "execute",
             Self::Fetch => "fetch",
             Self::Think => "think",
-            Self::Ask | Self::Note | Self::Delegate | Self::Change => "other",
+            Self::Ask | Self::Note | Self::Delegate | Self::Serve | Self::Change => "other",
         }
     }
 }
@@ -103,6 +107,7 @@ impl fmt::Display for Subject {
             Self::Ask => "asks a person",
             Self::Note => "keeps the session's notes",
             Self::Delegate => "has another agent work",
+            Self::Serve => "has a server work",
             Self::Change => "changes things",
         })
     }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::net::{check_provider_url, header_name};
-use super::{Agent, AgentMode, Credential, CredentialSource, Env, Manifest, Net, Over, Provider, ProviderKind, Search};
+use super::{
+    Agent, AgentMode, Credential, CredentialSource, Env, MCP_DESCRIPTION, MCP_START, Manifest, McpServer, Net, Over,
+    Provider, ProviderKind, Search,
+};
 use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::document::error::Fault;
@@ -44,13 +47,15 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         "env",
         "net",
         "agents",
+        "mcp",
     ];
     let mut top = Table::of(root, "the manifest", &known)?;
     let mut places = Places::new();
     let mut rule_places = Vec::new();
     let mut ceiling_places = CeilingPlaces::new();
-    let mut agents_credentials = Vec::new();
+    let (mut agents_credentials, mut servers_credentials) = (Vec::new(), Vec::new());
     let env_at = top.place("env").map_or(0..0, |at| at..at + 3);
+    let mcp_at = top.place("mcp").map_or(0..0, |at| at..at + 3);
     let mode = top.optional("mode", |node| choice(node, Mode::parse, &Mode::NAMES))?;
     let manifest = Manifest {
         file: file.to_owned(),
@@ -72,23 +77,28 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         env: top.optional("env", env)?.unwrap_or_default(),
         net: top.optional("net", of_the_net)?.unwrap_or_default(),
         agents: top.optional("agents", |node| agents(node, &mut agents_credentials))?.unwrap_or_default(),
+        mcp: top.optional("mcp", |node| servers(node, &mut servers_credentials))?.unwrap_or_default(),
         lines: BTreeMap::new(),
         rule_lines: rule_places,
         ceiling_lines: ceiling_places,
     };
     // A variable that programs get as well is no secret from them.
-    for credential in &manifest.net.credentials {
-        if let CredentialSource::Variable(name) = &credential.from
-            && (manifest.env.pass.contains(name) || manifest.env.set.contains_key(name))
-        {
+    if let Some(name) = kept_from_programs(&manifest, &manifest.env) {
+        let problem = format!("[env] gives programs the variable {name}, which [[net.credentials]] keeps from them");
+        return Err(Fault::new(env_at, problem).with_help("take it out of one of them"));
+    }
+    for (name, server) in &manifest.mcp {
+        if let Some(kept) = kept_from_programs(&manifest, &server.env) {
             let problem =
-                format!("[env] gives programs the variable {name}, which [[net.credentials]] keeps from them");
-            return Err(Fault::new(env_at, problem).with_help("take it out of one of them"));
+                format!("[mcp.{name}.env] gives a server the variable {kept}, which [[net.credentials]] keeps from it");
+            let help = "take it out of one of them; with `credentials` a server's requests get what it need not know";
+            return Err(Fault::new(mcp_at, problem).with_help(help));
         }
     }
-    for (host, place) in agents_credentials {
+    let named = |places: Vec<_>, whose| places.into_iter().map(move |(host, place)| (host, place, whose));
+    for (host, place, whose) in named(agents_credentials, "an agent").chain(named(servers_credentials, "a server")) {
         if !manifest.net.credentials.iter().any(|credential| credential.host == host) {
-            let problem = format!("there is no credential for {host} that an agent could get");
+            let problem = format!("there is no credential for {host} that {whose} could get");
             let help = "name a `host` of [[net.credentials]] as it is written there";
             return Err(Fault::new(place, problem).with_help(help));
         }
@@ -96,20 +106,90 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
     Ok((manifest, places))
 }
 
+/// A variable that an environment has, and that credentials are read from.
+fn kept_from_programs<'a>(manifest: &'a Manifest, env: &Env) -> Option<&'a str> {
+    manifest.net.credentials.iter().find_map(|credential| match &credential.from {
+        CredentialSource::Variable(name) if env.pass.contains(name) || env.set.contains_key(name) => {
+            Some(name.as_str())
+        }
+        CredentialSource::Variable(_) | CredentialSource::File(_) => None,
+    })
+}
+
 /// `credentials` gets the hosts that they name there, each with its place.
 fn agents(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Result<BTreeMap<String, Agent>, Fault> {
+    by_name(node, "an agent", |node| agent(node, credentials))
+}
+
+/// A table whose keys are names.
+fn by_name<T>(
+    node: Node,
+    what: &str,
+    mut read: impl FnMut(Node) -> Result<T, Fault>,
+) -> Result<BTreeMap<String, T>, Fault> {
     let Value::Table(entries) = node.value else { return Err(wrong(&node, "a table")) };
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let mut agents = BTreeMap::new();
+    let mut all = BTreeMap::new();
     for entry in entries {
         if entry.key.is_empty() || entry.key.len() > 64 || !entry.key.chars().all(plain) {
             let problem =
-                format!("{:?} is no name for an agent: it has 1 to 64 of a-z, A-Z, 0-9, `_` and `-`", entry.key);
+                format!("{:?} is no name for {what}: it has 1 to 64 of a-z, A-Z, 0-9, `_` and `-`", entry.key);
             return Err(Fault::new(entry.key_span, problem));
         }
-        agents.insert(entry.key, agent(entry.node, credentials)?);
+        all.insert(entry.key, read(entry.node)?);
     }
-    Ok(agents)
+    Ok(all)
+}
+
+fn servers(
+    node: Node,
+    credentials: &mut Vec<(HostPattern, Range<usize>)>,
+) -> Result<BTreeMap<String, McpServer>, Fault> {
+    let Value::Table(entries) = &node.value else { return Err(wrong(&node, "a table")) };
+    // Its tools are `mcp__NAME__TOOL`: no two servers may have the same.
+    let unclear = |key: &str| key.contains("__") || key.starts_with('_') || key.ends_with('_');
+    if let Some(entry) = entries.iter().find(|entry| unclear(&entry.key)) {
+        let problem = format!("{:?} is no name for a server: `_` stands between others, and alone", entry.key);
+        return Err(Fault::new(entry.key_span.clone(), problem));
+    }
+    by_name(node, "a server", |node| server(node, credentials))
+}
+
+fn server(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Result<McpServer, Fault> {
+    let known = [
+        "command",
+        "enabled",
+        "trusted",
+        "tools",
+        "requires",
+        "env",
+        "credentials",
+        "start_timeout",
+        "timeout",
+        "max_description_length",
+    ];
+    let mut table = Table::of(node, "a server", &known)?;
+    let mut lines = Places::new();
+    let of_a_credential = |node: Node| {
+        let place = node.span.clone();
+        let host = host(node)?;
+        credentials.push((host.clone(), place));
+        Ok(host)
+    };
+    let server = McpServer {
+        command: table.required("command", runner)?,
+        enabled: table.optional("enabled", boolean)?.unwrap_or(true),
+        trusted: table.optional("trusted", boolean)?.unwrap_or_default(),
+        tools: table.optional("tools", |node| list(node, name))?,
+        requires: table.optional("requires", |node| requires(node, &mut lines))?.unwrap_or_default(),
+        env: table.optional("env", env)?.unwrap_or_default(),
+        credentials: table.optional("credentials", |node| list(node, of_a_credential))?.unwrap_or_default(),
+        start_timeout: table.optional("start_timeout", |node| parsed(node, parse_duration))?.unwrap_or(MCP_START),
+        timeout: table.optional("timeout", |node| parsed(node, parse_duration))?,
+        max_description_length: table.optional("max_description_length", count)?.unwrap_or(MCP_DESCRIPTION),
+        lines: BTreeMap::new(),
+    };
+    Ok(McpServer { lines, ..server })
 }
 
 fn agent(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Result<Agent, Fault> {

@@ -5,6 +5,7 @@
 
 mod agent;
 mod decode;
+mod mcp;
 mod net;
 mod shown;
 
@@ -24,6 +25,7 @@ use crate::rules::{AllowEntry, Rule};
 use crate::variable::Variables;
 
 pub use self::agent::{Agent, AgentMode};
+pub use self::mcp::{MCP_DESCRIPTION, MCP_START, McpServer};
 pub use self::net::{Credential, CredentialSource, Net, Over, Provider, ProviderKind, Search};
 pub use crate::document::{Format, ManifestError};
 
@@ -67,6 +69,8 @@ pub struct Manifest {
     pub net: Net,
     /// Whom `task` may start, by name.
     pub agents: BTreeMap<String, Agent>,
+    /// Servers whose tools its sessions have as well, by name.
+    pub mcp: BTreeMap<String, McpServer>,
     lines: BTreeMap<Kind, Vec<usize>>,
     rule_lines: Vec<usize>,
     ceiling_lines: BTreeMap<&'static str, usize>,
@@ -134,6 +138,9 @@ impl Manifest {
             let items = agent.lines.values_mut().flatten();
             let places = items.chain(&mut agent.rule_lines).chain(agent.ceiling_lines.values_mut());
             places.for_each(|place| *place = line(*place));
+        }
+        for server in self.mcp.values_mut() {
+            server.lines.values_mut().flatten().for_each(|place| *place = line(*place));
         }
         self.lines = places.into_iter().map(|(kind, at)| (kind, at.into_iter().map(line).collect())).collect();
         self

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Agent, AgentMode, Credential, Env, Manifest, Net, Search};
+use super::{Agent, AgentMode, Credential, Env, MCP_DESCRIPTION, MCP_START, Manifest, McpServer, Net, Search};
 use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::limit::{LimitName, Limits};
@@ -46,6 +46,7 @@ impl Manifest {
             env,
             net,
             agents,
+            mcp,
             lines: _,
             rule_lines: _,
             ceiling_lines: _,
@@ -67,6 +68,7 @@ impl Manifest {
             variables(env),
             of_the_net(net),
             agents.iter().flat_map(|(name, agent)| declared(name, agent)).collect(),
+            mcp.iter().flat_map(|(name, server)| started(name, server)).collect(),
         ];
         parts.into_iter().flatten().collect()
     }
@@ -95,6 +97,7 @@ impl Manifest {
             env,
             net,
             agents,
+            mcp,
             lines: _,
             rule_lines: _,
             ceiling_lines: _,
@@ -117,6 +120,7 @@ impl Manifest {
             "env": { "pass": env.pass, "set": env.set },
             "net": net_in_json(net),
             "agents": agents.iter().map(|(name, agent)| (name.clone(), agent.to_json())).collect::<serde_json::Map<_, _>>(),
+            "mcp": mcp.iter().map(|(name, server)| (name.clone(), server.to_json())).collect::<serde_json::Map<_, _>>(),
         });
         without_empty(all)
     }
@@ -154,6 +158,70 @@ impl Agent {
             "knows_caller": knows_caller,
         }))
     }
+}
+
+impl McpServer {
+    fn to_json(&self) -> serde_json::Value {
+        let Self {
+            command,
+            enabled,
+            trusted,
+            tools,
+            requires,
+            env,
+            credentials,
+            start_timeout,
+            timeout,
+            max_description_length,
+            lines: _,
+        } = self;
+        without_empty(serde_json::json!({
+            "command": command,
+            "enabled": enabled,
+            "trusted": trusted,
+            "tools": tools,
+            "requires": requires,
+            "env": { "pass": env.pass, "set": env.set },
+            "credentials": credentials,
+            "start_timeout": format!("{start_timeout:?}"),
+            "timeout": timeout.map(|timeout| format!("{timeout:?}")),
+            "max_description_length": max_description_length,
+        }))
+    }
+}
+
+/// A server, each line with its name.
+fn started(name: &str, server: &McpServer) -> Entries {
+    let McpServer {
+        command,
+        enabled,
+        trusted,
+        tools,
+        requires,
+        env,
+        credentials,
+        start_timeout,
+        timeout,
+        max_description_length,
+        lines: _,
+    } = server;
+    let parts = [
+        vec![("command", serde_json::json!(command).to_string())],
+        only_if(!*enabled, "enabled", "false"),
+        only_if(*trusted, "trusted", "true"),
+        tools.as_ref().map(|tools| vec![("tools", tools.join(", "))]).unwrap_or_default(),
+        asked_for(requires),
+        variables(env),
+        each("credential", credentials),
+        only_if(*start_timeout != MCP_START, "start_timeout", &format!("{start_timeout:?}")),
+        timeout.map(|timeout| vec![("timeout", format!("{timeout:?}"))]).unwrap_or_default(),
+        only_if(
+            *max_description_length != MCP_DESCRIPTION,
+            "max_description_length",
+            &max_description_length.to_string(),
+        ),
+    ];
+    parts.into_iter().flatten().map(|(key, value)| ("mcp", format!("{name}: {key} {value}"))).collect()
 }
 
 /// Without the keys that say nothing.

@@ -244,9 +244,10 @@ fn meaning(permission: &Permission, about: Option<Subject>) -> Meaning {
             Some(Subject::Execute) => Meaning::Command,
             Some(Subject::Read | Subject::Search | Subject::Create | Subject::Edit) => Meaning::Path,
             Some(Subject::Fetch) => Meaning::Host,
-            Some(Subject::Think | Subject::Ask | Subject::Note | Subject::Delegate | Subject::Change) | None => {
-                Meaning::Any
-            }
+            Some(
+                Subject::Think | Subject::Ask | Subject::Note | Subject::Delegate | Subject::Serve | Subject::Change,
+            )
+            | None => Meaning::Any,
         },
         Permission::Capability(Capability::SecretsHas | Capability::StreamSend | Capability::None)
         | Permission::Mcp { .. }

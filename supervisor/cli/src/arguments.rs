@@ -289,6 +289,16 @@ pub(super) struct Mcp {
     /// Close the session of a client over HTTP that makes no request for this long: `30m` (the default).
     #[arg(long, value_name = "TIME", requires = "http")]
     pub(super) idle_timeout: Option<String>,
+    /// Serve the tools of another MCP server, which is started in the sandbox: the command after `--`, as it stands in a host's
+    /// configuration. It speaks MCP on its standard input and output.
+    #[arg(long, requires = "server", conflicts_with_all = ["http", "session"])]
+    pub(super) wrap: bool,
+    /// What rules call the server, as in `mcp:NAME:TOOL`. Default: what its command is called.
+    #[arg(long, value_name = "NAME", requires = "wrap")]
+    pub(super) name: Option<String>,
+    /// The server and its arguments.
+    #[arg(last = true, value_name = "SERVER", requires = "wrap")]
+    pub(super) server: Vec<OsString>,
 }
 
 /// List the tools, or show one with its schema.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use callgate::{Coercion, Launcher, Overflow, interaction_required, json};
+use callgate_mcp::Servers;
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
@@ -36,7 +37,11 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     spec.profile = show::profile(profile, &spec)?;
     // What a skill says of itself is read by a worker of its own, and so is each host to which a fetch or a search goes on.
     let has_workers = call.tool.as_deref().is_some_and(|tool| matches!(tool, "skill" | "web_fetch" | "web_search"));
-    let has_several = call.batch || spec.looks_at_commands() || has_workers;
+    let has_servers = |tool: &str| {
+        spec.manifest.iter().flat_map(|manifest| manifest.mcp.keys()).any(|server| Servers::may_have(server, tool))
+    };
+    let has_several =
+        calls.iter().any(|(tool, _)| has_servers(tool)) || call.batch || spec.looks_at_commands() || has_workers;
     spec.calls = if has_several { Calls::Many } else { Calls::One };
     spec.asked_by = call.asked_by.into();
     spec.approvers = vec![Arc::new(AtTerminal)];
@@ -54,8 +59,10 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
             parse_duration(patience).map_err(|e| Failure::Usage(format!("--approval-timeout {patience}: {e}")))?;
     }
     let (envelopes, status) = supervise_with(recorded.map(Recorded::into_store), launcher, async |supervisor| {
-        let session = supervisor.open(spec).await?;
+        let session = Arc::new(supervisor.open(spec.clone()).await?);
         show::tell_warnings(&session);
+        let names: Vec<String> = calls.iter().map(|(tool, _)| tool.clone()).collect();
+        let _servers = Servers::start_for(&supervisor, &spec, &session, &names).await;
         let stream = call.stream;
         let mut pass_on = |piece: &[u8]| {
             if stream {
@@ -64,7 +71,6 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
             }
         };
         let names_git = calls.iter().any(|(_, args)| args["command"].as_str().is_some_and(show::names_git));
-        let names: Vec<String> = calls.iter().map(|(tool, _)| tool.clone()).collect();
         let mut envelopes = Vec::new();
         if call.batch {
             envelopes = session.batch(calls).await;

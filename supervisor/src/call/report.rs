@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callgate_policy::envelope::{Denial, Metadata, ResultEnvelope};
+use callgate_policy::envelope::{Denial, Metadata, Note, ResultEnvelope};
 use callgate_policy::limit::LimitName;
 use callgate_policy::plan::compile;
 use callgate_policy::remarks::{remark_offline_command, remarks_on};
@@ -12,6 +12,9 @@ use serde_json::json;
 use super::limits;
 use crate::confine::Program;
 use crate::session::Session;
+
+/// Most programs that were not started of which is told.
+const STARTS: usize = 5;
 
 impl Session {
     /// The envelope of a program of this session that has ended after so long: how it ended, what enforced its grants, its
@@ -38,6 +41,21 @@ impl Session {
             recording.end_now(&mut envelope);
         }
         envelope
+    }
+
+    /// What the sandbox has refused to a program until now, in words that say what would grant it: for one that runs as long as
+    /// its host, such as a server.
+    pub async fn refused_to(&self, program: &Program) -> Vec<String> {
+        let Some(changes) = program.changes_so_far().await else { return Vec::new() };
+        let mut notes = remarks_on(program.command(), &self.granted_hosts(), &changes, true);
+        notes.extend(changes.not_started.iter().take(STARTS).map(|Note { path, why, .. }| {
+            format!(
+                "not started: {} ({}); to allow it: --exec, or [[requires.shell]] in a manifest",
+                path.escape_debug(),
+                why.escape_debug()
+            )
+        }));
+        notes
     }
 
     /// What the sandbox refused to a program, in words. What to type for the network comes last: it is what most people have

@@ -42,28 +42,44 @@ impl Session {
         argv: impl IntoIterator<Item = S>,
         stdio: Stdio,
     ) -> Result<Program, CallError> {
-        let argv: Vec<HostPath> =
-            argv.into_iter().map(|arg| HostPath::from(std::path::PathBuf::from(arg.as_ref()))).collect();
-        let recording = self.recorder.propose(RUN, HOST, &json!({ "argv": argv }));
-        self.spawn_recorded(argv, stdio, None, recording).await
+        self.spawn_in(self.root(), words(argv), stdio, None).await
+    }
+
+    /// The same for a program that starts in the session's private directory, where it finds nothing that a call has put there: for
+    /// one with other rights than those of the calls.
+    ///
+    /// # Errors
+    /// [`CallError`], as of [`Session::spawn`].
+    pub async fn spawn_apart<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        argv: impl IntoIterator<Item = S>,
+        stdio: Stdio,
+    ) -> Result<Program, CallError> {
+        self.spawn_in(self.private_place(), words(argv), stdio, None).await
     }
 
     /// Starts the program that is the agent of this session. It holds the turn for as long as anything of it runs.
     pub(super) async fn spawn_in_turn(&self, argv: &[String], stdio: Stdio, turn: Turn) -> Result<Program, CallError> {
-        let argv: Vec<HostPath> = argv.iter().map(|word| HostPath::from(word.as_str())).collect();
-        let recording = self.recorder.propose(RUN, HOST, &json!({ "argv": argv }));
-        self.spawn_recorded(argv, stdio, Some(turn), recording).await
+        let root = self.root();
+        // A subagent may have nothing of the workspace; its private directory is its own.
+        let place = if self.effective.allows_read(&root) { root } else { self.private_place() };
+        self.spawn_in(place, words(argv), stdio, Some(turn)).await
     }
 
-    async fn spawn_recorded(
+    fn private_place(&self) -> HostPath {
+        self.facts.private.inside.as_path().join("tmp").into()
+    }
+
+    async fn spawn_in(
         &self,
+        working_dir: HostPath,
         argv: Vec<HostPath>,
         stdio: Stdio,
         turn: Option<Turn>,
-        mut recording: Recording,
     ) -> Result<Program, CallError> {
+        let mut recording = self.recorder.propose(RUN, HOST, &json!({ "argv": argv }));
         let command = argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        match self.start(argv, (stdio, turn), &mut recording).await {
+        match self.start((argv, working_dir), (stdio, turn), &mut recording).await {
             Ok(program) => Ok(program.record(recording).of_command(command)),
             Err(error) => {
                 let mut metadata = Metadata::new(0);
@@ -80,16 +96,10 @@ impl Session {
 
     async fn start(
         &self,
-        argv: Vec<HostPath>,
+        (argv, working_dir): (Vec<HostPath>, HostPath),
         (stdio, turn): (Stdio, Option<Turn>),
         recording: &mut Recording,
     ) -> Result<Program, CallError> {
-        let root = self.root();
-        // A subagent may have nothing of the workspace; its private directory is its own.
-        let working_dir = match turn.is_some() && !self.effective.allows_read(&root) {
-            true => self.facts.private.inside.as_path().join("tmp").into(),
-            false => root,
-        };
         let needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
         let work = Work::Program { argv, working_dir };
@@ -111,4 +121,8 @@ impl Session {
         drop(starting);
         Ok(started?)
     }
+}
+
+fn words<S: AsRef<std::ffi::OsStr>>(argv: impl IntoIterator<Item = S>) -> Vec<HostPath> {
+    argv.into_iter().map(|word| HostPath::from(std::path::PathBuf::from(word.as_ref()))).collect()
 }

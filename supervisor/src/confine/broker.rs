@@ -25,10 +25,18 @@ pub(super) struct Broker {
 struct Asked {
     channel: AsyncChannel,
     questions: u64,
-    /// Questions without an answer, and the workers that they are about: who asked may be gone.
-    open: HashMap<u64, u64>,
+    /// Questions without an answer, and what they are about: who asked may be gone.
+    open: HashMap<u64, About>,
     /// What came for those who were gone.
-    late: HashMap<u64, Changes>,
+    late: HashMap<About, Changes>,
+}
+
+/// What a question is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct About {
+    worker: u64,
+    /// Whether its call has ended.
+    is_over: bool,
 }
 
 impl Broker {
@@ -39,20 +47,30 @@ impl Broker {
 
     /// What the call of a worker has changed, once it has ended. `None` if the broker is gone.
     pub(super) async fn changes(&self, worker: u64) -> Option<Changes> {
+        self.ask(About { worker, is_over: true }).await
+    }
+
+    /// The same while it runs: what it has changed until now.
+    pub(super) async fn changes_so_far(&self, worker: u64) -> Option<Changes> {
+        self.ask(About { worker, is_over: false }).await
+    }
+
+    async fn ask(&self, about: About) -> Option<Changes> {
+        let About { worker, is_over } = about;
         let mut asked = self.asked.lock().await;
         let asked = &mut *asked;
-        let again = asked.open.values().any(|about| *about == worker) || asked.late.contains_key(&worker);
+        let again = asked.open.values().any(|open| *open == about) || asked.late.contains_key(&about);
         if !again {
             if !notice::is_there(&self.notices, worker).ok()? && !self.always {
                 return Some(Changes::default());
             }
             asked.questions += 1;
-            asked.open.insert(asked.questions, worker);
+            asked.open.insert(asked.questions, about);
             let question = asked.questions;
-            asked.channel.send(&ToBroker::Report { worker, question }, &[]).await.ok()?;
+            asked.channel.send(&ToBroker::Report { worker, question, is_over }, &[]).await.ok()?;
         }
         loop {
-            if let Some(changes) = asked.late.remove(&worker) {
+            if let Some(changes) = asked.late.remove(&about) {
                 return Some(changes);
             }
             match asked.channel.receive::<SessionReply>().await.ok()? {

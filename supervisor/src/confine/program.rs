@@ -89,6 +89,15 @@ impl Program {
         self.changes.get()
     }
 
+    /// What it has changed until now, and what was refused to it. `None` if nobody can say.
+    pub(crate) async fn changes_so_far(&self) -> Option<Changes> {
+        match (self.changes.get(), &self.broker) {
+            (Some(changes), _) => Some(changes.clone()),
+            (None, Some((broker, worker))) => broker.changes_so_far(*worker).await,
+            (None, None) => None,
+        }
+    }
+
     /// What confined it, each confirmed before its first instruction.
     #[must_use]
     pub fn steps(&self) -> &[StepReport] {

@@ -26,6 +26,8 @@ pub enum ToolState {
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     now: RwLock<Arc<Registry>>,
+    /// Held by whoever makes other tools of those that are there now.
+    changes: Mutex<()>,
     /// Each call holds it for reading, and what replaces the tools for writing.
     all: Arc<Flights<()>>,
     stages: Mutex<BTreeMap<String, Arc<Stage>>>,
@@ -60,7 +62,12 @@ pub(crate) struct Inactive(pub(crate) String);
 
 impl Lifecycle {
     pub(crate) fn new(registry: Registry) -> Self {
-        Self { now: RwLock::new(Arc::new(registry)), all: Arc::default(), stages: Mutex::default() }
+        Self {
+            now: RwLock::new(Arc::new(registry)),
+            changes: Mutex::default(),
+            all: Arc::default(),
+            stages: Mutex::default(),
+        }
     }
 
     /// The tools as they are now.
@@ -131,6 +138,12 @@ impl Lifecycle {
     /// Replaces the tools when no call is in flight. What `load` returns as an error changes nothing.
     pub(crate) async fn replace<T, E>(&self, load: impl FnOnce(&Registry) -> Result<(Registry, T), E>) -> Result<T, E> {
         let _nobody = self.all.write().await;
+        self.change(load)
+    }
+
+    /// The same at once: a call that is in flight keeps the tools that it began with.
+    pub(crate) fn change<T, E>(&self, load: impl FnOnce(&Registry) -> Result<(Registry, T), E>) -> Result<T, E> {
+        let _alone = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let (registry, told) = load(&self.now())?;
         let there: Vec<String> = registry.names().into_iter().map(str::to_owned).collect();
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);

@@ -164,8 +164,7 @@ impl Registry {
 
     /// A misspelt name would be missed only when the agent is at work.
     pub(crate) fn know_tools_of(&self, agents: &BTreeMap<String, Agent>) -> Result<(), RegistryError> {
-        let is_known =
-            |name: &str| Subject::of_locked(name).is_some() || self.find(name).is_some() || self.is_left_out(name);
+        let is_known = |name: &str| Subject::of_locked(name).is_some() || self.knows(name);
         for (agent, declared) in agents {
             if let Some(tool) = declared.tools.iter().flatten().find(|name| !is_known(name)) {
                 let known = self.names().join(", ");
@@ -173,6 +172,11 @@ impl Registry {
             }
         }
         Ok(())
+    }
+
+    /// Whether a tool of this name is there, or could be: servers come and go.
+    fn knows(&self, name: &str) -> bool {
+        self.find(name).is_some() || self.is_left_out(name) || name.starts_with("mcp__")
     }
 
     /// Those of its tools for which something holds.
@@ -217,7 +221,7 @@ impl Registry {
     /// # Errors
     /// [`RegistryError::Unknown`] for a name that no tool has: a misspelt one would be missed only when it is called.
     pub(crate) fn offer_only(&mut self, names: &[String]) -> Result<(), RegistryError> {
-        if let Some(unknown) = names.iter().find(|name| self.find(name).is_none() && !self.is_left_out(name)) {
+        if let Some(unknown) = names.iter().find(|name| !self.knows(name)) {
             let known = self.names().join(", ");
             return Err(RegistryError::Unknown { tool: unknown.clone(), known });
         }
@@ -237,9 +241,27 @@ impl Registry {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
+    /// The same with these tools in place of those that a server had before, as far as they can be added and the profile offers
+    /// them; and why the others cannot.
+    pub(crate) fn with_tools_of(
+        &self,
+        server: &str,
+        tools: Vec<Tool>,
+        profile: &Profile,
+    ) -> (Self, Vec<RegistryError>) {
+        let mut registry = self.only(|tool| !tool.is_of(server));
+        let refused = tools
+            .into_iter()
+            .filter(|tool| profile.offers(tool.subject))
+            .filter_map(|tool| registry.add(tool).err())
+            .collect();
+        (registry, refused)
+    }
+
     /// The most of a tool's output that is shown, in its own unit (S0-48).
     pub(crate) fn output_limit(&self, tool: &str) -> u64 {
-        self.surface.output_limit(tool)
+        let own = self.tools.iter().find(|other| other.name == tool).and_then(|tool| tool.shows);
+        own.unwrap_or_else(|| self.surface.output_limit(tool))
     }
 
     /// The visible names.

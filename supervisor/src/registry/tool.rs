@@ -81,6 +81,12 @@ pub struct Tool {
     pub limits: Limits,
     pub(crate) executor: Executor,
     pub(crate) key_of: Option<KeyOf>,
+    /// What its server calls it, if it is shown by another name.
+    at_server: Option<String>,
+    /// Whether its arguments are compared with its schema.
+    compares: bool,
+    /// The most of its answer that is shown, bytes; without it, what tools show otherwise.
+    pub(super) shows: Option<u64>,
     /// Built when first used: it takes longer than most calls, and `run` needs none.
     validator: OnceLock<Arc<jsonschema::Validator>>,
 }
@@ -108,6 +114,9 @@ impl Tool {
             limits: Limits::default(),
             executor,
             key_of: None,
+            at_server: None,
+            compares: true,
+            shows: None,
             validator: OnceLock::new(),
         }
     }
@@ -213,6 +222,26 @@ impl Tool {
         Self { limits, ..self }
     }
 
+    /// Shown to models by this name. Rules go by the one that its server has for it (C-9).
+    #[must_use]
+    pub fn shown_as(self, name: impl Into<String>) -> Self {
+        let before = self.at_server.unwrap_or(self.name);
+        Self { name: name.into(), at_server: Some(before), ..self }
+    }
+
+    /// Published with a schema that only its server compares arguments with. For a schema that a stranger wrote, and that takes
+    /// more to compare than is good.
+    #[must_use]
+    pub fn compared_by_its_server(self) -> Self {
+        Self { compares: false, validator: OnceLock::new(), ..self }
+    }
+
+    /// With answers that are shown up to this many bytes of JSON. At most 4 MiB are.
+    #[must_use]
+    pub fn shows(self, bytes: u64) -> Self {
+        Self { shows: Some(bytes), ..self }
+    }
+
     /// With a key of its own for a person's "always" (S1-13). Without one it is the command line, the files' directory, or the
     /// arguments.
     #[must_use]
@@ -224,9 +253,19 @@ impl Tool {
     #[must_use]
     pub fn rule_name(&self) -> String {
         match &self.origin {
-            Origin::Mcp(server) => format!("mcp:{server}:{}", self.name),
+            Origin::Mcp(server) => format!("mcp:{server}:{}", self.at_server.as_ref().unwrap_or(&self.name)),
             Origin::Bundled | Origin::User | Origin::Project => self.name.clone(),
         }
+    }
+
+    /// Whether this MCP server offers it.
+    #[must_use]
+    pub fn is_of(&self, server: &str) -> bool {
+        matches!(&self.origin, Origin::Mcp(of) if of == server)
+    }
+
+    pub(crate) fn is_a_servers(&self) -> bool {
+        matches!(self.origin, Origin::Mcp(_))
     }
 
     fn as_declared(&self) -> Option<&Declared> {
@@ -329,8 +368,15 @@ impl Tool {
         if let Some(validator) = self.validator.get() {
             return Ok(validator);
         }
-        let built = jsonschema::options()
-            .build(&self.parameters)
+        let any = serde_json::json!({ "type": "object" });
+        let schema = if self.compares { &self.parameters } else { &any };
+        let mut options = jsonschema::options();
+        if matches!(self.origin, Origin::Mcp(_)) {
+            // What a stranger wrote is compared in linear time.
+            options = options.with_pattern_options(jsonschema::PatternOptions::regex());
+        }
+        let built = options
+            .build(schema)
             .map_err(|e| format!("the parameters of `{}` are not a JSON Schema: {e}", self.name))?;
         Ok(self.validator.get_or_init(|| Arc::new(built)))
     }

@@ -4,8 +4,9 @@
 //! tools that its parent has. What its ancestors may write counts where links are looked for that a call may have planted. Its
 //! workspace is that directory which its parent holds, and not what has its name by now.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::open::{bounds, effective};
 use super::rules::rules;
-use super::tools::{Inherited, chosen_by_calls, has_skills};
+use super::tools::{Inherited, chosen_by_calls, has_skills, replaced_by_calls};
 use super::{Halt, OpenError, Session, SessionSpec};
 use crate::credentials::Credentials;
 use crate::gate::Gate;
@@ -315,8 +316,24 @@ impl Session {
 
     /// Why calls of its ancestors, or its own, would choose what this program is.
     pub(crate) fn chosen_by_calls(&self, program: &HostPath) -> Option<String> {
-        let most = self.rearing.ancestry.most.as_deref().unwrap_or(&self.effective);
-        chosen_by_calls(program, most, &self.facts.path)
+        chosen_by_calls(program, self.most(), &self.facts.path)
+    }
+
+    /// Why calls of this session would choose what a command is that another session starts: the program, or a file that it is given
+    /// by its whole path, such as a script. For a host that starts programs with other rights than those of the calls.
+    #[must_use]
+    pub fn would_choose(&self, argv: &[OsString], other: &Self) -> Option<String> {
+        let (program, arguments) = argv.split_first()?;
+        let path = |word: &OsStr| HostPath::from(PathBuf::from(word));
+        chosen_by_calls(&path(program), self.most(), &other.facts.path).or_else(|| {
+            let given = arguments.iter().filter(|word| Path::new(word).is_absolute()).map(|word| path(word));
+            given.filter(|file| file.as_path().is_file()).find_map(|file| replaced_by_calls(&file, self.most()))
+        })
+    }
+
+    /// The most that its family may.
+    fn most(&self) -> &EffectiveSet {
+        self.rearing.ancestry.most.as_deref().unwrap_or(&self.effective)
     }
 
     /// Ends a child: what is in flight is aborted, and nothing runs in it from now on, whoever has kept it.

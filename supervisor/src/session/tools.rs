@@ -117,7 +117,8 @@ impl Sources {
     /// Reads them, and leaves out what cannot be offered.
     pub(super) fn read(&self, variables: &Variables) -> Result<Registry, RegistryError> {
         let mut registry = match &self.inherited {
-            Some(inherited) => inherited.tools.clone(),
+            // A server does what it was granted, and not its caller: a subagent gets its tools by name alone.
+            Some(inherited) => inherited.tools.only(|tool| !tool.is_a_servers() || self.offered.is_some()),
             None => self.declared(variables)?,
         };
         registry.leave_out(|tool| self.unfit(tool, variables));
@@ -370,6 +371,14 @@ pub(super) fn chosen_by_calls(program: &HostPath, effective: &EffectiveSet, path
         found.map_or(Ok(()), |found| writes.start(&found, path, DEPTH))
     };
     judged().err()
+}
+
+/// Why calls of a session with these rights could replace a file, or lead its path elsewhere.
+pub(super) fn replaced_by_calls(file: &HostPath, effective: &EffectiveSet) -> Option<String> {
+    match Writes::of(effective) {
+        Ok(writes) => writes.way(file),
+        Err(why) => Some(why),
+    }
 }
 
 /// What a session may write, and what an earlier one could that was asked for the same and bounded less.
@@ -647,6 +656,25 @@ impl Session {
             Ok((registry, ()))
         };
         self.tools.replace(load).await
+    }
+
+    /// Offers these tools of a server ([`Tool::remote`]), in place of those that it had before: at first, when it has others, and
+    /// none when it is gone. Calls in flight keep what they began with. Returns why some of them are not offered.
+    pub fn offer_tools_of(&self, server: &str, tools: Vec<Tool>) -> Vec<RegistryError> {
+        let swap = |now: &Registry| -> Result<_, std::convert::Infallible> {
+            let tools = tools.into_iter().filter(|tool| tool.is_of(server)).collect();
+            let (registry, refused) = now.with_tools_of(server, tools, &self.profile);
+            let mut sources = self.sources.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            // Found there when tools are read again.
+            sources.further.retain(|tool| !tool.is_of(server));
+            sources.further.extend(registry.tools().filter(|tool| tool.is_of(server)).cloned());
+            self.rules.write().unwrap_or_else(std::sync::PoisonError::into_inner).subjects = registry.subjects();
+            Ok((registry, refused))
+        };
+        match self.tools.change(swap) {
+            Ok(refused) => refused,
+            Err(never) => match never {},
+        }
     }
 
     /// The session's tools, as they are now.

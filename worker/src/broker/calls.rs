@@ -268,6 +268,11 @@ impl Calls {
         Some((call.worker, call.asked))
     }
 
+    /// What a call has changed until now.
+    pub(super) fn changes(&self, worker: u64) -> Option<&Collected> {
+        self.calls.values().find(|call| call.worker == worker).map(|call| &call.changes)
+    }
+
     /// What a call has changed that has ended, whether or not its worker has said so here.
     pub(super) fn take_changes(&mut self, worker: u64, notices: &Notices) -> rustix::io::Result<Collected> {
         let call = self.calls.values_mut().find(|call| call.worker == worker);

@@ -581,12 +581,16 @@ impl Broker {
     /// Says what a call has changed. False if the supervisor is gone.
     fn report(&mut self, supervisor: &Channel) -> io::Result<bool> {
         match supervisor.receive::<ToBroker>()? {
-            Received::Message(ToBroker::Report { worker, question }, _) => {
+            Received::Message(ToBroker::Report { worker, question, is_over }, _) => {
                 self.hear_egress();
                 self.count(|_, number| number == worker);
-                let changes = self.calls.take_changes(worker, &self.notices)?;
+                let unseen = self.keeper.unseen();
+                let changes = match is_over {
+                    true => self.calls.take_changes(worker, &self.notices)?.report(unseen),
+                    false => self.calls.changes(worker).map(|changes| changes.report(unseen)).unwrap_or_default(),
+                };
                 // One that has gone meanwhile is noticed by the next poll.
-                let changes = Box::new(changes.report(self.keeper.unseen()));
+                let changes = Box::new(changes);
                 let _told: io::Result<()> = supervisor.send(&SessionReply::Report { question, changes }, &[]);
                 Ok(true)
             }

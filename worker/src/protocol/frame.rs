@@ -141,12 +141,14 @@ pub struct SessionSteps {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToBroker {
-    /// Say what a worker's call has changed. It has ended.
+    /// Say what a worker's call has changed.
     Report {
         /// Which.
         worker: u64,
         /// To tell its answer from that to another, which nobody waited for.
         question: u64,
+        /// Whether it has ended; then the broker keeps nothing of it.
+        is_over: bool,
     },
 }
 

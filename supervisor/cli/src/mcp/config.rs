@@ -11,21 +11,21 @@ use crate::exit::Failure;
 /// How long a host should wait for a result, seconds: a person may be asked for five minutes, and then the call runs.
 const WAIT: u64 = 600;
 
-/// Where it belongs, and what it is.
-pub(super) fn config(host: AgentHost, words: &[String]) -> Result<(&'static str, String), Failure> {
+/// Where it belongs, and what it is: a server of this name.
+pub(super) fn config(host: AgentHost, name: &str, words: &[String]) -> Result<(&'static str, String), Failure> {
     let command = std::env::current_exe().map_err(Failure::named("find this program"))?;
     let command = text(&command)?;
     let started = json!({ "command": command, "args": words });
     let with_kind = json!({ "type": "stdio", "command": command, "args": words });
-    let by_name = |key: &str, server: Value| json!({ key: { "callgate": server } });
+    let by_name = |key: &str, server: Value| json!({ key: { name: server } });
     Ok(match host {
         AgentHost::ClaudeCode => (".mcp.json in the project", pretty(&by_name("mcpServers", with_kind))),
-        AgentHost::Codex => ("~/.codex/config.toml", toml(&command, words)),
+        AgentHost::Codex => ("~/.codex/config.toml", toml(name, &command, words)),
         AgentHost::Cursor => ("~/.cursor/mcp.json", pretty(&by_name("mcpServers", started))),
         AgentHost::Vscode => (".vscode/mcp.json in the project", pretty(&by_name("servers", with_kind))),
         AgentHost::Zed => ("~/.config/zed/settings.json", pretty(&by_name("context_servers", started))),
         AgentHost::Gemini => ("~/.gemini/settings.json", pretty(&by_name("mcpServers", started))),
-        AgentHost::Goose => ("~/.config/goose/config.yaml", yaml(&command, words)),
+        AgentHost::Goose => ("~/.config/goose/config.yaml", yaml(name, &command, words)),
     })
 }
 
@@ -34,19 +34,15 @@ fn pretty(value: &Value) -> String {
 }
 
 /// Strings and lists of JSON are strings and lists of TOML too, if no character is one that TOML wants escaped.
-fn toml(command: &str, words: &[String]) -> String {
-    format!(
-        "[mcp_servers.callgate]\ncommand = {}\nargs = {}\ntool_timeout_sec = {WAIT}\n",
-        json!(command),
-        json!(words)
-    )
+fn toml(name: &str, command: &str, words: &[String]) -> String {
+    format!("[mcp_servers.{name}]\ncommand = {}\nargs = {}\ntool_timeout_sec = {WAIT}\n", json!(command), json!(words))
 }
 
 /// And of YAML.
-fn yaml(command: &str, words: &[String]) -> String {
+fn yaml(name: &str, command: &str, words: &[String]) -> String {
     let (command, words) = (json!(command), json!(words));
     format!(
-        "extensions:\n  callgate:\n    name: callgate\n    type: stdio\n    enabled: true\n    cmd: {command}\n    args: {words}\n    \
+        "extensions:\n  {name}:\n    name: {name}\n    type: stdio\n    enabled: true\n    cmd: {command}\n    args: {words}\n    \
          envs: {{}}\n    timeout: {WAIT}\n"
     )
 }

@@ -2,6 +2,7 @@
 
 mod config;
 mod tokens;
+mod wrap;
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use callgate::{AskedBy, Launcher, Overflow, SessionSpec, Store};
-use callgate_mcp::{Client, HttpError, HttpServer, Opening};
+use callgate_mcp::{Client, HttpError, HttpServer, Opened, Opening, Servers};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,15 +22,20 @@ use super::exit::Failure;
 use super::session::{Kept, Recorded, absolute_profile, lasting, make};
 use super::{forked, show, supervise_with};
 use tokens::Tokens;
+use wrap::Server;
 
 pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
-    let Mcp { new, session, approval_timeout, http, token_file, idle_timeout, print_config } = mcp;
+    let Mcp { new, session, approval_timeout, http, token_file, idle_timeout, print_config, wrap, name, server } = mcp;
+    let wrapped = wrap.then(|| Server::of(name, server)).transpose()?;
     if let Some(host) = print_config {
-        return print(host, new, session, approval_timeout);
+        return print(host, new, session, (approval_timeout, wrapped));
     }
     // Before a first event loop: egress cannot make one in a process that comes from one with another.
     let launcher = forked()?;
     let patience = approval_timeout.map(|time| duration("--approval-timeout", &time)).transpose()?;
+    if let Some(server) = wrapped {
+        return wrap::wrap(launcher, new, patience, server);
+    }
     if let Some(address) = http {
         let idle = idle_timeout.map(|time| duration("--idle-timeout", &time)).transpose()?;
         let http = Http { address: self::address(&address)?, token_file, idle };
@@ -43,9 +49,10 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
     for_agents(&mut spec, patience);
     spec.resume = Some(recorded.id());
     supervise_with(Some(recorded.into_store()), launcher, async |supervisor| {
-        let session = supervisor.open(spec).await?;
+        let session = Arc::new(supervisor.open(spec.clone()).await?);
         show::tell_warnings(&session);
-        let served = callgate_mcp::serve(Arc::new(session), tokio::io::stdin(), tokio::io::stdout()).await;
+        let _servers = Servers::start(&supervisor, &spec, &session).await;
+        let served = callgate_mcp::serve(session, tokio::io::stdin(), tokio::io::stdout()).await;
         served.map_err(|error| Failure::runtime(std::io::Error::other(error)))
     })?;
     Ok(ExitCode::SUCCESS)
@@ -55,9 +62,9 @@ fn print(
     host: AgentHost,
     mut new: NewSession,
     session: Option<String>,
-    approval_timeout: Option<String>,
+    (approval_timeout, wrapped): (Option<String>, Option<Server>),
 ) -> Result<ExitCode, Failure> {
-    let words = match session {
+    let mut words = match session {
         // It has its grants.
         Some(id) if new.grants == Grants::default() => config::words(new, Some(id), approval_timeout),
         Some(id) => Recorded::find(&id, &new.grants).and_then(|_| config::words(new, Some(id), approval_timeout)),
@@ -67,7 +74,11 @@ fn print(
             config::words(new, None, approval_timeout)
         }
     }?;
-    let (place, text) = config::config(host, &words)?;
+    let name = wrapped.as_ref().map_or("callgate", |server| &server.name).to_owned();
+    if let Some(server) = wrapped {
+        words.extend(server.words()?);
+    }
+    let (place, text) = config::config(host, &name, &words)?;
     // A notice, which is not a part of what is printed.
     drop(writeln!(std::io::stderr(), "callgate: for {place}"));
     std::io::stdout().write_all(text.as_bytes()).map_err(Failure::print("print the configuration"))?;
@@ -117,11 +128,18 @@ fn serve_http(
         tell(&server.url(), &tokens.file);
         let first = Mutex::new(Some(first));
         let open = move || -> Opening {
-            if let Some(first) = first.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                return Box::pin(std::future::ready(Ok(first)));
-            }
+            let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
             let (supervisor, spec) = (supervisor.clone(), spec.clone());
-            Box::pin(async move { supervisor.open(spec).await })
+            Box::pin(async move {
+                let session = match first {
+                    Some(first) => first,
+                    None => supervisor.open(spec.clone()).await?,
+                };
+                let session = Arc::new(session);
+                // Each client has servers of its own, as it has a session of its own.
+                let servers = Servers::start(&supervisor, &spec, &session).await;
+                Ok(Opened { session, servers })
+            })
         };
         server.serve(tokens.all(), open, signalled).await;
         Ok(())

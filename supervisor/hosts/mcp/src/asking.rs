@@ -5,7 +5,7 @@ use std::sync::Arc;
 use callgate::{Answer, Approver, Asked, Inquired, Inquiry, Question, Reply};
 use rmcp::model::{
     CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
-    RequestId, ServerRequest,
+    ProgressNotificationParam, RequestId, ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RoleServer, ServiceError};
 use serde_json::Value;
@@ -16,6 +16,8 @@ use crate::shown;
 tokio::task_local! {
     /// Who made the call that is under way.
     pub(crate) static CALLER: Caller;
+    /// Where a server tells how far the call has come.
+    pub(crate) static STEPS: mpsc::Sender<ProgressNotificationParam>;
 }
 
 /// How whoever made a call can be asked.

@@ -7,11 +7,17 @@
 mod asking;
 mod http;
 mod listed;
+mod remote;
 mod result;
 mod server;
+mod servers;
 mod shown;
 mod wire;
+mod wrap;
 
 pub use asking::Client;
-pub use http::{HttpError, HttpServer, Opening, Token, TokenError};
+pub use http::{HttpError, HttpServer, Opened, Opening, Token, TokenError};
+pub use remote::{Remote, RemoteError, RemoteSpec};
 pub use server::{ServeError, serve};
+pub use servers::Servers;
+pub use wrap::wrap;

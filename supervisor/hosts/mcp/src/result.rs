@@ -9,18 +9,25 @@ const ENVELOPE: &str = "callgate/envelope";
 /// Of a result's fields, the one that a model reads.
 const TEXTS: &[&str] = &["output", "content", "text", "head"];
 
+/// The fields of a server's answer.
+pub(crate) const CONTENT: &str = "content";
+pub(crate) const STRUCTURED: &str = "structuredContent";
+
 pub(crate) fn result(envelope: &ResultEnvelope) -> CallToolResult {
     let mut text = envelope.error_text.clone().unwrap_or_else(|| text(envelope.data.as_ref().unwrap_or(&Value::Null)));
     if envelope.metadata.truncated == Some(true) {
         let rest = envelope.metadata.output_path.as_ref().map(|path| format!("; all of it is in {path}"));
         text.push_str(&format!("\n[cut{}]", rest.unwrap_or_default()));
     }
-    let content = vec![ContentBlock::text(text)];
+    let content = remotes(envelope).unwrap_or_else(|| vec![ContentBlock::text(text)]);
     let mut result = match envelope.kind {
         Outcome::Error => CallToolResult::error(content),
         _ => CallToolResult::success(content),
     };
-    result.structured_content = envelope.data.clone().filter(Value::is_object);
+    result.structured_content = match &envelope.data {
+        Some(data) if is_remotes(data) => data.get(STRUCTURED).cloned(),
+        data => data.clone().filter(Value::is_object),
+    };
     let mut told = serde_json::to_value(envelope).unwrap_or_default();
     if let Some(told) = told.as_object_mut() {
         told.remove("data");
@@ -29,6 +36,17 @@ pub(crate) fn result(envelope: &ResultEnvelope) -> CallToolResult {
     let mut meta = MetaObject::default();
     meta.0.insert(ENVELOPE.to_owned(), told);
     result.with_meta(Some(meta))
+}
+
+/// Whether data is what a server has answered ([`crate::Remote`]): no tool of callgate's own has a list by that name.
+fn is_remotes(data: &Value) -> bool {
+    data.get(CONTENT).is_some_and(Value::is_array)
+}
+
+/// What a server has answered, as it came.
+fn remotes(envelope: &ResultEnvelope) -> Option<Vec<ContentBlock>> {
+    let data = envelope.data.as_ref().filter(|data| is_remotes(data))?;
+    serde_json::from_value(data.get(CONTENT)?.clone()).ok()
 }
 
 /// The text of a result as it is, with its other fields below; any other as JSON.

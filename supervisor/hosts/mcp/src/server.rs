@@ -11,7 +11,7 @@ use rmcp::model::{
     InputRequest, InputRequiredResult, JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
     ProgressToken, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
-use rmcp::service::{RequestContext, RoleServer, ServerInitializeError};
+use rmcp::service::{RequestContext, RoleServer, RunningService, ServerInitializeError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use serde_json::Value;
@@ -19,7 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::asking::{Ask, CALLER, Caller};
+use crate::asking::{Ask, CALLER, Caller, STEPS};
+use crate::servers::Servers;
 use crate::wire::{Bounded, Closed, UntilClosed};
 use crate::{listed, result};
 
@@ -59,18 +60,45 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    let serving = serve_by(|closed| Server::new(session, closed), from, to).await?;
+    match serving {
+        Some((running, closed)) => over_with(running, closed).await,
+        None => Ok(()),
+    }
+}
+
+/// A client that is served.
+pub(crate) type Serving<S> = (RunningService<RoleServer, S>, Closed);
+
+/// Begins to serve a client by what `server` makes. `None` if the client has gone before it has said anything.
+pub(crate) async fn serve_by<S, R, W>(
+    server: impl FnOnce(Closed) -> S,
+    from: R,
+    to: W,
+) -> Result<Option<Serving<S>>, ServeError>
+where
+    S: ServerHandler,
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     let (from, closed) = UntilClosed::new(from);
     let transport = Bounded::new(AsyncRwTransport::new_server(from, to).with_max_line_length(MESSAGE_MAX));
-    let server = Server::new(session, closed.clone());
-    let running = match server.serve(transport).await {
-        Ok(running) => running,
+    match server(closed.clone()).serve(transport).await {
+        Ok(running) => Ok(Some((running, closed))),
         // A client that goes before it has said anything wants nothing.
-        Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(ServerInitializeError::ConnectionClosed(_)) => Ok(None),
         Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
-            return Err(ServeError::Begin("its first message is no request that begins one".to_owned()));
+            Err(ServeError::Begin("its first message is no request that begins one".to_owned()))
         }
-        Err(error) => return Err(ServeError::Begin(error.to_string())),
-    };
+        Err(error) => Err(ServeError::Begin(error.to_string())),
+    }
+}
+
+/// Returns when a client has closed its end, and has had its results or does not take them.
+pub(crate) async fn over_with<S: ServerHandler>(
+    running: RunningService<RoleServer, S>,
+    closed: Closed,
+) -> Result<(), ServeError> {
     tokio::select! {
         ended = running.waiting() => ended.map(drop).map_err(ServeError::Ended),
         // One that has closed its end, and does not take what is left, keeps nobody.
@@ -92,6 +120,8 @@ pub(crate) struct Server {
     closed: Closed,
     /// Held as long as the session is.
     _seat: Option<OwnedSemaphorePermit>,
+    /// Whose tools the session has.
+    _servers: Option<Servers>,
 }
 
 struct Waiting {
@@ -114,16 +144,35 @@ struct Flight {
     call: JoinSet<ResultEnvelope>,
     asks: mpsc::Receiver<Ask>,
     pieces: mpsc::Receiver<Vec<u8>>,
+    /// What a server that it is made to has told.
+    steps: mpsc::Receiver<ProgressNotificationParam>,
 }
 
 impl Server {
     pub(crate) fn new(session: Arc<Session>, closed: Closed) -> Self {
-        Self { session, waiting: Mutex::default(), calls: Semaphore::new(CALLS_MAX), closed, _seat: None }
+        Self {
+            session,
+            waiting: Mutex::default(),
+            calls: Semaphore::new(CALLS_MAX),
+            closed,
+            _seat: None,
+            _servers: None,
+        }
+    }
+
+    /// Whose calls it makes.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
     }
 
     /// One of several servers, of which there are no more than there are seats.
     pub(crate) fn with_seat(self, seat: OwnedSemaphorePermit) -> Self {
         Self { _seat: Some(seat), ..self }
+    }
+
+    /// With servers that end with it.
+    pub(crate) fn with_servers(self, servers: Servers) -> Self {
+        Self { _servers: Some(servers), ..self }
     }
 
     /// Whether a call waits for the answer to a result.
@@ -136,20 +185,22 @@ impl Server {
     }
 
     fn start(&self, name: &str, arguments: JsonObject, context: &RequestContext<RoleServer>) -> Flight {
-        let ((ask, asks), (piece, pieces)) = (mpsc::channel(1), mpsc::channel(PIECES));
+        let ((ask, asks), (piece, pieces), (step, steps)) =
+            (mpsc::channel(1), mpsc::channel(PIECES), mpsc::channel(PIECES));
         let can_ask =
             context.client_capabilities().is_some_and(|client| client.elicitation.as_ref().is_some_and(can_fill));
         let caller = if can_ask { Caller::Handler(ask) } else { Caller::Nobody };
         let (session, name) = (Arc::clone(&self.session), name.to_owned());
         let mut call = JoinSet::new();
-        call.spawn(CALLER.scope(caller, async move {
+        let carried_out = async move {
             let mut pass_on = |bytes: &[u8]| {
                 // A client that does not read stops no call.
                 drop(piece.try_send(bytes.to_vec()));
             };
             session.call_streaming(&name, Value::Object(arguments), &mut pass_on).await
-        }));
-        Flight { call, asks, pieces }
+        };
+        call.spawn(CALLER.scope(caller, STEPS.scope(step, carried_out)));
+        Flight { call, asks, pieces, steps }
     }
 
     /// The call that a client goes on with, once it has asked its person. Each answer is for the call that asked, and once.
@@ -222,6 +273,13 @@ struct Progress {
 }
 
 impl Progress {
+    /// A step that a server has told, for the client that has asked.
+    fn as_told(&self, step: ProgressNotificationParam) -> ProgressNotificationParam {
+        let mut told = ProgressNotificationParam::new(self.token.clone(), step.progress);
+        (told.total, told.message) = (step.total, step.message);
+        told
+    }
+
     fn next(&mut self, piece: &[u8]) -> ProgressNotificationParam {
         self.bytes += piece.len() as u64;
         self.rest.extend_from_slice(piece);
@@ -322,6 +380,14 @@ impl ServerHandler for Server {
                         () = over(&context, &mut closed) => return Err(cancelled()),
                         // A client that is gone is noticed where it is read from.
                         told = context.peer.notify_progress(progress.next(&piece)) => drop(told),
+                    }
+                }
+                Some(step) = flight.steps.recv() => {
+                    let Some(progress) = &progress else { continue };
+                    tokio::select! {
+                        biased;
+                        () = over(&context, &mut closed) => return Err(cancelled()),
+                        told = context.peer.notify_progress(progress.as_told(step)) => drop(told),
                     }
                 }
                 Some(()) = poll(&mut asking) => asking = None,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::service::{RxJsonRpcMessage, ServiceRole, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::{Notify, watch};
 
-/// Most messages that a client has not taken. As long as there are so many, nothing more is read from it.
+/// Most messages that the other side has not taken. As long as there are so many, nothing more is read from it.
 const UNREAD_MAX: usize = 256;
 
 /// Reads from the client, and tells when it has closed its end.
@@ -62,7 +62,7 @@ impl Closed {
     }
 }
 
-/// A transport that reads no further from a client that does not read itself.
+/// A transport that reads no further from another side that does not read itself.
 pub(crate) struct Bounded<T> {
     inner: T,
     unread: Arc<Unread>,
@@ -90,13 +90,10 @@ impl<T> Bounded<T> {
     }
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
+impl<R: ServiceRole, T: Transport<R>> Transport<R> for Bounded<T> {
     type Error = T::Error;
 
-    fn send(
-        &mut self,
-        item: TxJsonRpcMessage<RoleServer>,
-    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+    fn send(&mut self, item: TxJsonRpcMessage<R>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         self.unread.count.fetch_add(1, Ordering::Relaxed);
         let one = One(Arc::clone(&self.unread));
         let sent = self.inner.send(item);
@@ -107,7 +104,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
         }
     }
 
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<R>> {
         while self.unread.count.load(Ordering::Relaxed) >= UNREAD_MAX {
             self.unread.fewer.notified().await;
         }

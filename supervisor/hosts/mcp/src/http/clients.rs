@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use callgate::Session;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
@@ -21,9 +20,9 @@ use rmcp::transport::streamable_http_server::{SessionManager as _, StreamableHtt
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::Opening;
 use super::door::{Door, Holder};
 use super::request::{Answer, Refusal, SESSION};
+use super::{Opened, Opening};
 use crate::server::{MESSAGE_MAX, Server};
 use crate::wire::Closed;
 
@@ -60,7 +59,7 @@ impl Clients {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, what));
         };
         match (self.open)().await {
-            Ok(session) => Ok(Arc::new(Client::new(holder, session, seat, &self.door))),
+            Ok(opened) => Ok(Arc::new(Client::new(holder, opened, seat, &self.door))),
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "a session could not be opened");
                 let what = format!("the session could not be opened: {}", callgate::with_causes(&error));
@@ -149,9 +148,10 @@ struct Used {
 }
 
 impl Client {
-    fn new(holder: Holder, session: Session, seat: OwnedSemaphorePermit, door: &Door) -> Self {
+    fn new(holder: Holder, opened: Opened, seat: OwnedSemaphorePermit, door: &Door) -> Self {
+        let Opened { session, servers } = opened;
         let (closed, seen) = Closed::channel();
-        let server = Arc::new(Server::new(Arc::new(session), seen).with_seat(seat));
+        let server = Arc::new(Server::new(session, seen).with_seat(seat).with_servers(servers));
         let over = CancellationToken::new();
         // A call whose client is gone ends, so there is nothing that could be read again later.
         let config = StreamableHttpServerConfig::default()

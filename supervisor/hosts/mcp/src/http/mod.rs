@@ -27,6 +27,8 @@ use door::Door;
 pub use door::{Token, TokenError};
 use stream::Hurried;
 
+use crate::servers::Servers;
+
 /// Where the protocol is spoken.
 const PATH: &str = "/mcp";
 /// Most connections at once, each of which has one request at a time.
@@ -44,7 +46,16 @@ const LOOK: Duration = Duration::from_secs(30);
 const BREATH: Duration = Duration::from_millis(100);
 
 /// The session of a client, while it is opened.
-pub type Opening = Pin<Box<dyn Future<Output = Result<Session, OpenError>> + Send>>;
+pub type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
+
+/// A session for a client.
+#[derive(Debug)]
+pub struct Opened {
+    /// The session.
+    pub session: Arc<Session>,
+    /// The servers whose tools it has. They end with it.
+    pub servers: Servers,
+}
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
