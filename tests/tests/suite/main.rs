@@ -61,6 +61,8 @@ mod lacking;
 mod led_astray;
 mod limits;
 mod mcp;
+mod mcp_clients;
+mod mcp_conformance;
 mod mcp_http;
 mod metadata;
 mod nested;

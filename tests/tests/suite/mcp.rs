@@ -69,6 +69,7 @@ impl Client {
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": can, "clientInfo": about });
         let begun = client.request("initialize", params, person);
         assert_eq!(begun["result"]["serverInfo"]["name"], "callgate", "{begun}");
+        assert_eq!(begun["result"]["capabilities"], json!({ "tools": { "listChanged": true } }), "{begun}");
         client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         client
     }
@@ -85,6 +86,8 @@ impl Client {
         let found = client.request("server/discover", json!({}), Person::Nobody);
         let versions = found["result"]["supportedVersions"].as_array().unwrap();
         assert!(versions.contains(&json!("2026-07-28")), "{found}");
+        // There nothing announces that the tools have changed.
+        assert_eq!(found["result"]["capabilities"], json!({ "tools": {} }), "{found}");
         client
     }
 

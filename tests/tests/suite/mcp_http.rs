@@ -32,7 +32,7 @@ fn sessions(env: &TestEnv) -> Vec<Value> {
 }
 
 /// A server, which ends with this.
-struct Server {
+pub(crate) struct Server {
     process: Child,
     errors: BufReader<ChildStderr>,
     address: String,
@@ -40,7 +40,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(env: &TestEnv, words: &[&str]) -> Self {
+    pub(crate) fn start(env: &TestEnv, words: &[&str]) -> Self {
         Self::at(env, "127.0.0.1:0", words)
     }
 
@@ -63,7 +63,19 @@ impl Server {
         Self { process, errors, address: found.0.unwrap(), token_file: found.1.unwrap() }
     }
 
-    fn tokens(&self) -> Vec<String> {
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    pub(crate) fn token_file(&self) -> &Path {
+        &self.token_file
+    }
+
+    pub(crate) fn tokens(&self) -> Vec<String> {
         fs::read_to_string(&self.token_file).unwrap().lines().map(str::to_owned).collect()
     }
 
@@ -74,7 +86,7 @@ impl Server {
     }
 
     /// Ends it as a service manager does.
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         self.signal("TERM");
         let status = self.process.wait().unwrap();
         let mut said = String::new();

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use callgate::{ResultEnvelope, Session};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ElicitRequest, ElicitResult, ElicitationCapability, Implementation,
-    InputRequest, InputRequiredResult, JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
-    ProgressToken, ProtocolVersion, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, DiscoverResult, ElicitRequest, ElicitResult, ElicitationCapability,
+    Implementation, InputRequest, InputRequiredResult, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer, RunningService, ServerInitializeError};
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
+use rmcp::{ErrorData, ServerHandler, ServiceExt as _, model};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -328,6 +328,13 @@ impl ServerHandler for Server {
         info
     }
 
+    /// Of the era in which each request stands for itself. There a list of tools does not change (C-33), so no change is announced.
+    async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let mut info = self.get_info();
+        info.capabilities = ServerCapabilities::builder().enable_tools().build();
+        Ok(DiscoverResult::from_server_info(self.supported_protocol_versions().into_owned(), info))
+    }
+
     async fn list_tools(
         &self,
         _page: Option<PaginatedRequestParams>,
@@ -341,6 +348,11 @@ impl ServerHandler for Server {
             (is_found || is_fixed).then(|| listed::listed(tool, is_found))
         });
         Ok(ListToolsResult::with_all_items(listed.collect()))
+    }
+
+    /// As it is listed where each request stands for itself. The SDK compares what a client repeats in headers with the arguments.
+    fn get_tool(&self, name: &str) -> Option<model::Tool> {
+        self.session.registry().find(name).map(|tool| listed::listed(tool, !tool.deferred))
     }
 
     async fn call_tool(
