@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use rmcp::model::JsonRpcMessage;
 use rmcp::service::{RxJsonRpcMessage, ServiceRole, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -66,6 +67,8 @@ impl Closed {
 pub(crate) struct Bounded<T> {
     inner: T,
     unread: Arc<Unread>,
+    /// What the other side has asked, if an answer to each is under way from the moment it is read.
+    asked: Option<Vec<One>>,
 }
 
 #[derive(Default)]
@@ -77,6 +80,13 @@ struct Unread {
 /// One message, until it is written or dropped.
 struct One(Arc<Unread>);
 
+impl One {
+    fn of(unread: &Arc<Unread>) -> Self {
+        unread.count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(unread))
+    }
+}
+
 impl Drop for One {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::Relaxed);
@@ -86,7 +96,12 @@ impl Drop for One {
 
 impl<T> Bounded<T> {
     pub(crate) fn new(inner: T) -> Self {
-        Self { inner, unread: Arc::default() }
+        Self { inner, unread: Arc::default(), asked: None }
+    }
+
+    /// To another side whose requests are all answered at once: one that asks, and does not read, is not read either.
+    pub(crate) fn answering(inner: T) -> Self {
+        Self { asked: Some(Vec::new()), ..Self::new(inner) }
     }
 }
 
@@ -94,8 +109,9 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Bounded<T> {
     type Error = T::Error;
 
     fn send(&mut self, item: TxJsonRpcMessage<R>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.unread.count.fetch_add(1, Ordering::Relaxed);
-        let one = One(Arc::clone(&self.unread));
+        let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        let asked = self.asked.as_mut().filter(|_| is_answer).and_then(Vec::pop);
+        let one = asked.unwrap_or_else(|| One::of(&self.unread));
         let sent = self.inner.send(item);
         async move {
             let sent = sent.await;
@@ -108,7 +124,11 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Bounded<T> {
         while self.unread.count.load(Ordering::Relaxed) >= UNREAD_MAX {
             self.unread.fewer.notified().await;
         }
-        self.inner.receive().await
+        let received = self.inner.receive().await;
+        if let (Some(asked), Some(JsonRpcMessage::Request(_))) = (&mut self.asked, &received) {
+            asked.push(One::of(&self.unread));
+        }
+        received
     }
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {

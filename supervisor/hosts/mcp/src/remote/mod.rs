@@ -173,7 +173,7 @@ impl Remote {
         let program = session.spawn_anywhere(&spec.argv, stdio).await.map_err(Begun::Start)?;
         let (to, from, complaints) = pipes.into_async().map_err(Begun::Pipes)?;
         tokio::spawn(pass_on(spec.name.clone(), complaints));
-        let transport = Bounded::new(AsyncRwTransport::new_client(from, to).with_max_line_length(MESSAGE_MAX));
+        let transport = Bounded::answering(AsyncRwTransport::new_client(from, to).with_max_line_length(MESSAGE_MAX));
         let notices = Notices { changed: watch::Sender::new(0) };
         let begun = tokio::time::timeout(spec.start, notices.serve_with_lifecycle(transport, lifecycle)).await;
         let why = match begun {
@@ -258,7 +258,7 @@ impl Remote {
     }
 
     async fn list(&self) -> Result<Vec<Definition>, RemoteError> {
-        let (mut all, mut cursor) = (Vec::new(), None);
+        let (mut all, mut cursor): (Vec<Definition>, _) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
             let listed = tokio::time::timeout(PATIENCE, self.peer().list_tools(Some(page))).await;
@@ -277,6 +277,9 @@ impl Remote {
                 }
                 let name = clean(&tool.name, 64);
                 match Definition::of(tool, self.spec.description_max) {
+                    Ok(one) if all.iter().any(|other| other.tool.name == one.tool.name) => {
+                        tell(&format!("callgate: a second tool {name:?} of {} is left out\n", self.spec.name));
+                    }
                     Ok(definition) => all.push(definition),
                     Err(why) => {
                         tell(&format!("callgate: the tool {name:?} of {} is left out: {why}\n", self.spec.name))
