@@ -147,9 +147,12 @@ fn servers(
 ) -> Result<BTreeMap<String, McpServer>, Fault> {
     let Value::Table(entries) = &node.value else { return Err(wrong(&node, "a table")) };
     // Its tools are `mcp__NAME__TOOL`: no two servers may have the same.
-    let unclear = |key: &str| key.contains("__") || key.starts_with('_') || key.ends_with('_');
+    let unclear = |key: &str| key.contains("__") || key.starts_with('_') || key.ends_with('_') || key == "callgate";
     if let Some(entry) = entries.iter().find(|entry| unclear(&entry.key)) {
-        let problem = format!("{:?} is no name for a server: `_` stands between others, and alone", entry.key);
+        let problem = format!(
+            "{:?} is no name for a server: `_` stands between others, and alone; `callgate` is taken",
+            entry.key
+        );
         return Err(Fault::new(entry.key_span.clone(), problem));
     }
     by_name(node, "a server", |node| server(node, credentials))
@@ -158,6 +161,7 @@ fn servers(
 fn server(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Result<McpServer, Fault> {
     let known = [
         "command",
+        "data",
         "enabled",
         "trusted",
         "tools",
@@ -178,6 +182,7 @@ fn server(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Res
     };
     let server = McpServer {
         command: table.required("command", runner)?,
+        data: table.optional("data", |node| list(node, name))?.unwrap_or_default(),
         enabled: table.optional("enabled", boolean)?.unwrap_or(true),
         trusted: table.optional("trusted", boolean)?.unwrap_or_default(),
         tools: table.optional("tools", |node| list(node, name))?,

@@ -19,6 +19,8 @@ pub const MCP_DESCRIPTION: u64 = 200;
 pub struct McpServer {
     /// The program and its arguments.
     pub command: Vec<String>,
+    /// Of its arguments, places on which it works and from which it loads nothing.
+    pub data: Vec<String>,
     /// Whether it is started.
     pub enabled: bool,
     /// Whether its calls are made without asking, unless a rule says otherwise (X0-46, X1-39).

@@ -164,6 +164,7 @@ impl McpServer {
     fn to_json(&self) -> serde_json::Value {
         let Self {
             command,
+            data,
             enabled,
             trusted,
             tools,
@@ -177,6 +178,7 @@ impl McpServer {
         } = self;
         without_empty(serde_json::json!({
             "command": command,
+            "data": data,
             "enabled": enabled,
             "trusted": trusted,
             "tools": tools,
@@ -194,6 +196,7 @@ impl McpServer {
 fn started(name: &str, server: &McpServer) -> Entries {
     let McpServer {
         command,
+        data,
         enabled,
         trusted,
         tools,
@@ -207,6 +210,7 @@ fn started(name: &str, server: &McpServer) -> Entries {
     } = server;
     let parts = [
         vec![("command", serde_json::json!(command).to_string())],
+        each("data", data),
         only_if(!*enabled, "enabled", "false"),
         only_if(*trusted, "trusted", "true"),
         tools.as_ref().map(|tools| vec![("tools", tools.join(", "))]).unwrap_or_default(),

@@ -83,8 +83,8 @@ pub struct Tool {
     pub(crate) key_of: Option<KeyOf>,
     /// What its server calls it, if it is shown by another name.
     at_server: Option<String>,
-    /// Whether its arguments are compared with its schema.
-    compares: bool,
+    /// What its arguments are compared with, if that is not its schema.
+    compared: Option<Value>,
     /// The most of its answer that is shown, bytes; without it, what tools show otherwise.
     pub(super) shows: Option<u64>,
     /// Built when first used: it takes longer than most calls, and `run` needs none.
@@ -115,7 +115,7 @@ impl Tool {
             executor,
             key_of: None,
             at_server: None,
-            compares: true,
+            compared: None,
             shows: None,
             validator: OnceLock::new(),
         }
@@ -229,11 +229,11 @@ impl Tool {
         Self { name: name.into(), at_server: Some(before), ..self }
     }
 
-    /// Published with a schema that only its server compares arguments with. For a schema that a stranger wrote, and that takes
-    /// more to compare than is good.
+    /// With arguments that are compared with this JSON Schema, in place of the one that is published: for one that a stranger
+    /// wrote, which may cost any time to compare with.
     #[must_use]
-    pub fn compared_by_its_server(self) -> Self {
-        Self { compares: false, validator: OnceLock::new(), ..self }
+    pub fn compared_with(self, schema: Value) -> Self {
+        Self { compared: Some(schema), validator: OnceLock::new(), ..self }
     }
 
     /// With answers that are shown up to this many bytes of JSON. At most 4 MiB are.
@@ -361,22 +361,20 @@ impl Tool {
 
     /// The arguments in the types that the schema asks for, as far as that loses nothing, and what was coerced (C-21).
     pub(crate) fn coerce(&self, args: Value) -> (Value, Vec<Coerced>) {
-        coerce::coerce(&self.parameters, args)
+        coerce::coerce(self.compared(), args)
+    }
+
+    /// What its arguments are compared with.
+    fn compared(&self) -> &Value {
+        self.compared.as_ref().unwrap_or(&self.parameters)
     }
 
     fn validator(&self) -> Result<&jsonschema::Validator, String> {
         if let Some(validator) = self.validator.get() {
             return Ok(validator);
         }
-        let any = serde_json::json!({ "type": "object" });
-        let schema = if self.compares { &self.parameters } else { &any };
-        let mut options = jsonschema::options();
-        if matches!(self.origin, Origin::Mcp(_)) {
-            // What a stranger wrote is compared in linear time.
-            options = options.with_pattern_options(jsonschema::PatternOptions::regex());
-        }
-        let built = options
-            .build(schema)
+        let built = jsonschema::options()
+            .build(self.compared())
             .map_err(|e| format!("the parameters of `{}` are not a JSON Schema: {e}", self.name))?;
         Ok(self.validator.get_or_init(|| Arc::new(built)))
     }
@@ -400,8 +398,8 @@ impl Tool {
     /// The parameters in a line: `path: string, start_line?: integer`.
     fn outline(&self) -> String {
         let required: Vec<&str> =
-            self.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let properties = self.parameters["properties"].as_object().into_iter().flatten();
+            self.compared()["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let properties = self.compared()["properties"].as_object().into_iter().flatten();
         let lines: Vec<String> = properties
             .map(|(name, schema)| {
                 let optional = if required.contains(&name.as_str()) { "" } else { "?" };

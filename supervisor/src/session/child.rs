@@ -6,6 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +16,7 @@ use callgate_policy::effective::{Bound, EffectiveSet, Source};
 use callgate_policy::limit::Limits;
 use callgate_policy::manifest::Env;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::AskedFor;
+use callgate_policy::plan::{AskedFor, compile};
 use callgate_policy::rules::{Action, Rule, RuleScope, RuleSet, RuleSource};
 use callgate_worker::way::Id;
 use serde_json::Value;
@@ -319,15 +320,38 @@ impl Session {
         chosen_by_calls(program, self.most(), &self.facts.path)
     }
 
-    /// Why calls of this session would choose what a command is that another session starts: the program, or a file that it is given
-    /// by its whole path, such as a script. For a host that starts programs with other rights than those of the calls.
+    /// Why calls of this session would choose what a command is that another session starts: its program, or a place that its
+    /// arguments name where they may write, whatever is there now. Not the workspace as a whole, and not what is `data`: places as
+    /// the arguments have them, on which the command works and from which it loads nothing.
     #[must_use]
-    pub fn would_choose(&self, argv: &[OsString], other: &Self) -> Option<String> {
+    pub fn would_choose(&self, argv: &[OsString], data: &[OsString], other: &Self) -> Option<String> {
         let (program, arguments) = argv.split_first()?;
         let path = |word: &OsStr| HostPath::from(PathBuf::from(word));
-        chosen_by_calls(&path(program), self.most(), &other.facts.path).or_else(|| {
-            let given = arguments.iter().filter(|word| Path::new(word).is_absolute()).map(|word| path(word));
-            given.filter(|file| file.as_path().is_file()).find_map(|file| replaced_by_calls(&file, self.most()))
+        if let Some(why) = chosen_by_calls(&path(program), self.most(), &other.facts.path) {
+            return Some(why);
+        }
+        let roots = self.facts.workspace.iter().map(|root| root.as_path().as_os_str());
+        let known: Vec<&OsStr> = roots.chain(data.iter().map(OsString::as_os_str)).collect();
+        arguments.iter().find_map(|word| {
+            // `--repository=/x` names a place as well.
+            let bytes = word.as_bytes();
+            let value = bytes.iter().position(|byte| *byte == b'=').map_or(bytes, |at| &bytes[at + 1..]);
+            let value = OsStr::from_bytes(value);
+            if known.iter().any(|place| *place == value || *place == word.as_os_str()) {
+                return None;
+            }
+            let written = compile::written(self.most());
+            // Anywhere in a word: `sh -c "cd /x && …"`.
+            let named = written.iter().find(|place| {
+                let place = place.as_bytes();
+                place.len() > 1 && bytes.windows(place.len()).any(|part| part == place)
+            });
+            named.map(|place| format!("its argument {} names {place}, where calls may write", word.display())).or_else(
+                || {
+                    let is_there = Path::new(value).is_absolute() && std::fs::symlink_metadata(value).is_ok();
+                    is_there.then(|| replaced_by_calls(&path(value), self.most()))?
+                },
+            )
         })
     }
 

@@ -23,6 +23,8 @@ const RUNNERS: [&str; 16] = [
 ];
 /// Words with which such a program is told to run one.
 const RUNS: [&str; 6] = ["run", "exec", "dlx", "tool", "x", "start"];
+/// What callgate's own lines begin with.
+const OURS: &str = "callgate";
 /// Most characters of a server's name.
 const NAME_MAX: usize = 64;
 
@@ -36,10 +38,10 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn of(name: Option<String>, argv: Vec<OsString>) -> Result<Self, Failure> {
         let name = match name {
-            Some(name) if is_name(&name) => name,
+            Some(name) if is_name(&name) && name != OURS => name,
             Some(name) => {
                 return Err(Failure::Usage(format!(
-                    "--name {name:?}: a name has 1 to {NAME_MAX} of a-z, A-Z, 0-9, `_` and `-`"
+                    "--name {name:?}: a name has 1 to {NAME_MAX} of a-z, A-Z, 0-9, `_` and `-`, and is not `{OURS}`"
                 )));
             }
             None => name_of(&argv),
@@ -80,7 +82,7 @@ fn name_of(argv: &[OsString]) -> String {
         .unwrap_or(base);
     let base = ["-mcp-server", "-mcp", "-server"].iter().find_map(|end| base.strip_suffix(end)).unwrap_or(base);
     let name: String = base.chars().filter(|c| is_name(&c.to_string())).take(NAME_MAX).collect();
-    if name.is_empty() { "server".to_owned() } else { name }
+    if name.is_empty() || name == OURS { "server".to_owned() } else { name }
 }
 
 /// Serves until the client or the server closes its end.
@@ -137,5 +139,6 @@ mod tests {
         assert_eq!(named("/opt/bin/github-mcp-server stdio"), "github");
         assert_eq!(named("node node_modules/x/build/index.js"), "index");
         assert_eq!(named("npx"), "server");
+        assert_eq!(named("npx callgate"), "server");
     }
 }

@@ -14,7 +14,7 @@ use callgate::{
     Approver as _, AskedBy, Choice, HandlerCall, Inquiry, Launcher, Query, Reply, SessionSpec, Subject, Supervisor,
     Tool, with_causes,
 };
-use callgate_mcp::{Client, HttpServer, Opening, Token};
+use callgate_mcp::{Client, HttpServer, Opened, Opening, Servers, Token};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
@@ -131,11 +131,15 @@ async fn serve(supervisor: Supervisor, spec: SessionSpec, token: Token) -> Resul
     let first = Mutex::new(Some(supervisor.open(spec.clone()).await?));
     println!("{}", server.address());
     let open = move || -> Opening {
-        if let Some(first) = first.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            return Box::pin(std::future::ready(Ok(first)));
-        }
+        let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (supervisor, spec) = (supervisor.clone(), spec.clone());
-        Box::pin(async move { supervisor.open(spec).await })
+        Box::pin(async move {
+            let session = match first {
+                Some(first) => first,
+                None => supervisor.open(spec).await?,
+            };
+            Ok(Opened { session: Arc::new(session), servers: Servers::default() })
+        })
     };
     // Whoever has started this holds the other end.
     let ended = async {

@@ -11,7 +11,8 @@ use callgate::{Session, SessionSpec, Subject, Supervisor, with_causes};
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 
-use crate::remote::{Remote, RemoteSpec, tell};
+use crate::remote::told::tell;
+use crate::remote::{Remote, RemoteSpec};
 
 /// How long nothing is tried after a server has ended, from one time to the next, seconds (X0-44).
 const BACK_OFF: [u64; 5] = [1, 2, 5, 15, 60];
@@ -68,7 +69,8 @@ impl Servers {
         let mut all = JoinSet::new();
         let mut begun = JoinSet::new();
         for (name, server) in spec.manifest.iter().flat_map(|manifest| &manifest.mcp) {
-            let Some(own) = own_spec(spec, name).filter(|_| server.enabled && wanted(name)) else { continue };
+            let own = own_spec(spec, name, session).filter(|_| server.enabled && wanted(name));
+            let Some(own) = own else { continue };
             let (first, has_begun) = tokio::sync::oneshot::channel();
             let run = Run {
                 name: name.clone(),
@@ -92,14 +94,16 @@ impl Servers {
     }
 }
 
-/// What a server's session is opened for: its own rights, within the bounds of the session that has its tools.
-fn own_spec(spec: &SessionSpec, name: &str) -> Option<SessionSpec> {
+/// What a server's session is opened for: its own rights, within those of the session that has its tools. Calls of that session can
+/// have a hand in what a server is and finds, and what one server writes another may read: so none has a right that they have not.
+fn own_spec(spec: &SessionSpec, name: &str, session: &Session) -> Option<SessionSpec> {
     let manifest = spec.manifest.as_ref()?.of_server(name)?;
     let mut own = SessionSpec::with_manifest(spec.workspace.first()?.clone(), manifest).without_tools();
     own.workspace.clone_from(&spec.workspace);
     own.ad_hoc.clone_from(&spec.ad_hoc);
     own.user_data.clone_from(&spec.user_data);
     own.ceiling.clone_from(&spec.ceiling);
+    own.ceiling.push(session.effective().as_parent());
     own.ceilings.clone_from(&spec.ceilings);
     // One that takes writing away takes it from every program.
     own.profile.clone_from(&spec.profile);
@@ -166,9 +170,9 @@ impl Run {
                 Arc::clone(own.insert(Arc::new(opened?)))
             }
         };
-        let argv = self.argv()?;
+        let (argv, data) = (self.expanded(&self.server.command)?, self.expanded(&self.server.data)?);
         let session = self.session.upgrade().ok_or_else(|| "its session is over".to_owned())?;
-        if let Some(why) = session.would_choose(&argv, &own) {
+        if let Some(why) = session.would_choose(&argv, &data, &own) {
             return Err(format!(
                 "the server `{}` is not started, for the agent could choose what it is: {why}",
                 self.name
@@ -203,8 +207,8 @@ impl Run {
         Ok(remote.end().await)
     }
 
-    /// Its command, with the workspace's path where `{workspace}` stands.
-    fn argv(&self) -> Result<Vec<OsString>, String> {
+    /// Words with the workspace's path where `{workspace}` stands.
+    fn expanded(&self, words: &[String]) -> Result<Vec<OsString>, String> {
         let root = self.spec.workspace.first().map(std::fs::canonicalize);
         let root = root.transpose().map_err(|error| format!("the workspace is not found: {error}"))?;
         let root = root.unwrap_or_default();
@@ -217,7 +221,7 @@ impl Run {
             }
             word
         };
-        Ok(self.server.command.iter().map(expanded).collect())
+        Ok(words.iter().map(expanded).collect())
     }
 
     /// Its tools become the session's.
@@ -254,7 +258,8 @@ fn shown_as(server: &str, tool: &str) -> String {
         return name;
     }
     // Two names that look the same now are not the same.
-    let digest: String = Sha256::digest(tool).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let digest: String =
+        Sha256::digest(format!("{server}\n{tool}")).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("{}_{digest}", &name[..name.len().min(NAME_MAX - 9)])
 }
 

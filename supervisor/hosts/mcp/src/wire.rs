@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
+use rmcp::model::JsonRpcMessage;
 use rmcp::service::{RxJsonRpcMessage, ServiceRole, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -13,6 +15,10 @@ use tokio::sync::{Notify, watch};
 
 /// Most messages that the other side has not taken. As long as there are so many, nothing more is read from it.
 const UNREAD_MAX: usize = 256;
+
+/// Most messages of a server in a second.
+const MESSAGES_MAX: u32 = 1000;
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Reads from the client, and tells when it has closed its end.
 pub(crate) struct UntilClosed<R> {
@@ -66,6 +72,10 @@ impl Closed {
 pub(crate) struct Bounded<T> {
     inner: T,
     unread: Arc<Unread>,
+    /// What the other side has asked, if an answer to each is under way from the moment it is read.
+    asked: Option<Vec<One>>,
+    /// Since when so many messages have been read.
+    pace: (Instant, u32),
 }
 
 #[derive(Default)]
@@ -77,6 +87,13 @@ struct Unread {
 /// One message, until it is written or dropped.
 struct One(Arc<Unread>);
 
+impl One {
+    fn of(unread: &Arc<Unread>) -> Self {
+        unread.count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(unread))
+    }
+}
+
 impl Drop for One {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::Relaxed);
@@ -86,7 +103,26 @@ impl Drop for One {
 
 impl<T> Bounded<T> {
     pub(crate) fn new(inner: T) -> Self {
-        Self { inner, unread: Arc::default() }
+        Self { inner, unread: Arc::default(), asked: None, pace: (Instant::now(), 0) }
+    }
+
+    /// To another side whose requests are all answered at once: one that asks, and does not read, is not read either. Nor is one that
+    /// says too much.
+    pub(crate) fn answering(inner: T) -> Self {
+        Self { asked: Some(Vec::new()), ..Self::new(inner) }
+    }
+}
+
+impl<T> Bounded<T> {
+    /// Waits until the next second, if there were too many messages in this one: others have the thread as well.
+    async fn keep_pace(&mut self) {
+        let (since, messages) = self.pace;
+        if messages >= MESSAGES_MAX {
+            tokio::time::sleep(SECOND.saturating_sub(since.elapsed())).await;
+        }
+        if since.elapsed() >= SECOND {
+            self.pace = (Instant::now(), 0);
+        }
     }
 }
 
@@ -94,8 +130,9 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Bounded<T> {
     type Error = T::Error;
 
     fn send(&mut self, item: TxJsonRpcMessage<R>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.unread.count.fetch_add(1, Ordering::Relaxed);
-        let one = One(Arc::clone(&self.unread));
+        let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        let asked = self.asked.as_mut().filter(|_| is_answer).and_then(Vec::pop);
+        let one = asked.unwrap_or_else(|| One::of(&self.unread));
         let sent = self.inner.send(item);
         async move {
             let sent = sent.await;
@@ -108,7 +145,15 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Bounded<T> {
         while self.unread.count.load(Ordering::Relaxed) >= UNREAD_MAX {
             self.unread.fewer.notified().await;
         }
-        self.inner.receive().await
+        if self.asked.is_some() {
+            self.keep_pace().await;
+        }
+        let received = self.inner.receive().await;
+        self.pace.1 += 1;
+        if let (Some(asked), Some(JsonRpcMessage::Request(_))) = (&mut self.asked, &received) {
+            asked.push(One::of(&self.unread));
+        }
+        received
     }
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {

@@ -18,7 +18,7 @@ use rmcp::service::{Peer, RequestContext, RoleServer, ServiceError};
 use rmcp::{ErrorData, ServerHandler};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::remote::Remote;
+use crate::remote::{Remote, told};
 use crate::server::{ServeError, Server, over_with, serve_by};
 
 /// Most bytes of an answer that are shown: as much as an answer may have.
@@ -55,6 +55,7 @@ where
         }
     };
     remote.end().await;
+    told::flush().await;
     served
 }
 
@@ -115,6 +116,11 @@ async fn passed_on<T>(
     })
 }
 
+/// A person would take a server's question for callgate's.
+fn asks() -> ErrorData {
+    ErrorData::internal_error("the server asks for input, which it is not offered", None)
+}
+
 impl ServerHandler for Wrapped {
     fn get_info(&self) -> ServerConfig {
         let theirs = self.remote.info();
@@ -161,10 +167,15 @@ impl ServerHandler for Wrapped {
 
     async fn get_prompt(
         &self,
-        request: GetPromptRequestParams,
+        mut request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        passed_on(self.remote.peer().get_prompt_once(request), &context).await
+        request.input_responses = None;
+        request.request_state = None;
+        match passed_on(self.remote.peer().get_prompt_once(request), &context).await? {
+            answer @ GetPromptResponse::Complete(_) => Ok(answer),
+            _ => Err(asks()),
+        }
     }
 
     async fn list_resources(
@@ -185,10 +196,15 @@ impl ServerHandler for Wrapped {
 
     async fn read_resource(
         &self,
-        request: ReadResourceRequestParams,
+        mut request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        passed_on(self.remote.peer().read_resource_once(request), &context).await
+        request.input_responses = None;
+        request.request_state = None;
+        match passed_on(self.remote.peer().read_resource_once(request), &context).await? {
+            answer @ ReadResourceResponse::Complete(_) => Ok(answer),
+            _ => Err(asks()),
+        }
     }
 
     async fn complete(

@@ -1,10 +1,10 @@
 //! What a server says of its tools, bounded: a stranger wrote it, and a model reads it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// Most tools of a server.
@@ -13,26 +13,23 @@ pub(super) const TOOLS_MAX: usize = 256;
 const SCHEMA_MAX: usize = 64 * 1024;
 /// How deep a schema may be nested.
 const DEPTH_MAX: usize = 32;
-/// Most parts of a schema with all its references followed: what comparing arguments with it may cost.
-const PARTS_MAX: usize = 2_000;
+/// The types of JSON Schema.
+const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 /// Most characters of a name (MCP 2025-11-25).
 const NAME_MAX: usize = 128;
 /// Most characters of a text about an argument.
 const TEXT_MAX: usize = 4096;
-/// The keys of a schema that lead to another part of it.
-const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// The keys by which a part says that references in it start elsewhere.
-const BASES: [&str; 2] = ["$id", "id"];
-
 /// A tool, as much of it as is believed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Definition {
     /// As its server has it, with clean texts.
     pub(crate) tool: Tool,
-    /// Whether arguments can be compared with its schema at a bounded cost.
-    pub(crate) compares: bool,
-    /// What a person has approved of is this definition. 12 hexadecimal digits.
+    /// What arguments are compared with: of its schema, what costs little.
+    pub(crate) outline: Value,
+    /// What a person has approved of is this definition, of this server: SHA-256, in hexadecimal.
     pub(crate) digest: String,
+    /// How much of a list it is, bytes.
+    pub(crate) size: usize,
 }
 
 /// Why a tool is left out.
@@ -46,11 +43,13 @@ pub(super) enum Unfit {
     Size,
     #[error("its schema is nested deeper than {DEPTH_MAX}")]
     Depth,
+    #[error("its schema has a name with characters that nobody sees")]
+    Key,
 }
 
 impl Definition {
-    /// Takes a tool, with a description of at most so many characters.
-    pub(super) fn of(mut tool: Tool, description_max: usize) -> Result<Self, Unfit> {
+    /// Takes a tool of the server that this command starts, with a description of at most so many characters.
+    pub(super) fn of(mut tool: Tool, command: &[OsString], description_max: usize) -> Result<Self, Unfit> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
         if tool.name.is_empty() || tool.name.len() > NAME_MAX || !tool.name.chars().all(plain) {
             return Err(Unfit::Name);
@@ -64,11 +63,42 @@ impl Definition {
         }
         // Pictures that a host would fetch, and words for whatever reads them.
         (tool.icons, tool.meta) = (None, None);
-        let compares = parts(&schema) <= PARTS_MAX;
+        let outline = outline(&schema);
         (tool.input_schema, tool.output_schema) = (Arc::new(schema), output.map(Arc::new));
-        let digest = digest(&tool);
-        Ok(Self { tool, compares, digest })
+        let text = serde_json::to_string(&tool).unwrap_or_default();
+        Ok(Self { outline, digest: digest(&text, command), size: text.len(), tool })
     }
+}
+
+/// The names of arguments, which are required, and of which type they are. All else in a schema may cost any time to compare with,
+/// and its server compares it.
+fn outline(schema: &JsonObject) -> Value {
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let typed = |(name, schema): (&String, &Value)| {
+        let types =
+            schema.get("type").filter(|types| is_type(types) || types.as_array().is_some_and(|types| is_types(types)));
+        (name.clone(), types.map_or(json!({}), |types| json!({ "type": types })))
+    };
+    let names: JsonObject = properties.map(typed).collect();
+    let required =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter(|name| name.is_string());
+    let mut required: Vec<&Value> = required.collect();
+    required.sort_by_key(|name| name.as_str());
+    required.dedup();
+    let mut outline = json!({ "type": "object", "properties": names, "required": required });
+    if schema.get("additionalProperties") == Some(&Value::Bool(false)) && !schema.contains_key("patternProperties") {
+        outline["additionalProperties"] = false.into();
+    }
+    outline
+}
+
+fn is_type(name: &Value) -> bool {
+    name.as_str().is_some_and(|name| TYPES.contains(&name))
+}
+
+fn is_types(names: &[Value]) -> bool {
+    let is_first = |at: usize| !names[..at].contains(&names[at]);
+    !names.is_empty() && names.iter().all(is_type) && (0..names.len()).all(is_first)
 }
 
 /// A text without characters that say something else to a person than to a model, and not too long.
@@ -85,7 +115,7 @@ pub(super) fn clean(text: &str, most: usize) -> String {
 fn is_hidden(c: char) -> bool {
     let is_format = matches!(
         u32::from(c),
-        0xad | 0x61c | 0x180e | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f | 0xfe00..=0xfe0f | 0xfeff
+        0xad | 0x34f | 0x61c | 0x115f | 0x1160 | 0x17b4 | 0x17b5 | 0x180e | 0x2800 | 0x3164 | 0xffa0 | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f | 0xfe00..=0xfe0f | 0xfeff
             | 0xfff9..=0xfffb | 0xe0000..=0xe0fff
     );
     is_format || (c.is_control() && c != '\n' && c != '\t')
@@ -108,58 +138,22 @@ fn clean_below(value: &mut Value, depth: usize) -> Result<(), Unfit> {
     match value {
         Value::String(text) => *text = clean(text, TEXT_MAX),
         Value::Array(items) => items.iter_mut().try_for_each(|item| clean_below(item, depth + 1))?,
+        Value::Object(fields) if fields.keys().any(|key| key.chars().any(is_hidden)) => return Err(Unfit::Key),
         Value::Object(fields) => fields.values_mut().try_for_each(|field| clean_below(field, depth + 1))?,
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
     Ok(())
 }
 
-/// How many parts a schema has with all its references followed; `usize::MAX` if one leads back to where it stands, or elsewhere
-/// than to another part.
-fn parts(schema: &JsonObject) -> usize {
-    let whole = Value::Object(schema.clone());
-    Parts { whole: &whole, known: BTreeMap::new(), open: BTreeSet::new() }.of(&whole)
-}
-
-struct Parts<'a> {
-    whole: &'a Value,
-    /// By the pointer that leads there.
-    known: BTreeMap<&'a str, usize>,
-    open: BTreeSet<&'a str>,
-}
-
-impl<'a> Parts<'a> {
-    fn of(&mut self, value: &'a Value) -> usize {
-        match value {
-            Value::Object(fields) => fields.iter().fold(1, |sum: usize, (key, field)| {
-                let below = match field.as_str() {
-                    Some(_) if BASES.contains(&key.as_str()) => usize::MAX,
-                    Some(pointer) if REFERENCES.contains(&key.as_str()) => self.referenced(pointer),
-                    Some(_) | None => self.of(field),
-                };
-                sum.saturating_add(below)
-            }),
-            Value::Array(items) => items.iter().fold(1, |sum: usize, item| sum.saturating_add(self.of(item))),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
-        }
+/// Of a definition and the command that starts its server: another program of the same name is another server.
+fn digest(definition: &str, command: &[OsString]) -> String {
+    let mut digest = Sha256::new();
+    for word in command {
+        digest.update((word.len() as u64).to_le_bytes());
+        digest.update(word.as_encoded_bytes());
     }
-
-    fn referenced(&mut self, pointer: &'a str) -> usize {
-        if let Some(known) = self.known.get(pointer) {
-            return *known;
-        }
-        let part = pointer.strip_prefix('#').and_then(|path| self.whole.pointer(path));
-        let Some(part) = part.filter(|_| self.open.insert(pointer)) else { return usize::MAX };
-        let parts = self.of(part);
-        self.open.remove(pointer);
-        self.known.insert(pointer, parts);
-        parts
-    }
-}
-
-fn digest(tool: &Tool) -> String {
-    let text = serde_json::to_string(tool).unwrap_or_default();
-    Sha256::digest(text).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    digest.update(definition);
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -174,7 +168,7 @@ mod tests {
     }
 
     fn definition(schema: Value) -> Result<Definition, Unfit> {
-        Definition::of(tool(schema), 100)
+        Definition::of(tool(schema), &[], 100)
     }
 
     #[test]
@@ -188,25 +182,23 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_costs_no_more_than_is_said() {
-        let plain = json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/a" } }, "$defs": { "a": { "type": "string" } } });
-        assert!(definition(plain).unwrap().compares);
-        // Each part is two of the next: 2^30 with the references followed.
-        let doubled: JsonObject = (0..30)
-            .map(|n| {
-                let next = json!({ "$ref": format!("#/$defs/d{}", n + 1) });
-                (format!("d{n}"), json!({ "anyOf": [next, next] }))
-            })
-            .chain([("d30".to_owned(), json!({ "type": "string" }))])
-            .collect();
-        let doubled = json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/d0" } }, "$defs": doubled });
-        assert!(!definition(doubled).unwrap().compares);
-        let based = json!({ "type": "object", "properties": { "a": { "$id": "http://x/", "$ref": "#/b", "b": {} } } });
-        assert!(!definition(based).unwrap().compares);
-        for circle in ["#", "#/properties/a", "http://example.com/schema", "#a"] {
-            let schema = json!({ "type": "object", "properties": { "a": { "$ref": circle } } });
-            assert!(!definition(schema).unwrap().compares, "{circle}");
-        }
+    fn arguments_are_compared_with_what_costs_little() {
+        let circle = json!({ "anyOf": [{ "$ref": "#/properties/a" }, { "$ref": "#/properties/a" }] });
+        let schema = json!({
+            "type": "object",
+            "properties": { "a": circle, "b": { "type": ["string", "null"], "pattern": "(a+)+$" }, "c": { "type": "of mine" } },
+            "required": ["b", "b", 7],
+            "additionalProperties": false,
+        });
+        let outline = json!({
+            "type": "object",
+            "properties": { "a": {}, "b": { "type": ["string", "null"] }, "c": {} },
+            "required": ["b"],
+            "additionalProperties": false,
+        });
+        assert_eq!(definition(schema).unwrap().outline, outline);
+        let odd = json!({ "properties": 7, "required": { "a": 1 }, "additionalProperties": { "$ref": "#" } });
+        assert_eq!(definition(odd).unwrap().outline, json!({ "type": "object", "properties": {}, "required": [] }));
     }
 
     #[test]
@@ -215,10 +207,12 @@ mod tests {
         assert_eq!(definition(large), Err(Unfit::Size));
         let deep = (0..DEPTH_MAX).fold(json!({ "type": "object" }), |inner, _| json!({ "not": inner }));
         assert_eq!(definition(deep), Err(Unfit::Depth));
+        let unseen = json!({ "type": "object", "properties": { "a\u{202e}": {} } });
+        assert_eq!(definition(unseen), Err(Unfit::Key));
         let named = |name: &str| {
             let mut tool = tool(json!({}));
             tool.name = name.to_owned().into();
-            Definition::of(tool, 100)
+            Definition::of(tool, &[], 100)
         };
         assert_eq!(named("a b").err(), Some(Unfit::Name));
         assert_eq!(named("").err(), Some(Unfit::Name));
@@ -232,5 +226,7 @@ mod tests {
         let other = definition(json!({ "type": "object", "required": ["a"] })).unwrap();
         assert_eq!(one.digest, same.digest);
         assert_ne!(one.digest, other.digest);
+        let elsewhere = Definition::of(tool(json!({ "type": "object" })), &["x".into()], 100).unwrap();
+        assert_ne!(one.digest, elsewhere.digest);
     }
 }

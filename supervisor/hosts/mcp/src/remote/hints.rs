@@ -11,8 +11,8 @@ use serde_json::Value;
 const LINES_MAX: usize = 100;
 /// Most paths of one call.
 const PATHS_MAX: usize = 3;
-/// Most bytes of an error in which paths are looked for.
-const TEXT_MAX: usize = 16 * 1024;
+/// Most bytes of a path (PATH_MAX of limits.h).
+const PATH_MAX: usize = 4096;
 
 /// What was told already.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Told {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for note in notes {
             if told.len() < LINES_MAX && told.insert(without_counts(&note)) {
-                super::tell(&format!("callgate: {server}: {note}"));
+                super::told::tell(&format!("callgate: {server}: {note}"));
             }
         }
     }
@@ -35,21 +35,24 @@ fn without_counts(note: &str) -> String {
     note.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Paths in a call that failed that its session may not read, with what grants them. The kernel tells nobody which file it refused,
-/// so this goes by what the call and its error name.
-pub(super) fn paths(session: &Session, arguments: &Value, error: &str) -> Vec<String> {
+/// Paths in the arguments of a call that failed that its session may not read, with what grants them. The kernel tells nobody which
+/// file it refused, so this goes by what the call names. What a server's error names is the server's to choose, and is not told.
+pub(super) fn paths(session: &Session, arguments: &Value) -> Vec<String> {
     let mut named = Vec::new();
     strings(arguments, &mut |text| named.extend(text.strip_prefix("file://").or(Some(text)).map(str::to_owned)));
-    let at = error.floor_char_boundary(TEXT_MAX);
-    named.extend(error[..at].split(['\'', '"', '`', ' ', '\n', ',', ':', '(', ')']).map(str::to_owned));
     let refused: BTreeSet<HostPath> = named
         .iter()
-        .filter(|text| text.starts_with('/') && !text.starts_with("//") && text.len() > 1)
+        .filter(|text| text.starts_with('/') && !text.starts_with("//") && text.len() > 1 && text.len() < PATH_MAX)
         .filter_map(|text| normalize(&"/".into(), &HostPath::from(text.as_str())).ok())
         .filter(|path| !session.effective().allows_read(path))
         .collect();
-    let hint = |path: &HostPath| {
-        format!("a call that failed names {path}, which is not granted; to grant it: --read {path}, or --write {path}")
+    // It may be typed as it is told.
+    let plain = |path: &str| path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+@".contains(c));
+    let hint = |path: &HostPath| match path.to_string() {
+        path if plain(&path) => {
+            format!("a call that failed names {path}, which is not granted; to grant it: --read {path}")
+        }
+        path => format!("a call that failed names {path:?}, which is not granted; --read or --write grants a path"),
     };
     refused.iter().take(PATHS_MAX).map(hint).collect()
 }

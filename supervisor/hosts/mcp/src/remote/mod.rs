@@ -5,9 +5,9 @@
 
 mod definition;
 mod hints;
+pub(crate) mod told;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,14 @@ const PAGES_MAX: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a server may take that was asked to end, by closing its standard input.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// Most lines of its standard error in a time.
+const LINES_MAX: u32 = 200;
+/// That time.
+const LINES_IN: Duration = Duration::from_secs(10);
 /// Most bytes of a line of its standard error.
 const LINE_MAX: usize = 8 * 1024;
+/// Most bytes of a list of tools.
+const LIST_MAX: usize = 1024 * 1024;
 /// Most characters of what a server says of a call.
 const MESSAGE: usize = 4096;
 /// Most characters of what a server is called.
@@ -180,7 +186,10 @@ impl Remote {
         .map_err(|begun| begun.into_error(&spec.name))?;
         let definitions = Mutex::default();
         let remote = Self { told: hints::Told::default(), spec, session, program, service, started, definitions };
-        match remote.list().await {
+        let left = remote.spec.start.saturating_sub(started.elapsed());
+        let listed = tokio::time::timeout(left, remote.list()).await;
+        let late = || remote.not_listed(format!("it took longer than {:?} to start", remote.spec.start));
+        match listed.unwrap_or_else(|_elapsed| Err(late())) {
             Ok(definitions) => *remote.definitions() = definitions,
             Err(error) => {
                 remote.end().await;
@@ -204,7 +213,7 @@ impl Remote {
         .map_err(Begun::Start)?;
         let (to, from, complaints) = pipes.into_async().map_err(Begun::Pipes)?;
         tokio::spawn(pass_on(spec.name.clone(), complaints));
-        let transport = Bounded::new(AsyncRwTransport::new_client(from, to).with_max_line_length(MESSAGE_MAX));
+        let transport = Bounded::answering(AsyncRwTransport::new_client(from, to).with_max_line_length(MESSAGE_MAX));
         let notices = Notices { changed: watch::Sender::new(0), steps: Mutex::default() };
         let begun = tokio::time::timeout(spec.start, notices.serve_with_lifecycle(transport, lifecycle)).await;
         let why = match begun {
@@ -214,8 +223,7 @@ impl Remote {
                 return Err(Begun::Refused("it answered with an error".to_owned()));
             }
             Ok(Err(ClientInitializeError::ConnectionClosed(_))) => "it ended, or closed its standard output".to_owned(),
-            // What it said is a stranger's.
-            Ok(Err(error)) => clean(&with_causes(&error), 300),
+            Ok(Err(error)) => one_line(&with_causes(&error)),
             Err(_elapsed) => format!("it took longer than {:?}", spec.start),
         };
         hints::Told::default().tell(&spec.name, session.refused_to(&program).await);
@@ -275,7 +283,7 @@ impl Remote {
 
     /// Says something about it on standard error.
     pub(crate) fn tell(&self, text: &str) {
-        tell(&format!("callgate: {}: {text}", self.spec.name));
+        told::tell(&format!("callgate: {}: {text}", self.spec.name));
     }
 
     /// Lists its tools again. Whether they are others; which of them have changed is told.
@@ -289,7 +297,9 @@ impl Remote {
             let was = before.iter().find(|other| other.tool.name == one.tool.name);
             if was.is_some_and(|was| was.digest != one.digest) {
                 let tool = format!("mcp:{}:{}", self.spec.name, one.tool.name);
-                tell(&format!("callgate: {tool} is defined differently now; what was approved of it is asked again"));
+                told::tell(&format!(
+                    "callgate: {tool} is defined differently now; what was approved of it is asked again"
+                ));
             }
         }
         let is_other = *before != now;
@@ -298,32 +308,25 @@ impl Remote {
     }
 
     async fn list(&self) -> Result<Vec<Definition>, RemoteError> {
-        let (mut all, mut cursor) = (Vec::new(), None);
+        let mut list = List::default();
+        let mut cursor = None;
         for _ in 0..PAGES_MAX {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
             let listed = tokio::time::timeout(PATIENCE, self.peer().list_tools(Some(page))).await;
             let page = match listed {
                 Ok(Ok(page)) => page,
-                Ok(Err(error)) => return Err(self.not_listed(clean(&with_causes(&error), 300))),
+                Ok(Err(error)) => return Err(self.not_listed(one_line(&with_causes(&error)))),
                 Err(_elapsed) => return Err(self.not_listed(format!("it took longer than {PATIENCE:?}"))),
             };
             for tool in page.tools {
-                if all.len() >= TOOLS_MAX {
-                    tell(&format!(
-                        "callgate: {} has more than {TOOLS_MAX} tools; the others are left out",
-                        self.spec.name
-                    ));
-                    return Ok(all);
-                }
-                let name = clean(&tool.name, 64);
-                match Definition::of(tool, self.spec.description_max) {
-                    Ok(definition) => all.push(definition),
-                    Err(why) => tell(&format!("callgate: the tool {name:?} of {} is left out: {why}", self.spec.name)),
-                }
+                list.add(tool, &self.spec);
             }
             cursor = page.next_cursor;
             if cursor.is_none() {
-                return Ok(all);
+                if let Some(first) = list.first_left_out {
+                    self.tell(&format!("{} of its tools are left out; the first, {first}", list.left_out));
+                }
+                return Ok(list.all);
             }
         }
         Err(self.not_listed(format!("the list has more than {PAGES_MAX} pages")))
@@ -340,17 +343,17 @@ impl Remote {
     }
 
     fn tool(self: &Arc<Self>, definition: Definition, shown_as: impl Fn(&str) -> String) -> callgate::Tool {
-        let Definition { tool, compares, digest } = definition;
+        let Definition { tool, outline, digest, .. } = definition;
         let name = tool.name.clone().into_owned();
         let call = Call { remote: Arc::downgrade(self), server: self.spec.name.clone(), name: name.clone() };
-        let made = callgate::Tool::remote(&self.spec.name, &name, call)
+        callgate::Tool::remote(&self.spec.name, &name, call)
             .shown_as(shown_as(&name))
             .description(tool.description.unwrap_or_default())
             .parameters(Value::Object((*tool.input_schema).clone()))
+            .compared_with(outline)
             // An approval is of this definition.
             .approval_key(move |arguments| format!("{arguments} (as defined by {digest})"))
-            .side_by_side();
-        if compares { made } else { made.compared_by_its_server() }
+            .side_by_side()
     }
 
     /// Makes a call. Dropped, it is taken back.
@@ -362,8 +365,8 @@ impl Remote {
             Err(why) => Err(why),
         };
         self.told.tell(&self.spec.name, self.session.refused_to(&self.program).await);
-        if let Err(why) = &outcome {
-            self.told.tell(&self.spec.name, hints::paths(&self.session, &arguments, why));
+        if outcome.is_err() {
+            self.told.tell(&self.spec.name, hints::paths(&self.session, &arguments));
         }
         outcome
     }
@@ -414,6 +417,42 @@ impl Remote {
         self.told.tell(&self.spec.name, self.session.refused_to(&self.program).await);
         report(&self.session, &self.program, self.started).await
     }
+}
+
+/// A list of tools, as it is read.
+#[derive(Default)]
+struct List {
+    all: Vec<Definition>,
+    bytes: usize,
+    left_out: u64,
+    /// And why.
+    first_left_out: Option<String>,
+}
+
+impl List {
+    fn add(&mut self, tool: Tool, spec: &RemoteSpec) {
+        let name = one_line(&clean(&tool.name, 64));
+        let why = match Definition::of(tool, &spec.argv, spec.description_max) {
+            Ok(one) if self.all.iter().any(|other| other.tool.name == one.tool.name) => {
+                "there is one of this name".to_owned()
+            }
+            Ok(_) if self.all.len() >= TOOLS_MAX => format!("there are more than {TOOLS_MAX}"),
+            Ok(one) if self.bytes + one.size > LIST_MAX => format!("together they have more than {LIST_MAX} bytes"),
+            Ok(one) => {
+                self.bytes += one.size;
+                self.all.push(one);
+                return;
+            }
+            Err(why) => why.to_string(),
+        };
+        self.left_out += 1;
+        self.first_left_out.get_or_insert_with(|| format!("`{name}`: {why}"));
+    }
+}
+
+/// A stranger's words as a part of a sentence.
+fn one_line(text: &str) -> String {
+    shown::escaped(&clean(text, 300))
 }
 
 /// Ends what is left of a program, and its record. Returns how it ended, as the end of a sentence.
@@ -524,22 +563,26 @@ fn texts(result: &CallToolResult) -> String {
     if texts.is_empty() { "the server reported an error, and did not say which".to_owned() } else { texts.join("\n") }
 }
 
-/// Passes a server's standard error on, a line at a time.
+/// Passes a server's standard error on, a line at a time and no more than so many.
 async fn pass_on(name: String, from: impl AsyncRead + Unpin) {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
+    let (mut begun, mut lines) = (Instant::now(), 0_u32);
     loop {
         line.clear();
         match (&mut from).take(LINE_MAX as u64).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let text = String::from_utf8_lossy(&line);
-        tell(&format!("{name}: {}", text.trim_end_matches('\n')));
+        if begun.elapsed() >= LINES_IN {
+            (begun, lines) = (Instant::now(), 0);
+        }
+        lines += 1;
+        // One that says more has been read, so that it goes on.
+        if lines <= LINES_MAX {
+            told::tell(&format!("{name}: {}", String::from_utf8_lossy(&line).trim_end_matches('\n')));
+        } else if lines == LINES_MAX + 1 {
+            told::tell(&format!("callgate: {name}: more lines of its standard error are left out for {LINES_IN:?}"));
+        }
     }
-}
-
-/// A notice in one line, whatever is in it: a server runs whether or not somebody reads it.
-pub(crate) fn tell(line: &str) {
-    drop(std::io::stderr().write_all(format!("{}\n", shown::escaped(line)).as_bytes()));
 }
