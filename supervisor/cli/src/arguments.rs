@@ -289,6 +289,10 @@ pub(super) struct Mcp {
     /// Close the session of a client over HTTP that makes no request for this long: `30m` (the default).
     #[arg(long, value_name = "TIME", requires = "http")]
     pub(super) idle_timeout: Option<String>,
+    /// Serve at most this many clients over HTTP at once, each in a session of its own: `64` (the default). The next client gets the
+    /// status 503.
+    #[arg(long, value_name = "N", requires = "http", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(super) max_sessions: Option<u16>,
 }
 
 /// List the tools, or show one with its schema.

@@ -62,6 +62,8 @@ mod led_astray;
 mod limits;
 mod mcp;
 mod mcp_http;
+mod mcp_malformed;
+mod mcp_volume;
 mod metadata;
 mod nested;
 mod net_none;

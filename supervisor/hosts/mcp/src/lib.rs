@@ -13,5 +13,7 @@ mod shown;
 mod wire;
 
 pub use asking::Client;
+#[cfg(fuzzing)]
+pub use http::fuzzed;
 pub use http::{HttpError, HttpServer, Opening, Token, TokenError};
 pub use server::{ServeError, serve};

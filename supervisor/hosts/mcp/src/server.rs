@@ -27,6 +27,10 @@ use crate::{listed, result};
 pub(crate) const MESSAGE_MAX: usize = 8 << 20;
 /// Most calls at once.
 const CALLS_MAX: usize = 256;
+/// Most bytes that large arguments of calls under way take together, here and in all sessions of one process.
+const ROOM: usize = 64 << 20;
+/// Arguments that take no more than this are not large: their number is bounded, and no client's large ones keep them out.
+const SMALL: usize = 64 << 10;
 /// How long results may take to be taken by a client that has closed its end.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Most calls that wait for an answer at once. Whoever would be asked by one more is not there.
@@ -61,7 +65,7 @@ where
 {
     let (from, closed) = UntilClosed::new(from);
     let transport = Bounded::new(AsyncRwTransport::new_server(from, to).with_max_line_length(MESSAGE_MAX));
-    let server = Server::new(session, closed.clone());
+    let server = Server::new(session, closed.clone(), room());
     let running = match server.serve(transport).await {
         Ok(running) => running,
         // A client that goes before it has said anything wants nothing.
@@ -69,12 +73,22 @@ where
         Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
             return Err(ServeError::Begin("its first message is no request that begins one".to_owned()));
         }
+        Err(ServerInitializeError::TransportError { error, .. }) => return untaken(&*error.error),
         Err(error) => return Err(ServeError::Begin(error.to_string())),
     };
     tokio::select! {
         ended = running.waiting() => ended.map(drop).map_err(ServeError::Ended),
         // One that has closed its end, and does not take what is left, keeps nobody.
         () = gone(closed) => Ok(()),
+    }
+}
+
+/// What came of the answer to a client's first message, which could not be written.
+fn untaken(error: &(dyn std::error::Error + 'static)) -> Result<(), ServeError> {
+    match error.downcast_ref::<std::io::Error>() {
+        // It went meanwhile.
+        Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(ServeError::Begin(format!("it takes no answer: {error}"))),
     }
 }
 
@@ -89,6 +103,8 @@ pub(crate) struct Server {
     /// Calls that have asked something by their result, by a name that nobody guesses.
     waiting: Mutex<HashMap<String, Waiting>>,
     calls: Semaphore,
+    /// Bytes that large arguments may still take.
+    room: Arc<Semaphore>,
     closed: Closed,
     /// Held as long as the session is.
     _seat: Option<OwnedSemaphorePermit>,
@@ -114,11 +130,33 @@ struct Flight {
     call: JoinSet<ResultEnvelope>,
     asks: mpsc::Receiver<Ask>,
     pieces: mpsc::Receiver<Vec<u8>>,
+    /// What its arguments take, if they are large.
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// Room for large arguments, of which all sessions of a process have one.
+pub(crate) fn room() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(ROOM))
+}
+
+/// About how many bytes it takes while its call runs. The parser has bounded how deep it is.
+fn weight(value: &Value) -> usize {
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(all) => all.iter().map(weight).sum(),
+        Value::Object(all) => of_fields(all),
+    };
+    size_of::<Value>() + inside
+}
+
+fn of_fields(fields: &JsonObject) -> usize {
+    fields.iter().map(|(name, value)| size_of::<String>() + name.len() + weight(value)).sum()
 }
 
 impl Server {
-    pub(crate) fn new(session: Arc<Session>, closed: Closed) -> Self {
-        Self { session, waiting: Mutex::default(), calls: Semaphore::new(CALLS_MAX), closed, _seat: None }
+    pub(crate) fn new(session: Arc<Session>, closed: Closed, room: Arc<Semaphore>) -> Self {
+        Self { session, waiting: Mutex::default(), calls: Semaphore::new(CALLS_MAX), room, closed, _seat: None }
     }
 
     /// One of several servers, of which there are no more than there are seats.
@@ -135,7 +173,33 @@ impl Server {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start(&self, name: &str, arguments: JsonObject, context: &RequestContext<RoleServer>) -> Flight {
+    /// Room for the arguments of a call, if they need any. A call may wait for others, and meanwhile holds its arguments.
+    fn room_for(&self, arguments: &JsonObject) -> Result<Option<OwnedSemaphorePermit>, ErrorData> {
+        let weight = of_fields(arguments);
+        if weight <= SMALL {
+            return Ok(None);
+        }
+        if weight > ROOM {
+            return Err(ErrorData::invalid_params("the arguments are too large", None));
+        }
+        // A call whose question nobody answered in time takes nothing any more.
+        self.waiting().retain(|_, waiting| waiting.is_awaited());
+        let room =
+            u32::try_from(weight).ok().and_then(|weight| Arc::clone(&self.room).try_acquire_many_owned(weight).ok());
+        room.map(Some).ok_or_else(|| {
+            let what =
+                format!("arguments of {} MiB are under way; make this call when one of them has ended", ROOM >> 20);
+            ErrorData::internal_error(what, None)
+        })
+    }
+
+    fn start(
+        &self,
+        name: &str,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Flight, ErrorData> {
+        let room = self.room_for(&arguments)?;
         let ((ask, asks), (piece, pieces)) = (mpsc::channel(1), mpsc::channel(PIECES));
         let can_ask =
             context.client_capabilities().is_some_and(|client| client.elicitation.as_ref().is_some_and(can_fill));
@@ -149,7 +213,7 @@ impl Server {
             };
             session.call_streaming(&name, Value::Object(arguments), &mut pass_on).await
         }));
-        Flight { call, asks, pieces }
+        Ok(Flight { call, asks, pieces, _room: room })
     }
 
     /// The call that a client goes on with, once it has asked its person. Each answer is for the call that asked, and once.
@@ -305,7 +369,7 @@ impl ServerHandler for Server {
         let arguments = request.arguments.take().unwrap_or_default();
         let mut flight = match request.request_state.take() {
             Some(state) => self.resume(&request, &arguments, &state)?,
-            None => self.start(&name, arguments.clone(), &context),
+            None => self.start(&name, arguments.clone(), &context)?,
         };
         let mut progress =
             context.meta.get_progress_token().map(|token| Progress { token, bytes: 0, rest: Vec::new() });
