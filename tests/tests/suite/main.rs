@@ -62,6 +62,7 @@ mod led_astray;
 mod limits;
 mod mcp;
 mod mcp_http;
+mod mcp_kills;
 mod mcp_malformed;
 mod mcp_volume;
 mod metadata;
