@@ -61,6 +61,7 @@ mod lacking;
 mod led_astray;
 mod limits;
 mod mcp;
+mod mcp_documented;
 mod mcp_http;
 mod mcp_kills;
 mod mcp_malformed;
