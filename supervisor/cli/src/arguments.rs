@@ -620,6 +620,10 @@ pub(super) struct Bench {
     /// connection, and 2,000 connections at once, and the memory of the process that makes them.
     #[arg(long)]
     pub(super) network: bool,
+    /// Instead, measure a `read` of 4 KiB through `callgate mcp`, beside one through the library and beside a server of the same SDK whose
+    /// tool does nothing.
+    #[arg(long)]
+    pub(super) mcp: bool,
 }
 
 /// Print a completion script for a shell.
