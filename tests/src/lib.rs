@@ -8,6 +8,7 @@
 mod binaries;
 mod environment;
 mod host;
+pub mod mcp;
 mod person;
 pub mod projects;
 mod run;

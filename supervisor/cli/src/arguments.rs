@@ -299,6 +299,10 @@ pub(super) struct Mcp {
     /// The server and its arguments.
     #[arg(last = true, value_name = "SERVER", requires = "wrap")]
     pub(super) server: Vec<OsString>,
+    /// Serve at most this many clients over HTTP at once, each in a session of its own: `64` (the default). The next client gets the
+    /// status 503.
+    #[arg(long, value_name = "N", requires = "http", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(super) max_sessions: Option<u16>,
 }
 
 /// List the tools, or show one with its schema.
@@ -626,6 +630,10 @@ pub(super) struct Bench {
     /// connection, and 2,000 connections at once, and the memory of the process that makes them.
     #[arg(long)]
     pub(super) network: bool,
+    /// Instead, measure a `read` of 4 KiB through `callgate mcp`, beside one through the library and beside a server of the same SDK whose
+    /// tool does nothing.
+    #[arg(long)]
+    pub(super) mcp: bool,
 }
 
 /// Print a completion script for a shell.

@@ -5,6 +5,7 @@
 
 mod decisions;
 mod files;
+mod mcp;
 mod network;
 mod opens;
 mod record;
@@ -66,6 +67,18 @@ pub(super) fn bench(bench: &Bench, json: bool) -> Result<ExitCode, Failure> {
             let opener =
                 sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
             network::measure(&opener, bench.runs.clamp(1, 9), json).await
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if bench.mcp {
+        // Before the first event loop.
+        let peers = (mcp::Peer::echo(&scratch)?, mcp::Peer::callgate(&scratch, records.path())?);
+        let launcher = forked()?;
+        let second = (launcher.clone(), records.path());
+        supervise(launcher, async |supervisor| {
+            let opener =
+                sessions::Opener { supervisor: &supervisor, scratch: &scratch, strength: bench.strength.into() };
+            mcp::measure(&opener, second, peers, bench.runs, json).await
         })?;
         return Ok(ExitCode::SUCCESS);
     }

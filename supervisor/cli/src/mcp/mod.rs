@@ -15,6 +15,7 @@ use callgate::{AskedBy, Launcher, Overflow, SessionSpec, Store};
 use callgate_mcp::{Client, HttpError, HttpServer, Opened, Opening, Servers};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
+use rustix::process::{Resource, Rlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::{AgentHost, Grants, Mcp, NewSession};
@@ -25,7 +26,19 @@ use tokens::Tokens;
 use wrap::Server;
 
 pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
-    let Mcp { new, session, approval_timeout, http, token_file, idle_timeout, print_config, wrap, name, server } = mcp;
+    let Mcp {
+        new,
+        session,
+        approval_timeout,
+        http,
+        token_file,
+        idle_timeout,
+        max_sessions,
+        print_config,
+        wrap,
+        name,
+        server,
+    } = mcp;
     let wrapped = wrap.then(|| Server::of(name, server)).transpose()?;
     if let Some(host) = print_config {
         return print(host, new, session, (approval_timeout, wrapped));
@@ -38,7 +51,7 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
     }
     if let Some(address) = http {
         let idle = idle_timeout.map(|time| duration("--idle-timeout", &time)).transpose()?;
-        let http = Http { address: self::address(&address)?, token_file, idle };
+        let http = Http { address: self::address(&address)?, token_file, idle, sessions: max_sessions };
         return serve_http(launcher, new, patience, &http);
     }
     let recorded = match session {
@@ -53,7 +66,7 @@ pub(super) fn mcp(mcp: Mcp) -> Result<ExitCode, Failure> {
         show::tell_warnings(&session);
         let _servers = Servers::start(&supervisor, &spec, &session).await;
         let served = callgate_mcp::serve(session, tokio::io::stdin(), tokio::io::stdout()).await;
-        served.map_err(|error| Failure::runtime(std::io::Error::other(error)))
+        served.map_err(|error| Failure::io("serve the client")(std::io::Error::other(error)))
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -101,6 +114,7 @@ struct Http {
     address: SocketAddr,
     token_file: Option<PathBuf>,
     idle: Option<Duration>,
+    sessions: Option<u16>,
 }
 
 /// Serves until a signal comes.
@@ -112,9 +126,11 @@ fn serve_http(
 ) -> Result<ExitCode, Failure> {
     let mut spec = Kept::of(new)?.spec()?;
     for_agents(&mut spec, patience);
+    let sessions = http.sessions.map_or(HttpServer::SESSIONS, usize::from);
+    make_room(http.sessions.is_some(), sessions)?;
     let store = Store::of_user()?;
     supervise_with(Some(store.clone()), launcher, async |supervisor| {
-        let server = HttpServer::listen(http.address).await.map_err(cannot_listen)?;
+        let server = HttpServer::listen(http.address).await.map_err(cannot_listen)?.sessions(sessions);
         let server = match http.idle {
             Some(idle) => server.idle(idle),
             None => server,
@@ -145,6 +161,24 @@ fn serve_http(
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets this process have the descriptors that so many sessions take: a server that runs out of them fails clients at random. If the
+/// number was typed, too few are an error.
+fn make_room(is_typed: bool, sessions: usize) -> Result<(), Failure> {
+    let needed = HttpServer::descriptors(sessions) as u64;
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(needed);
+    if is_typed && most < needed {
+        return Err(Failure::Usage(format!(
+            "--max-sessions {sessions}: that takes {needed} descriptors, and this process may have {most} (`ulimit -Hn`)"
+        )));
+    }
+    if limit.current.is_none_or(|current| current >= needed.min(most)) {
+        return Ok(());
+    }
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(most)), ..limit })
+        .map_err(|errno| Failure::runtime(errno.into()))
 }
 
 /// Returns when this process is asked to end.

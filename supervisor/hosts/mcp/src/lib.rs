@@ -16,6 +16,8 @@ mod wire;
 mod wrap;
 
 pub use asking::Client;
+#[cfg(fuzzing)]
+pub use http::fuzzed;
 pub use http::{HttpError, HttpServer, Opened, Opening, Token, TokenError};
 pub use remote::{Remote, RemoteError, RemoteSpec};
 pub use server::{ServeError, serve};

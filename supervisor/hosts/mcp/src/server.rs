@@ -28,6 +28,10 @@ use crate::{listed, result};
 pub(crate) const MESSAGE_MAX: usize = 8 << 20;
 /// Most calls at once.
 const CALLS_MAX: usize = 256;
+/// Most bytes that large arguments of calls under way take together, here and in all sessions of one process.
+const ROOM: usize = 64 << 20;
+/// Arguments that take no more than this are not large: their number is bounded, and no client's large ones keep them out.
+const SMALL: usize = 64 << 10;
 /// How long results may take to be taken by a client that has closed its end.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Most calls that wait for an answer at once. Whoever would be asked by one more is not there.
@@ -60,7 +64,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let serving = serve_by(|closed| Server::new(session, closed), from, to).await?;
+    let serving = serve_by(|closed| Server::new(session, closed, room()), from, to).await?;
     match serving {
         Some((running, closed)) => over_with(running, closed).await,
         None => Ok(()),
@@ -90,6 +94,7 @@ where
         Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
             Err(ServeError::Begin("its first message is no request that begins one".to_owned()))
         }
+        Err(ServerInitializeError::TransportError { error, .. }) => untaken(&*error.error).map(|()| None),
         Err(error) => Err(ServeError::Begin(error.to_string())),
     }
 }
@@ -106,6 +111,15 @@ pub(crate) async fn over_with<S: ServerHandler>(
     }
 }
 
+/// What came of the answer to a client's first message, which could not be written.
+fn untaken(error: &(dyn std::error::Error + 'static)) -> Result<(), ServeError> {
+    match error.downcast_ref::<std::io::Error>() {
+        // It went meanwhile.
+        Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(ServeError::Begin(format!("it takes no answer: {error}"))),
+    }
+}
+
 async fn gone(mut closed: Closed) {
     closed.wait().await;
     tokio::time::sleep(FAREWELL).await;
@@ -117,6 +131,8 @@ pub(crate) struct Server {
     /// Calls that have asked something by their result, by a name that nobody guesses.
     waiting: Mutex<HashMap<String, Waiting>>,
     calls: Semaphore,
+    /// Bytes that large arguments may still take.
+    room: Arc<Semaphore>,
     closed: Closed,
     /// Held as long as the session is.
     _seat: Option<OwnedSemaphorePermit>,
@@ -146,14 +162,37 @@ struct Flight {
     pieces: mpsc::Receiver<Vec<u8>>,
     /// What a server that it is made to has told.
     steps: mpsc::Receiver<ProgressNotificationParam>,
+    /// What its arguments take, if they are large.
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// Room for large arguments, of which all sessions of a process have one.
+pub(crate) fn room() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(ROOM))
+}
+
+/// About how many bytes it takes while its call runs. The parser has bounded how deep it is.
+fn weight(value: &Value) -> usize {
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(all) => all.iter().map(weight).sum(),
+        Value::Object(all) => of_fields(all),
+    };
+    size_of::<Value>() + inside
+}
+
+fn of_fields(fields: &JsonObject) -> usize {
+    fields.iter().map(|(name, value)| size_of::<String>() + name.len() + weight(value)).sum()
 }
 
 impl Server {
-    pub(crate) fn new(session: Arc<Session>, closed: Closed) -> Self {
+    pub(crate) fn new(session: Arc<Session>, closed: Closed, room: Arc<Semaphore>) -> Self {
         Self {
             session,
             waiting: Mutex::default(),
             calls: Semaphore::new(CALLS_MAX),
+            room,
             closed,
             _seat: None,
             _servers: None,
@@ -184,7 +223,33 @@ impl Server {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start(&self, name: &str, arguments: JsonObject, context: &RequestContext<RoleServer>) -> Flight {
+    /// Room for the arguments of a call, if they need any. A call may wait for others, and meanwhile holds its arguments.
+    fn room_for(&self, arguments: &JsonObject) -> Result<Option<OwnedSemaphorePermit>, ErrorData> {
+        let weight = of_fields(arguments);
+        if weight <= SMALL {
+            return Ok(None);
+        }
+        if weight > ROOM {
+            return Err(ErrorData::invalid_params("the arguments are too large", None));
+        }
+        // A call whose question nobody answered in time takes nothing any more.
+        self.waiting().retain(|_, waiting| waiting.is_awaited());
+        let room =
+            u32::try_from(weight).ok().and_then(|weight| Arc::clone(&self.room).try_acquire_many_owned(weight).ok());
+        room.map(Some).ok_or_else(|| {
+            let what =
+                format!("arguments of {} MiB are under way; make this call when one of them has ended", ROOM >> 20);
+            ErrorData::internal_error(what, None)
+        })
+    }
+
+    fn start(
+        &self,
+        name: &str,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Flight, ErrorData> {
+        let room = self.room_for(&arguments)?;
         let ((ask, asks), (piece, pieces), (step, steps)) =
             (mpsc::channel(1), mpsc::channel(PIECES), mpsc::channel(PIECES));
         let can_ask =
@@ -200,7 +265,7 @@ impl Server {
             session.call_streaming(&name, Value::Object(arguments), &mut pass_on).await
         };
         call.spawn(CALLER.scope(caller, STEPS.scope(step, carried_out)));
-        Flight { call, asks, pieces, steps }
+        Ok(Flight { call, asks, pieces, steps, _room: room })
     }
 
     /// The call that a client goes on with, once it has asked its person. Each answer is for the call that asked, and once.
@@ -375,7 +440,7 @@ impl ServerHandler for Server {
         let arguments = request.arguments.take().unwrap_or_default();
         let mut flight = match request.request_state.take() {
             Some(state) => self.resume(&request, &arguments, &state)?,
-            None => self.start(&name, arguments.clone(), &context),
+            None => self.start(&name, arguments.clone(), &context)?,
         };
         let mut progress =
             context.meta.get_progress_token().map(|token| Progress { token, bytes: 0, rest: Vec::new() });

@@ -19,7 +19,7 @@ use rmcp::{ErrorData, ServerHandler};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::remote::{Remote, told};
-use crate::server::{ServeError, Server, over_with, serve_by};
+use crate::server::{ServeError, Server, over_with, room, serve_by};
 
 /// Most bytes of an answer that are shown: as much as an answer may have.
 const SHOWN: u64 = 4 * 1024 * 1024;
@@ -42,7 +42,8 @@ where
 {
     let remote = Arc::new(remote);
     offer(&session, &remote);
-    let wrapped = |closed| Wrapped { inner: Server::new(Arc::clone(&session), closed), remote: Arc::clone(&remote) };
+    let wrapped =
+        |closed| Wrapped { inner: Server::new(Arc::clone(&session), closed, room()), remote: Arc::clone(&remote) };
     let served = match serve_by(wrapped, from, to).await? {
         None => Ok(false),
         Some((running, closed)) => {

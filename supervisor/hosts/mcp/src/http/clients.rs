@@ -17,17 +17,14 @@ use rmcp::model::{
 };
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::{SessionManager as _, StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::door::{Door, Holder};
 use super::request::{Answer, Refusal, SESSION};
 use super::{Opened, Opening};
-use crate::server::{MESSAGE_MAX, Server};
+use crate::server::{MESSAGE_MAX, Server, room};
 use crate::wire::Closed;
-
-/// Most sessions at once.
-const SESSIONS_MAX: usize = 64;
 
 /// Where a client is, once one request has opened its session; others wait for that.
 type Place = Arc<tokio::sync::Mutex<Option<Arc<Client>>>>;
@@ -35,7 +32,11 @@ type Place = Arc<tokio::sync::Mutex<Option<Arc<Client>>>>;
 pub(super) struct Clients {
     door: Door,
     open: Box<dyn Fn() -> Opening + Send + Sync>,
+    /// Most sessions at once.
+    most: usize,
     seats: Arc<Semaphore>,
+    /// What large arguments of all clients together may take.
+    room: Arc<Semaphore>,
     /// Those that `initialize` began, by the id that they were given: 122 random bits.
     begun: Mutex<HashMap<String, Arc<Client>>>,
     /// Those of the era without sessions.
@@ -43,9 +44,9 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn new(door: Door, open: Box<dyn Fn() -> Opening + Send + Sync>) -> Self {
-        let seats = Arc::new(Semaphore::new(SESSIONS_MAX));
-        Self { door, open, seats, begun: Mutex::default(), of_holders: Mutex::default() }
+    pub(super) fn new(door: Door, open: Box<dyn Fn() -> Opening + Send + Sync>, most: usize) -> Self {
+        let seats = Arc::new(Semaphore::new(most));
+        Self { door, open, most, seats, room: room(), begun: Mutex::default(), of_holders: Mutex::default() }
     }
 
     pub(super) fn door(&self) -> &Door {
@@ -55,11 +56,19 @@ impl Clients {
     /// A client of its own, in a session that is opened for it.
     pub(super) async fn begin(&self, holder: Holder) -> Result<Arc<Client>, Refusal> {
         let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
-            let what = format!("{SESSIONS_MAX} sessions are open; end one of them (DELETE), or come back later");
+            let what = format!(
+                "{} sessions are open, and no more are allowed; end one of them (DELETE), come back later, or start the server \
+                 with a larger --max-sessions",
+                self.most
+            );
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, what));
         };
         match (self.open)().await {
-            Ok(opened) => Ok(Arc::new(Client::new(holder, opened, seat, &self.door))),
+            Ok(Opened { session, servers }) => {
+                let room = Arc::clone(&self.room);
+                let server = |closed| Server::new(session, closed, room).with_seat(seat).with_servers(servers);
+                Ok(Arc::new(Client::new(holder, server, &self.door)))
+            }
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "a session could not be opened");
                 let what = format!("the session could not be opened: {}", callgate::with_causes(&error));
@@ -148,10 +157,9 @@ struct Used {
 }
 
 impl Client {
-    fn new(holder: Holder, opened: Opened, seat: OwnedSemaphorePermit, door: &Door) -> Self {
-        let Opened { session, servers } = opened;
+    fn new(holder: Holder, server: impl FnOnce(Closed) -> Server, door: &Door) -> Self {
         let (closed, seen) = Closed::channel();
-        let server = Arc::new(Server::new(session, seen).with_seat(seat).with_servers(servers));
+        let server = Arc::new(server(seen));
         let over = CancellationToken::new();
         // A call whose client is gone ends, so there is nothing that could be read again later.
         let config = StreamableHttpServerConfig::default()

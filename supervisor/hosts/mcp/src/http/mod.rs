@@ -18,6 +18,7 @@ use callgate::{OpenError, Session};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -31,8 +32,14 @@ use crate::servers::Servers;
 
 /// Where the protocol is spoken.
 const PATH: &str = "/mcp";
-/// Most connections at once, each of which has one request at a time.
-const CONNECTIONS_MAX: usize = 128;
+/// Connections for each session that there may be. A connection has one request at a time: a client listens on one (GET), waits for a
+/// call on another, and answers what that call asks on a third. With fewer, as many clients as there are sessions could all wait.
+const CONNECTIONS_PER_SESSION: usize = 4;
+/// Least connections, however few the sessions: one client may make many calls at once.
+const CONNECTIONS_MIN: usize = 128;
+/// Descriptors of a session in this process, of calls under way too, and those of the process itself.
+const DESCRIPTORS_PER_SESSION: usize = 16;
+const DESCRIPTORS: usize = 64;
 /// Most headers of a request, and most bytes of them.
 const HEADERS_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 64 << 10;
@@ -82,6 +89,7 @@ pub struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
     idle: Duration,
+    sessions: usize,
 }
 
 impl std::fmt::Debug for HttpServer {
@@ -91,6 +99,9 @@ impl std::fmt::Debug for HttpServer {
 }
 
 impl HttpServer {
+    /// How many clients may have a session at once, if nothing else is set.
+    pub const SESSIONS: usize = 64;
+
     /// Listens on an address of this machine itself. With port 0 the kernel chooses one.
     ///
     /// # Errors
@@ -102,13 +113,29 @@ impl HttpServer {
         let failed = |source| HttpError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, idle: Duration::from_secs(30 * 60) })
+        Ok(Self { listener, address, idle: Duration::from_secs(30 * 60), sessions: Self::SESSIONS })
     }
 
     /// How long a client may make no request before its session is closed: half an hour, if nothing else is set.
     #[must_use]
     pub fn idle(self, idle: Duration) -> Self {
         Self { idle, ..self }
+    }
+
+    /// How many clients may have a session at once. The next one is sent away for a while. There are four connections for each, so this
+    /// process needs [`descriptors`](Self::descriptors).
+    #[must_use]
+    pub fn sessions(self, most: usize) -> Self {
+        Self { sessions: most.max(1), ..self }
+    }
+
+    /// How many descriptors a process needs that serves so many sessions at once.
+    #[must_use]
+    pub fn descriptors(sessions: usize) -> usize {
+        sessions
+            .saturating_mul(DESCRIPTORS_PER_SESSION)
+            .saturating_add(connections(sessions))
+            .saturating_add(DESCRIPTORS)
     }
 
     /// Where it listens.
@@ -131,9 +158,9 @@ impl HttpServer {
         open: impl Fn() -> Opening + Send + Sync + 'static,
         until: impl Future<Output = ()>,
     ) {
-        let Self { listener, address, idle } = self;
-        let clients = Arc::new(Clients::new(Door::new(address, tokens), Box::new(open)));
-        let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let Self { listener, address, idle, sessions } = self;
+        let clients = Arc::new(Clients::new(Door::new(address, tokens), Box::new(open), sessions));
+        let seats = Arc::new(Semaphore::new(connections(sessions).min(Semaphore::MAX_PERMITS)));
         let mut connections = JoinSet::new();
         let mut look = tokio::time::interval(LOOK.min(idle / 2).max(BREATH));
         let mut until = pin!(until);
@@ -154,6 +181,24 @@ impl HttpServer {
     }
 }
 
+/// Most connections at once, for so many sessions.
+fn connections(sessions: usize) -> usize {
+    sessions.saturating_mul(CONNECTIONS_PER_SESSION).max(CONNECTIONS_MIN)
+}
+
+/// One connection with a server at this address, for the fuzz targets.
+#[cfg(fuzzing)]
+pub async fn fuzzed(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    address: SocketAddr,
+    tokens: Vec<Token>,
+    open: impl Fn() -> Opening + Send + Sync + 'static,
+) {
+    let clients = Arc::new(Clients::new(Door::new(address, tokens), Box::new(open), HttpServer::SESSIONS));
+    speak(stream, &clients).await;
+    clients.end_all();
+}
+
 /// The next connection, once there is room for one.
 async fn accept(listener: &TcpListener, seats: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
     loop {
@@ -172,8 +217,12 @@ async fn accept(listener: &TcpListener, seats: &Arc<Semaphore>) -> (TcpStream, O
 async fn connection(stream: TcpStream, _seat: OwnedSemaphorePermit, clients: Arc<Clients>) {
     // Small messages, each of which is waited for.
     drop(stream.set_nodelay(true));
+    speak(stream, &clients).await;
+}
+
+async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, clients: &Arc<Clients>) {
     let service = service_fn(|request| {
-        let clients = Arc::clone(&clients);
+        let clients = Arc::clone(clients);
         async move { Ok::<_, std::convert::Infallible>(request::answer(&clients, request).await) }
     });
     let served = http1::Builder::new()
