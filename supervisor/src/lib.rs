@@ -68,8 +68,9 @@ pub use registry::{
     TodoStatus, Tool, ToolState,
 };
 pub use session::{
-    AGENT_DEPTH_MAX, AGENTS_MAX, AgentRun, AgentRunner, AgentTask, AskedBy, Coercion, FAMILY_MAX, OpenError, Overflow,
-    ReloadError, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject, refuse_strangers,
+    AGENT_DEPTH_MAX, AGENTS_MAX, AgentEndpoint, AgentRun, AgentRunner, AgentServed, AgentService, AgentTask, AskedBy,
+    Coercion, FAMILY_MAX, OpenError, Overflow, ReloadError, Session, SessionSpec, StrengthChoice, Warning,
+    WatchdogObject, refuse_strangers,
 };
 pub use store::{
     CallRecord, Event, EventKind, Events, MissedEvents, Retention, SessionRecord, SessionState, Store, StoreError,

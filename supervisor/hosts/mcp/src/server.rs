@@ -59,9 +59,23 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    serve_whose(session, from, to, (Whose::default(), MESSAGE_MAX)).await
+}
+
+/// The same for some client, whose messages have at most `longest` bytes.
+pub(crate) async fn serve_whose<R, W>(
+    session: Arc<Session>,
+    from: R,
+    to: W,
+    (whose, longest): (Whose, usize),
+) -> Result<(), ServeError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     let (from, closed) = UntilClosed::new(from);
-    let transport = Bounded::new(AsyncRwTransport::new_server(from, to).with_max_line_length(MESSAGE_MAX));
-    let server = Server::new(session, closed.clone());
+    let transport = Bounded::new(AsyncRwTransport::new_server(from, to).with_max_line_length(longest));
+    let server = Server { whose, ..Server::new(session, closed.clone()) };
     let running = match server.serve(transport).await {
         Ok(running) => running,
         // A client that goes before it has said anything wants nothing.
@@ -83,12 +97,45 @@ async fn gone(mut closed: Closed) {
     tokio::time::sleep(FAREWELL).await;
 }
 
+/// Who the client is: that is, who is asked about its calls, and how many it may make.
+pub(crate) enum Whose {
+    /// Whoever started the server. The person at it is asked through it.
+    Host { calls: Arc<Semaphore> },
+    /// The agent itself. Whoever had it started is asked.
+    Agent { caller: Caller, calls: Arc<Semaphore> },
+}
+
+impl Default for Whose {
+    fn default() -> Self {
+        Self::Host { calls: Arc::new(Semaphore::new(CALLS_MAX)) }
+    }
+}
+
+impl Whose {
+    fn calls(&self) -> &Semaphore {
+        match self {
+            Self::Host { calls } | Self::Agent { calls, .. } => calls,
+        }
+    }
+
+    /// Whom a call asks that a request is of.
+    fn asked(&self, ask: mpsc::Sender<Ask>, context: &RequestContext<RoleServer>) -> Caller {
+        let can_ask =
+            || context.client_capabilities().is_some_and(|client| client.elicitation.as_ref().is_some_and(can_fill));
+        match self {
+            Self::Agent { caller, .. } => caller.clone(),
+            Self::Host { .. } if can_ask() => Caller::Handler(ask),
+            Self::Host { .. } => Caller::Nobody,
+        }
+    }
+}
+
 /// One client's.
 pub(crate) struct Server {
     session: Arc<Session>,
+    whose: Whose,
     /// Calls that have asked something by their result, by a name that nobody guesses.
     waiting: Mutex<HashMap<String, Waiting>>,
-    calls: Semaphore,
     closed: Closed,
     /// Held as long as the session is.
     _seat: Option<OwnedSemaphorePermit>,
@@ -118,7 +165,7 @@ struct Flight {
 
 impl Server {
     pub(crate) fn new(session: Arc<Session>, closed: Closed) -> Self {
-        Self { session, waiting: Mutex::default(), calls: Semaphore::new(CALLS_MAX), closed, _seat: None }
+        Self { session, whose: Whose::default(), waiting: Mutex::default(), closed, _seat: None }
     }
 
     /// One of several servers, of which there are no more than there are seats.
@@ -137,9 +184,7 @@ impl Server {
 
     fn start(&self, name: &str, arguments: JsonObject, context: &RequestContext<RoleServer>) -> Flight {
         let ((ask, asks), (piece, pieces)) = (mpsc::channel(1), mpsc::channel(PIECES));
-        let can_ask =
-            context.client_capabilities().is_some_and(|client| client.elicitation.as_ref().is_some_and(can_fill));
-        let caller = if can_ask { Caller::Handler(ask) } else { Caller::Nobody };
+        let caller = self.whose.asked(ask, context);
         let (session, name) = (Arc::clone(&self.session), name.to_owned());
         let mut call = JoinSet::new();
         call.spawn(CALLER.scope(caller, async move {
@@ -294,8 +339,8 @@ impl ServerHandler for Server {
         if self.session.registry().find(&name).is_none() {
             return Err(ErrorData::invalid_params(format!("there is no tool `{name}`"), None));
         }
-        let Ok(_seat) = self.calls.try_acquire() else {
-            let what = format!("{CALLS_MAX} calls are under way; make this one when one of them has ended");
+        let Ok(_seat) = self.whose.calls().try_acquire() else {
+            let what = "too many calls are under way; make this one when one of them has ended";
             return Err(ErrorData::internal_error(what, None));
         };
         let mut closed = self.closed.clone();
