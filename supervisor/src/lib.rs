@@ -33,6 +33,7 @@ mod registry;
 mod session;
 mod store;
 mod supervisor;
+mod trace;
 pub mod trust;
 mod turn;
 
@@ -76,6 +77,7 @@ pub use store::{
     CallRecord, Event, EventKind, Events, MissedEvents, Retention, SessionRecord, SessionState, Store, StoreError,
 };
 pub use supervisor::{Builder, Supervisor};
+pub use trace::Traceparent;
 pub use turn::Concurrency;
 
 /// The example of the README, compiled with the other doctests.

@@ -28,6 +28,7 @@ use crate::session::{
     Session,
 };
 use crate::store::{Recorder, Recording};
+use crate::trace::{self, Traceparent};
 use crate::turn::Turn;
 
 /// The completion of a subagent that ran in the background, in the record of its parent.
@@ -148,7 +149,7 @@ impl Session {
         };
         let (tell, told) = oneshot::channel();
         // Whatever becomes of this call, what was begun is ended by whoever began it.
-        let mut lives = tokio::spawn(life.live(tell));
+        let mut lives = tokio::spawn(trace::within(Traceparent::current(), life.live(tell)));
         if is_background {
             let broke = |_| CallError::Tool(format!("the subagent `{name}` broke"));
             let id = told.await.map_err(broke)??;

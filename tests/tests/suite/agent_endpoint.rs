@@ -142,6 +142,28 @@ tell(
     });
 }
 
+/// The trace of a call is in its result and so in the record, and in those of the calls that an agent makes for it. One that is
+/// malformed is none.
+#[test]
+fn a_trace_is_passed_on_to_the_calls_of_an_agent() {
+    const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let program = "result = call(begin(), \"bash\", command=\"true\")\n\
+                       tell(trace=result[\"_meta\"][\"callgate/envelope\"][\"metadata\"].get(\"traceparent\"))\n";
+        env.workspace_file("m.toml", &manifest("mode = \"yolo\"", &[("child", "", program)]));
+        let mut client = Client::stateful(&env, &["--manifest", "m.toml"], Person::Nobody);
+        for (said, passed_on) in [(TRACE, json!(TRACE)), ("00-x", Value::Null)] {
+            let mut params = task("child", false);
+            params["_meta"] = json!({ "traceparent": said });
+            let done = client.request("tools/call", params, Person::Nobody);
+            assert_eq!(done["result"]["_meta"]["callgate/envelope"]["metadata"]["traceparent"], passed_on, "{done}");
+            assert_eq!(told(&done["result"]["structuredContent"])["trace"], passed_on, "{done}");
+        }
+        client.close();
+    });
+}
+
 /// F17: nobody but an agent's program reaches its endpoint: neither another call of its session, nor its parent's, nor anybody
 /// outside. A sibling by the same name reaches its own session.
 #[test]

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use callgate::{AgentEndpoint, AgentService, Session, json};
+use callgate::{AgentEndpoint, AgentService, Session, Traceparent, json};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
@@ -34,8 +34,10 @@ impl AgentEndpoint for Agents {
     fn service(&self) -> AgentService {
         let caller = CALLER.try_with(Clone::clone).unwrap_or(Caller::Nobody);
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
+        let trace = Traceparent::current();
         Box::new(move |session, connection| {
-            Box::pin(serve(session, connection, Whose::Agent { caller: caller.clone(), calls: Arc::clone(&calls) }))
+            let (caller, calls, trace) = (caller.clone(), Arc::clone(&calls), trace.clone());
+            Box::pin(serve(session, connection, Whose::Agent { caller, calls, trace }))
         })
     }
 }

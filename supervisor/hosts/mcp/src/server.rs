@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use callgate::{ResultEnvelope, Session};
+use callgate::{ResultEnvelope, Session, Traceparent};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ElicitRequest, ElicitResult, ElicitationCapability, Implementation,
     InputRequest, InputRequiredResult, JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
@@ -102,7 +102,7 @@ pub(crate) enum Whose {
     /// Whoever started the server. The person at it is asked through it.
     Host { calls: Arc<Semaphore> },
     /// The agent itself. Whoever had it started is asked.
-    Agent { caller: Caller, calls: Arc<Semaphore> },
+    Agent { caller: Caller, calls: Arc<Semaphore>, trace: Option<Traceparent> },
 }
 
 impl Default for Whose {
@@ -115,6 +115,14 @@ impl Whose {
     fn calls(&self) -> &Semaphore {
         match self {
             Self::Host { calls } | Self::Agent { calls, .. } => calls,
+        }
+    }
+
+    /// The trace of calls that say nothing of it.
+    fn trace(&self) -> Option<Traceparent> {
+        match self {
+            Self::Host { .. } => None,
+            Self::Agent { trace, .. } => trace.clone(),
         }
     }
 
@@ -186,13 +194,18 @@ impl Server {
         let ((ask, asks), (piece, pieces)) = (mpsc::channel(1), mpsc::channel(PIECES));
         let caller = self.whose.asked(ask, context);
         let (session, name) = (Arc::clone(&self.session), name.to_owned());
+        let trace = context.meta.get_traceparent().and_then(Traceparent::parse).or_else(|| self.whose.trace());
         let mut call = JoinSet::new();
         call.spawn(CALLER.scope(caller, async move {
             let mut pass_on = |bytes: &[u8]| {
                 // A client that does not read stops no call.
                 drop(piece.try_send(bytes.to_vec()));
             };
-            session.call_streaming(&name, Value::Object(arguments), &mut pass_on).await
+            let made = session.call_streaming(&name, Value::Object(arguments), &mut pass_on);
+            match trace {
+                Some(trace) => trace.scope(made).await,
+                None => made.await,
+            }
         }));
         Flight { call, asks, pieces }
     }
