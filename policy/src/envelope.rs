@@ -93,6 +93,9 @@ pub struct Metadata {
     /// Who said yes, where somebody was asked: `session` for an answer that was kept.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approved_by: Option<String>,
+    /// The trace that the call is a part of, if whoever made it has said so: a W3C `traceparent`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub traceparent: Option<String>,
     /// Why the end of the call is not in the record of its session. The next call waits until it is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub not_recorded: Option<String>,

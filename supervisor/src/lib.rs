@@ -33,6 +33,7 @@ mod registry;
 mod session;
 mod store;
 mod supervisor;
+mod trace;
 pub mod trust;
 mod turn;
 
@@ -68,13 +69,15 @@ pub use registry::{
     TodoStatus, Tool, ToolState,
 };
 pub use session::{
-    AGENT_DEPTH_MAX, AGENTS_MAX, AgentRun, AgentRunner, AgentTask, AskedBy, Coercion, FAMILY_MAX, OpenError, Overflow,
-    ReloadError, Session, SessionSpec, StrengthChoice, Warning, WatchdogObject, refuse_strangers,
+    AGENT_DEPTH_MAX, AGENTS_MAX, AgentEndpoint, AgentRun, AgentRunner, AgentServed, AgentService, AgentTask, AskedBy,
+    Coercion, FAMILY_MAX, OpenError, Overflow, ReloadError, Session, SessionSpec, StrengthChoice, Warning,
+    WatchdogObject, refuse_strangers,
 };
 pub use store::{
     CallRecord, Event, EventKind, Events, MissedEvents, Retention, SessionRecord, SessionState, Store, StoreError,
 };
 pub use supervisor::{Builder, Supervisor};
+pub use trace::Traceparent;
 pub use turn::Concurrency;
 
 /// The example of the README, compiled with the other doctests.

@@ -14,8 +14,8 @@ use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::{Bounds, LimitName, Limits};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{
-    CallPlan, CallRules, Calls, Exactness, Extent, FsAccess, FsRule, Limit, Mechanism, PROTOCOL_VERSION, Presence,
-    Resource, SessionPlan, Work,
+    CallPlan, CallRules, Calls, ENDPOINT, ENDPOINT_VARIABLE, Exactness, Extent, FsAccess, FsRule, Limit, Mechanism,
+    PROTOCOL_VERSION, Presence, Resource, SessionPlan, Work,
 };
 use callgate_policy::step::Step;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -246,11 +246,16 @@ impl Programs {
                 }
                 Work::Program { argv, working_dir } => (argv, working_dir),
             };
-            let Some((streams, group)) = fds.map(descriptors) else {
+            let Some((streams, endpoint, group)) = fds.map(descriptors) else {
                 let what = "other descriptors came than the call speaks of";
                 let failed = StepFailure::new(Step::Stdio, what);
                 return channel.send(&FromWorker::Failed(failed), &[]);
             };
+            let has_endpoint = endpoint.is_some();
+            if let Some(endpoint) = endpoint {
+                // Held on by this process as well, it would not end with the call.
+                broker.send(&Register::Endpoint { pid: process::id() }, &[endpoint.as_fd()])?;
+            }
             let signals = match &init {
                 Ok(signals) => signals,
                 Err(failed) => return channel.send(&FromWorker::Failed(failed.clone()), &[]),
@@ -258,7 +263,7 @@ impl Programs {
             if base.is_stale() {
                 base = Base::now(&counters, &self.writable);
             }
-            let start = Start { inherited: self, plan: &plan, argv, working_dir, group };
+            let start = Start { inherited: self, plan: &plan, argv, working_dir, group, has_endpoint };
             let Some(end) = program(channel, &start, (signals, scope), streams, (&counters, &base))? else {
                 return Ok(());
             };
@@ -271,7 +276,7 @@ impl Programs {
             std::thread::yield_now();
             // Before it takes another. A broker that knows nothing of this call is not woken.
             let narrowed = plan.rules != CallRules::OfSession || plan.network.is_some();
-            let is_usual = !narrowed && !plan.serves_session;
+            let is_usual = !narrowed && !plan.serves_session && !has_endpoint;
             if !is_usual || asked.as_ref().is_none_or(was_asked) {
                 broker.send(&Register::Again { pid: process::id() }, &[])?;
             }
@@ -382,6 +387,8 @@ struct Start<'a> {
     argv: &'a [HostPath],
     working_dir: &'a HostPath,
     group: Option<Group>,
+    /// Whether it may connect to its session's endpoint.
+    has_endpoint: bool,
 }
 
 /// A program's cgroup, which holds its memory and processes.
@@ -416,14 +423,15 @@ impl Group {
     }
 }
 
-fn descriptors(ProgramFds { stdio, terminal, cgroup }: ProgramFds<OwnedFd>) -> (Streams, Option<Group>) {
+fn descriptors(fds: ProgramFds<OwnedFd>) -> (Streams, Option<OwnedFd>, Option<Group>) {
+    let ProgramFds { stdio, terminal, endpoint, cgroup } = fds;
     let group = cgroup.map(|CgroupFds { procs, pids_events, memory_events, memory_peak }| Group {
         procs,
         pids_events: pids_events.into(),
         memory_events: memory_events.into(),
         memory_peak: memory_peak.into(),
     });
-    (Streams { stdio, terminal }, group)
+    (Streams { stdio, terminal }, endpoint, group)
 }
 
 /// Starts the program and stays as its init: reaps what it orphans, passes signals on, ends all when it ends. `None` if it
@@ -463,7 +471,7 @@ struct Started {
 }
 
 fn start(wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> {
-    let Start { inherited, plan, argv, working_dir, group } = wanted;
+    let Start { inherited, plan, argv, working_dir, group, has_endpoint } = wanted;
     let (built, changing);
     let (ruleset, domain) = match &plan.rules {
         CallRules::OfSession => (&inherited.ruleset, inherited.call_domain.clone()),
@@ -510,11 +518,12 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> 
     }
     // With namespaces procfs shows no more than the session's own processes, and all of it is granted.
     let own = if is_its_own && inherited.procfs.is_none() { OWN } else { &[] };
+    let env = if *has_endpoint { &with_endpoint(&inherited.env)? } else { &inherited.env };
     let [input, output, error] = &streams.stdio;
     let exec = Exec {
         files: &files,
         argv: &args,
-        env: &inherited.env,
+        env,
         working_dir: directory.first().map_or(c"/", |d| d.as_c_str()),
         stdio: [input.as_fd(), output.as_fd(), error.as_fd()],
         terminal: streams.terminal.as_ref().map(OwnedFd::as_fd),
@@ -541,6 +550,15 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> 
     })?;
     let steps = call::program_steps(plan, domain, spawned.landlocked, group.is_some());
     Ok(Started { pid: spawned.pid, steps, _kept: keep_own(own, spawned.pid) })
+}
+
+/// The environment of the program that is the session's agent. What a manifest says of this variable would lead it astray.
+fn with_endpoint(env: &[CString]) -> Result<Vec<CString>, StepFailure> {
+    let variable = [ENDPOINT_VARIABLE.as_bytes(), b"="].concat();
+    let own = CString::new([&variable[..], ENDPOINT.as_bytes()].concat());
+    let own = own.map_err(|_nul| StepFailure::new(Step::Exec, "a NUL in the endpoint's name"))?;
+    let others = env.iter().filter(|other| !other.as_bytes().starts_with(&variable)).cloned();
+    Ok(others.chain([own]).collect())
 }
 
 /// A session without some mechanism has no tools.

@@ -33,6 +33,11 @@ pub use self::rule::{Exactness, Extent, FsAccess, FsRule, Presence};
 /// so a mismatch means that two builds met; it is refused.
 pub const PROTOCOL_VERSION: u32 = 1;
 
+/// The variable that tells the program of an agent where its session's endpoint is.
+pub const ENDPOINT_VARIABLE: &str = "CALLGATE_MCP";
+/// The name by which that program, and nobody else, connects to it. There is no such file: the broker knows the name.
+pub const ENDPOINT: &str = "/run/callgate/mcp.sock";
+
 /// What the supervisor found at a path when it looked, so that the session is bound to that and to nothing that has taken its
 /// place since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use callgate::profile::{self, ProfileError};
 use callgate::trust::{self, Found, MANIFESTS, TrustError, TrustList};
@@ -37,6 +38,7 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
     spec.user_data.clone_from(&grants.user_data);
     spec.allow_home = grants.allow_home;
     spec.user_tools = callgate::user_settings();
+    spec.agent_endpoint = Some(Arc::new(callgate_mcp::Agents));
     for limit in &grants.limit {
         spec.limits.set(limit).map_err(|e| Failure::Usage(format!("--limit {limit}: {}", with_causes(&e))))?;
     }

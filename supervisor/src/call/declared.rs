@@ -60,7 +60,7 @@ impl Session {
         let output = |source| CallError::Output { what: "make pipes for the tool", source };
         let (stdio, pipes) = Stdio::piped().map_err(output)?;
         let (mut stdin, stdout, stderr) = pipes.into_async().map_err(output)?;
-        let started = part.opened.program(plan, stdio, Some(turn)).await;
+        let started = part.opened.program(plan, (stdio, None), Some(turn)).await;
         let mut program = started.map_err(|error| did_not_start(tool, declared, error))?;
         known.steps = program.steps().to_vec();
         let args = args.to_string();

@@ -18,14 +18,17 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use super::envelope::Done;
 use super::error::error_text;
+use super::spawn::OfAgent;
 use super::{CallError, Known};
 use crate::causes::with_causes;
-use crate::confine::Stdio;
+use crate::confine::{Endpoint, Stdio};
 use crate::registry::{Tool, started};
 use crate::session::{
-    AGENT_DEPTH_MAX, AGENTS_MAX, AgentRunner, AgentTask, FAMILY_MAX, InFlight, Opening, Reared, Session,
+    AGENT_DEPTH_MAX, AGENTS_MAX, AgentRunner, AgentService, AgentTask, FAMILY_MAX, InFlight, Opening, Reared, Served,
+    Session,
 };
 use crate::store::{Recorder, Recording};
+use crate::trace::{self, Traceparent};
 use crate::turn::Turn;
 
 /// The completion of a subagent that ran in the background, in the record of its parent.
@@ -63,6 +66,8 @@ struct Life {
     prompt: String,
     metadata: Value,
     runner: Option<Arc<dyn AgentRunner>>,
+    /// Who serves its program.
+    service: Option<AgentService>,
     reared: Arc<Mutex<Reared>>,
     parents_stop: watch::Receiver<u64>,
     waits: Waits,
@@ -97,8 +102,9 @@ impl Session {
                 ),
             });
         }
-        let runner = self.rearing.runner.clone().filter(|_| agent.runner.is_empty());
-        if agent.runner.is_empty() && runner.is_none() {
+        let is_program = !agent.runner.is_empty();
+        let runner = self.rearing.runner.clone().filter(|_| !is_program);
+        if !is_program && runner.is_none() {
             return Err(CallError::Tool(format!(
                 "nobody runs the subagent `{name}` here: its manifest names no program (`runner`), and this host runs none"
             )));
@@ -132,6 +138,7 @@ impl Session {
             prompt: if agent.knows_caller { format!("{CALLER}\n{prompt}") } else { prompt.to_owned() },
             metadata: args["metadata"].clone(),
             runner,
+            service: self.rearing.endpoint.as_ref().filter(|_| is_program).map(|endpoint| endpoint.service()),
             reared: self.children.reared_by(),
             parents_stop: self.children.listen(),
             waits: match is_background {
@@ -142,7 +149,7 @@ impl Session {
         };
         let (tell, told) = oneshot::channel();
         // Whatever becomes of this call, what was begun is ended by whoever began it.
-        let mut lives = tokio::spawn(life.live(tell));
+        let mut lives = tokio::spawn(trace::within(Traceparent::current(), life.live(tell)));
         if is_background {
             let broke = |_| CallError::Tool(format!("the subagent `{name}` broke"));
             let id = told.await.map_err(broke)??;
@@ -203,8 +210,20 @@ impl Life {
     /// From the opening of its session until it has its answer, its parent stops it, or whoever waits for it does not any more.
     /// When this returns, nothing of it runs. `tell` hears its session's id once it works.
     async fn live(self, tell: oneshot::Sender<Result<String, CallError>>) -> Result<Answered, CallError> {
-        let Self { parent, opening, agent, name, prompt, metadata, runner, reared, mut parents_stop, waits, place } =
-            self;
+        let Self {
+            parent,
+            opening,
+            agent,
+            name,
+            prompt,
+            metadata,
+            runner,
+            service,
+            reared,
+            mut parents_stop,
+            waits,
+            place,
+        } = self;
         let child = match opening.open(&reared).await {
             Ok(child) => child,
             Err(error) => {
@@ -230,7 +249,7 @@ impl Life {
         };
         drop(tell.send(Ok(id.clone())));
         let work: Work = match runner {
-            None => Box::pin(run_program(Arc::clone(&child), agent.runner, prompt)),
+            None => Box::pin(run_program(Arc::clone(&child), agent.runner, prompt, service)),
             Some(runner) => {
                 let (session, depth) = (Arc::clone(&child), child.rearing.depth);
                 let task = AgentTask { agent: name, prompt, metadata, depth, parent, session };
@@ -303,8 +322,26 @@ async fn complete(completion: Recording, session: &str, outcome: Result<Answered
     }
 }
 
+/// What `work` returns. Until then, `other` is done as well.
+async fn beside<T>(other: impl Future<Output = ()>, work: impl Future<Output = T>) -> T {
+    let other = async {
+        other.await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        never = other => never,
+    }
+}
+
 /// Runs a program as the agent: the prompt on its standard input, its answer on standard output.
-async fn run_program(child: Arc<Session>, argv: Vec<String>, prompt: String) -> Result<Answered, String> {
+async fn run_program(
+    child: Arc<Session>,
+    argv: Vec<String>,
+    prompt: String,
+    service: Option<AgentService>,
+) -> Result<Answered, String> {
     if let Some(ShellNeed::Program { argv }) =
         argv.first().map(|program| started(&[program.as_str().into()], &child.root()))
         && let Some(why) = argv.first().and_then(|program| child.chosen_by_calls(program))
@@ -316,7 +353,15 @@ async fn run_program(child: Arc<Session>, argv: Vec<String>, prompt: String) -> 
     let begun = std::time::Instant::now();
     // It is a part of the child, and ends with it.
     let turn = child.agents_program.take(crate::turn::Concurrency::SideBySide).await;
-    let program = child.spawn_in_turn(&argv, stdio, turn).await.map_err(|error| error_text(&error))?;
+    let (mut served, endpoint) = match service {
+        Some(service) => {
+            let (ours, brokers) = Endpoint::pair().map_err(|error| failed("make its endpoint", &error))?;
+            (Some(Served::new(ours, service)), Some(brokers))
+        }
+        None => (None, None),
+    };
+    let agents = OfAgent { turn, endpoint };
+    let program = child.spawn_agent(&argv, stdio, agents).await.map_err(|error| error_text(&error))?;
     let (mut input, mut output, mut error) = pipes.into_async().map_err(|error| failed("wait on its pipes", &error))?;
     let feed = async {
         // One that does not read its prompt has its reasons.
@@ -340,7 +385,16 @@ async fn run_program(child: Arc<Session>, argv: Vec<String>, prompt: String) -> 
         }
         last
     };
-    let ((), answer, complaint, end) = tokio::join!(feed, answer, complaint, program.wait());
+    let serve = async {
+        if let Some(served) = &mut served {
+            served.serve(&child).await;
+        }
+    };
+    let work = async { tokio::join!(feed, answer, complaint, program.wait()) };
+    let ((), answer, complaint, end) = beside(serve, work).await;
+    if let Some(served) = served {
+        served.end().await;
+    }
     let end = end.map_err(|error| failed("wait for its end", &error))?;
     let report = child.report(&program, &end, begun.elapsed());
     let changes = report.metadata.changes;

@@ -36,6 +36,7 @@ use crate::gate::{Approved, Passed, Task};
 use crate::registry::{Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, Registry, Tool};
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
+use crate::trace::Traceparent;
 use crate::turn::{Concurrency, Place, Turn};
 
 pub(crate) use self::abort::Aborts;
@@ -205,16 +206,19 @@ impl Session {
     async fn conclude(&self, call: Proposed<'_>, outcome: Result<Done, CallError>) -> ResultEnvelope {
         let Proposed { started, tool, registry, coerced, known, recording, .. } = call;
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let trace = Traceparent::current();
+        let traceparent = trace.as_ref().map(Traceparent::as_str);
         match &outcome {
-            Ok(_) => tracing::info!(session = self.id, tool, duration_ms, "call"),
+            Ok(_) => tracing::info!(session = self.id, tool, duration_ms, traceparent, "call"),
             // Whoever called is told by the envelope.
-            Err(error) => tracing::info!(session = self.id, tool, duration_ms, %error, "call failed"),
+            Err(error) => tracing::info!(session = self.id, tool, duration_ms, traceparent, %error, "call failed"),
         }
         let is_cancelled = matches!(outcome, Err(CallError::Aborted | CallError::Ended));
         let found = registry.ok().and_then(|registry| registry.find(&tool));
         let runs = found.is_some_and(|tool| tool.subject == Subject::Execute);
         let mut envelope = self.envelope(outcome, runs, known, duration_ms);
         envelope.metadata.coerced = coerced;
+        envelope.metadata.traceparent = traceparent.map(str::to_owned);
         if is_cancelled {
             recording.cancel(&mut envelope).await;
         } else {

@@ -48,7 +48,7 @@ impl Session {
         let (timeout, bounds) = (plan.timeout, plan.bounds);
         let command = words(&plan.work);
         let stdio = Stdio::new(null.into(), writer.into(), error.into());
-        let mut program = self.opened.program(plan, stdio, Some(turn)).await.map_err(not_started)?;
+        let mut program = self.opened.program(plan, (stdio, None), Some(turn)).await.map_err(not_started)?;
         known.steps = program.steps().to_vec();
         let mut pipe =
             tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(output("wait on the output"))?;

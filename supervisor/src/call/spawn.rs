@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::CallError;
 use super::error::{error_text, failure};
-use crate::confine::{Program, Stdio};
+use crate::confine::{EndpointOfBroker, Program, Stdio};
 use crate::registry::started;
 use crate::session::Session;
 use crate::store::Recording;
@@ -23,6 +23,13 @@ const HOST: &str = "host";
 
 /// What a `spawn` may take: its host ends it when it wants to.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// What the program that is the agent of its session has, and no other program of a host's.
+pub(super) struct OfAgent {
+    pub(super) turn: Turn,
+    /// The way to the session's calls, if somebody serves them.
+    pub(super) endpoint: Option<EndpointOfBroker>,
+}
 
 impl Session {
     /// Starts a program in the sandbox, past the tools: what `callgate run` does. The capability check still holds.
@@ -58,12 +65,18 @@ impl Session {
         self.spawn_in(self.private_place(), words(argv), stdio, None).await
     }
 
-    /// Starts the program that is the agent of this session. It holds the turn for as long as anything of it runs.
-    pub(super) async fn spawn_in_turn(&self, argv: &[String], stdio: Stdio, turn: Turn) -> Result<Program, CallError> {
+    /// Starts the program that is the agent of this session. It holds its turn for as long as anything of it runs: that of agents'
+    /// programs, so that the session's calls, which it makes itself, do not wait for it.
+    pub(super) async fn spawn_agent(
+        &self,
+        argv: &[String],
+        stdio: Stdio,
+        agents: OfAgent,
+    ) -> Result<Program, CallError> {
         let root = self.root();
         // A subagent may have nothing of the workspace; its private directory is its own.
         let place = if self.effective.allows_read(&root) { root } else { self.private_place() };
-        self.spawn_in(place, words(argv), stdio, Some(turn)).await
+        self.spawn_in(place, words(argv), stdio, Some(agents)).await
     }
 
     fn private_place(&self) -> HostPath {
@@ -75,11 +88,11 @@ impl Session {
         working_dir: HostPath,
         argv: Vec<HostPath>,
         stdio: Stdio,
-        turn: Option<Turn>,
+        agents: Option<OfAgent>,
     ) -> Result<Program, CallError> {
         let mut recording = self.recorder.propose(RUN, HOST, &json!({ "argv": argv }));
         let command = argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        match self.start((argv, working_dir), (stdio, turn), &mut recording).await {
+        match self.start((argv, working_dir), (stdio, agents), &mut recording).await {
             Ok(program) => Ok(program.record(recording).of_command(command)),
             Err(error) => {
                 let mut metadata = Metadata::new(0);
@@ -97,7 +110,7 @@ impl Session {
     async fn start(
         &self,
         (argv, working_dir): (Vec<HostPath>, HostPath),
-        (stdio, turn): (Stdio, Option<Turn>),
+        (stdio, agents): (Stdio, Option<OfAgent>),
         recording: &mut Recording,
     ) -> Result<Program, CallError> {
         let needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
@@ -108,7 +121,7 @@ impl Session {
         let plan = self.pass_of_host(&needs, plan)?;
         self.still_there()?;
         // Whoever ends the session waits for those that start, and then ends what runs.
-        let starting = match &turn {
+        let starting = match &agents {
             Some(_) => None,
             None => Some(self.agents_program.take(Concurrency::SideBySide).await),
         };
@@ -117,7 +130,8 @@ impl Session {
         }
         // Nothing runs that is not recorded.
         recording.start().await?;
-        let started = self.opened.program(plan, stdio, turn).await;
+        let (turn, endpoint) = agents.map_or((None, None), |OfAgent { turn, endpoint }| (Some(turn), endpoint));
+        let started = self.opened.program(plan, (stdio, endpoint), turn).await;
         drop(starting);
         Ok(started?)
     }

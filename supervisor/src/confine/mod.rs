@@ -3,6 +3,7 @@
 mod broker;
 pub(crate) mod cgroup;
 mod channel;
+mod endpoint;
 mod error;
 mod launcher;
 mod outputs;
@@ -15,6 +16,7 @@ mod worker;
 mod workers;
 
 pub(crate) use channel::AsyncChannel;
+pub(crate) use endpoint::{Endpoint, EndpointOfBroker};
 pub use error::ConfineError;
 pub use launcher::{LAUNCHER_NAME, Launcher, LauncherError};
 pub use outputs::OutputsError;

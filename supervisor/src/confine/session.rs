@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::broker::Broker;
 use super::cgroup::{Delegated, Group};
 use super::channel::AsyncChannel;
+use super::endpoint::EndpointOfBroker;
 use super::error::{ConfineError, channel};
 use super::launcher::Launcher;
 use super::outputs::Outputs;
@@ -209,11 +210,11 @@ impl Opened {
         Terminal::make(self.terminals.as_ref(), size, owner)
     }
 
-    /// Starts a program in a worker.
+    /// Starts a program in a worker. With an endpoint, it is the session's agent.
     pub(crate) async fn program(
         &self,
         plan: ApprovedPlan,
-        stdio: Stdio,
+        (stdio, endpoint): (Stdio, Option<EndpointOfBroker>),
         turn: Option<Turn>,
     ) -> Result<Program, ConfineError> {
         debug_assert!(matches!(plan.work, Work::Program { .. }), "a program's plan");
@@ -227,10 +228,11 @@ impl Opened {
             memory_events: files.memory_events.as_fd(),
             memory_peak: files.memory_peak.as_fd(),
         });
-        let (sent, fds) = ProgramFds { cgroup, ..stdio.descriptors() }.send();
+        let at_endpoint = endpoint.as_ref().map(EndpointOfBroker::as_fd);
+        let (sent, fds) = ProgramFds { cgroup, endpoint: at_endpoint, ..stdio.descriptors() }.send();
         let worker = self.start((false, Threads::Never), plan.into_plan(), (sent, &fds), turn).await?;
         // Held on, the program's pipes would never end for who reads them.
-        drop(stdio);
+        drop((stdio, endpoint));
         let steps = self.confined(false, worker.confined().await?);
         let tells = self.writer.is_broker() || self.starter == Starter::Broker || self.network;
         let broker = tells.then(|| (Arc::clone(&self.broker), worker.number()));

@@ -100,7 +100,7 @@ impl Stdio {
     /// As they travel with a call.
     pub(super) fn descriptors(&self) -> ProgramFds<BorrowedFd<'_>> {
         let stdio = self.streams.each_ref().map(OwnedFd::as_fd);
-        ProgramFds { stdio, terminal: self.terminal.as_ref().map(OwnedFd::as_fd), cgroup: None }
+        ProgramFds { stdio, terminal: self.terminal.as_ref().map(OwnedFd::as_fd), endpoint: None, cgroup: None }
     }
 
     /// A new pipe for each of the three, and the host's ends of them.

@@ -22,6 +22,7 @@ use callgate_worker::way::Id;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use super::endpoint::AgentEndpoint;
 use super::open::{bounds, effective};
 use super::rules::rules;
 use super::tools::{Inherited, chosen_by_calls, has_skills, replaced_by_calls};
@@ -147,6 +148,7 @@ pub(crate) struct Rearing {
     pub(crate) allow_home: bool,
     pub(crate) watch_execs: bool,
     pub(crate) runner: Option<Arc<dyn AgentRunner>>,
+    pub(crate) endpoint: Option<Arc<dyn AgentEndpoint>>,
 }
 
 /// The children that are in flight.
@@ -251,6 +253,7 @@ impl Session {
             title: Some(agent.to_owned()),
             allow_home: self.rearing.allow_home,
             agent_runner: self.rearing.runner.clone(),
+            agent_endpoint: self.rearing.endpoint.clone(),
             ..SessionSpec::new(PathBuf::new())
         };
         Some((spec, tools))

@@ -1,6 +1,7 @@
 //! A confined place for one agent's calls.
 
 mod child;
+mod endpoint;
 mod error;
 mod halt;
 mod id;
@@ -13,6 +14,8 @@ mod warning;
 
 pub use child::{AGENT_DEPTH_MAX, AGENTS_MAX, AgentRun, AgentRunner, AgentTask, FAMILY_MAX};
 pub(crate) use child::{Children, InFlight, Lineage, Opening, Reared, Rearing};
+pub(crate) use endpoint::Served;
+pub use endpoint::{AgentEndpoint, AgentServed, AgentService};
 pub use error::{OpenError, refuse_strangers};
 pub(crate) use halt::Halt;
 pub(crate) use id::new_id;

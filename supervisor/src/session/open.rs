@@ -186,6 +186,7 @@ impl Supervisor {
             allow_home: spec.allow_home,
             watch_execs: spec.watch_execs,
             runner: spec.agent_runner,
+            endpoint: spec.agent_endpoint,
         };
         let halt = Halt::new(kept.is_halted, &recorder, lineage.as_ref().map(|lineage| Arc::clone(&lineage.halt)));
         let asking = lineage.as_ref().map(|lineage| Arc::clone(&lineage.asking)).unwrap_or_default();

@@ -16,6 +16,7 @@ use callgate_policy::rules::{Rule, RuleScope};
 use callgate_policy::watchdog::Watchdog;
 
 use super::child::AgentRunner;
+use super::endpoint::AgentEndpoint;
 use crate::gate::people::{Approver, PATIENCE};
 use crate::place::TypedPath;
 use crate::profile::{self, ProfileError};
@@ -93,6 +94,8 @@ pub struct SessionSpec {
     pub asked_by: AskedBy,
     /// Who runs the manifest's agents that name no program.
     pub agent_runner: Option<Arc<dyn AgentRunner>>,
+    /// Who serves the manifest's agents that are programs.
+    pub agent_endpoint: Option<Arc<dyn AgentEndpoint>>,
     /// Where what results have no room for is kept.
     pub overflow: Overflow,
     /// What happens to arguments of another type than a tool's schema asks for.
@@ -215,6 +218,7 @@ impl SessionSpec {
             patience: PATIENCE,
             asked_by: AskedBy::default(),
             agent_runner: None,
+            agent_endpoint: None,
             overflow: Overflow::default(),
             coercion: Coercion::default(),
             title: None,
@@ -391,6 +395,12 @@ impl SessionSpec {
     #[must_use]
     pub fn agent_runner(self, runner: Arc<dyn AgentRunner>) -> Self {
         Self { agent_runner: Some(runner), ..self }
+    }
+
+    /// Sets who serves the manifest's agents that are programs.
+    #[must_use]
+    pub fn agent_endpoint(self, endpoint: Arc<dyn AgentEndpoint>) -> Self {
+        Self { agent_endpoint: Some(endpoint), ..self }
     }
 
     /// Says where what results have no room for is kept.

@@ -90,7 +90,7 @@ fn call(zygote: &Channel, work: Work) -> (FromWorker, String) {
         timeout,
     };
     let stdio = [null.as_fd(), writer.as_fd(), writer.as_fd()];
-    let (fds, streams) = ProgramFds { stdio, terminal: None, cgroup: None }.send();
+    let (fds, streams) = ProgramFds { stdio, terminal: None, endpoint: None, cgroup: None }.send();
     let streams = if matches!(plan.work, Work::Program { .. }) { &streams[..] } else { &[] };
     worker.send(&ToWorker::Call { plan: Box::new(plan), fds }, streams).unwrap();
     drop(writer);

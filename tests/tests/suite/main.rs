@@ -29,6 +29,7 @@ mod sub_policies;
 mod trust;
 
 // Attacks on callgate.
+mod agent_endpoint;
 mod attack;
 mod bounded;
 mod campaign;

@@ -16,7 +16,7 @@ const INVALID: i64 = -32602;
 
 /// What a person at the client answers.
 #[derive(Clone, Copy)]
-enum Person {
+pub(super) enum Person {
     /// The client has no way to ask.
     Nobody,
     Says(&'static str),
@@ -24,14 +24,14 @@ enum Person {
 }
 
 /// A client, and the server that it has started.
-struct Client {
+pub(super) struct Client {
     server: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
     last: u64,
     /// What each request of the stateless era says of the client.
     meta: Option<Value>,
-    asked: Vec<String>,
+    pub(super) asked: Vec<String>,
     progress: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ fn state(env: &TestEnv) -> PathBuf {
     env.outside().join("state")
 }
 
-fn user(env: &TestEnv) -> Run {
+pub(super) fn user(env: &TestEnv) -> Run {
     env.weakened().variable("XDG_STATE_HOME", &state(env).display().to_string())
 }
 
@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// Of the eras that begin with `initialize`.
-    fn stateful(env: &TestEnv, words: &[&str], person: Person) -> Self {
+    pub(super) fn stateful(env: &TestEnv, words: &[&str], person: Person) -> Self {
         let mut client = Self::start(env, words);
         let can = match person {
             Person::Nobody => json!({}),
@@ -106,7 +106,7 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    fn send(&mut self, method: &str, mut params: Value) -> u64 {
+    pub(super) fn send(&mut self, method: &str, mut params: Value) -> u64 {
         self.last += 1;
         if let Some(meta) = &self.meta {
             params["_meta"] = meta.clone();
@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// The answer to a request. Meanwhile the person is asked what the server asks.
-    fn answer(&mut self, id: u64, person: Person) -> Value {
+    pub(super) fn answer(&mut self, id: u64, person: Person) -> Value {
         loop {
             let message = self.hear();
             match message["method"].as_str() {
@@ -146,17 +146,17 @@ impl Client {
         }
     }
 
-    fn request(&mut self, method: &str, params: Value, person: Person) -> Value {
+    pub(super) fn request(&mut self, method: &str, params: Value, person: Person) -> Value {
         let id = self.send(method, params);
         self.answer(id, person)
     }
 
-    fn call(&mut self, tool: &str, arguments: Value, person: Person) -> Value {
+    pub(super) fn call(&mut self, tool: &str, arguments: Value, person: Person) -> Value {
         let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": tool } });
         self.request("tools/call", params, person)
     }
 
-    fn close(mut self) {
+    pub(super) fn close(mut self) {
         drop(self.to.take());
         assert!(self.server.wait().unwrap().success());
     }
@@ -164,14 +164,14 @@ impl Client {
 
 /// The text of a result that is none of an error.
 #[track_caller]
-fn text(answer: &Value) -> &str {
+pub(super) fn text(answer: &Value) -> &str {
     assert_eq!(answer["result"]["isError"], false, "{answer}");
     answer["result"]["content"][0]["text"].as_str().unwrap()
 }
 
 /// The text of a result that tells what is wrong.
 #[track_caller]
-fn wrong(answer: &Value) -> &str {
+pub(super) fn wrong(answer: &Value) -> &str {
     assert_eq!(answer["result"]["isError"], true, "{answer}");
     answer["result"]["content"][0]["text"].as_str().unwrap()
 }

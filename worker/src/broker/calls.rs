@@ -23,6 +23,7 @@ use super::tracer::process_of;
 use super::watches::Watches;
 use super::writable::{Writable, Written, name};
 use crate::procfs::Procfs;
+use crate::protocol::Channel;
 use crate::sys::process::Pid;
 
 /// Most ended calls whose changes wait for being asked about. Those that are killed are not.
@@ -46,6 +47,8 @@ pub(super) struct Call {
     network: Option<Network>,
     /// Its servers on loopback are there for the session's other calls as well.
     serves_session: bool,
+    /// Where its connections to the session's endpoint go, if it may make any.
+    pub(super) endpoint: Option<Channel>,
     pub(super) fifos: Waiting,
     pub(super) objects: Objects,
     pub(super) changes: Collected,
@@ -172,6 +175,7 @@ impl Calls {
             sockets: Sockets::default(),
             network: None,
             serves_session: false,
+            endpoint: None,
             fifos: Waiting::default(),
             objects: Objects::default(),
             changes: Collected::new(&self.own),
@@ -224,6 +228,13 @@ impl Calls {
     pub(super) fn serve_session(&mut self, worker: Pid) {
         if let Some(call) = self.calls.get_mut(&worker) {
             call.serves_session = true;
+        }
+    }
+
+    /// Its call is the program that is the session's agent, whose connections to the endpoint go there.
+    pub(super) fn give_endpoint(&mut self, worker: Pid, endpoint: Option<OwnedFd>) {
+        if let Some(call) = self.calls.get_mut(&worker) {
+            call.endpoint = endpoint.map(Channel::from);
         }
     }
 

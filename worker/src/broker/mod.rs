@@ -626,6 +626,9 @@ impl Broker {
                     }
                 }
                 Received::Message(Register::Serves { pid }, _) => self.calls.serve_session(pid),
+                Received::Message(Register::Endpoint { pid }, fds) => {
+                    self.calls.give_endpoint(pid, fds.into_iter().next());
+                }
                 Received::Message(Register::Again { pid }, _) => {
                     // What egress has said of the call that is over, it said before.
                     self.hear_egress();

@@ -1,11 +1,12 @@
 //! Sockets: a call reaches what it listens on itself, and what its session's host serves it on loopback. In a network
-//! namespace of the session's own, datagrams reach what is in that.
+//! namespace of the session's own, datagrams reach what is in that. The program of an agent reaches its session's endpoint.
 //!
 //! The broker makes each socket, hands the caller a copy and keeps one: so it can connect, bind and listen on exactly
 //! that socket without pidfd_getfd(2), which containers refuse. It lets its copy go as soon as the socket has become
 //! what it will be, or a peer would never see the end of a connection; except for listening TCP sockets, which may be
 //! listened on again with another backlog.
 
+mod endpoint;
 mod inet;
 mod own_network;
 mod unix;
@@ -294,6 +295,9 @@ fn connect(broker: &mut Broker, caller: &Caller<'_>, n: &Notification) -> Result
     let Some(family) = broker.call(caller)?.sockets.get(inode).map(|kept| kept.family) else {
         return own_network::connect(broker, caller, number, &address).map(|()| Answer::Return(0));
     };
+    if family == Family::Unix && endpoint::is_meant(broker.call(caller)?, &address) {
+        return endpoint::connect(broker, caller, inode).map(|()| Answer::Return(0));
+    }
     let found = match family {
         Family::Unix => unix::target(broker, caller, &address),
         Family::V4 | Family::V6 => inet::target(broker, caller, &address, family),

@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 pub const FRAME_MAX: usize = 32 * 1024;
 /// The largest message of a side that is believed, bytes: what it may make the other hold.
 pub const LARGE: usize = 64 * 1024 * 1024;
-/// Most descriptors in a frame: of a program with a terminal and a cgroup, and the memfd of a message that is long.
-const FDS_MAX: usize = 9;
+/// Most descriptors in a frame: of a program with a terminal, an endpoint and a cgroup, and the memfd of a message that is long.
+const FDS_MAX: usize = 10;
 
 const TAG_INLINE: u8 = b'J';
 const TAG_MEMFD: u8 = b'M';

@@ -12,6 +12,8 @@ pub struct ProgramFds<T> {
     pub stdio: [T; 3],
     /// Its controlling terminal, if it is to have one.
     pub terminal: Option<T>,
+    /// Where the broker sends the connections that it makes to its session's endpoint, if it may make any.
+    pub endpoint: Option<T>,
     /// Its cgroup, if it has one.
     pub cgroup: Option<CgroupFds<T>>,
 }
@@ -33,6 +35,7 @@ pub struct CgroupFds<T> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramFdsSent {
     terminal: bool,
+    endpoint: bool,
     cgroup: bool,
 }
 
@@ -40,9 +43,13 @@ impl<'a> ProgramFds<BorrowedFd<'a>> {
     /// What the frame says of them, and they themselves as they travel.
     #[must_use]
     pub fn send(&self) -> (ProgramFdsSent, Vec<BorrowedFd<'a>>) {
-        let sent = ProgramFdsSent { terminal: self.terminal.is_some(), cgroup: self.cgroup.is_some() };
+        let sent = ProgramFdsSent {
+            terminal: self.terminal.is_some(),
+            endpoint: self.endpoint.is_some(),
+            cgroup: self.cgroup.is_some(),
+        };
         let cgroup = self.cgroup.iter().flat_map(|c| [c.procs, c.pids_events, c.memory_events, c.memory_peak]);
-        (sent, self.stdio.into_iter().chain(self.terminal).chain(cgroup).collect())
+        (sent, self.stdio.into_iter().chain(self.terminal).chain(self.endpoint).chain(cgroup).collect())
     }
 }
 
@@ -53,13 +60,14 @@ impl ProgramFdsSent {
         let mut fds = fds.into_iter();
         let stdio = [fds.next()?, fds.next()?, fds.next()?];
         let terminal = if self.terminal { Some(fds.next()?) } else { None };
+        let endpoint = if self.endpoint { Some(fds.next()?) } else { None };
         let cgroup = if self.cgroup {
             let (procs, pids_events) = (fds.next()?, fds.next()?);
             Some(CgroupFds { procs, pids_events, memory_events: fds.next()?, memory_peak: fds.next()? })
         } else {
             None
         };
-        fds.next().is_none().then_some(ProgramFds { stdio, terminal, cgroup })
+        fds.next().is_none().then_some(ProgramFds { stdio, terminal, endpoint, cgroup })
     }
 }
 
@@ -130,19 +138,27 @@ mod tests {
     /// D1: more descriptors than the frame speaks of, or fewer, are none: a terminal is not taken for a cgroup's file.
     #[test]
     fn d1_only_what_the_frame_speaks_of_is_taken() {
-        let held = nulls(8);
+        let held = nulls(9);
         let fd = |at: usize| held[at].as_fd();
-        for (terminal, cgroup, count) in [(false, false, 3), (true, false, 4), (false, true, 7), (true, true, 8)] {
+        let kinds = [
+            (false, false, false, 3),
+            (true, false, false, 4),
+            (false, true, false, 4),
+            (false, false, true, 7),
+            (true, true, true, 9),
+        ];
+        for (terminal, endpoint, cgroup, count) in kinds {
             let cgroup = cgroup.then(|| CgroupFds {
                 procs: fd(4),
                 pids_events: fd(5),
                 memory_events: fd(6),
                 memory_peak: fd(7),
             });
-            let fds = ProgramFds { stdio: [fd(0), fd(1), fd(2)], terminal: terminal.then(|| fd(3)), cgroup };
+            let (terminal, endpoint) = (terminal.then(|| fd(3)), endpoint.then(|| fd(8)));
+            let fds = ProgramFds { stdio: [fd(0), fd(1), fd(2)], terminal, endpoint, cgroup };
             let (sent, travel) = fds.send();
             assert_eq!(travel.len(), count);
-            for came in 0..10 {
+            for came in 0..11 {
                 assert_eq!(sent.receive(nulls(came)).is_some(), came == count, "{came} of {count}");
             }
         }

@@ -58,6 +58,7 @@ longest! {
     Reached: FRAME_MAX;
     FromEgress: FRAME_MAX;
     Carried: FRAME_MAX;
+    AtEndpoint: FRAME_MAX;
 }
 
 /// From the launcher: what a session has left on the host.
@@ -432,6 +433,12 @@ pub enum Register {
         /// As above.
         pid: i32,
     },
+    /// They are the program that is the session's agent, and may connect to its endpoint: as above, from the worker, before anything
+    /// of it runs. Carries the channel on which the broker hands over each connection, as [`AtEndpoint`].
+    Endpoint {
+        /// As above.
+        pid: i32,
+    },
     /// They may connect to less: as above, from the worker, before anything untrusted runs.
     Network {
         /// As above.
@@ -450,4 +457,12 @@ pub enum Register {
         /// As above.
         pid: i32,
     },
+}
+
+/// Broker to supervisor, on the channel that came with the program of an agent.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AtEndpoint {
+    /// The program has connected. Carries the other end: a stream.
+    Connected,
 }

@@ -17,6 +17,6 @@ pub(crate) use egress::{FromEgress, Made, Reach, Reached, Serve, Target, ToEgres
 pub use fds::{CgroupFds, ProgramFds, ProgramFdsSent, SessionFds, SessionFdsSent};
 pub(crate) use frame::shortened;
 pub use frame::{
-    AboutToRun, FromWorker, FromZygote, Leftover, LimitHit, MayRun, OpenSession, ProgramEnd, Register, SessionReply,
-    SessionSteps, StepFailure, Threads, ToBroker, ToWorker, ToZygote, ToolEnd, Used,
+    AboutToRun, AtEndpoint, FromWorker, FromZygote, Leftover, LimitHit, MayRun, OpenSession, ProgramEnd, Register,
+    SessionReply, SessionSteps, StepFailure, Threads, ToBroker, ToWorker, ToZygote, ToolEnd, Used,
 };

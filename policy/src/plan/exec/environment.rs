@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::path::HostPath;
+use crate::plan::{ENDPOINT, ENDPOINT_VARIABLE};
 
 /// What says how text is shown and nothing else, as long as it names no file.
 const SHOWN: &[&str] = &[
@@ -106,6 +107,8 @@ fn is_harmless(name: &[u8], value: &[u8], own: Option<&[u8]>, is_fixed: &mut imp
                 .all(|directory| known.contains(&directory) || directory.starts_with(b"/") && is_fixed(directory))
         }
         b"TZ" => !value.starts_with(b"/") && !value.starts_with(b":") && !value.starts_with(b".") && !has_dots(value),
+        // callgate gives it to an agent's program, and it has no other value.
+        _ if name == ENDPOINT_VARIABLE.as_bytes() => value == ENDPOINT.as_bytes(),
         _ if is_shown(name) => !value.contains(&b'/'),
         _ => is_free(name),
     }
@@ -122,6 +125,13 @@ mod tests {
     fn session() -> Environment {
         let pairs = [("PATH", "/usr/bin:/bin"), ("HOME", "/s/home"), ("LANG", "C.UTF-8"), ("MAKEFILES", "/w/own.mk")];
         Environment::of(&pairs.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
+    }
+
+    #[test]
+    fn where_the_endpoint_is_steers_nobody() {
+        let at = |place: &str| steered(&[&format!("{ENDPOINT_VARIABLE}={place}")], &[]);
+        assert_eq!(at(ENDPOINT), None);
+        assert_eq!(at("/elsewhere").as_deref(), Some(ENDPOINT_VARIABLE));
     }
 
     fn steered(changed: &[&str], without: &[&str]) -> Option<String> {

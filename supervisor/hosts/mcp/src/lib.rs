@@ -3,7 +3,10 @@
 //! Both eras of the protocol are spoken: those that begin with `initialize` (until 2025-11-25), and 2026-07-28, in which each
 //! request stands for itself. Whom a call has to ask, it asks through the client: by an elicitation, or by a result that says what
 //! input is required. A client that can do neither is nobody, and then no is the answer (S0-57).
+//!
+//! Agents that are programs are clients of their own sessions ([`Agents`]).
 
+mod agent;
 mod asking;
 mod http;
 mod listed;
@@ -15,6 +18,7 @@ mod shown;
 mod wire;
 mod wrap;
 
+pub use agent::Agents;
 pub use asking::Client;
 #[cfg(fuzzing)]
 pub use http::fuzzed;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use callgate::{ResultEnvelope, Session};
+use callgate::{ResultEnvelope, Session, Traceparent};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, DiscoverResult, ElicitRequest, ElicitResult, ElicitationCapability,
     Implementation, InputRequest, InputRequiredResult, JsonObject, ListToolsResult, PaginatedRequestParams,
@@ -64,8 +64,22 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let serving = serve_by(|closed| Server::new(session, closed, room()), from, to).await?;
-    match serving {
+    serve_whose(session, from, to, (Whose::default(), MESSAGE_MAX)).await
+}
+
+/// The same for some client, whose messages have at most `longest` bytes.
+pub(crate) async fn serve_whose<R, W>(
+    session: Arc<Session>,
+    from: R,
+    to: W,
+    (whose, longest): (Whose, usize),
+) -> Result<(), ServeError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let server = |closed| Server { whose, ..Server::new(session, closed, room()) };
+    match serve_by(server, from, to, longest).await? {
         Some((running, closed)) => over_with(running, closed).await,
         None => Ok(()),
     }
@@ -74,11 +88,13 @@ where
 /// A client that is served.
 pub(crate) type Serving<S> = (RunningService<RoleServer, S>, Closed);
 
-/// Begins to serve a client by what `server` makes. `None` if the client has gone before it has said anything.
+/// Begins to serve a client, whose messages have at most `longest` bytes, by what `server` makes. `None` if the client has gone before
+/// it has said anything.
 pub(crate) async fn serve_by<S, R, W>(
     server: impl FnOnce(Closed) -> S,
     from: R,
     to: W,
+    longest: usize,
 ) -> Result<Option<Serving<S>>, ServeError>
 where
     S: ServerHandler,
@@ -86,7 +102,7 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let (from, closed) = UntilClosed::new(from);
-    let transport = Bounded::new(AsyncRwTransport::new_server(from, to).with_max_line_length(MESSAGE_MAX));
+    let transport = Bounded::new(AsyncRwTransport::new_server(from, to).with_max_line_length(longest));
     match server(closed.clone()).serve(transport).await {
         Ok(running) => Ok(Some((running, closed))),
         // A client that goes before it has said anything wants nothing.
@@ -125,12 +141,53 @@ async fn gone(mut closed: Closed) {
     tokio::time::sleep(FAREWELL).await;
 }
 
+/// Who the client is: that is, who is asked about its calls, and how many it may make.
+pub(crate) enum Whose {
+    /// Whoever started the server. The person at it is asked through it.
+    Host { calls: Arc<Semaphore> },
+    /// The agent itself. Whoever had it started is asked.
+    Agent { caller: Caller, calls: Arc<Semaphore>, trace: Option<Traceparent> },
+}
+
+impl Default for Whose {
+    fn default() -> Self {
+        Self::Host { calls: Arc::new(Semaphore::new(CALLS_MAX)) }
+    }
+}
+
+impl Whose {
+    fn calls(&self) -> &Semaphore {
+        match self {
+            Self::Host { calls } | Self::Agent { calls, .. } => calls,
+        }
+    }
+
+    /// The trace of calls that say nothing of it.
+    fn trace(&self) -> Option<Traceparent> {
+        match self {
+            Self::Host { .. } => None,
+            Self::Agent { trace, .. } => trace.clone(),
+        }
+    }
+
+    /// Whom a call asks that a request is of.
+    fn asked(&self, ask: mpsc::Sender<Ask>, context: &RequestContext<RoleServer>) -> Caller {
+        let can_ask =
+            || context.client_capabilities().is_some_and(|client| client.elicitation.as_ref().is_some_and(can_fill));
+        match self {
+            Self::Agent { caller, .. } => caller.clone(),
+            Self::Host { .. } if can_ask() => Caller::Handler(ask),
+            Self::Host { .. } => Caller::Nobody,
+        }
+    }
+}
+
 /// One client's.
 pub(crate) struct Server {
     session: Arc<Session>,
+    whose: Whose,
     /// Calls that have asked something by their result, by a name that nobody guesses.
     waiting: Mutex<HashMap<String, Waiting>>,
-    calls: Semaphore,
     /// Bytes that large arguments may still take.
     room: Arc<Semaphore>,
     closed: Closed,
@@ -188,15 +245,7 @@ fn of_fields(fields: &JsonObject) -> usize {
 
 impl Server {
     pub(crate) fn new(session: Arc<Session>, closed: Closed, room: Arc<Semaphore>) -> Self {
-        Self {
-            session,
-            waiting: Mutex::default(),
-            calls: Semaphore::new(CALLS_MAX),
-            room,
-            closed,
-            _seat: None,
-            _servers: None,
-        }
+        Self { session, whose: Whose::default(), waiting: Mutex::default(), room, closed, _seat: None, _servers: None }
     }
 
     /// Whose calls it makes.
@@ -252,17 +301,20 @@ impl Server {
         let room = self.room_for(&arguments)?;
         let ((ask, asks), (piece, pieces), (step, steps)) =
             (mpsc::channel(1), mpsc::channel(PIECES), mpsc::channel(PIECES));
-        let can_ask =
-            context.client_capabilities().is_some_and(|client| client.elicitation.as_ref().is_some_and(can_fill));
-        let caller = if can_ask { Caller::Handler(ask) } else { Caller::Nobody };
+        let caller = self.whose.asked(ask, context);
         let (session, name) = (Arc::clone(&self.session), name.to_owned());
+        let trace = context.meta.get_traceparent().and_then(Traceparent::parse).or_else(|| self.whose.trace());
         let mut call = JoinSet::new();
         let carried_out = async move {
             let mut pass_on = |bytes: &[u8]| {
                 // A client that does not read stops no call.
                 drop(piece.try_send(bytes.to_vec()));
             };
-            session.call_streaming(&name, Value::Object(arguments), &mut pass_on).await
+            let made = session.call_streaming(&name, Value::Object(arguments), &mut pass_on);
+            match trace {
+                Some(trace) => trace.scope(made).await,
+                None => made.await,
+            }
         };
         call.spawn(CALLER.scope(caller, STEPS.scope(step, carried_out)));
         Ok(Flight { call, asks, pieces, steps, _room: room })
@@ -429,8 +481,8 @@ impl ServerHandler for Server {
         if self.session.registry().find(&name).is_none() {
             return Err(ErrorData::invalid_params(format!("there is no tool `{name}`"), None));
         }
-        let Ok(_seat) = self.calls.try_acquire() else {
-            let what = format!("{CALLS_MAX} calls are under way; make this one when one of them has ended");
+        let Ok(_seat) = self.whose.calls().try_acquire() else {
+            let what = "too many calls are under way; make this one when one of them has ended";
             return Err(ErrorData::internal_error(what, None));
         };
         let mut closed = self.closed.clone();

@@ -19,7 +19,7 @@ use rmcp::{ErrorData, ServerHandler};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::remote::{Remote, told};
-use crate::server::{ServeError, Server, over_with, room, serve_by};
+use crate::server::{MESSAGE_MAX, ServeError, Server, over_with, room, serve_by};
 
 /// Most bytes of an answer that are shown: as much as an answer may have.
 const SHOWN: u64 = 4 * 1024 * 1024;
@@ -44,7 +44,7 @@ where
     offer(&session, &remote);
     let wrapped =
         |closed| Wrapped { inner: Server::new(Arc::clone(&session), closed, room()), remote: Arc::clone(&remote) };
-    let served = match serve_by(wrapped, from, to).await? {
+    let served = match serve_by(wrapped, from, to, MESSAGE_MAX).await? {
         None => Ok(false),
         Some((running, closed)) => {
             let peer = running.peer().clone();

@@ -11,11 +11,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::super::Broker;
 use super::super::caller::{Caller, Links, Target};
 use super::super::writable::Grant;
-use super::{errno, family_in, inet, io_errno};
+use super::{errno, family_in, inet, io_errno, make};
 use crate::apply::landlock;
 use crate::sys::socket as raw;
 
@@ -215,6 +216,25 @@ fn bind_name(broker: &mut Broker, caller: &Caller<'_>, inode: u64, name: Vec<u8>
     Ok(())
 }
 
+/// Listens by a name that nobody reaches any more when this returns, for one connection: the socket, and the file that it is
+/// connected to by.
+pub(super) fn listen_for_one(broker: &mut Broker, caller: &Caller<'_>) -> Result<(OwnedFd, Arc<OwnedFd>), i32> {
+    let directory = directory_of_names(broker)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = make(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let name = CString::new(format!("{}-endpoint", broker.call(caller)?.number)).map_err(|_nul| libc::EIO)?;
+    broker.set_mask(0o077);
+    let file = Arc::new(make_file(&socket, &directory, &name)?);
+    rustix::fs::unlinkat(&directory.fd, &name, AtFlags::empty()).map_err(errno)?;
+    rustix::net::listen(&socket, 1).map_err(errno)?;
+    Ok((socket, file))
+}
+
+/// The address that leads to a file, whatever its name leads to.
+pub(super) fn address_of(file: &OwnedFd) -> Result<Vec<u8>, i32> {
+    unix_address(by_proc(file).as_bytes())
+}
+
 fn directory_of_names(broker: &Broker) -> Result<Target, i32> {
     Ok(Target::own(broker.part("ipc")?, broker.private.join("ipc")))
 }
@@ -266,5 +286,5 @@ pub(super) fn target(broker: &mut Broker, caller: &Caller<'_>, address: &[u8]) -
         }
         UnixName::None => return Err(libc::EINVAL),
     };
-    Ok((unix_address(by_proc(&file).as_bytes())?, file))
+    Ok((address_of(&file)?, file))
 }
