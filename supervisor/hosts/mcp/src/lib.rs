@@ -10,6 +10,7 @@ mod listed;
 mod result;
 mod server;
 mod shown;
+mod values;
 mod wire;
 
 pub use asking::Client;
