@@ -256,6 +256,7 @@ fn open_status(error: &OpenError) -> u8 {
         | OpenError::UnknownTool { .. }
         | OpenError::NotTrusted { .. }
         | OpenError::OtherProject { .. }
+        | OpenError::NoLongerTrusted { .. }
         | OpenError::Profile(_)
         | OpenError::Registry(RegistryError::Unknown { .. }) => DATA,
         OpenError::Confine(confine) => confine_status(confine),

@@ -15,6 +15,7 @@ use crate::place::{self, Misled, Stranger};
 use crate::profile::ProfileError;
 use crate::registry::RegistryError;
 use crate::store::StoreError;
+use crate::trust::TrustError;
 
 /// Why a session was not opened. Nothing has run then.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,17 @@ pub enum OpenError {
     OtherProject {
         /// Where it was.
         path: HostPath,
+    },
+    /// The project's manifest does not count any more as it did when the spec was made of it.
+    #[error(
+        "the manifest of {path} is not trusted as it was: trust was taken back, was for one session, or the manifest is another; look \
+         at it, then: callgate trust {path}; if it is another, start what opens the session again"
+    )]
+    NoLongerTrusted {
+        /// The project's directory.
+        path: HostPath,
+        /// What its files say of that.
+        source: Option<Box<TrustError>>,
     },
     /// The host cannot enforce what every session needs.
     #[error(transparent)]

@@ -17,6 +17,7 @@ use callgate_policy::watchdog::Watchdog;
 
 use super::child::AgentRunner;
 use super::endpoint::AgentEndpoint;
+use super::error::OpenError;
 use crate::gate::people::{Approver, PATIENCE};
 use crate::place::TypedPath;
 use crate::profile::{self, ProfileError};
@@ -466,6 +467,16 @@ impl SessionSpec {
     #[must_use]
     pub fn with_manifest(workspace: impl Into<PathBuf>, manifest: Manifest) -> Self {
         Self { manifest: Some(manifest), ..Self::new(workspace) }
+    }
+
+    /// For the next session of a host that opens several: with what people have approved of for the project by now, if its manifest is
+    /// still trusted for what it said then.
+    ///
+    /// # Errors
+    /// [`OpenError::NoLongerTrusted`]
+    pub fn again(&self) -> Result<Self, OpenError> {
+        let project = self.project.as_ref().map(Project::again).transpose()?;
+        Ok(Self { project, ..self.clone() })
     }
 
     /// What the manifest of a project asks for, which its owner trusts.

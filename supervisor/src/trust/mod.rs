@@ -30,6 +30,7 @@ use crate::place::Place;
 use crate::profile::{self, ProfileError};
 use crate::registry::hosted::skill;
 use crate::registry::{Layer, LeftOut, Tool};
+use crate::session::OpenError;
 
 /// What a project's manifest may be called, in the project's own directory and in none above it (X1-35).
 pub const MANIFESTS: [&str; 2] = ["callgate.toml", "callgate.json"];
@@ -93,6 +94,7 @@ pub struct Project {
     files: BTreeMap<String, String>,
     skills: BTreeMap<String, String>,
     list: TrustList,
+    decision: Decision,
     approvals: Approvals,
     /// The tools that it declares.
     layer: Layer,
@@ -270,6 +272,7 @@ impl TrustList {
             directory: Arc::new(held),
             files,
             skills: trusted.skills,
+            decision: trusted.decision,
             approvals: if trusted.decision == Decision::Trusted { trusted.approvals } else { Approvals::default() },
             list: self.clone(),
             layer,
@@ -396,6 +399,28 @@ impl Project {
     /// The same project as it is now.
     pub(crate) fn find_again(&self) -> Result<Found, TrustError> {
         self.list.find(self.root.as_path())
+    }
+
+    /// The same project with what has been approved of for it by now.
+    pub(crate) fn again(&self) -> Result<Self, OpenError> {
+        let refused = |source| Err(OpenError::NoLongerTrusted { path: self.root.clone(), source });
+        match self.find_again() {
+            Ok(Found::Trusted(found)) if found.files == self.files => Ok(*found),
+            Ok(Found::Trusted(_) | Found::Nothing | Found::Untrusted { .. }) => refused(None),
+            Err(error) => refused(Some(Box::new(error))),
+        }
+    }
+
+    /// Whether it was trusted for one session.
+    #[must_use]
+    pub fn is_for_once(&self) -> bool {
+        self.decision == Decision::Once
+    }
+
+    /// Whether nothing has been approved of for the project, or forgotten, since it was found as this one.
+    #[must_use]
+    pub fn has_same_approvals(&self, earlier: &Self) -> bool {
+        self.approvals == earlier.approvals
     }
 
     /// What was approved of for the project before.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Stdio};
@@ -19,7 +19,10 @@ const MESSAGE_MAX: usize = 8 << 20;
 const ACCEPT: &str = "application/json, text/event-stream";
 
 fn user(env: &TestEnv) -> Run {
-    env.weakened().variable("XDG_STATE_HOME", &env.outside().join("state").display().to_string())
+    let home = env.outside().display().to_string();
+    env.weakened()
+        .variable("HOME", &home)
+        .variable("XDG_STATE_HOME", &env.outside().join("state").display().to_string())
 }
 
 fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
@@ -434,7 +437,9 @@ fn f17_without_the_token_or_from_elsewhere_nothing_is_done() {
         let told = answer.text();
         assert!(!told.contains(&token) && !told.contains("state"), "{told}");
     }
-    for wrong in ["evil.example", &format!("evil.example:{port}"), "127.0.0.1", "127.0.0.1:1"] {
+    // One of whose two addresses it holds is a name of this server's for some clients, and another's for others.
+    let name = format!("localhost:{port}");
+    for wrong in ["evil.example", &format!("evil.example:{port}"), "127.0.0.1", "127.0.0.1:1", &name] {
         assert_eq!(attempt(wrong, Some(&bearer), None).status, 403, "{wrong}");
     }
     for wrong in ["http://evil.example", "null", "http://127.0.0.1:1", &format!("https://{address}")] {
@@ -442,7 +447,7 @@ fn f17_without_the_token_or_from_elsewhere_nothing_is_done() {
     }
     assert!(!env.workspace().join("marker").exists());
     // The control.
-    for (host, origin) in [(address.clone(), None), (format!("localhost:{port}"), Some(format!("http://{address}")))] {
+    for (host, origin) in [(address.clone(), None), (address.clone(), Some(format!("http://{address}")))] {
         let mut answer = attempt(&host, Some(&bearer), origin.as_deref());
         assert_eq!(answer.status, 200);
         text(&answer.message().unwrap());
@@ -708,4 +713,224 @@ fn sessions_with_a_network_are_served_over_http() {
         }
         server.end();
     });
+}
+
+/// F17: `localhost` is two addresses, and a client may take either. The server has both, or does not start.
+#[test]
+fn f17_nobody_else_answers_at_localhost() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("skipped: there is no IPv6 here");
+        return;
+    }
+    let env = TestEnv::new(HERE);
+    env.workspace_file("a", "hello\n");
+    let server = Server::at(&env, "localhost:0", &[]);
+    let (token, port) = (server.tokens().remove(0), server.address.rsplit(':').next().unwrap().to_owned());
+    for address in ["127.0.0.1", "[::1]"].map(|ip| format!("{ip}:{port}")) {
+        let taken = TcpListener::bind(&address).map(drop).map_err(|error| error.kind());
+        assert_eq!(taken, Err(std::io::ErrorKind::AddrInUse), "{address}");
+        let mut client = Client { address: address.clone(), ..Client::new(&server, &token) };
+        client.meta = Client::stateless(&server, &token).meta;
+        assert!(text(&client.call("read", json!({ "path": "a" }), "")).starts_with("hello\n"), "{address}");
+        let headers = [("Host", &*format!("localhost:{port}")), ("Authorization", &client.bearer)];
+        // It is heard by that name, and then asked for more.
+        assert_eq!(send(&address, "PUT", &headers, b"").status, 405, "{address}");
+    }
+    server.end();
+
+    // Somebody has the other one.
+    let (both, other) = loop {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        if let Ok(other) = TcpListener::bind(("::1", port)) {
+            break (first, other);
+        }
+    };
+    let port = other.local_addr().unwrap().port();
+    drop(both);
+    let ended = callgate(&env, &["mcp", "--http", &format!("localhost:{port}")]);
+    assert_ne!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&format!("listen on [::1]:{port}")), "{}", ended.stderr);
+}
+
+/// E1, S1-18: whether a project is trusted is looked up for each session, and not when the server is started alone.
+#[test]
+fn e1_a_session_over_http_is_opened_only_as_long_as_the_project_is_trusted() {
+    let env = TestEnv::new(HERE);
+    let manifest = |more: &str| {
+        let text = format!(
+            "{more}approvals = \"project\"\n[requires.fs]\nread = [\"{{workspace}}/**\"]\nwrite = [\"{{workspace}}/**\"]\n[[requires.shell]]\ncmd = \"*\"\n"
+        );
+        fs::write(env.workspace().join("callgate.toml"), text).unwrap();
+        env.give(&env.workspace().join("callgate.toml"));
+    };
+    let trust = |words: &[&str]| {
+        let dir = env.workspace().display().to_string();
+        let ended = callgate(&env, &[&["trust"], words, &[&dir]].concat());
+        assert!(ended.status.success(), "{}", ended.stderr);
+    };
+    let refused = |server: &Server, token: &str| {
+        let about = json!({ "name": "test", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about });
+        let answer = Client::new(server, token).start("initialize", params);
+        assert_eq!(answer.status, 500);
+        let told = answer.text();
+        assert!(told.contains("not trusted as it was") && told.contains("callgate trust"), "{told}");
+    };
+    manifest("");
+    trust(&[]);
+    let server = Server::start(&env, &[]);
+    let token = server.tokens().remove(0);
+    let mut first = Client::stateful(&server, &token);
+    text(&first.bash("echo x >> kept", "always"));
+    // The control: what was approved of for the project counts in the next session.
+    let mut second = Client::stateful(&server, &token);
+    text(&second.bash("echo x >> kept", "no"));
+    assert_eq!(fs::read_to_string(env.workspace().join("kept")).unwrap(), "x\nx\n");
+    trust(&["--revoke"]);
+    refused(&server, &token);
+    // Trusted again, without what was approved of before.
+    trust(&[]);
+    let mut third = Client::stateful(&server, &token);
+    assert_eq!(third.bash("echo x >> kept", "no")["result"]["isError"], true);
+    assert_eq!(fs::read_to_string(env.workspace().join("kept")).unwrap(), "x\nx\n");
+    // Another manifest, and then one that was trusted since.
+    manifest("headless = \"deny\"\n");
+    refused(&server, &token);
+    trust(&[]);
+    refused(&server, &token);
+    server.end();
+
+    trust(&["--once"]);
+    let server = Server::start(&env, &[]);
+    let token = server.tokens().remove(0);
+    Client::stateful(&server, &token);
+    refused(&server, &token);
+    server.end();
+}
+
+/// Connections that show no token keep out nobody who has one.
+#[test]
+fn who_has_no_token_keeps_nobody_out() {
+    let env = TestEnv::new(HERE);
+    let server = Server::start(&env, &[]);
+    let token = server.tokens().remove(0);
+    let silent: Vec<TcpStream> = (0..129).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let mut client = Client::stateful(&server, &token);
+    assert_eq!(client.request("ping", json!({}), "")["result"], json!({}));
+    // The oldest made room, and those that came last have not even been sent away.
+    let is_open = |mut stream: &TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        stream.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    assert!(!is_open(&silent[0]));
+    assert!(is_open(&silent[100]));
+    server.end();
+}
+
+/// A holder of one token does not take all connections from the holder of another.
+#[test]
+fn one_token_does_not_take_all_connections() {
+    let env = TestEnv::new(HERE);
+    let (file, [one, two]) = two_tokens(&env);
+    let server = Server::start(&env, &["--token-file", &file.display().to_string()]);
+    let mut other = Client::stateful(&server, &two);
+    let all: Vec<Client> = (0..4).map(|_| Client::stateful(&server, &one)).collect();
+    let mut open: Vec<Answer> = Vec::new();
+    let refused = (0..100).find(|number: &usize| {
+        let answer = all[number % all.len()].send("GET", &[], b"");
+        let status = answer.status;
+        open.push(answer);
+        assert!(matches!(status, 200 | 503), "{status}");
+        status == 503
+    });
+    assert!(refused.is_some_and(|number| number <= 64), "{refused:?}");
+    assert_eq!(other.request("ping", json!({}), "")["result"], json!({}));
+    server.end();
+}
+
+/// A message that would take far more memory than its text is refused before it is parsed, and large messages have a room together.
+#[test]
+fn large_messages_are_bounded_together() {
+    let env = TestEnv::new(HERE);
+    env.workspace_file("a", "hello\n");
+    let server = Server::start(&env, &[]);
+    let token = server.tokens().remove(0);
+    let mut client = Client::stateful(&server, &token);
+    let message = |values: usize| {
+        let list = "[],".repeat(values);
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{"x":[{list}0]}}}}"#)
+    };
+    assert_eq!(client.send("POST", &[], message(49_000).as_bytes()).status, 202);
+    assert_eq!(client.send("POST", &[], message(50_000).as_bytes()).status, 413);
+    // Messages that do not come hold what they said that they would take.
+    let waiting = || {
+        let mut stream = TcpStream::connect(&client.address).unwrap();
+        let (host, bearer) = (&client.address, &client.bearer);
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {host}\r\nAuthorization: {bearer}\r\nContent-Length: {MESSAGE_MAX}\r\n"
+        );
+        write!(stream, "{head}Expect: 100-continue\r\n\r\n").unwrap();
+        // The server wants the rest, so there is room for it.
+        let mut wanted = [0; 25];
+        stream.read_exact(&mut wanted).unwrap();
+        assert_eq!(wanted, *b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream
+    };
+    let mut all: Vec<TcpStream> = (0..8).map(|_| waiting()).collect();
+    let large = format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{"x":"{}"}}}}"#, "x".repeat(1 << 20));
+    assert_eq!(client.send("POST", &[], large.as_bytes()).status, 503);
+    assert!(text(&client.call("read", json!({ "path": "a" }), "")).starts_with("hello"));
+    all.pop();
+    eventually("there is room", || client.send("POST", &[], large.as_bytes()).status == 202);
+    server.end();
+}
+
+/// What begins no session opens none.
+#[test]
+fn what_is_no_initialize_opens_no_session() {
+    let env = TestEnv::new(HERE);
+    let server = Server::start(&env, &[]);
+    let client = Client::new(&server, &server.tokens()[0]);
+    let before = sessions(&env).len();
+    for bad in [
+        r#"[1,"initialize",null]"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
+        r#"{"jsonrpc":"2.0","method":"initialize","params":{}}"#,
+    ] {
+        // The first session is opened with the server.
+        for _ in 0..2 {
+            assert_eq!(client.send("POST", &[], bad.as_bytes()).status, 400, "{bad}");
+        }
+    }
+    assert_eq!(sessions(&env).len(), before);
+    Client::stateful(&server, &server.tokens()[0]);
+    Client::stateful(&server, &server.tokens()[0]);
+    assert_eq!(sessions(&env).len(), before + 1);
+    server.end();
+}
+
+/// A client that goes away ends its call, whatever it has sent behind it or asked to go on with.
+#[test]
+fn who_leaves_something_behind_ends_what_runs() {
+    let env = TestEnv::new(HERE);
+    let server = Server::start(&env, &["--mode", "yolo"]);
+    let token = server.tokens().remove(0);
+    let file = env.workspace().join("marker");
+    // A byte of another request, which is not read before the first one is answered.
+    let client = Client::stateless(&server, &token);
+    let mut stream = in_flight(&client, &endless(&file));
+    stream.write_all(b"G").unwrap();
+    eventually("the call runs", || tails(&file) == 1);
+    drop(stream);
+    eventually("the call has ended", || tails(&file) == 0);
+    // The stream of a call, which another request asks for.
+    let mut client = Client::stateful(&server, &token);
+    let call = client.start("tools/call", endless(&file));
+    eventually("the call runs", || tails(&file) == 1);
+    let other = client.send("GET", &[("Last-Event-ID", "0/0")], b"");
+    assert_eq!(other.status, 200);
+    drop((call, other));
+    eventually("the call has ended", || tails(&file) == 0);
+    server.end();
 }

@@ -5,13 +5,13 @@ mod tokens;
 mod wrap;
 
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use callgate::{AskedBy, Launcher, Overflow, SessionSpec, Store};
+use callgate::{AskedBy, Launcher, OpenError, Overflow, Session, SessionSpec, Store, Supervisor};
 use callgate_mcp::{Client, HttpError, HttpServer, Opened, Opening, Servers};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
@@ -109,9 +109,17 @@ fn for_agents(spec: &mut SessionSpec, patience: Option<Duration>) {
     }
 }
 
+/// Where to listen.
+#[derive(Debug, Clone, Copy)]
+enum Address {
+    Literal(SocketAddr),
+    /// Both addresses of that name, at this port.
+    Localhost(u16),
+}
+
 /// Where and for whom.
 struct Http {
-    address: SocketAddr,
+    address: Address,
     token_file: Option<PathBuf>,
     idle: Option<Duration>,
     sessions: Option<u16>,
@@ -130,7 +138,11 @@ fn serve_http(
     make_room(http.sessions.is_some(), sessions)?;
     let store = Store::of_user()?;
     supervise_with(Some(store.clone()), launcher, async |supervisor| {
-        let server = HttpServer::listen(http.address).await.map_err(cannot_listen)?.sessions(sessions);
+        let server = match http.address {
+            Address::Literal(address) => HttpServer::listen(address).await,
+            Address::Localhost(port) => HttpServer::listen_on_localhost(port).await,
+        };
+        let server = server.map_err(cannot_listen)?.sessions(sessions);
         let server = match http.idle {
             Some(idle) => server.idle(idle),
             None => server,
@@ -141,17 +153,13 @@ fn serve_http(
         // From here on a signal is waited for: all that is open ends as it does when a client goes.
         let signalled = signalled()?;
         let tokens = Tokens::ready(http.token_file.as_deref(), server.address(), &store, &first)?;
-        tell(&server.url(), &tokens.file);
+        tell(&server.urls(), &tokens.file);
         let first = Mutex::new(Some(first));
         let open = move || -> Opening {
             let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
             let (supervisor, spec) = (supervisor.clone(), spec.clone());
             Box::pin(async move {
-                let session = match first {
-                    Some(first) => first,
-                    None => supervisor.open(spec.clone()).await?,
-                };
-                let session = Arc::new(session);
+                let session = Arc::new(next(&supervisor, &spec, first).await?);
                 // Each client has servers of its own, as it has a session of its own.
                 let servers = Servers::start(&supervisor, &spec, &session).await;
                 Ok(Opened { session, servers })
@@ -181,6 +189,29 @@ fn make_room(is_typed: bool, sessions: usize) -> Result<(), Failure> {
         .map_err(|errno| Failure::runtime(errno.into()))
 }
 
+/// The session of the next client. Whether the project is trusted is looked up for each: a person may have taken back since what they
+/// said when the server was started.
+async fn next(supervisor: &Supervisor, spec: &SessionSpec, first: Option<Session>) -> Result<Session, OpenError> {
+    let Some(project) = &spec.project else {
+        return match first {
+            Some(first) => Ok(first),
+            None => supervisor.open(spec.clone()).await,
+        };
+    };
+    match first {
+        // The one session that the trust was for.
+        Some(first) if project.is_for_once() => Ok(first),
+        first => {
+            let now = spec.again()?;
+            let is_same = now.project.as_ref().is_some_and(|now| now.has_same_approvals(project));
+            match first.filter(|_| is_same) {
+                Some(first) => Ok(first),
+                None => supervisor.open(now).await,
+            }
+        }
+    }
+}
+
 /// Returns when this process is asked to end.
 fn signalled() -> Result<impl Future<Output = ()>, Failure> {
     let wait = |kind| signal(kind).map_err(Failure::runtime);
@@ -200,11 +231,13 @@ fn duration(option: &str, text: &str) -> Result<Duration, Failure> {
 }
 
 /// An address as it is typed: `localhost` is what it is on every machine, whatever a name server says.
-fn address(typed: &str) -> Result<SocketAddr, Failure> {
-    let at_home = typed.strip_prefix("localhost:").and_then(|port| port.parse().ok());
-    match at_home.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).or_else(|| typed.parse().ok()) {
-        Some(address) => refuse_others(address),
-        None => {
+fn address(typed: &str) -> Result<Address, Failure> {
+    if let Some(port) = typed.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+        return Ok(Address::Localhost(port));
+    }
+    match typed.parse() {
+        Ok(address) => refuse_others(address).map(Address::Literal),
+        Err(_) => {
             Err(Failure::Usage(format!("--http {typed}: an address has a port, as in 127.0.0.1:8931 or [::1]:8931")))
         }
     }
@@ -230,10 +263,11 @@ fn cannot_listen(error: HttpError) -> Failure {
 }
 
 /// Where a client finds the server, and where its token is. What is told may end in a log, so the token itself is not told.
-fn tell(url: &str, tokens: &Path) {
+fn tell(urls: &[String], tokens: &Path) {
     let file = tokens.display().to_string();
+    let serving: String = urls.iter().map(|url| format!("callgate: serving {url}\n")).collect();
     let text = format!(
-        "callgate: serving {url}\ncallgate: clients send `Authorization: Bearer TOKEN`; the token is in {}\n",
+        "{serving}callgate: clients send `Authorization: Bearer TOKEN`; the token is in {}\n",
         file.escape_debug()
     );
     // A notice: the server serves whether or not somebody reads it.

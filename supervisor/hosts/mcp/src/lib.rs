@@ -15,13 +15,12 @@ mod result;
 mod server;
 mod servers;
 mod shown;
+mod values;
 mod wire;
 mod wrap;
 
 pub use agent::Agents;
 pub use asking::Client;
-#[cfg(fuzzing)]
-pub use http::fuzzed;
 pub use http::{HttpError, HttpServer, Opened, Opening, Token, TokenError};
 pub use remote::{Remote, RemoteError, RemoteSpec};
 pub use server::{ServeError, serve};

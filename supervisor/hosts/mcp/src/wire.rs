@@ -13,6 +13,8 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::{Notify, watch};
 
+use crate::values::Values;
+
 /// Most messages that the other side has not taken. As long as there are so many, nothing more is read from it.
 const UNREAD_MAX: usize = 256;
 
@@ -20,16 +22,19 @@ const UNREAD_MAX: usize = 256;
 const MESSAGES_MAX: u32 = 1000;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Reads from the client, and tells when it has closed its end.
+/// Reads from the client, and tells when it has closed its end. What of a message comes after too many values is made unreadable, so
+/// that the message is none.
 pub(crate) struct UntilClosed<R> {
     from: R,
+    /// Of the line that is being read.
+    values: Values,
     closed: watch::Sender<bool>,
 }
 
 impl<R> UntilClosed<R> {
     pub(crate) fn new(from: R) -> (Self, Closed) {
         let (closed, seen) = Closed::channel();
-        (Self { from, closed }, seen)
+        (Self { from, values: Values::default(), closed }, seen)
     }
 }
 
@@ -41,6 +46,14 @@ impl<R: AsyncRead + Unpin> AsyncRead for UntilClosed<R> {
             && (done.is_err() || (buf.filled().len() == before && buf.remaining() > 0))
         {
             self.closed.send_replace(true);
+        }
+        for byte in buf.filled_mut().iter_mut().skip(before) {
+            self.values.add(*byte);
+            if *byte == b'\n' {
+                self.values = Values::default();
+            } else if self.values.are_too_many() {
+                *byte = 0;
+            }
         }
         read
     }
@@ -158,5 +171,26 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Bounded<T> {
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
         self.inner.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+    use crate::values::VALUES_MAX;
+
+    #[tokio::test]
+    async fn a_line_with_too_many_values_is_no_message_and_the_next_one_is() {
+        let list = |values: usize| format!("[{}0]\n", "0,".repeat(values));
+        let sent = list(VALUES_MAX - 1) + &list(VALUES_MAX) + "{}\n";
+        let mut read = String::new();
+        UntilClosed::new(sent.as_bytes()).0.read_to_string(&mut read).await.unwrap();
+        let lines: Vec<&str> = read.lines().collect();
+        let is_message = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
+        assert_eq!(lines.iter().map(|line| is_message(line)).collect::<Vec<_>>(), [true, false, true]);
     }
 }

@@ -20,9 +20,11 @@ use rmcp::transport::streamable_http_server::{SessionManager as _, StreamableHtt
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::bounds::Bounds;
 use super::door::{Door, Holder};
+use super::message::Message;
 use super::request::{Answer, Refusal, SESSION};
-use super::{Opened, Opening};
+use super::{Opened, Opening, connections};
 use crate::server::{MESSAGE_MAX, Server, room};
 use crate::wire::Closed;
 
@@ -31,6 +33,7 @@ type Place = Arc<tokio::sync::Mutex<Option<Arc<Client>>>>;
 
 pub(super) struct Clients {
     door: Door,
+    bounds: Arc<Bounds>,
     open: Box<dyn Fn() -> Opening + Send + Sync>,
     /// Most sessions at once.
     most: usize,
@@ -46,11 +49,16 @@ pub(super) struct Clients {
 impl Clients {
     pub(super) fn new(door: Door, open: Box<dyn Fn() -> Opening + Send + Sync>, most: usize) -> Self {
         let seats = Arc::new(Semaphore::new(most));
-        Self { door, open, most, seats, room: room(), begun: Mutex::default(), of_holders: Mutex::default() }
+        let bounds = Arc::new(Bounds::new(connections(most), door.holders()));
+        Self { door, bounds, open, most, seats, room: room(), begun: Mutex::default(), of_holders: Mutex::default() }
     }
 
     pub(super) fn door(&self) -> &Door {
         &self.door
+    }
+
+    pub(super) fn bounds(&self) -> &Arc<Bounds> {
+        &self.bounds
     }
 
     /// A client of its own, in a session that is opened for it.
@@ -147,7 +155,7 @@ pub(super) struct Client {
     server: Arc<Server>,
     closed: watch::Sender<bool>,
     over: CancellationToken,
-    used: Mutex<Used>,
+    used: Arc<Mutex<Used>>,
 }
 
 struct Used {
@@ -177,18 +185,26 @@ impl Client {
         let manager = Arc::new(manager);
         let made = Arc::clone(&server);
         let service = StreamableHttpService::new(move || Ok(Arc::clone(&made)), Arc::clone(&manager), config);
-        let used = Mutex::new(Used { answers: 0, last: Instant::now() });
+        let used = Arc::new(Mutex::new(Used { answers: 0, last: Instant::now() }));
         Self { holder, service, manager, server, closed, over, used }
     }
 
     /// The SDK's answer. `call` is a request of a session, which ends when nobody waits for its answer any more.
-    pub(super) async fn answer(self: &Arc<Self>, parts: Parts, message: Bytes, call: Option<RequestId>) -> Answer {
-        let using = Using::new(Arc::clone(self));
+    pub(super) async fn answer(
+        &self,
+        parts: Parts,
+        message: Message,
+        call: Option<RequestId>,
+    ) -> Result<Answer, Refusal> {
+        let using = Using::new(Arc::clone(&self.used));
         let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(Arc::from);
         let call =
             call.zip(session).map(|(id, session)| Call { id: Some(id), session, manager: Arc::clone(&self.manager) });
-        let answer = self.service.handle(Request::from_parts(parts, Full::new(message))).await;
-        answer.map(|body| Awaited { body, call, _using: using }.boxed())
+        let (bytes, parsing) = message.into_parts();
+        let service = self.service.clone();
+        let handled = async move { service.handle(Request::from_parts(parts, Full::new(bytes))).await };
+        let answer = Message::parsed_by(parsing, handled).await?;
+        Ok(answer.map(|body| Awaited { body, call, _using: using }.boxed()))
     }
 
     /// Ends it, with every call.
@@ -211,7 +227,7 @@ impl Client {
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.used)
     }
 }
 
@@ -221,19 +237,23 @@ impl Drop for Client {
     }
 }
 
-/// That a client is in use.
-struct Using(Arc<Client>);
+/// That a client is in use. It does not hold the client: an answer that nobody reads keeps no session open that has ended.
+struct Using(Arc<Mutex<Used>>);
 
 impl Using {
-    fn new(client: Arc<Client>) -> Self {
-        client.used().answers += 1;
-        Self(client)
+    fn new(used: Arc<Mutex<Used>>) -> Self {
+        locked(&used).answers += 1;
+        Self(used)
     }
+}
+
+fn locked(used: &Mutex<Used>) -> MutexGuard<'_, Used> {
+    used.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Using {
     fn drop(&mut self) {
-        let mut used = self.0.used();
+        let mut used = locked(&self.0);
         used.answers -= 1;
         used.last = Instant::now();
     }

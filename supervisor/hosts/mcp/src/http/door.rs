@@ -1,6 +1,6 @@
 //! Who may speak.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN};
@@ -77,6 +77,13 @@ impl Token {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Holder(u32);
 
+#[cfg(test)]
+impl Holder {
+    pub(super) fn of(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 pub(super) struct Door {
     /// What this server is called by those who mean it: with its port, so that a page of another server is not its own.
     hosts: Vec<String>,
@@ -85,14 +92,28 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn new(address: SocketAddr, tokens: Vec<Token>) -> Self {
-        let mut hosts = vec![address.to_string(), format!("localhost:{}", address.port())];
-        if address.port() == 80 {
-            let ip = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
-            hosts.extend([ip, "localhost".to_owned()]);
+    pub(super) fn new(addresses: &[SocketAddr], tokens: Vec<Token>) -> Self {
+        let mut hosts = Vec::new();
+        for address in addresses {
+            hosts.push(address.to_string());
+            if address.port() == 80 {
+                hosts.push(if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() });
+            }
+        }
+        // A client may take the name for either address. Whoever listens at the one that is not this server's is sent the token.
+        let has = |ip: IpAddr| addresses.iter().find(|address| address.ip() == ip);
+        if let (Some(address), Some(_)) = (has(Ipv4Addr::LOCALHOST.into()), has(Ipv6Addr::LOCALHOST.into())) {
+            hosts.push(format!("localhost:{}", address.port()));
+            if address.port() == 80 {
+                hosts.push("localhost".to_owned());
+            }
         }
         let origins = hosts.iter().map(|host| format!("http://{host}")).collect();
         Self { hosts, origins, tokens }
+    }
+
+    pub(super) fn holders(&self) -> usize {
+        self.tokens.len()
     }
 
     pub(super) fn hosts(&self) -> &[String] {
@@ -157,8 +178,13 @@ mod tests {
     const GOOD: &str = "0123456789abcdef0123456789abcdef";
 
     fn status(headers: &[(&'static str, &str)], uri: &str) -> Result<Holder, StatusCode> {
+        status_at(&["127.0.0.1:8931"], headers, uri)
+    }
+
+    fn status_at(addresses: &[&str], headers: &[(&'static str, &str)], uri: &str) -> Result<Holder, StatusCode> {
         let tokens = [GOOD, &GOOD.repeat(2)].map(|token| Token::parse(token).unwrap());
-        let door = Door::new("127.0.0.1:8931".parse().unwrap(), tokens.to_vec());
+        let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        let door = Door::new(&addresses, tokens.to_vec());
         let mut all = HeaderMap::new();
         for (name, value) in headers {
             all.append(*name, value.parse().unwrap());
@@ -172,7 +198,6 @@ mod tests {
         let token = (token.0, token.1.as_str());
         let host = ("host", "127.0.0.1:8931");
         assert_eq!(status(&[host, token], "/mcp"), Ok(Holder(0)));
-        assert_eq!(status(&[("host", "LocalHost:8931"), token], "/mcp"), Ok(Holder(0)));
         assert_eq!(status(&[host, token, ("origin", "http://127.0.0.1:8931")], "/mcp"), Ok(Holder(0)));
         let second = format!("bearer {}", GOOD.repeat(2));
         assert_eq!(status(&[host, ("authorization", &second)], "/mcp"), Ok(Holder(1)));
@@ -198,6 +223,26 @@ mod tests {
         }
         assert_eq!(status(&[host, token, token], "/mcp"), Err(StatusCode::UNAUTHORIZED));
         assert_eq!(status(&[host], "/mcp"), Err(StatusCode::UNAUTHORIZED));
+    }
+
+    /// F17: a name of two addresses is this server's if both are.
+    #[test]
+    fn f17_localhost_is_this_server_if_both_its_addresses_are() {
+        let token = ("authorization", format!("Bearer {GOOD}"));
+        let token = (token.0, token.1.as_str());
+        let (v4, v6) = ("127.0.0.1:8931", "[::1]:8931");
+        for host in ["localhost:8931", "LocalHost:8931", v4, v6] {
+            assert_eq!(status_at(&[v4, v6], &[("host", host), token], "/mcp"), Ok(Holder(0)), "{host}");
+        }
+        let page = ("origin", "http://localhost:8931");
+        assert_eq!(status_at(&[v4, v6], &[("host", v4), token, page], "/mcp"), Ok(Holder(0)));
+        for address in [v4, v6] {
+            assert_eq!(status_at(&[address], &[("host", address), token], "/mcp"), Ok(Holder(0)));
+            let refused = status_at(&[address], &[("host", "localhost:8931"), token], "/mcp");
+            assert_eq!(refused, Err(StatusCode::FORBIDDEN), "{address}");
+            let refused = status_at(&[address], &[("host", address), token, page], "/mcp");
+            assert_eq!(refused, Err(StatusCode::FORBIDDEN), "{address}");
+        }
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! here decides who may speak it. A request is looked at in this order, and nothing of it is read before the first three are right:
 //! which host it believes to talk to, which page sent it, whose token it brings, and which client it is of.
 
+mod bounds;
 mod clients;
 mod door;
+mod message;
 mod request;
 mod stream;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +20,14 @@ use callgate::{OpenError, Session};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use bounds::{STRANGERS_MAX, Seat};
 use clients::Clients;
 use door::Door;
 pub use door::{Token, TokenError};
-use stream::Hurried;
+use stream::{Hurried, Shared};
 
 use crate::servers::Servers;
 
@@ -49,6 +50,8 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(15);
 const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 /// How often clients that are idle are looked for, at most.
 const LOOK: Duration = Duration::from_secs(30);
+/// How many ports are tried until one is free on two addresses.
+const CHOICES: u32 = 64;
 /// After a connection could not be taken, as when this process has no descriptors left.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -87,6 +90,8 @@ pub enum HttpError {
 /// sessions, it is whoever has a token: give each a token of its own to keep them apart.
 pub struct HttpServer {
     listener: TcpListener,
+    /// The other address that `localhost` stands for.
+    second: Option<TcpListener>,
     address: SocketAddr,
     idle: Duration,
     sessions: usize,
@@ -110,10 +115,27 @@ impl HttpServer {
         if !address.ip().is_loopback() {
             return Err(HttpError::NotLoopback(address));
         }
-        let failed = |source| HttpError::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, idle: Duration::from_secs(30 * 60), sessions: Self::SESSIONS })
+        let (listener, address) = bind(address).await?;
+        Ok(Self { listener, second: None, address, idle: Duration::from_secs(30 * 60), sessions: Self::SESSIONS })
+    }
+
+    /// Listens on both addresses that clients may take `localhost` for, 127.0.0.1 and ::1. Where there is no IPv6, it is the first
+    /// alone, and then `localhost` is no name of this server's. With port 0 the kernel chooses one that is free on both.
+    ///
+    /// # Errors
+    /// [`HttpError`]: also if somebody else has one of the two.
+    pub async fn listen_on_localhost(port: u16) -> Result<Self, HttpError> {
+        let mut attempts = if port == 0 { CHOICES } else { 1 };
+        loop {
+            let server = Self::listen((Ipv4Addr::LOCALHOST, port).into()).await?;
+            attempts -= 1;
+            match bind((Ipv6Addr::LOCALHOST, server.address.port()).into()).await {
+                Ok((second, _)) => return Ok(Self { second: Some(second), ..server }),
+                Err(HttpError::Listen { source, .. }) if has_no_ipv6(&source) => return Ok(server),
+                Err(error) if attempts == 0 => return Err(error),
+                Err(_taken) => {}
+            }
+        }
     }
 
     /// How long a client may make no request before its session is closed: half an hour, if nothing else is set.
@@ -135,6 +157,7 @@ impl HttpServer {
         sessions
             .saturating_mul(DESCRIPTORS_PER_SESSION)
             .saturating_add(connections(sessions))
+            .saturating_add(STRANGERS_MAX)
             .saturating_add(DESCRIPTORS)
     }
 
@@ -144,10 +167,15 @@ impl HttpServer {
         self.address
     }
 
-    /// What a client is to be given.
+    /// What a client is to be given: one of these. No name stands in them, since a name may lead elsewhere.
     #[must_use]
-    pub fn url(&self) -> String {
-        format!("http://{}{PATH}", self.address)
+    pub fn urls(&self) -> Vec<String> {
+        self.addresses().iter().map(|address| format!("http://{address}{PATH}")).collect()
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let second = self.second.is_some().then(|| (Ipv6Addr::LOCALHOST, self.address.port()).into());
+        [self.address].into_iter().chain(second).collect()
     }
 
     /// Serves the holders of these tokens, each client in a session that `open` opens, until `until` is over. Every call then ends,
@@ -158,9 +186,9 @@ impl HttpServer {
         open: impl Fn() -> Opening + Send + Sync + 'static,
         until: impl Future<Output = ()>,
     ) {
-        let Self { listener, address, idle, sessions } = self;
-        let clients = Arc::new(Clients::new(Door::new(address, tokens), Box::new(open), sessions));
-        let seats = Arc::new(Semaphore::new(connections(sessions).min(Semaphore::MAX_PERMITS)));
+        let door = Door::new(&self.addresses(), tokens);
+        let Self { listener, second, address: _, idle, sessions } = self;
+        let clients = Arc::new(Clients::new(door, Box::new(open), sessions));
         let mut connections = JoinSet::new();
         let mut look = tokio::time::interval(LOOK.min(idle / 2).max(BREATH));
         let mut until = pin!(until);
@@ -170,42 +198,53 @@ impl HttpServer {
                 () = &mut until => break,
                 _ = look.tick() => clients.end_idle(idle),
                 Some(_ended) = connections.join_next() => {}
-                (stream, seat) = accept(&listener, &seats) => {
+                stream = accept(&listener, second.as_ref()) => {
+                    let seat = clients.bounds().connections.arrive();
                     connections.spawn(connection(stream, seat, Arc::clone(&clients)));
+                    // What it has sent is read before so many others have come that it would have to make room.
+                    tokio::task::yield_now().await;
                 }
             }
         }
-        drop(listener);
+        drop((listener, second));
         clients.end_all();
         connections.shutdown().await;
     }
 }
 
-/// Most connections at once, for so many sessions.
+/// Most connections at once of those who have a token, for so many sessions.
 fn connections(sessions: usize) -> usize {
     sessions.saturating_mul(CONNECTIONS_PER_SESSION).max(CONNECTIONS_MIN)
 }
 
-/// One connection with a server at this address, for the fuzz targets.
-#[cfg(fuzzing)]
-pub async fn fuzzed(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    address: SocketAddr,
-    tokens: Vec<Token>,
-    open: impl Fn() -> Opening + Send + Sync + 'static,
-) {
-    let clients = Arc::new(Clients::new(Door::new(address, tokens), Box::new(open), HttpServer::SESSIONS));
-    speak(stream, &clients).await;
-    clients.end_all();
+/// An address, and who listens there.
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), HttpError> {
+    let failed = |source| HttpError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
 }
 
-/// The next connection, once there is room for one.
-async fn accept(listener: &TcpListener, seats: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+/// Whether there is no such address on this machine, which nobody else can listen on either.
+fn has_no_ipv6(error: &std::io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    matches!(errno, Some(rustix::io::Errno::ADDRNOTAVAIL | rustix::io::Errno::AFNOSUPPORT))
+}
+
+/// The next connection.
+async fn accept(first: &TcpListener, second: Option<&TcpListener>) -> TcpStream {
     loop {
-        // The semaphore is never closed.
-        let Ok(seat) = Arc::clone(seats).acquire_owned().await else { std::future::pending().await };
-        match listener.accept().await {
-            Ok((stream, _)) => return (stream, seat),
+        let accepted = tokio::select! {
+            accepted = first.accept() => accepted,
+            accepted = async {
+                match second {
+                    Some(second) => second.accept().await,
+                    None => std::future::pending().await,
+                }
+            } => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => return stream,
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a connection could not be taken");
                 tokio::time::sleep(BREATH).await;
@@ -214,24 +253,26 @@ async fn accept(listener: &TcpListener, seats: &Arc<Semaphore>) -> (TcpStream, O
     }
 }
 
-async fn connection(stream: TcpStream, _seat: OwnedSemaphorePermit, clients: Arc<Clients>) {
+async fn connection(stream: TcpStream, seat: Seat, clients: Arc<Clients>) {
     // Small messages, each of which is waited for.
     drop(stream.set_nodelay(true));
-    speak(stream, &clients).await;
-}
-
-async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, clients: &Arc<Clients>) {
+    let stream = Arc::new(stream);
+    let seat = Arc::new(seat.of_connection(Arc::clone(&stream)));
     let service = service_fn(|request| {
-        let clients = Arc::clone(clients);
-        async move { Ok::<_, std::convert::Infallible>(request::answer(&clients, request).await) }
+        let (clients, seat) = (Arc::clone(&clients), Arc::clone(&seat));
+        async move { Ok::<_, std::convert::Infallible>(request::answer(&clients, &seat, request).await) }
     });
-    let served = http1::Builder::new()
+    let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_WITHIN)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
-        .serve_connection(TokioIo::new(Hurried::new(stream, TAKEN_WITHIN)), service)
-        .await;
+        .serve_connection(TokioIo::new(Hurried::new(Shared(stream), TAKEN_WITHIN)), service);
+    let served = tokio::select! {
+        biased;
+        () = seat.lost() => return,
+        served = serving => served,
+    };
     if let Err(error) = served {
         tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended");
     }

@@ -3,61 +3,28 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::body::{Body as _, Bytes, Incoming};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use rmcp::model::{ProtocolVersion, RequestId};
-use serde::Deserialize;
 
 use super::PATH;
+use super::bounds::Seat;
 use super::clients::{Client, Clients};
 use super::door::Holder;
-use crate::server::MESSAGE_MAX;
+use super::message::{Head, Message};
 
-/// How long a message may take to come.
-const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
 /// When a client that found no room may come again, seconds: sessions end with their clients, at any time.
 const RETRY: &str = "5";
 /// The header with the id of a client's session.
 pub(super) const SESSION: &str = "mcp-session-id";
-const VERSION: &str = "mcp-protocol-version";
+/// Where a client would go on reading an answer.
+const LAST_EVENT: &str = "last-event-id";
 
 pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
-
-/// What of a message decides where it goes. The SDK reads all of it afterwards.
-#[derive(Debug, Default, Deserialize)]
-struct Head {
-    id: Option<RequestId>,
-    method: Option<String>,
-    params: Option<Params>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Params {
-    #[serde(rename = "_meta")]
-    meta: Option<Meta>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Meta {
-    #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
-    version: Option<String>,
-}
-
-impl Head {
-    /// Whether it stands for itself, as the SDK sees it: by what it says of its version, or its header.
-    fn is_stateless(&self, headers: &HeaderMap) -> bool {
-        let said = self.params.as_ref().and_then(|params| params.meta.as_ref()?.version.as_deref());
-        let said = said.or_else(|| headers.get(VERSION)?.to_str().ok());
-        self.method.as_deref() == Some("server/discover")
-            || said.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
-    }
-}
 
 /// Why a request gets no answer of the SDK's.
 #[derive(Debug)]
@@ -112,23 +79,32 @@ impl Refusal {
     }
 }
 
-pub(super) async fn answer(clients: &Arc<Clients>, request: Request<Incoming>) -> Answer {
-    answered(clients, request).await.unwrap_or_else(Refusal::answer)
+pub(super) async fn answer(clients: &Arc<Clients>, seat: &Seat, request: Request<Incoming>) -> Answer {
+    answered(clients, seat, request).await.unwrap_or_else(Refusal::answer)
 }
 
-async fn answered(clients: &Arc<Clients>, request: Request<Incoming>) -> Result<Answer, Refusal> {
+async fn answered(clients: &Arc<Clients>, seat: &Seat, request: Request<Incoming>) -> Result<Answer, Refusal> {
     let holder = clients.door().admit(request.uri(), request.headers())?;
+    if !seat.admit(holder) {
+        let what = "too many connections are open: close one of them, or come back later";
+        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, what).last());
+    }
     if request.uri().path() != PATH {
         return Err(Refusal::new(StatusCode::NOT_FOUND, "the protocol is spoken at /mcp"));
     }
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     match parts.method {
-        Method::POST => post(clients, holder, parts, whole(body).await?).await,
+        Method::POST => {
+            let (message, head) = Message::read(clients.bounds(), holder, body).await?;
+            post(clients, seat, (holder, parts), (message, head)).await
+        }
         Method::GET | Method::DELETE => {
             // Neither has a body; one that comes all the same is not read.
             let client = named(clients, holder, &parts.headers)?;
+            // There is nothing to resume: whoever took over the stream of a call would keep it from ending with its request.
+            parts.headers.remove(LAST_EVENT);
             let ends = parts.method == Method::DELETE;
-            let mut answer = client.answer(parts, Bytes::new(), None).await;
+            let mut answer = client.answer(parts, Message::empty(), None).await?;
             if ends && answer.status().is_success() {
                 clients.end(&client);
                 // Some clients take the SDK's 202 for a failure.
@@ -140,28 +116,16 @@ async fn answered(clients: &Arc<Clients>, request: Request<Incoming>) -> Result<
     }
 }
 
-/// The whole of a message, which has at most 8 MiB.
-async fn whole(body: Incoming) -> Result<Bytes, Refusal> {
-    let too_large = || Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "a message has at most 8 MiB").last();
-    if body.size_hint().lower() > MESSAGE_MAX as u64 {
-        return Err(too_large());
-    }
-    match tokio::time::timeout(MESSAGE_WITHIN, Limited::new(body, MESSAGE_MAX).collect()).await {
-        Ok(Ok(message)) => Ok(message.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Refusal::new(StatusCode::BAD_REQUEST, "the message did not come").last()),
-        Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the message took too long to come").last()),
-    }
-}
-
-async fn post(clients: &Arc<Clients>, holder: Holder, mut parts: Parts, message: Bytes) -> Result<Answer, Refusal> {
-    let Ok(head) = serde_json::from_slice::<Head>(&message) else {
-        return Err(Refusal::new(StatusCode::BAD_REQUEST, "the body is no message of JSON-RPC"));
-    };
-    if head.method.as_deref() == Some("initialize") {
+async fn post(
+    clients: &Arc<Clients>,
+    seat: &Seat,
+    (holder, mut parts): (Holder, Parts),
+    (message, head): (Message, Head),
+) -> Result<Answer, Refusal> {
+    if head.begins_session() {
         parts.headers.remove(SESSION);
         let client = clients.begin(holder).await?;
-        let answer = client.answer(parts, message, None).await;
+        let answer = client.answer(parts, message, None).await?;
         // One that could not begin has no id, and ends here.
         match answer.headers().get(SESSION).and_then(|id| id.to_str().ok()) {
             Some(id) => clients.keep(id, &client),
@@ -172,7 +136,7 @@ async fn post(clients: &Arc<Clients>, holder: Holder, mut parts: Parts, message:
     if parts.headers.contains_key(SESSION) {
         let client = named(clients, holder, &parts.headers)?;
         let call = head.id.filter(|_| head.method.is_some());
-        let answer = client.answer(parts, message, call).await;
+        let answer = client.answer(parts, message, call).await?;
         if answer.status() == StatusCode::NOT_FOUND {
             clients.end(&client);
         }
@@ -181,8 +145,12 @@ async fn post(clients: &Arc<Clients>, holder: Holder, mut parts: Parts, message:
     if !head.is_stateless(&parts.headers) {
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "Mcp-Session-Id is missing: begin with `initialize`"));
     }
-    // What nobody waits for in this era the SDK ends itself.
-    Ok(clients.of_holder(holder).await?.answer(parts, message, None).await)
+    let client = clients.of_holder(holder).await?;
+    tokio::select! {
+        // What nobody waits for in this era the SDK ends itself.
+        answer = client.answer(parts, message, None) => answer,
+        () = seat.left() => Err(Refusal::new(StatusCode::BAD_REQUEST, "nobody waits for the answer").last()),
+    }
 }
 
 /// The client that a request names, if it is this holder's: who has another token learns nothing of it (F17).
