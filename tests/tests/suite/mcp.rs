@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const INVALID: i64 = -32602;
 
 /// What a person at the client answers.
 #[derive(Clone, Copy)]
-pub(super) enum Person {
+pub(crate) enum Person {
     /// The client has no way to ask.
     Nobody,
     Says(&'static str),
@@ -24,14 +24,14 @@ pub(super) enum Person {
 }
 
 /// A client, and the server that it has started.
-pub(super) struct Client {
-    server: Child,
-    to: Option<ChildStdin>,
+pub(crate) struct Client {
+    pub(crate) server: Child,
+    pub(crate) to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
     last: u64,
     /// What each request of the stateless era says of the client.
     meta: Option<Value>,
-    pub(super) asked: Vec<String>,
+    pub(crate) asked: Vec<String>,
     progress: Vec<String>,
 }
 
@@ -39,11 +39,11 @@ fn state(env: &TestEnv) -> PathBuf {
     env.outside().join("state")
 }
 
-pub(super) fn user(env: &TestEnv) -> Run {
+pub(crate) fn user(env: &TestEnv) -> Run {
     env.weakened().variable("XDG_STATE_HOME", &state(env).display().to_string())
 }
 
-fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
+pub(crate) fn callgate(env: &TestEnv, words: &[&str]) -> Ended {
     let binary = Binaries::of_this_build().callgate().display().to_string();
     user(env).run(&[&[binary.as_str()], words].concat())
 }
@@ -52,26 +52,36 @@ impl Client {
     fn start(env: &TestEnv, words: &[&str]) -> Self {
         let binary = Binaries::of_this_build().callgate().display().to_string();
         let words = [&[binary.as_str(), "mcp"], words].concat();
-        let mut command = user(env).command(&words);
+        Self::of(user(env).command(&words))
+    }
+
+    /// Of a server that this starts.
+    pub(crate) fn of(mut command: Command) -> Self {
         let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (to, from) = (server.stdin.take(), BufReader::new(server.stdout.take().unwrap()));
         Self { server, to, from, last: 0, meta: None, asked: Vec::new(), progress: Vec::new() }
     }
 
     /// Of the eras that begin with `initialize`.
-    pub(super) fn stateful(env: &TestEnv, words: &[&str], person: Person) -> Self {
+    pub(crate) fn stateful(env: &TestEnv, words: &[&str], person: Person) -> Self {
         let mut client = Self::start(env, words);
+        let begun = client.initialize(person);
+        assert_eq!(begun["result"]["serverInfo"]["name"], "callgate", "{begun}");
+        assert_eq!(begun["result"]["capabilities"], json!({ "tools": { "listChanged": true } }), "{begun}");
+        client
+    }
+
+    /// Begins the protocol. Returns what the server says of itself.
+    pub(crate) fn initialize(&mut self, person: Person) -> Value {
         let can = match person {
             Person::Nobody => json!({}),
             Person::Says(_) | Person::Dismisses => json!({ "elicitation": {} }),
         };
         let about = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": can, "clientInfo": about });
-        let begun = client.request("initialize", params, person);
-        assert_eq!(begun["result"]["serverInfo"]["name"], "callgate", "{begun}");
-        assert_eq!(begun["result"]["capabilities"], json!({ "tools": { "listChanged": true } }), "{begun}");
-        client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-        client
+        let begun = self.request("initialize", params, person);
+        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        begun
     }
 
     /// Of the era in which each request stands for itself.
@@ -91,7 +101,7 @@ impl Client {
         client
     }
 
-    fn say(&mut self, message: &Value) {
+    pub(crate) fn say(&mut self, message: &Value) {
         self.write(&message.to_string());
     }
 
@@ -100,13 +110,13 @@ impl Client {
         writeln!(to, "{line}").and_then(|()| to.flush()).unwrap();
     }
 
-    fn hear(&mut self) -> Value {
+    pub(crate) fn hear(&mut self) -> Value {
         let mut line = String::new();
         self.from.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    pub(super) fn send(&mut self, method: &str, mut params: Value) -> u64 {
+    pub(crate) fn send(&mut self, method: &str, mut params: Value) -> u64 {
         self.last += 1;
         if let Some(meta) = &self.meta {
             params["_meta"] = meta.clone();
@@ -117,7 +127,7 @@ impl Client {
     }
 
     /// The answer to a request. Meanwhile the person is asked what the server asks.
-    pub(super) fn answer(&mut self, id: u64, person: Person) -> Value {
+    pub(crate) fn answer(&mut self, id: u64, person: Person) -> Value {
         loop {
             let message = self.hear();
             match message["method"].as_str() {
@@ -146,17 +156,17 @@ impl Client {
         }
     }
 
-    pub(super) fn request(&mut self, method: &str, params: Value, person: Person) -> Value {
+    pub(crate) fn request(&mut self, method: &str, params: Value, person: Person) -> Value {
         let id = self.send(method, params);
         self.answer(id, person)
     }
 
-    pub(super) fn call(&mut self, tool: &str, arguments: Value, person: Person) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value, person: Person) -> Value {
         let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": tool } });
         self.request("tools/call", params, person)
     }
 
-    pub(super) fn close(mut self) {
+    pub(crate) fn close(mut self) {
         drop(self.to.take());
         assert!(self.server.wait().unwrap().success());
     }
@@ -164,14 +174,14 @@ impl Client {
 
 /// The text of a result that is none of an error.
 #[track_caller]
-pub(super) fn text(answer: &Value) -> &str {
+pub(crate) fn text(answer: &Value) -> &str {
     assert_eq!(answer["result"]["isError"], false, "{answer}");
     answer["result"]["content"][0]["text"].as_str().unwrap()
 }
 
 /// The text of a result that tells what is wrong.
 #[track_caller]
-pub(super) fn wrong(answer: &Value) -> &str {
+pub(crate) fn wrong(answer: &Value) -> &str {
     assert_eq!(answer["result"]["isError"], true, "{answer}");
     answer["result"]["content"][0]["text"].as_str().unwrap()
 }

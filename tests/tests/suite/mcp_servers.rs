@@ -1,0 +1,726 @@
+//! Servers that others have made, behind `callgate mcp --wrap` and as `[mcp.NAME]`: they do their work. When somebody has taken
+//! them over, they reach no more than was granted. Rules, approvals and the record hold for their calls.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix};
+use serde_json::{Value, json};
+
+use crate::mcp::{Client, Person, callgate, text, user, wrong};
+use crate::network::Internet;
+
+/// Where the host's strength makes no difference.
+const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
+const NODE: &str = "/usr/bin/node";
+const PYTHON: &str = "/usr/bin/python3";
+
+/// A file of `tests/data/mcp`.
+pub(crate) fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/mcp").join(name)
+}
+
+/// A directory with what these lists name. It is installed once: for all tests, and for later runs with the same lists.
+fn installed(name: &str, lists: &[&str], install: &[&str]) -> PathBuf {
+    let shared = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    fs::create_dir_all(shared).unwrap();
+    let lock = File::create(shared.join(format!("{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let directory = shared.join(name);
+    let wanted: String = lists.iter().map(|list| fs::read_to_string(data(list)).unwrap()).collect();
+    // Written last.
+    let whole = directory.join("installed");
+    if fs::read_to_string(&whole).is_ok_and(|found| found == wanted) {
+        return directory;
+    }
+    if directory.exists() {
+        fs::remove_dir_all(&directory).unwrap();
+    }
+    fs::create_dir(&directory).unwrap();
+    for list in lists {
+        fs::copy(data(list), directory.join(Path::new(list).file_name().unwrap())).unwrap();
+    }
+    let mut command = Command::new(install[0]);
+    let ended = command.args(&install[1..]).current_dir(&directory).stdin(Stdio::null()).output().unwrap();
+    assert!(ended.status.success(), "{install:?} failed, and these tests need what it installs: {ended:?}");
+    fs::write(whole, wanted).unwrap();
+    directory
+}
+
+/// Where npm has put its servers. Their own scripts are not run.
+fn npm() -> PathBuf {
+    let install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
+    let patience = ["--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=10000"];
+    let lists = ["servers/package.json", "servers/package-lock.json"];
+    installed("mcp-servers-npm", &lists, &[&install[..], &patience].concat())
+}
+
+/// Where pip has put its servers: those of the list `NAME.txt`.
+fn pip(name: &str) -> PathBuf {
+    // The list is whole, so nothing is left to choose.
+    let install = [PYTHON, "-m", "pip", "install", "--no-deps", "--only-binary=:all:", "--target=."];
+    let list = format!("--requirement={name}.txt");
+    let quiet = ["--quiet", "--no-input", "--disable-pip-version-check", &list];
+    installed(&format!("mcp-servers-{name}"), &[&format!("servers/{name}.txt")], &[&install[..], &quiet].concat())
+}
+
+/// Makes a call, and returns its text.
+type Caller<'a> = &'a mut dyn FnMut(&str, Value) -> String;
+
+/// A server that people use.
+struct Public {
+    name: &'static str,
+    /// The script of npm's package, or Python's module.
+    program: &'static str,
+    /// `$W` is the workspace.
+    args: &'static [&'static str],
+    variables: &'static [(&'static str, &'static str)],
+    /// What it finds in the workspace.
+    finds: fn(&TestEnv),
+    /// Does its work, and looks at what came of it.
+    works: fn(&TestEnv, Caller<'_>),
+}
+
+const MEMORY: Public = Public {
+    name: "memory",
+    program: "@modelcontextprotocol/server-memory/dist/index.js",
+    args: &[],
+    variables: &[("MEMORY_FILE_PATH", "$W/memory.json")],
+    finds: |_| {},
+    works: |env, call| {
+        let entity = json!({ "name": "Ada", "entityType": "person", "observations": ["wrote the first program"] });
+        call("create_entities", json!({ "entities": [entity] }));
+        let kept = fs::read_to_string(env.workspace().join("memory.json")).unwrap();
+        assert!(kept.contains("wrote the first program"), "{kept}");
+    },
+};
+
+const FILESYSTEM: Public = Public {
+    name: "filesystem",
+    program: "@modelcontextprotocol/server-filesystem/dist/index.js",
+    args: &["$W"],
+    variables: &[],
+    finds: |_| {},
+    works: |env, call| {
+        let path = env.workspace().join("written").display().to_string();
+        call("write_file", json!({ "path": path, "content": "by the server\n" }));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "by the server\n");
+        assert_eq!(call("read_text_file", json!({ "path": path })), "by the server\n");
+    },
+};
+
+const EVERYTHING: Public = Public {
+    name: "everything",
+    program: "@modelcontextprotocol/server-everything/dist/index.js",
+    args: &[],
+    variables: &[],
+    finds: |_| {},
+    works: |_, call| assert_eq!(call("echo", json!({ "message": "hello" })), "Echo: hello"),
+};
+
+const HOLES: Public = Public {
+    name: "holes",
+    program: "filesystem-with-holes/dist/index.js",
+    args: &["$W"],
+    variables: &[],
+    finds: |_| {},
+    works: |env, call| {
+        let path = env.workspace().join("old").display().to_string();
+        call("write_file", json!({ "path": path, "content": "by the server\n" }));
+        assert_eq!(call("read_file", json!({ "path": path })), "by the server\n");
+    },
+};
+
+fn git(env: &TestEnv, words: &[&str]) -> Ended {
+    env.bare().variable("HOME", &env.workspace().display().to_string()).run(&[&["git"], words].concat())
+}
+
+const GIT: Public = Public {
+    name: "git",
+    program: "mcp_server_git",
+    args: &["--repository", "$W"],
+    variables: &[],
+    finds: |env| {
+        for words in [&["init", "-q"][..], &["config", "user.name", "a"], &["config", "user.email", "a@b.c"]] {
+            assert!(git(env, words).status.success());
+        }
+        env.workspace_file("file", "hello\n");
+    },
+    works: |env, call| {
+        let at = env.workspace().display().to_string();
+        call("git_add", json!({ "repo_path": at, "files": ["file"] }));
+        call("git_commit", json!({ "repo_path": at, "message": "by the server" }));
+        assert_eq!(git(env, &["log", "--format=%s", "--", "file"]).stdout, "by the server\n");
+    },
+};
+
+const TIME: Public = Public {
+    name: "time",
+    program: "mcp_server_time",
+    args: &["--local-timezone", "UTC"],
+    variables: &[],
+    finds: |_| {},
+    works: |_, call| {
+        let asked = json!({ "source_timezone": "Asia/Tokyo", "time": "12:00", "target_timezone": "UTC" });
+        let said = call("convert_time", asked);
+        assert!(said.contains("T03:00:00+00:00"), "{said}");
+    },
+};
+
+const FETCH: Public = Public {
+    name: "fetch",
+    program: "mcp_server_fetch",
+    // With namespaces a granted host has an address of callgate's own.
+    args: &["--allow-private-ips"],
+    variables: &[],
+    // That takes an Internet, which it has below.
+    finds: |_| {},
+    works: |_, _| {},
+};
+
+const SQLITE: Public = Public {
+    name: "sqlite",
+    program: "mcp_server_sqlite",
+    args: &["--db-path", "$W/rows.db"],
+    variables: &[],
+    finds: |_| {},
+    works: |env, call| {
+        call("create_table", json!({ "query": "CREATE TABLE t (a TEXT)" }));
+        call("write_query", json!({ "query": "INSERT INTO t VALUES ('a row of the server')" }));
+        let said = call("read_query", json!({ "query": "SELECT a FROM t" }));
+        assert!(said.contains("a row of the server"), "{said}");
+        let kept = fs::read(env.workspace().join("rows.db")).unwrap();
+        assert!(kept.windows(19).any(|bytes| bytes == b"a row of the server"));
+    },
+};
+
+impl Public {
+    fn is_of_npm(&self) -> bool {
+        Path::new(self.program).extension().is_some_and(|end| end == "js")
+    }
+
+    fn packages(&self) -> PathBuf {
+        match self.name {
+            "sqlite" => pip("requirements-sqlite"),
+            _ if self.is_of_npm() => npm(),
+            _ => pip("requirements"),
+        }
+    }
+
+    /// The words that start it, after it has made these attempts.
+    fn words(&self, env: &TestEnv, attempts: &Attempts) -> Vec<String> {
+        let (interpreter, over) = if self.is_of_npm() { (NODE, "taken_over.cjs") } else { (PYTHON, "taken_over.py") };
+        let program = match self.is_of_npm() {
+            true => self.packages().join("node_modules").join(self.program).display().to_string(),
+            false => self.program.to_owned(),
+        };
+        let first =
+            [interpreter.to_owned(), data("servers").join(over).display().to_string(), attempts.text(), program];
+        first.into_iter().chain(self.args.iter().map(|word| in_workspace(env, word))).collect()
+    }
+
+    fn variables(&self, env: &TestEnv) -> Vec<(String, String)> {
+        let own = self.variables.iter().map(|(name, value)| ((*name).to_owned(), in_workspace(env, value)));
+        let python = ("PYTHONPATH".to_owned(), self.packages().display().to_string());
+        own.chain((!self.is_of_npm()).then_some(python)).collect()
+    }
+
+    /// What may be read besides the workspace.
+    fn reads(&self) -> [String; 2] {
+        [self.packages(), data("servers")].map(|path| path.display().to_string())
+    }
+
+    /// `[mcp.NAME]` of a manifest.
+    fn table(&self, env: &TestEnv, attempts: &Attempts) -> String {
+        let name = self.name;
+        let set: toml::Table = self.variables(env).into_iter().map(|(name, value)| (name, value.into())).collect();
+        format!(
+            "[mcp.{name}]\ncommand = {:?}\ntrusted = true\nstart_timeout = \"60s\"\n\
+             [mcp.{name}.requires.fs]\nread = {:?}\nwrite = [\"{{workspace}}/**\"]\n[mcp.{name}.env.set]\n{set}",
+            self.words(env, attempts),
+            self.reads().map(|path| format!("{path}/**")),
+        )
+    }
+
+    /// Behind `--wrap`, in which these are granted as well.
+    fn wrapped(&self, run: &Run, env: &TestEnv, (attempts, more): (&Attempts, &[&str])) -> Client {
+        let mut words: Vec<String> =
+            [&Binaries::of_this_build().callgate().display().to_string(), "mcp", "--name", self.name]
+                .map(str::to_owned)
+                .to_vec();
+        words.extend(more.iter().map(|&word| word.to_owned()));
+        words.extend(self.reads().into_iter().flat_map(|path| ["--read".to_owned(), path]));
+        let variables = self.variables(env).into_iter();
+        words.extend(variables.flat_map(|(name, value)| ["--env".to_owned(), format!("{name}={value}")]));
+        words.extend(["--wrap", "--"].map(str::to_owned));
+        words.extend(self.words(env, attempts));
+        client_of(run, env, &words)
+    }
+}
+
+fn in_workspace(env: &TestEnv, word: &str) -> String {
+    word.replace("$W", &env.workspace().display().to_string())
+}
+
+/// A client of what these words start. Its errors are kept.
+pub(crate) fn client_of(run: &Run, env: &TestEnv, words: &[impl AsRef<str>]) -> Client {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let mut command = run.command(&words);
+    command.stderr(File::create(env.outside().join("errors")).unwrap());
+    Client::of(command)
+}
+
+/// What was written to standard error.
+pub(crate) fn errors(env: &TestEnv) -> String {
+    String::from_utf8_lossy(&fs::read(env.outside().join("errors")).unwrap()).into_owned()
+}
+
+/// How many processes have this in their command line.
+pub(crate) fn running(text: &str) -> usize {
+    pids(text).len()
+}
+
+/// Which.
+pub(crate) fn pids(text: &str) -> Vec<u32> {
+    let of = |entry: fs::DirEntry| {
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        // A zombie has none.
+        String::from_utf8_lossy(&line).contains(text).then(|| entry.file_name().to_str()?.parse().ok())?
+    };
+    fs::read_dir("/proc").unwrap().flatten().filter_map(of).collect()
+}
+
+/// A directory that no grant mentions, and in which callgate has nothing either.
+fn elsewhere(env: &TestEnv) -> PathBuf {
+    let elsewhere = PathBuf::from(format!("{}-beside", env.workspace().display()));
+    if !elsewhere.exists() {
+        fs::create_dir(&elsewhere).unwrap();
+        env.give(&elsewhere);
+    }
+    elsewhere
+}
+
+/// What a server tries that was taken over, and what must not come of it.
+struct Attempts {
+    secret: PathBuf,
+    new: PathBuf,
+    listener: TcpListener,
+    value: String,
+    stays: String,
+}
+
+impl Attempts {
+    fn new(env: &TestEnv) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let elsewhere = elsewhere(env);
+        Self {
+            secret: env.file_at(elsewhere.join("secret"), "a secret").to_path_buf(),
+            new: elsewhere.join("new"),
+            listener,
+            value: format!("a-secret-of-the-environment-{}-{count}", std::process::id()),
+            stays: format!("7200.{}{count:03}", std::process::id()),
+        }
+    }
+
+    fn text(&self) -> String {
+        let port = self.listener.local_addr().unwrap().port();
+        // It is not to be found in the words.
+        let value = self.value.replace('-', "\\u002d");
+        json!({ "read": self.secret, "write": self.new, "connect": port, "environment": "VALUE", "stay": self.stays })
+            .to_string()
+            .replace("VALUE", &value)
+    }
+
+    /// The variable that the server must not have.
+    fn on(&self, run: Run) -> Run {
+        run.variable("A_SECRET", &self.value)
+    }
+
+    fn has_come(&self) -> bool {
+        self.listener.accept().is_ok()
+    }
+
+    /// All of them came off: the control.
+    #[track_caller]
+    fn assert_made(&self, came: &Value) {
+        let done =
+            json!({ "read": "a secret", "write": "done", "connect": "done", "environment": "done", "stay": "done" });
+        assert_eq!(*came, done);
+        assert_eq!(fs::read_to_string(&self.new).unwrap(), "taken over");
+        assert!(self.has_come());
+        let stayed = pids(&self.stays);
+        assert_eq!(stayed.len(), 1);
+        fs::remove_file(&self.new).unwrap();
+        assert!(Command::new("kill").arg(stayed[0].to_string()).status().unwrap().success());
+        eventually("it has ended", || running(&self.stays) == 0);
+    }
+
+    /// None did.
+    #[track_caller]
+    fn assert_failed(&self, target: Target, came: &Value) {
+        let hidden = target.by_strength("ENOENT", "EACCES");
+        let refused = json!({
+            "read": hidden, "write": hidden, "connect": "ECONNREFUSED", "environment": "none", "stay": "done",
+        });
+        assert_eq!(*came, refused);
+        assert!(!self.new.exists());
+        assert!(!self.has_come());
+        eventually("all has ended", || running(&self.stays) == 0);
+    }
+}
+
+/// What a server has said came of its attempts.
+#[track_caller]
+fn came(env: &TestEnv, start: &str) -> Value {
+    let said = errors(env);
+    let line = said.lines().find_map(|line| line.strip_prefix(start)?.strip_prefix("taken over: "));
+    serde_json::from_str(line.unwrap_or_else(|| panic!("{said}"))).unwrap()
+}
+
+/// It works bare and wrapped; taken over, it reaches bare what it does not reach wrapped.
+fn works_and_reaches_no_more(server: &Public) {
+    let env = TestEnv::new(HERE);
+    let attempts = Attempts::new(&env);
+    let home = env.workspace().display().to_string();
+    let bare = server
+        .variables(&env)
+        .iter()
+        .fold(env.bare().variable("HOME", &home), |run, (name, value)| run.variable(name, value));
+    (server.finds)(&env);
+    let mut client = client_of(&attempts.on(bare), &env, &server.words(&env, &attempts));
+    client.initialize(Person::Nobody);
+    client.close();
+    attempts.assert_made(&came(&env, ""));
+    matrix(Host::STRENGTHS, |target| {
+        // Python takes a while.
+        if target.user == User::Root && !server.is_of_npm() {
+            return;
+        }
+        let env = TestEnv::new(target);
+        let attempts = Attempts::new(&env);
+        (server.finds)(&env);
+        let mut client = server.wrapped(&attempts.on(user(&env)), &env, (&attempts, &[]));
+        client.initialize(Person::Nobody);
+        (server.works)(&env, &mut |tool, arguments| text(&client.call(tool, arguments, Person::Nobody)).to_owned());
+        client.close();
+        attempts.assert_failed(target, &came(&env, &format!("{}: ", server.name)));
+    });
+}
+
+#[test]
+fn npm_memory_works_and_reaches_no_more() {
+    works_and_reaches_no_more(&MEMORY);
+}
+
+#[test]
+fn npm_filesystem_works_and_reaches_no_more() {
+    works_and_reaches_no_more(&FILESYSTEM);
+}
+
+#[test]
+fn npm_everything_works_and_reaches_no_more() {
+    works_and_reaches_no_more(&EVERYTHING);
+}
+
+#[test]
+fn npm_an_old_filesystem_works_and_reaches_no_more() {
+    works_and_reaches_no_more(&HOLES);
+}
+
+#[test]
+fn pypi_git_works_and_reaches_no_more() {
+    works_and_reaches_no_more(&GIT);
+}
+
+#[test]
+fn pypi_time_works_and_reaches_no_more() {
+    works_and_reaches_no_more(&TIME);
+}
+
+#[test]
+fn pypi_fetch_works_and_reaches_no_more() {
+    works_and_reaches_no_more(&FETCH);
+}
+
+#[test]
+fn pypi_sqlite_works_and_reaches_no_more() {
+    works_and_reaches_no_more(&SQLITE);
+}
+
+/// C-9: all of them are servers of one session, each with its own rights.
+#[test]
+fn c_9_all_of_them_serve_one_session() {
+    matrix(Host::STRENGTHS, |target| {
+        if target.user == User::Root {
+            return;
+        }
+        let env = TestEnv::new(target);
+        (GIT.finds)(&env);
+        let servers = [MEMORY, FILESYSTEM, EVERYTHING, HOLES, GIT, TIME, FETCH, SQLITE];
+        let attempts: Vec<Attempts> = servers.iter().map(|_| Attempts::new(&env)).collect();
+        let tables = servers.iter().zip(&attempts).map(|(server, attempts)| server.table(&env, attempts));
+        let manifest =
+            "id = \"all\"\ntools = [\"read\", \"tool_search\"]\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n"
+                .to_owned();
+        env.workspace_file("m.toml", &(manifest + &tables.collect::<String>()));
+        let words = [&Binaries::of_this_build().callgate().display().to_string(), "mcp", "--manifest", "m.toml"];
+        let run = attempts.iter().fold(user(&env), |run, attempts| attempts.on(run));
+        let mut client = client_of(&run, &env, &words);
+        client.initialize(Person::Nobody);
+        for server in &servers {
+            (server.works)(&env, &mut |tool, arguments| {
+                let named = format!("mcp__{}__{tool}", server.name);
+                // One that is listed already is not found.
+                client.call("tool_search", json!({ "query": named }), Person::Nobody);
+                text(&client.call(&named, arguments, Person::Nobody)).to_owned()
+            });
+        }
+        client.close();
+        for (server, attempts) in servers.iter().zip(&attempts) {
+            attempts.assert_failed(target, &came(&env, &format!("{}: ", server.name)));
+        }
+    });
+}
+
+/// CVE-2025-53110 (a directory whose name begins like the granted one's) and CVE-2025-53109 (a symbolic link that leads out)
+/// work against the server that has them, and lead nowhere behind callgate.
+#[test]
+fn holes_of_a_server_lead_nowhere() {
+    let exploit = |env: &TestEnv, client: &mut Client| -> Vec<Value> {
+        let beside = elsewhere(env);
+        env.file_at(beside.join("secret"), "a secret beside");
+        for (link, to) in [("link", "secret"), ("new-link", "linked")] {
+            std::os::unix::fs::symlink(beside.join(to), env.workspace().join(link)).unwrap();
+        }
+        client.initialize(Person::Nobody);
+        let read = |path: PathBuf| ("read_file", json!({ "path": path }));
+        let write = |path: PathBuf| ("write_file", json!({ "path": path, "content": "taken over" }));
+        let acts = [
+            read(beside.join("secret")),
+            write(beside.join("new")),
+            read(env.workspace().join("link")),
+            write(env.workspace().join("new-link")),
+        ];
+        acts.into_iter().map(|(tool, arguments)| client.call(tool, arguments, Person::Nobody)).collect()
+    };
+    let env = TestEnv::new(HERE);
+    let words = [NODE, &npm().join("node_modules").join(HOLES.program).display().to_string(), "$W"];
+    let mut client = client_of(&env.bare(), &env, &words.map(|word| in_workspace(&env, word)));
+    let came = exploit(&env, &mut client);
+    client.close();
+    let said = |answer: &Value| answer["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    assert_eq!((&*said(&came[0]), &*said(&came[2])), ("a secret beside", "a secret beside"), "{came:#?}");
+    for file in ["new", "linked"] {
+        assert_eq!(fs::read_to_string(elsewhere(&env).join(file)).unwrap(), "taken over", "{came:#?}");
+    }
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let words: Vec<String> = [
+            &Binaries::of_this_build().callgate().display().to_string(),
+            "mcp",
+            "--read",
+            &npm().display().to_string(),
+            "--wrap",
+            "--",
+            NODE,
+            &npm().join("node_modules").join(HOLES.program).display().to_string(),
+            &env.workspace().display().to_string(),
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let mut client = client_of(&user(&env), &env, &words);
+        let came = exploit(&env, &mut client);
+        client.close();
+        for answer in &came {
+            assert!(wrong(answer).starts_with("Error"), "{answer}");
+        }
+        assert_eq!(fs::read_to_string(elsewhere(&env).join("secret")).unwrap(), "a secret beside");
+        for file in ["new", "linked"] {
+            assert!(!elsewhere(&env).join(file).exists(), "{file}");
+        }
+    });
+}
+
+/// A server that fetches pages gets those of granted hosts. What it was refused is said, with what grants it.
+#[test]
+fn a_server_reaches_granted_hosts_alone() {
+    matrix(Host::STRENGTHS, |target| {
+        if target.user == User::Root {
+            return;
+        }
+        let Some(internet) = Internet::new(target, "") else { return };
+        let env = &internet.env;
+        let attempts = Attempts::new(env);
+        let run = internet.on(user(env));
+        let mut client = FETCH.wrapped(&run, env, (&attempts, &["--net", "good.example"]));
+        client.initialize(Person::Nobody);
+        let mut fetch = |url: &str| client.call("fetch", json!({ "url": url, "raw": true }), Person::Nobody);
+        let answer = fetch("http://good.example/page");
+        assert!(text(&answer).contains("http of 93.184.216.34 for good.example"), "{answer}");
+        internet.seen();
+        for url in ["http://evil.example/page", "http://good.example:8080/", "http://10.0.0.1/"] {
+            let answer = fetch(url);
+            assert_eq!(answer["result"]["isError"], true, "{answer}");
+            let seen = internet.seen();
+            assert!(!seen.lines().any(|line| !line.starts_with("name good.example ")), "{url}: {seen}");
+        }
+        client.close();
+        let said = errors(env);
+        assert!(said.contains("callgate: fetch: ") && said.contains("--net evil.example"), "{said}");
+    });
+}
+
+/// A manifest with a server that keeps what it is called for (`tests/data/mcp/hostile.py`, which is honest here).
+fn manifest_of(env: &TestEnv, mode: &str, (table, rest): (&str, &str)) -> String {
+    let script = data("hostile.py").display().to_string();
+    let log = seen_at(env).display().to_string();
+    let manifest = format!(
+        "id = \"rules\"\ntools = [\"read\", \"tool_search\"]\n{rest}\n\
+         [requires.fs]\nread = [{script:?}]\nwrite = [\"{{workspace}}/**\"]\n\
+         [[requires.shell]]\ncmd = \"*\"\n[mcp.s]\ncommand = [{PYTHON:?}, {script:?}, {mode:?}, {log:?}]\n{table}\n\
+         [mcp.s.requires.fs]\nread = [{script:?}]\nwrite = [\"{{workspace}}/**\"]\n"
+    );
+    env.workspace_file("m.toml", &manifest);
+    "m.toml".to_owned()
+}
+
+fn seen_at(env: &TestEnv) -> PathBuf {
+    env.workspace().join("seen")
+}
+
+/// How many calls the server has got.
+fn seen(env: &TestEnv) -> usize {
+    fs::read_to_string(seen_at(env)).map_or(0, |text| text.lines().count())
+}
+
+/// As `[mcp.s]`, or behind `--wrap --name s`.
+fn serves(env: &TestEnv, mode: &str, (table, rest, is_wrapped): (&str, &str, bool), person: Person) -> Client {
+    let mut words = vec![Binaries::of_this_build().callgate().display().to_string(), "mcp".to_owned()];
+    words.extend(["--manifest".to_owned(), manifest_of(env, mode, (table, rest))]);
+    if is_wrapped {
+        let script = data("hostile.py").display().to_string();
+        words.extend(["--name", "s", "--wrap", "--", PYTHON, &script, mode].map(str::to_owned));
+        words.push(seen_at(env).display().to_string());
+    }
+    let mut client = client_of(&user(env), env, &words);
+    client.initialize(person);
+    client
+}
+
+fn rule(permission: &str, action: &str) -> String {
+    format!("[[rules]]\npermission = \"{permission}\"\naction = \"{action}\"\n")
+}
+
+/// X0-10, X0-46, X1-39: the calls of a server that somebody typed behind `--wrap` are not asked about. Those of a server in a
+/// manifest are, unless it is trusted. A rule that names the tool comes before both.
+#[test]
+fn x0_10_x0_46_x1_39_rules_and_trust_decide_about_calls() {
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Then {
+        Passes,
+        Asks,
+        Denies,
+    }
+    let trusted = "trusted = true";
+    let echo = |action| rule("mcp:s:echo", action);
+    let all = |action| rule("mcp:s:*", action);
+    for (table, rest, is_wrapped, then) in [
+        ("", String::new(), true, Then::Passes),
+        ("", echo("deny"), true, Then::Denies),
+        ("", echo("ask"), true, Then::Asks),
+        ("", all("deny"), true, Then::Denies),
+        ("", rule("mcp:s:other", "deny"), true, Then::Passes),
+        ("", String::new(), false, Then::Asks),
+        (trusted, String::new(), false, Then::Passes),
+        (trusted, echo("ask"), false, Then::Asks),
+        (trusted, all("deny"), false, Then::Denies),
+        ("", all("allow"), false, Then::Passes),
+        ("", rule("mcp:other:*", "allow"), false, Then::Asks),
+    ] {
+        let env = TestEnv::new(HERE);
+        let mut client = serves(&env, "plain", (table, &rest, is_wrapped), Person::Says("once"));
+        let tool = if is_wrapped { "echo" } else { "mcp__s__echo" };
+        let case = format!("{table:?}, {rest:?}, wrapped: {is_wrapped}");
+        match then {
+            Then::Passes => {
+                assert_eq!(text(&client.call(tool, json!({ "a": 1 }), Person::Nobody)), "{\"a\": 1}", "{case}");
+                assert_eq!((seen(&env), client.asked.len()), (1, 0), "{case}");
+            }
+            Then::Denies => {
+                let answer = client.call(tool, json!({ "a": 1 }), Person::Nobody);
+                assert!(wrong(&answer).contains("the rule deny mcp:s:"), "{case}: {answer}");
+                assert_eq!(seen(&env), 0, "{case}");
+            }
+            Then::Asks => {
+                let answer = client.call(tool, json!({ "a": 1 }), Person::Says("no"));
+                assert!(wrong(&answer).ends_with("is denied: a person said no"), "{case}: {answer}");
+                assert_eq!((seen(&env), client.asked.len()), (0, 1), "{case}");
+                assert!(client.asked[0].contains("echo"), "{case}: {:?}", client.asked);
+                text(&client.call(tool, json!({ "a": 1 }), Person::Says("once")));
+                assert_eq!((seen(&env), client.asked.len()), (1, 2), "{case}");
+            }
+        }
+        client.close();
+    }
+}
+
+/// The calls of a server are recorded, and what it was refused is said with what grants it.
+#[test]
+fn calls_of_a_server_are_recorded() {
+    for is_wrapped in [true, false] {
+        let env = TestEnv::new(HERE);
+        let mut client = serves(&env, "error", ("trusted = true", "", is_wrapped), Person::Nobody);
+        let prefix = if is_wrapped { "" } else { "mcp__s__" };
+        text(&client.call(&format!("{prefix}echo"), json!({ "a": "an argument" }), Person::Nobody));
+        let outside = elsewhere(&env).join("secret").display().to_string();
+        wrong(&client.call(&format!("{prefix}act"), json!({ "path": outside }), Person::Nobody));
+        client.close();
+        let said = errors(&env);
+        assert!(
+            said.contains(&format!("callgate: s: nothing grants {outside}; to grant it: --read {outside}")),
+            "{said}"
+        );
+        let sessions: Value = serde_json::from_str(&callgate(&env, &["session", "list", "--json"]).stdout).unwrap();
+        let shown = sessions
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|session| callgate(&env, &["session", "show", session["id"].as_str().unwrap(), "--json"]).stdout);
+        let calls = shown.filter(|shown| shown.contains("an argument")).collect::<Vec<_>>();
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        assert!(calls[0].contains(&format!("\"{prefix}echo\"")), "{calls:?}");
+    }
+}
+
+/// X0-45, X0-46: of a server with many tools a model sees those that it has searched for; texts are short.
+#[test]
+fn x0_45_x0_46_many_tools_are_searched_for_and_texts_are_short() {
+    let env = TestEnv::new(HERE);
+    let mut client = serves(&env, "thirty", ("trusted = true", "", false), Person::Nobody);
+    let tool = |client: &mut Client, name: &str| -> Option<Value> {
+        let listed = client.request("tools/list", json!({}), Person::Nobody);
+        let tools = listed["result"]["tools"].as_array().unwrap();
+        tools.iter().find(|tool| tool["name"] == name).cloned()
+    };
+    assert_eq!(tool(&mut client, "mcp__s__t17"), None);
+    let found = client.call("tool_search", json!({ "query": "t17" }), Person::Nobody);
+    assert!(text(&found).contains("mcp__s__t17"), "{found}");
+    let after = tool(&mut client, "mcp__s__t17").unwrap();
+    assert_eq!(after["description"], "Says it (t17).");
+    text(&client.call("mcp__s__t17", json!({}), Person::Nobody));
+    client.close();
+
+    let env = TestEnv::new(HERE);
+    let mut client = serves(&env, "descriptions", ("trusted = true", "", false), Person::Nobody);
+    let long = tool(&mut client, "mcp__s__long").unwrap();
+    let text = long["description"].as_str().unwrap();
+    assert_eq!((text.chars().count(), text.chars().last()), (201, Some('…')), "{text}");
+    assert!(text.starts_with("[2J]0;ownedevild"), "{text}");
+    client.close();
+}
