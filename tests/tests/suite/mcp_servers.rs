@@ -375,6 +375,15 @@ impl Attempts {
     }
 }
 
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        // Where a control failed before it was looked at.
+        for pid in pids(&self.stays) {
+            drop(Command::new("kill").arg(pid.to_string()).status());
+        }
+    }
+}
+
 /// What a server has said came of its attempts.
 #[track_caller]
 fn came(env: &TestEnv, start: &str) -> Value {
