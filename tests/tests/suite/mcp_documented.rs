@@ -193,7 +193,10 @@ fn what_the_hosts_manual_gives_to_hosts_starts_a_server() {
     assert_eq!((lines, configurations, printed), (2, 1, 7));
     for block in blocks(&document, "json") {
         let config: Value = serde_json::from_str(&block).unwrap_or_else(|error| panic!("{error}: {block}"));
-        assert_eq!(config["mcpServers"]["callgate"]["headers"]["Authorization"], "Bearer TOKEN", "{block}");
+        match &config["mcpServers"]["git"]["args"] {
+            Value::Array(words) => assert_eq!(words[..3], ["mcp", "--wrap", "--"], "{block}"),
+            _ => assert_eq!(config["mcpServers"]["callgate"]["headers"]["Authorization"], "Bearer TOKEN", "{block}"),
+        }
     }
 }
 
@@ -201,7 +204,7 @@ fn what_the_hosts_manual_gives_to_hosts_starts_a_server() {
 #[test]
 fn every_option_of_the_hosts_manual_is_there() {
     let newcomer = Newcomer::new();
-    let helps: String = ["mcp", "call", "session list"]
+    let helps: String = ["mcp", "call", "session list", "trust"]
         .map(|command| newcomer.sh(&format!("callgate {command} --help")).stdout)
         .concat();
     let document = document();

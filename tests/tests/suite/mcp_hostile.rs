@@ -49,14 +49,18 @@ impl Hostile {
         env.workspace_file("a", "hello\n");
         let read = data("hostile.py").display().to_string();
         let table = |name: &str, mode: &str, more: &str| {
+            let words = Self::words(&env, mode);
             format!(
-                "[mcp.{name}]\ncommand = {:?}\ntrusted = true\n{more}\n[mcp.{name}.requires.fs]\nread = [{read:?}]\n\
+                "[mcp.{name}]\ncommand = {words:?}\ndata = [{:?}]\ntrusted = true\n{more}\n[mcp.{name}.requires.fs]\nread = [{read:?}]\n\
                  write = [\"{{workspace}}/**\"]\n",
-                Self::words(&env, mode)
+                words[3]
             )
         };
-        let session = "id = \"hostile\"\ntools = [\"read\"]\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n";
-        env.workspace_file("m.toml", &[session, &table("bad", mode, more), &table("good", "plain", "")].concat());
+        let session = format!(
+            "id = \"hostile\"\ntools = [\"read\"]\n[requires.fs]\nread = [{read:?}]\nwrite = [\"{{workspace}}/**\"]\n\
+             [[requires.shell]]\ncmd = \"*\"\n"
+        );
+        env.workspace_file("m.toml", &[session, table("bad", mode, more), table("good", "plain", "")].concat());
         let client = client_of(&user(&env), &env, &[&Self::binary(), "mcp", "--manifest", "m.toml"]);
         Self { env, client, is_wrapped: false }
     }
@@ -214,8 +218,8 @@ fn lies_are_errors_of_the_call() {
 #[test]
 fn definitions_are_bounded() {
     for (mode, left_out, has) in [
-        ("names", "is left out", 5),
-        ("many", "has more than 256 tools", 256),
+        ("names", "of its tools are left out; the first", 5),
+        ("many", "there are more than 256", 256),
         ("descriptions", "", 3),
         ("schemas", "its schema is nested deeper", 6),
         ("instructions", "", 2),
@@ -242,12 +246,10 @@ fn definitions_are_bounded() {
             assert!(!plain.contains("u001b") && !plain.contains('\u{202e}'), "{mode}");
             if mode == "schemas" {
                 let slow = json!({ "a": format!("{}!", "a".repeat(40)) });
-                // Where comparing could cost too much, the server is left to compare.
-                for name in ["circle", "exponential", "elsewhere"] {
+                // What could cost too much is left to the server to compare.
+                for name in ["circle", "exponential", "elsewhere", "slow"] {
                     assert_eq!(text(&hostile.call(name, slow.clone())), slow.to_string().replace(':', ": "));
                 }
-                let answer = hostile.call("slow", slow);
-                assert!(wrong(&answer).contains("does not match"), "{answer}");
             }
             if has == 0 {
                 hostile.assert_others_answer();

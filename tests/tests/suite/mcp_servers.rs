@@ -1,6 +1,7 @@
 //! Servers that others have made, behind `callgate mcp --wrap` and as `[mcp.NAME]`: they do their work. When somebody has taken
 //! them over, they reach no more than was granted. Rules, approvals and the record hold for their calls.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -237,10 +238,12 @@ impl Public {
     fn table(&self, env: &TestEnv, attempts: &Attempts) -> String {
         let name = self.name;
         let set: toml::Table = self.variables(env).into_iter().map(|(name, value)| (name, value.into())).collect();
+        let words = self.words(env, attempts);
+        let workspace = env.workspace().display().to_string();
+        let data: Vec<&String> = words.iter().filter(|word| word.contains(&workspace)).collect();
         format!(
-            "[mcp.{name}]\ncommand = {:?}\ntrusted = true\nstart_timeout = \"60s\"\n\
+            "[mcp.{name}]\ncommand = {words:?}\ndata = {data:?}\ntrusted = true\nstart_timeout = \"60s\"\n\
              [mcp.{name}.requires.fs]\nread = {:?}\nwrite = [\"{{workspace}}/**\"]\n[mcp.{name}.env.set]\n{set}",
-            self.words(env, attempts),
             self.reads().map(|path| format!("{path}/**")),
         )
     }
@@ -474,9 +477,14 @@ fn c_9_all_of_them_serve_one_session() {
         let servers = [MEMORY, FILESYSTEM, EVERYTHING, HOLES, GIT, TIME, FETCH, SQLITE];
         let attempts: Vec<Attempts> = servers.iter().map(|_| Attempts::new(&env)).collect();
         let tables = servers.iter().zip(&attempts).map(|(server, attempts)| server.table(&env, attempts));
-        let manifest =
-            "id = \"all\"\ntools = [\"read\", \"tool_search\"]\n[requires.fs]\nwrite = [\"{workspace}/**\"]\n"
-                .to_owned();
+        let reads: BTreeSet<String> =
+            servers.iter().flat_map(|server| server.reads()).map(|path| format!("{path}/**")).collect();
+        let reads: Vec<String> = reads.into_iter().collect();
+        // A server has no more than the session.
+        let manifest = format!(
+            "id = \"all\"\ntools = [\"read\", \"tool_search\"]\n[requires.fs]\nread = {reads:?}\n\
+             write = [\"{{workspace}}/**\"]\n[[requires.shell]]\ncmd = \"*\"\n"
+        );
         env.workspace_file("m.toml", &(manifest + &tables.collect::<String>()));
         let words = [&Binaries::of_this_build().callgate().display().to_string(), "mcp", "--manifest", "m.toml"];
         let run = attempts.iter().fold(user(&env), |run, attempts| attempts.on(run));
@@ -592,7 +600,8 @@ fn manifest_of(env: &TestEnv, mode: &str, (table, rest): (&str, &str)) -> String
     let manifest = format!(
         "id = \"rules\"\ntools = [\"read\", \"tool_search\"]\n{rest}\n\
          [requires.fs]\nread = [{script:?}]\nwrite = [\"{{workspace}}/**\"]\n\
-         [[requires.shell]]\ncmd = \"*\"\n[mcp.s]\ncommand = [{PYTHON:?}, {script:?}, {mode:?}, {log:?}]\n{table}\n\
+         [[requires.shell]]\ncmd = \"*\"\n[mcp.s]\ncommand = [{PYTHON:?}, {script:?}, {mode:?}, {log:?}]\n\
+         data = [{log:?}]\n{table}\n\
          [mcp.s.requires.fs]\nread = [{script:?}]\nwrite = [\"{{workspace}}/**\"]\n"
     );
     env.workspace_file("m.toml", &manifest);
@@ -692,7 +701,9 @@ fn calls_of_a_server_are_recorded() {
         client.close();
         let said = errors(&env);
         assert!(
-            said.contains(&format!("callgate: s: nothing grants {outside}; to grant it: --read {outside}")),
+            said.contains(&format!(
+                "callgate: s: a call that failed names {outside}, which is not granted; to grant it: --read {outside}"
+            )),
             "{said}"
         );
         let sessions: Value = serde_json::from_str(&callgate(&env, &["session", "list", "--json"]).stdout).unwrap();
@@ -732,4 +743,57 @@ fn x0_45_x0_46_many_tools_are_searched_for_and_texts_are_short() {
     assert_eq!((text.chars().count(), text.chars().last()), (201, Some('…')), "{text}");
     assert!(text.starts_with("[2J]0;ownedevild"), "{text}");
     client.close();
+}
+
+/// X0-24: a server has no right that its session has not, and is not what calls of the session write.
+#[test]
+fn x0_24_a_server_is_within_its_session_and_is_not_what_calls_write() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let script = data("hostile.py").display().to_string();
+        let _kept = env.file("secret", "what nobody granted");
+        let secret = env.outside().join("secret").display().to_string();
+        env.workspace_file("server.py", &fs::read_to_string(data("hostile.py")).unwrap());
+        fs::create_dir(env.workspace().join("package")).unwrap();
+        env.give(&env.workspace().join("package"));
+        let workspace = env.workspace().display().to_string();
+        let serves = |command: &[&str], of_session: &[&str]| {
+            let read: Vec<&str> = [&[script.as_str()], of_session].concat();
+            env.workspace_file(
+                "m.toml",
+                &format!(
+                    "id = \"within\"\n[requires.fs]\nread = {read:?}\nwrite = [\"{{workspace}}/**\"]\n[[requires.shell]]\n\
+                     cmd = \"*\"\n[mcp.s]\ncommand = {command:?}\ntrusted = true\n[mcp.s.requires.fs]\n\
+                     read = [{script:?}, {secret:?}]\nwrite = [\"{{workspace}}/**\"]\n"
+                ),
+            );
+            let call = ["call", "--manifest", "m.toml", "mcp__s__echo", "{}"];
+            callgate(&env, &call)
+        };
+        let reads = format!("import sys\nprint(open({secret:?}).read(), file=sys.stderr, flush=True)\n");
+        let reader = [PYTHON, "-c", &format!("{reads}exec(open({script:?}).read())"), "plain", "/dev/null"];
+        let control = serves(&reader, &[&secret]);
+        assert!(control.status.success() && control.stderr.contains("what nobody granted"), "{control:?}");
+        let denied = serves(&reader, &[]);
+        assert!(!denied.status.success() && !denied.stderr.contains("what nobody granted"), "{denied:?}");
+
+        let control = serves(&[PYTHON, &script, "plain", "/dev/null"], &[]);
+        assert!(control.status.success(), "{control:?}");
+        for command in [
+            &[PYTHON, "{workspace}/server.py", "plain", "/dev/null"][..],
+            &[PYTHON, "{workspace}/package"],
+            &[PYTHON, "{workspace}/not-there-yet"],
+            &["sh", "-c", "cd {workspace} && exec python3 server.py plain /dev/null"],
+            &["env", "PYTHONPATH={workspace}/package", PYTHON, &script, "plain", "/dev/null"],
+            &["env", "--chdir={workspace}/package", PYTHON, &script, "plain", "/dev/null"],
+        ] {
+            let refused = serves(command, &[]);
+            assert!(!refused.status.success(), "{command:?}: {refused:?}");
+            let why = format!("names {workspace}");
+            assert!(
+                refused.stderr.contains("the agent could choose what it is") && refused.stderr.contains(&why),
+                "{refused:?}"
+            );
+        }
+    });
 }

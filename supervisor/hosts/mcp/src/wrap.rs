@@ -175,7 +175,7 @@ impl ServerHandler for Wrapped {
         request.request_state = None;
         match passed_on(self.remote.peer().get_prompt_once(request), &context).await? {
             answer @ GetPromptResponse::Complete(_) => Ok(answer),
-            _ => Err(asks()),
+            GetPromptResponse::InputRequired(_) | _ => Err(asks()),
         }
     }
 
@@ -204,7 +204,7 @@ impl ServerHandler for Wrapped {
         request.request_state = None;
         match passed_on(self.remote.peer().read_resource_once(request), &context).await? {
             answer @ ReadResourceResponse::Complete(_) => Ok(answer),
-            _ => Err(asks()),
+            ReadResourceResponse::InputRequired(_) | _ => Err(asks()),
         }
     }
 

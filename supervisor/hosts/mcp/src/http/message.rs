@@ -28,6 +28,9 @@ pub(super) struct Head {
     pub(super) id: Option<RequestId>,
     pub(super) method: Option<String>,
     params: Option<Params>,
+    /// Whether the SDK takes it for a request that begins a session. If it did not, there would be one for nothing.
+    #[serde(skip)]
+    pub(super) begins_session: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -51,10 +54,6 @@ impl Head {
             || said.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
     }
 
-    pub(super) fn begins_session(&self) -> bool {
-        self.method.as_deref() == Some("initialize")
-    }
-
     fn of(message: &[u8]) -> Result<Self, Refusal> {
         if values::too_many(message) {
             let what = format!("a message has at most {} values", values::VALUES_MAX);
@@ -64,16 +63,15 @@ impl Head {
         // What is read here would be read from a list, too.
         let is_object = message.trim_ascii_start().first() == Some(&b'{');
         match serde_json::from_slice::<Self>(message) {
-            Ok(head) if is_object && head.begins_session() && !is_initialize(message) => {
-                unfit("this is no request that begins a session")
+            Ok(head) if is_object => {
+                let begins_session = head.method.as_deref() == Some("initialize") && is_initialize(message);
+                Ok(Self { begins_session, ..head })
             }
-            Ok(head) if is_object => Ok(head),
             Ok(_) | Err(_) => unfit("the body is no message of JSON-RPC"),
         }
     }
 }
 
-/// Whether the SDK takes it for a request that begins a session. If it did not, there would be one for nothing.
 fn is_initialize(message: &[u8]) -> bool {
     match serde_json::from_slice::<ClientJsonRpcMessage>(message) {
         Ok(ClientJsonRpcMessage::Request(request)) => matches!(request.request, ClientRequest::InitializeRequest(_)),
@@ -190,17 +188,18 @@ mod tests {
     fn only_what_begins_a_session_opens_one() {
         let begins = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},
             "clientInfo":{"name":"x","version":"1"}}}"#;
-        assert!(Head::of(begins.as_bytes()).is_ok_and(|head| head.begins_session()));
+        assert!(Head::of(begins.as_bytes()).is_ok_and(|head| head.begins_session));
         for other in [
-            r#"[1,"initialize",{"_meta":null}]"#,
-            r#" [1,"initialize",null]"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
             r#"{"jsonrpc":"2.0","method":"initialize","params":{}}"#,
             &begins.replace(r#""id":1,"#, ""),
             &begins.replace("2.0", "1.0"),
         ] {
-            let refused = Head::of(other.as_bytes()).map(|_| ()).map_err(|refusal| refusal.status());
-            assert_eq!(refused, Err(StatusCode::BAD_REQUEST), "{other}");
+            assert!(Head::of(other.as_bytes()).is_ok_and(|head| !head.begins_session), "{other}");
+        }
+        for list in [r#"[1,"initialize",{"_meta":null}]"#, r#" [1,"initialize",null]"#] {
+            let refused = Head::of(list.as_bytes()).map(|_| ()).map_err(|refusal| refusal.status());
+            assert_eq!(refused, Err(StatusCode::BAD_REQUEST), "{list}");
         }
     }
 }

@@ -122,7 +122,7 @@ async fn post(
     (holder, mut parts): (Holder, Parts),
     (message, head): (Message, Head),
 ) -> Result<Answer, Refusal> {
-    if head.begins_session() {
+    if head.begins_session {
         parts.headers.remove(SESSION);
         let client = clients.begin(holder).await?;
         let answer = client.answer(parts, message, None).await?;
