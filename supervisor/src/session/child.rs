@@ -324,23 +324,30 @@ impl Session {
     }
 
     /// Why calls of this session would choose what a command is that another session starts: its program, or a place that its
-    /// arguments name where they may write, whatever is there now. Not the workspace as a whole, and not what is `data`: places as
-    /// the arguments have them, on which the command works and from which it loads nothing.
+    /// arguments or its own variables name where they may write, whatever is there now. Not what is `data`: places as those have
+    /// them, on which the command works and from which it loads nothing.
+    ///
+    /// It finds what somebody has overlooked who wrote the command. What a command loads by itself, or by a name that leads
+    /// elsewhere, is not seen.
     #[must_use]
-    pub fn would_choose(&self, argv: &[OsString], data: &[OsString], other: &Self) -> Option<String> {
+    pub fn would_choose(
+        &self,
+        argv: &[OsString],
+        variables: &[OsString],
+        data: &[OsString],
+        other: &Self,
+    ) -> Option<String> {
         let (program, arguments) = argv.split_first()?;
         let path = |word: &OsStr| HostPath::from(PathBuf::from(word));
         if let Some(why) = chosen_by_calls(&path(program), self.most(), &other.facts.path) {
             return Some(why);
         }
-        let roots = self.facts.workspace.iter().map(|root| root.as_path().as_os_str());
-        let known: Vec<&OsStr> = roots.chain(data.iter().map(OsString::as_os_str)).collect();
-        arguments.iter().find_map(|word| {
+        arguments.iter().chain(variables).find_map(|word| {
             // `--repository=/x` names a place as well.
             let bytes = word.as_bytes();
             let value = bytes.iter().position(|byte| *byte == b'=').map_or(bytes, |at| &bytes[at + 1..]);
             let value = OsStr::from_bytes(value);
-            if known.iter().any(|place| *place == value || *place == word.as_os_str()) {
+            if data.iter().any(|place| place == value || place == word) {
                 return None;
             }
             let written = compile::written(self.most());
@@ -349,12 +356,10 @@ impl Session {
                 let place = place.as_bytes();
                 place.len() > 1 && bytes.windows(place.len()).any(|part| part == place)
             });
-            named.map(|place| format!("its argument {} names {place}, where calls may write", word.display())).or_else(
-                || {
-                    let is_there = Path::new(value).is_absolute() && std::fs::symlink_metadata(value).is_ok();
-                    is_there.then(|| replaced_by_calls(&path(value), self.most()))?
-                },
-            )
+            named.map(|place| format!("{} names {place}, where calls may write", word.display())).or_else(|| {
+                let is_there = Path::new(value).is_absolute() && std::fs::symlink_metadata(value).is_ok();
+                is_there.then(|| replaced_by_calls(&path(value), self.most()))?
+            })
         })
     }
 

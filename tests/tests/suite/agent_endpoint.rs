@@ -341,6 +341,49 @@ tell(ended=ended, served=served, again=again[0])
     });
 }
 
+/// D11: a program that asks and does not read is not read either: it costs no memory and nobody's time.
+#[test]
+fn d11_a_program_that_reads_no_answers_is_not_read() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let program = r#"
+import select
+connection = socket.socket(socket.AF_UNIX)
+connection.settimeout(30)
+connection.connect(os.environ["CALLGATE_MCP"])
+about = {"name": "agent", "version": "1"}
+stream = connection.makefile("rw")
+request(stream, 0, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=about)
+connection.setblocking(False)
+asked = 0
+taken_back = json.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}) + "\n"
+lines = "".join(
+    json.dumps({"jsonrpc": "2.0", "id": ident, "method": "tools/list", "params": {}}) + "\n" for ident in [9, 9, *range(10, 20)]
+)
+rest = b""
+while asked < 30000:
+    if not rest:
+        rest, asked = (lines + taken_back).encode(), asked + 12
+    # Longer than what is read too fast is left to wait.
+    if not select.select([], [connection], [], 12)[1]:
+        break
+    rest = rest[connection.send(rest):]
+tell(asked=asked)
+"#;
+        env.workspace_file("m.toml", &manifest("mode = \"yolo\"", &[("child", "", program)]));
+        let mut client = Client::stateful(&env, &["--manifest", "m.toml"], Person::Nobody);
+        let done = client.request("tools/call", task("child", false), Person::Nobody);
+        let asked = told(&done["result"]["structuredContent"])["asked"].as_u64().unwrap();
+        assert!(asked < 10_000, "{asked}");
+        text(&client.call("bash", json!({ "command": "true" }), Person::Nobody));
+        let status = fs::read_to_string(format!("/proc/{}/status", client.server.id())).unwrap();
+        let held = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        let held: u64 = held.unwrap().trim().parse().unwrap();
+        assert!(held < 256 * 1024, "{held} KiB");
+        client.close();
+    });
+}
+
 /// The program in the manual works as it stands there.
 #[test]
 fn the_manuals_program_of_an_agent_works() {

@@ -240,7 +240,9 @@ impl Public {
         let set: toml::Table = self.variables(env).into_iter().map(|(name, value)| (name, value.into())).collect();
         let words = self.words(env, attempts);
         let workspace = env.workspace().display().to_string();
-        let data: Vec<&String> = words.iter().filter(|word| word.contains(&workspace)).collect();
+        let variables = self.variables(env).into_iter().map(|(_, value)| value);
+        let data: Vec<String> =
+            words.iter().cloned().chain(variables).filter(|word| word.contains(&workspace)).collect();
         format!(
             "[mcp.{name}]\ncommand = {words:?}\ndata = {data:?}\ntrusted = true\nstart_timeout = \"60s\"\n\
              [mcp.{name}.requires.fs]\nread = {:?}\nwrite = [\"{{workspace}}/**\"]\n[mcp.{name}.env.set]\n{set}",
@@ -757,19 +759,20 @@ fn x0_24_a_server_is_within_its_session_and_is_not_what_calls_write() {
         fs::create_dir(env.workspace().join("package")).unwrap();
         env.give(&env.workspace().join("package"));
         let workspace = env.workspace().display().to_string();
-        let serves = |command: &[&str], of_session: &[&str]| {
+        let serves_with = |command: &[&str], of_session: &[&str], more: &str| {
             let read: Vec<&str> = [&[script.as_str()], of_session].concat();
             env.workspace_file(
                 "m.toml",
                 &format!(
                     "id = \"within\"\n[requires.fs]\nread = {read:?}\nwrite = [\"{{workspace}}/**\"]\n[[requires.shell]]\n\
-                     cmd = \"*\"\n[mcp.s]\ncommand = {command:?}\ntrusted = true\n[mcp.s.requires.fs]\n\
+                     cmd = \"*\"\n[mcp.s]\ncommand = {command:?}\ntrusted = true\n{more}\n[mcp.s.requires.fs]\n\
                      read = [{script:?}, {secret:?}]\nwrite = [\"{{workspace}}/**\"]\n"
                 ),
             );
             let call = ["call", "--manifest", "m.toml", "mcp__s__echo", "{}"];
             callgate(&env, &call)
         };
+        let serves = |command: &[&str], of_session: &[&str]| serves_with(command, of_session, "");
         let reads = format!("import sys\nprint(open({secret:?}).read(), file=sys.stderr, flush=True)\n");
         let reader = [PYTHON, "-c", &format!("{reads}exec(open({script:?}).read())"), "plain", "/dev/null"];
         let control = serves(&reader, &[&secret]);
@@ -777,8 +780,20 @@ fn x0_24_a_server_is_within_its_session_and_is_not_what_calls_write() {
         let denied = serves(&reader, &[]);
         assert!(!denied.status.success() && !denied.stderr.contains("what nobody granted"), "{denied:?}");
 
-        let control = serves(&[PYTHON, &script, "plain", "/dev/null"], &[]);
-        assert!(control.status.success(), "{control:?}");
+        let plain = &[PYTHON, &script, "plain", "/dev/null"][..];
+        let on_the_workspace = &[PYTHON, &script, "plain", "/dev/null", "{workspace}"][..];
+        for (command, more) in [(plain, ""), (on_the_workspace, ""), (plain, "env.pass = [\"LANG\"]")] {
+            let control = serves_with(command, &[], more);
+            assert!(control.status.success(), "{control:?}");
+        }
+        let package = format!("env.set = {{ PYTHONPATH = \"{workspace}/package\" }}");
+        for (command, more) in [(plain, package.as_str()), (on_the_workspace, "env.pass = [\"LANG\"]")] {
+            let refused = serves_with(command, &[], more);
+            assert!(
+                !refused.status.success() && refused.stderr.contains("the agent could choose what it is"),
+                "{refused:?}"
+            );
+        }
         for command in [
             &[PYTHON, "{workspace}/server.py", "plain", "/dev/null"][..],
             &[PYTHON, "{workspace}/package"],

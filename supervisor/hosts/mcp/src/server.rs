@@ -78,8 +78,9 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    let is_trusted = matches!(whose, Whose::Host { .. });
     let server = |closed| Server { whose, ..Server::new(session, closed, room()) };
-    match serve_by(server, from, to, longest).await? {
+    match serve_by(server, from, to, (longest, is_trusted)).await? {
         Some((running, closed)) => over_with(running, closed).await,
         None => Ok(()),
     }
@@ -88,13 +89,13 @@ where
 /// A client that is served.
 pub(crate) type Serving<S> = (RunningService<RoleServer, S>, Closed);
 
-/// Begins to serve a client, whose messages have at most `longest` bytes, by what `server` makes. `None` if the client has gone before
-/// it has said anything.
+/// Begins to serve a client, whose messages have at most `longest` bytes, by what `server` makes. Of one that is not trusted, no more is
+/// read than it is answered. `None` if the client has gone before it has said anything.
 pub(crate) async fn serve_by<S, R, W>(
     server: impl FnOnce(Closed) -> S,
     from: R,
     to: W,
-    longest: usize,
+    (longest, is_trusted): (usize, bool),
 ) -> Result<Option<Serving<S>>, ServeError>
 where
     S: ServerHandler,
@@ -102,7 +103,8 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let (from, closed) = UntilClosed::new(from);
-    let transport = Bounded::new(AsyncRwTransport::new_server(from, to).with_max_line_length(longest));
+    let transport = AsyncRwTransport::new_server(from, to).with_max_line_length(longest);
+    let transport = if is_trusted { Bounded::new(transport) } else { Bounded::wary(transport) };
     match server(closed.clone()).serve(transport).await {
         Ok(running) => Ok(Some((running, closed))),
         // A client that goes before it has said anything wants nothing.

@@ -170,9 +170,14 @@ impl Run {
                 Arc::clone(own.insert(Arc::new(opened?)))
             }
         };
-        let (argv, data) = (self.expanded(&self.server.command)?, self.expanded(&self.server.data)?);
+        let (argv, mut data) = (self.expanded(&self.server.command)?, self.expanded(&self.server.data)?);
+        let variables: Vec<OsString> = self.server.env.set.values().map(OsString::from).collect();
+        // Whoever becomes a server has what it was given. One that was given nothing may work on the workspace.
+        if self.server.env.pass.is_empty() && self.server.credentials.is_empty() {
+            data.extend(self.expanded(&[WORKSPACE.to_owned()])?);
+        }
         let session = self.session.upgrade().ok_or_else(|| "its session is over".to_owned())?;
-        if let Some(why) = session.would_choose(&argv, &data, &own) {
+        if let Some(why) = session.would_choose(&argv, &variables, &data, &own) {
             return Err(format!(
                 "the server `{}` is not started, for the agent could choose what it is: {why}",
                 self.name

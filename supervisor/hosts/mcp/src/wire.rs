@@ -1,5 +1,6 @@
 //! What is between client and server: bounded in both directions, and its end is noticed.
 
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use rmcp::model::JsonRpcMessage;
+use rmcp::model::{JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, ServiceRole, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -18,9 +19,11 @@ use crate::values::Values;
 /// Most messages that the other side has not taken. As long as there are so many, nothing more is read from it.
 const UNREAD_MAX: usize = 256;
 
-/// Most messages of a server in a second.
+/// Most messages in a second of another side that nobody trusts.
 const MESSAGES_MAX: u32 = 1000;
 const SECOND: Duration = Duration::from_secs(1);
+/// How long a request counts that was taken back: whatever handles it may be about to answer.
+const TAKEN_BACK: Duration = Duration::from_secs(10);
 
 /// Reads from the client, and tells when it has closed its end. What of a message comes after too many values is made unreadable, so
 /// that the message is none.
@@ -85,8 +88,8 @@ impl Closed {
 pub(crate) struct Bounded<T> {
     inner: T,
     unread: Arc<Unread>,
-    /// What the other side has asked, if an answer to each is under way from the moment it is read.
-    asked: Option<Vec<One>>,
+    /// Of another side that nobody trusts: what it has asked and was not answered.
+    asked: Option<Asked>,
     /// Since when so many messages have been read.
     pace: (Instant, u32),
 }
@@ -95,6 +98,36 @@ pub(crate) struct Bounded<T> {
 struct Unread {
     count: AtomicUsize,
     fewer: Notify,
+}
+
+/// Requests, by their ids, until they are answered.
+#[derive(Default)]
+struct Asked {
+    open: HashMap<RequestId, Vec<One>>,
+    /// What was taken back is answered no more, or a little later.
+    taken_back: VecDeque<(Instant, One)>,
+}
+
+impl Asked {
+    fn answered(&mut self, id: &RequestId) -> Option<One> {
+        let open = self.open.get_mut(id)?;
+        let one = open.pop();
+        if open.is_empty() {
+            self.open.remove(id);
+        }
+        one
+    }
+
+    fn take_back(&mut self, id: &RequestId) {
+        let ones = self.open.remove(id).unwrap_or_default();
+        self.taken_back.extend(ones.into_iter().map(|one| (Instant::now(), one)));
+    }
+
+    fn forget_what_is_over(&mut self) {
+        while self.taken_back.front().is_some_and(|(since, _)| since.elapsed() >= TAKEN_BACK) {
+            self.taken_back.pop_front();
+        }
+    }
 }
 
 /// One message, until it is written or dropped.
@@ -119,10 +152,9 @@ impl<T> Bounded<T> {
         Self { inner, unread: Arc::default(), asked: None, pace: (Instant::now(), 0) }
     }
 
-    /// To another side whose requests are all answered at once: one that asks, and does not read, is not read either. Nor is one that
-    /// says too much.
-    pub(crate) fn answering(inner: T) -> Self {
-        Self { asked: Some(Vec::new()), ..Self::new(inner) }
+    /// To another side that nobody trusts: one that asks, and does not read, is not read either. Nor is one that says too much.
+    pub(crate) fn wary(inner: T) -> Self {
+        Self { asked: Some(Asked::default()), ..Self::new(inner) }
     }
 }
 
@@ -143,8 +175,12 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Bounded<T> {
     type Error = T::Error;
 
     fn send(&mut self, item: TxJsonRpcMessage<R>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-        let asked = self.asked.as_mut().filter(|_| is_answer).and_then(Vec::pop);
+        let answers = match &item {
+            JsonRpcMessage::Response(answer) => Some(&answer.id),
+            JsonRpcMessage::Error(answer) => answer.id.as_ref(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        let asked = self.asked.as_mut().zip(answers).and_then(|(asked, id)| asked.answered(id));
         let one = asked.unwrap_or_else(|| One::of(&self.unread));
         let sent = self.inner.send(item);
         async move {
@@ -155,16 +191,34 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Bounded<T> {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<R>> {
-        while self.unread.count.load(Ordering::Relaxed) >= UNREAD_MAX {
-            self.unread.fewer.notified().await;
+        loop {
+            if let Some(asked) = &mut self.asked {
+                asked.forget_what_is_over();
+            }
+            if self.unread.count.load(Ordering::Relaxed) < UNREAD_MAX {
+                break;
+            }
+            // Some of them are over by themselves.
+            drop(tokio::time::timeout(SECOND, self.unread.fewer.notified()).await);
         }
         if self.asked.is_some() {
             self.keep_pace().await;
         }
         let received = self.inner.receive().await;
         self.pace.1 += 1;
-        if let (Some(asked), Some(JsonRpcMessage::Request(_))) = (&mut self.asked, &received) {
-            asked.push(One::of(&self.unread));
+        if let (Some(asked), Some(received)) = (&mut self.asked, &received) {
+            match received {
+                JsonRpcMessage::Request(request) => {
+                    asked.open.entry(request.id.clone()).or_default().push(One::of(&self.unread));
+                }
+                JsonRpcMessage::Notification(notification) => {
+                    let taken_back = R::peer_cancelled_params(&notification.notification);
+                    if let Some(id) = taken_back.and_then(|params| params.request_id.as_ref()) {
+                        asked.take_back(id);
+                    }
+                }
+                JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+            }
         }
         received
     }

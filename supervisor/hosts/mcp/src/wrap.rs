@@ -44,7 +44,7 @@ where
     offer(&session, &remote);
     let wrapped =
         |closed| Wrapped { inner: Server::new(Arc::clone(&session), closed, room()), remote: Arc::clone(&remote) };
-    let served = match serve_by(wrapped, from, to, MESSAGE_MAX).await? {
+    let served = match serve_by(wrapped, from, to, (MESSAGE_MAX, true)).await? {
         None => Ok(false),
         Some((running, closed)) => {
             let peer = running.peer().clone();

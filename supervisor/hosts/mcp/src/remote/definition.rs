@@ -127,6 +127,9 @@ fn bounded(schema: &JsonObject) -> Result<JsonObject, Unfit> {
     if serde_json::to_string(&schema).map_or(true, |text| text.len() > SCHEMA_MAX) {
         return Err(Unfit::Size);
     }
+    if schema.keys().any(|key| key.chars().any(is_hidden)) {
+        return Err(Unfit::Key);
+    }
     schema.values_mut().try_for_each(|value| clean_below(value, 1))?;
     Ok(schema)
 }
@@ -209,6 +212,7 @@ mod tests {
         assert_eq!(definition(deep), Err(Unfit::Depth));
         let unseen = json!({ "type": "object", "properties": { "a\u{202e}": {} } });
         assert_eq!(definition(unseen), Err(Unfit::Key));
+        assert_eq!(definition(json!({ "type": "object", "\u{202e}": 1 })), Err(Unfit::Key));
         let named = |name: &str| {
             let mut tool = tool(json!({}));
             tool.name = name.to_owned().into();

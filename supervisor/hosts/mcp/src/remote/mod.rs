@@ -213,7 +213,7 @@ impl Remote {
         .map_err(Begun::Start)?;
         let (to, from, complaints) = pipes.into_async().map_err(Begun::Pipes)?;
         tokio::spawn(pass_on(spec.name.clone(), complaints));
-        let transport = Bounded::answering(AsyncRwTransport::new_client(from, to).with_max_line_length(MESSAGE_MAX));
+        let transport = Bounded::wary(AsyncRwTransport::new_client(from, to).with_max_line_length(MESSAGE_MAX));
         let notices = Notices { changed: watch::Sender::new(0), steps: Mutex::default() };
         let begun = tokio::time::timeout(spec.start, notices.serve_with_lifecycle(transport, lifecycle)).await;
         let why = match begun {
