@@ -132,7 +132,7 @@ fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
             [limits]\nwall = \"7s\"\ncpu = \"6s\"\nmemory = \"5MiB\"\nprocesses = 41\nopen_files = 42\n\
             file_size = \"3MiB\"\ndisk = \"2MiB\"\noutput = \"1MiB\"\nnetwork = \"4MiB\"\n\
              session_network = \"5MiB\"\nnetwork_rate = \"6MiB\"\n[env]\npass = [\"LANG\"]\nset = { A = \"b\" }\n\
-            [mcp.git]\ncommand = [\"mcp-server-git\", \"-r\"]\ntrusted = true\nrequires.fs.read = [\"in/**\"]\n\
+            [mcp.git]\ncommand = [\"mcp-server-git\", \"-r\"]\ndata = [\"-r\"]\ntrusted = true\nrequires.fs.read = [\"in/**\"]\n\
             env.set = { B = \"c\" }\ntools = [\"log\"]\ntimeout = \"9s\"\n";
         env.workspace_file("callgate.toml", text);
         let shown = callgate(&env, &["trust", &env.workspace().display().to_string()]);
@@ -172,7 +172,8 @@ fn e1_x1_35_every_key_of_a_trusted_manifest_is_shown() {
             "limit network_rate=6MiB",
             "env LANG",
             "env A=b",
-            "mcp git: command [\"mcp-server-git\",\"-r\"]",
+            r#"mcp git: command [\"mcp-server-git\",\"-r\"]"#,
+            "mcp git: data -r",
             "mcp git: trusted true",
             "mcp git: tools log",
             "mcp git: read in/**",
