@@ -22,7 +22,7 @@ pub(crate) fn data(name: &str) -> PathBuf {
 }
 
 /// A directory with what these lists name, which is installed into it once: for all tests, and for later runs with the same lists.
-fn installed(name: &str, lists: &[&str], install: &[&str]) -> PathBuf {
+pub(crate) fn installed(name: &str, lists: &[&str], install: &[&str]) -> PathBuf {
     let shared = Path::new(env!("CARGO_TARGET_TMPDIR"));
     fs::create_dir_all(shared).unwrap();
     let lock = File::create(shared.join(format!("{name}.lock"))).unwrap();
@@ -39,7 +39,7 @@ fn installed(name: &str, lists: &[&str], install: &[&str]) -> PathBuf {
     }
     fs::create_dir(&directory).unwrap();
     for list in lists {
-        fs::copy(data(list), directory.join(list)).unwrap();
+        fs::copy(data(list), directory.join(Path::new(list).file_name().unwrap())).unwrap();
     }
     let ended = outcome(Command::new(install[0]).args(&install[1..]).current_dir(&directory));
     assert_eq!(ended.code, Some(0), "{install:?} failed, and these tests need what it installs:\n{}", ended.all());
@@ -47,11 +47,16 @@ fn installed(name: &str, lists: &[&str], install: &[&str]) -> PathBuf {
     directory
 }
 
-/// Where npm has put the clients and tools. Their own scripts are not run.
+/// Where npm has put the clients and tools.
 pub(crate) fn npm() -> PathBuf {
+    npm_of("mcp-npm", ["package.json", "package-lock.json"])
+}
+
+/// Where npm has put what these lists name. Scripts of its packages are not run.
+pub(crate) fn npm_of(name: &str, lists: [&str; 2]) -> PathBuf {
     let install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
     let patience = ["--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=10000"];
-    installed("mcp-npm", &["package.json", "package-lock.json"], &[&install[..], &patience].concat())
+    installed(name, &lists, &[&install[..], &patience].concat())
 }
 
 /// Where pip has put the client.

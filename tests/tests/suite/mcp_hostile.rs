@@ -8,7 +8,8 @@ use callgate_tests::{Binaries, Host, Target, TestEnv, User, eventually};
 use serde_json::{Value, json};
 
 use crate::mcp::{Client, Person, callgate, text, user, wrong};
-use crate::mcp_servers::{client_of, data, errors, pids, running};
+use crate::mcp_clients::data;
+use crate::mcp_servers::{client_of, errors, pids, running};
 
 /// Where the host's strength makes no difference.
 const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use callgate_tests::{Binaries, Ended, Host, Run, Target, TestEnv, User, eventually, matrix};
 use serde_json::{Value, json};
 
 use crate::mcp::{Client, Person, callgate, text, user, wrong};
+use crate::mcp_clients::{data, installed, npm_of};
 use crate::network::Internet;
 
 /// Where the host's strength makes no difference.
@@ -19,44 +20,9 @@ const HERE: Target = Target { host: Host::Namespaces, user: User::Ordinary };
 const NODE: &str = "/usr/bin/node";
 const PYTHON: &str = "/usr/bin/python3";
 
-/// A file of `tests/data/mcp`.
-pub(crate) fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/mcp").join(name)
-}
-
-/// A directory with what these lists name. It is installed once: for all tests, and for later runs with the same lists.
-fn installed(name: &str, lists: &[&str], install: &[&str]) -> PathBuf {
-    let shared = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    fs::create_dir_all(shared).unwrap();
-    let lock = File::create(shared.join(format!("{name}.lock"))).unwrap();
-    lock.lock().unwrap();
-    let directory = shared.join(name);
-    let wanted: String = lists.iter().map(|list| fs::read_to_string(data(list)).unwrap()).collect();
-    // Written last.
-    let whole = directory.join("installed");
-    if fs::read_to_string(&whole).is_ok_and(|found| found == wanted) {
-        return directory;
-    }
-    if directory.exists() {
-        fs::remove_dir_all(&directory).unwrap();
-    }
-    fs::create_dir(&directory).unwrap();
-    for list in lists {
-        fs::copy(data(list), directory.join(Path::new(list).file_name().unwrap())).unwrap();
-    }
-    let mut command = Command::new(install[0]);
-    let ended = command.args(&install[1..]).current_dir(&directory).stdin(Stdio::null()).output().unwrap();
-    assert!(ended.status.success(), "{install:?} failed, and these tests need what it installs: {ended:?}");
-    fs::write(whole, wanted).unwrap();
-    directory
-}
-
-/// Where npm has put its servers. Their own scripts are not run.
+/// Where npm has put its servers.
 fn npm() -> PathBuf {
-    let install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
-    let patience = ["--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=10000"];
-    let lists = ["servers/package.json", "servers/package-lock.json"];
-    installed("mcp-servers-npm", &lists, &[&install[..], &patience].concat())
+    npm_of("mcp-servers-npm", ["servers/package.json", "servers/package-lock.json"])
 }
 
 /// Where pip has put its servers: those of the list `NAME.txt`.

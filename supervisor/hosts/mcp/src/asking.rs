@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use callgate::{Answer, Approver, Asked, Inquired, Inquiry, Question, Reply};
 use rmcp::model::{
-    CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ProgressNotificationParam, RequestId, ServerRequest,
+    ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ProgressNotificationParam,
+    ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RoleServer, ServiceError};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::shown;
+use crate::taken_back::TakenBack;
 
 tokio::task_local! {
     /// Who made the call that is under way.
@@ -78,9 +79,9 @@ async fn request(peer: Peer<RoleServer>, what: ElicitRequestParams) -> Option<El
             return None;
         }
     };
-    let mut asked = TakenBack { peer, id: Some(handle.id.clone()) };
+    let asked = TakenBack::new(peer, handle.id.clone(), "it is no longer asked");
     let answer = handle.await_response().await;
-    asked.id = None;
+    asked.answered();
     match answer {
         Ok(ClientResult::ElicitResult(result)) => Some(result),
         // What is no answer of this protocol is no yes.
@@ -89,24 +90,6 @@ async fn request(peer: Peer<RoleServer>, what: ElicitRequestParams) -> Option<El
             tracing::warn!(error = &error as &dyn std::error::Error, "the client could not be asked");
             None
         }
-    }
-}
-
-/// A question, until it is answered.
-struct TakenBack {
-    peer: Peer<RoleServer>,
-    id: Option<RequestId>,
-}
-
-impl Drop for TakenBack {
-    fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
-        let peer = self.peer.clone();
-        runtime.spawn(async move {
-            let cancelled = CancelledNotificationParam::new(Some(id), Some("it is no longer asked".to_owned()));
-            // A client that is gone asks nobody.
-            drop(peer.notify_cancelled(cancelled).await);
-        });
     }
 }
 

@@ -15,6 +15,7 @@ mod result;
 mod server;
 mod servers;
 mod shown;
+mod taken_back;
 mod values;
 mod wire;
 mod wrap;

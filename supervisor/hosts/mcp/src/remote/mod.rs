@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use callgate::{Answering, CallError, Handler, HandlerCall, Program, Registry, Session, Stdio, shown, with_causes};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientCapabilities,
-    ClientConfig, ClientRequest, Implementation, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
-    RequestId, ServerPeerInfo, ServerResult, Tool,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
+    Implementation, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerPeerInfo, ServerResult,
+    Tool,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, NotificationContext, Peer, PeerRequestOptions,
@@ -30,6 +30,7 @@ use tokio::sync::{mpsc, watch};
 use crate::asking::STEPS;
 use crate::result::{CONTENT, STRUCTURED};
 use crate::server::MESSAGE_MAX;
+use crate::taken_back::TakenBack;
 use crate::wire::Bounded;
 use definition::{Definition, TOOLS_MAX, clean};
 
@@ -379,10 +380,10 @@ impl Remote {
         let peer = self.peer();
         let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
         let handle = sent.map_err(|_closed| gone())?;
-        let mut flight = TakenBack { peer: peer.clone(), id: Some(handle.id.clone()) };
+        let flight = TakenBack::new(peer.clone(), handle.id.clone(), "the call was cancelled");
         let _told = STEPS.try_with(Clone::clone).ok().map(|steps| self.tell_steps(&handle.progress_token, steps));
         let answer = handle.await_response().await;
-        flight.id = None;
+        flight.answered();
         match answer {
             Ok(ServerResult::CallToolResult(result)) => Ok(result),
             Ok(_) | Err(ServiceError::UnexpectedResponse) => {
@@ -460,8 +461,8 @@ async fn report(session: &Session, program: &Program, started: Instant) -> Strin
     // One that has ended needs no end.
     drop(program.abort().await);
     let Ok(end) = program.wait().await else { return String::new() };
-    let envelope = session.report(program, &end, started.elapsed());
-    drop(envelope);
+    // In a recorded session this is the end of its record.
+    drop(session.report(program, &end, started.elapsed()));
     match (end.code, end.signal) {
         (Some(code), _) => format!(" (exit status {code})"),
         (None, Some(signal)) => format!(" (signal {signal})"),
@@ -528,24 +529,6 @@ impl Handler for Call {
                 None => Err(gone(&server)),
             }
         })
-    }
-}
-
-/// A call, until it is answered.
-struct TakenBack {
-    peer: Peer<RoleClient>,
-    id: Option<RequestId>,
-}
-
-impl Drop for TakenBack {
-    fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
-        let peer = self.peer.clone();
-        runtime.spawn(async move {
-            let cancelled = CancelledNotificationParam::new(Some(id), Some("the call was cancelled".to_owned()));
-            // A server that is gone does nothing.
-            drop(peer.notify_cancelled(cancelled).await);
-        });
     }
 }
 
