@@ -113,6 +113,50 @@ impl fmt::Display for Subject {
     }
 }
 
+/// Under which names a session's tools are seen (C-22): a model calls them best by those that it was trained on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Surface {
+    /// The locked names (S0-9).
+    #[default]
+    Locked,
+    /// `read_file`, `exec_shell` and others (S2).
+    Deepseek,
+    /// `Read`, `Bash` and others, eight in all (S3).
+    Engine,
+    /// `read`, `list`, `read_excel` and others, and databases (S4).
+    Rho,
+}
+
+impl Surface {
+    /// The names in a manifest.
+    pub const NAMES: [&str; 4] = ["locked", "deepseek", "engine", "rho"];
+
+    /// Reads a name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "locked" => Some(Self::Locked),
+            "deepseek" => Some(Self::Deepseek),
+            "engine" => Some(Self::Engine),
+            "rho" => Some(Self::Rho),
+            _ => None,
+        }
+    }
+
+    /// Its name in a manifest.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Locked => "locked",
+            Self::Deepseek => "deepseek",
+            Self::Engine => "engine",
+            Self::Rho => "rho",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -123,7 +123,7 @@ pub mod step {
 
 /// What a tool is about.
 pub mod tool {
-    pub use callgate_policy::tool::Subject;
+    pub use callgate_policy::tool::{Subject, Surface};
 }
 
 /// Sizes and times as people write them.

@@ -21,6 +21,7 @@ use crate::pattern::{ArgPattern, ArgPatterns, HostPattern, PathTemplate};
 use crate::profile::{Profile, ProfileName};
 use crate::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
 use crate::rules::{Action, AllowEntry, Permission, Rule, RuleGrant};
+use crate::tool::Surface;
 use crate::unit::{ByteSize, parse_duration};
 
 /// Where the items of `requires` stand.
@@ -39,6 +40,8 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         "watch_execs",
         "profile",
         "tools",
+        "extra",
+        "surface",
         "roots",
         "requires",
         "ceiling",
@@ -69,6 +72,8 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         watch_execs: top.optional("watch_execs", boolean)?.unwrap_or_default(),
         profile: top.optional("profile", profile)?.unwrap_or_default(),
         tools: top.optional("tools", |node| list(node, name))?,
+        surface: top.optional("surface", |node| choice(node, Surface::parse, &Surface::NAMES))?,
+        extra: top.optional("extra", |node| list(node, name))?.unwrap_or_default(),
         roots: top.optional("roots", |node| list(node, workspace_root))?.unwrap_or_default(),
         requires: top.optional("requires", |node| requires(node, &mut places))?.unwrap_or_default(),
         ceiling: top.optional("ceiling", |node| ceiling(node, &mut ceiling_places))?.unwrap_or_default(),

@@ -22,6 +22,7 @@ use crate::path::HostPath;
 use crate::profile::ProfileName;
 use crate::requirement::RequirementSet;
 use crate::rules::{AllowEntry, Rule};
+use crate::tool::Surface;
 use crate::variable::Variables;
 
 pub use self::agent::{Agent, AgentMode};
@@ -51,6 +52,10 @@ pub struct Manifest {
     pub profile: ProfileName,
     /// The tools offered; without it, all that the profile offers.
     pub tools: Option<Vec<String>>,
+    /// Under which names its tools are seen (C-22); without it, what the host says.
+    pub surface: Option<Surface>,
+    /// Tools outside the lock that are there as well (S0-25).
+    pub extra: Vec<String>,
     /// Further roots of the workspace (S0-39): absolute, or relative to the first.
     pub roots: Vec<HostPath>,
     /// What it asks for (S0-36).

@@ -10,6 +10,7 @@ use crate::limit::{LimitName, Limits};
 use crate::mode::Headless;
 use crate::profile::ProfileName;
 use crate::requirement::{FsRequirement, NetRequirement, RequirementSet};
+use crate::tool::Surface;
 
 /// Keys with what they say, in the order in which they are shown.
 type Entries = Vec<(&'static str, String)>;
@@ -37,6 +38,8 @@ impl Manifest {
             approvals,
             profile,
             tools,
+            surface,
+            extra,
             roots,
             requires,
             ceiling,
@@ -58,6 +61,12 @@ impl Manifest {
             bounded(ceiling),
             only_if(*profile != ProfileName::default(), "profile", profile.as_str()),
             tools.as_ref().map(|tools| vec![("tools", tools.join(", "))]).unwrap_or_default(),
+            only_if(
+                surface.is_some_and(|surface| surface != Surface::Locked),
+                "surface",
+                surface.unwrap_or_default().name(),
+            ),
+            only_if(!extra.is_empty(), "extra", &extra.join(", ")),
             each("mode", mode.as_slice()),
             each("allowlist", allowlist),
             only_if(*headless != Headless::default(), "headless", headless.name()),
@@ -88,6 +97,8 @@ impl Manifest {
             approvals,
             profile,
             tools,
+            surface,
+            extra,
             roots,
             requires,
             ceiling,
@@ -111,6 +122,8 @@ impl Manifest {
             "approvals": approvals.name(),
             "profile": profile.as_str(),
             "tools": tools,
+            "surface": surface.map(Surface::name),
+            "extra": extra,
             "roots": roots,
             "requires": requires,
             "ceiling": ceiling,

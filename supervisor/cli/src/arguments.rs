@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use callgate::StrengthChoice;
+use callgate_policy::tool::Surface;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
@@ -128,6 +129,23 @@ pub(super) struct Grants {
     pub(super) allow_home: bool,
 }
 
+/// Which tools there are besides the locked ones, and what they are called.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Offer {
+    /// The names under which the tools are seen: `locked` (the default), `deepseek`, `engine` or `rho`. Rules go by what a call does,
+    /// whatever its name. Overrides the manifest.
+    #[arg(long, value_name = "NAME", value_parser = surface)]
+    pub(super) surface: Option<Surface>,
+    /// Also offer this tool from outside the lock (see `callgate tools --all`). Can be given more than once.
+    #[arg(long, value_name = "TOOL")]
+    pub(super) extra: Vec<String>,
+}
+
+fn surface(name: &str) -> Result<Surface, String> {
+    Surface::parse(name).ok_or_else(|| format!("there is no such surface; there are: {}", Surface::NAMES.join(", ")))
+}
+
 /// Run a command in the sandbox.
 ///
 /// The command uses callgate's own standard input, output and error, so it works in a pipe. Signals are passed on to it, and
@@ -207,6 +225,8 @@ pub(super) struct Call {
     /// with the approvals that were given in it. Output that does not fit the result is kept until the session is closed.
     #[arg(long, value_name = "ID", conflicts_with_all = ["profile", "mode", "output_dir"])]
     pub(super) session: Option<String>,
+    #[command(flatten)]
+    pub(super) offer: Offer,
     /// Also print a program's output to standard error while it runs.
     #[arg(long)]
     pub(super) stream: bool,
@@ -318,6 +338,11 @@ pub(super) struct Tools {
     /// The workspace, whose tools are listed too if you trust it. Default: this directory.
     #[arg(long, short = 'C', value_name = "DIR")]
     pub(super) workspace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) offer: Offer,
+    /// List the tools outside the lock too, which a session has only if it names them.
+    #[arg(long, conflicts_with = "name")]
+    pub(super) all: bool,
     /// The tool to show.
     pub(super) name: Option<String>,
 }
@@ -479,6 +504,8 @@ pub(super) enum SessionAct {
 pub(super) struct NewSession {
     #[command(flatten)]
     pub(super) grants: Grants,
+    #[command(flatten)]
+    pub(super) offer: Offer,
     /// What the session is called in lists.
     #[arg(long, value_name = "TEXT")]
     pub(super) title: Option<String>,

@@ -33,6 +33,7 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
         Some(tool) => vec![(tool.clone(), arguments(&call.arguments)?)],
         None => batch()?,
     };
+    recorded.as_ref().map_or(&call.offer, Recorded::offer).apply(&mut spec);
     let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
     spec.profile = show::profile(profile, &spec)?;
     // What a skill says of itself is read by a worker of its own, and so is each host to which a fetch or a search goes on.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::arguments::{Grants, Mode, NewSession, Prune, SessionAct};
+use super::arguments::{Grants, Mode, NewSession, Offer, Prune, SessionAct};
 use super::exit::Failure;
 use super::paint::{self, Word};
 use super::{forked, show, supervise_with};
@@ -24,6 +24,7 @@ struct Settings {
     grants: Grants,
     profile: Option<String>,
     mode: Option<Mode>,
+    offer: Offer,
 }
 
 impl Settings {
@@ -32,6 +33,7 @@ impl Settings {
         spec.ceilings.extend(show::only_programs(&spec));
         spec.profile = show::profile(self.profile.as_deref(), &spec)?;
         spec.mode = self.mode.map(Into::into);
+        self.offer.apply(&mut spec);
         Ok(spec)
     }
 }
@@ -73,6 +75,10 @@ impl Recorded {
 
     pub(super) fn mode(&self) -> Option<Mode> {
         self.settings.mode
+    }
+
+    pub(super) fn offer(&self) -> &Offer {
+        &self.settings.offer
     }
 
     /// For the session again.
@@ -139,6 +145,7 @@ impl Kept {
             grants: lasting(new.grants)?,
             profile: new.profile.map(absolute_profile).transpose()?,
             mode: new.mode,
+            offer: new.offer,
         };
         Ok(Self { settings, title: new.title })
     }

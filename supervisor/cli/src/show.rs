@@ -16,7 +16,7 @@ use callgate_policy::pattern::{HostPattern, PathTemplate};
 use callgate_policy::profile::{Profile, ProfileName};
 use callgate_policy::requirement::{FsRequirement, NetRequirement, Program, RequirementSet, ShellRunRequirement};
 
-use super::arguments::Grants;
+use super::arguments::{Grants, Offer};
 use super::exit::Failure;
 
 /// The flag that can name a file to come.
@@ -71,6 +71,13 @@ pub(super) fn spec(grants: &Grants) -> Result<SessionSpec, Failure> {
         spec.requires.push((Source::CommandLine, flags));
     }
     Ok(spec)
+}
+
+impl Offer {
+    pub(super) fn apply(&self, spec: &mut SessionSpec) {
+        spec.surface = self.surface;
+        spec.extra_tools.clone_from(&self.extra);
+    }
 }
 
 /// Where the whole repository is, once git has failed (with 128, as it does for what it calls fatal) in a part of it.

@@ -13,7 +13,7 @@ use super::exit::Failure;
 use callgate::shown::{escaped, escaped_json, escaped_lines};
 
 pub(super) fn tools(arguments: &Tools, json: bool) -> Result<ExitCode, Failure> {
-    let (registry, untrusted) = registry(arguments.workspace.as_deref())?;
+    let (registry, untrusted) = registry(arguments)?;
     let mut text = Vec::new();
     let left_out: Vec<&LeftOut> = registry.left_out().iter().collect();
     let written = match &arguments.name {
@@ -43,7 +43,8 @@ struct Untrusted {
 }
 
 /// The tools that a session in this directory has, and those of its project that nobody trusts.
-fn registry(workspace: Option<&Path>) -> Result<(Registry, Option<Untrusted>), Failure> {
+fn registry(arguments: &Tools) -> Result<(Registry, Option<Untrusted>), Failure> {
+    let workspace = arguments.workspace.as_deref();
     let directory = workspace.unwrap_or(Path::new("."));
     // Only looked at: trust for once is for a session. Without a home directory nothing is trusted.
     let mut why = NOT_TRUSTED;
@@ -66,6 +67,10 @@ fn registry(workspace: Option<&Path>) -> Result<(Registry, Option<Untrusted>), F
         None => SessionSpec::developer(directory),
     };
     spec.user_tools = user_settings();
+    arguments.offer.apply(&mut spec);
+    if arguments.all {
+        spec.extra_tools.extend(Registry::further().map_err(OpenError::from)?);
+    }
     match Registry::offered(spec) {
         // A directory that is no workspace has the tools that all have.
         Err(OpenError::NotAWorkspace { .. } | OpenError::Workspace { .. }) if workspace.is_none() => {

@@ -371,6 +371,7 @@ fn read_definition(
                 RegistryError::Schema { .. }
                 | RegistryError::Taken { .. }
                 | RegistryError::Unknown { .. }
+                | RegistryError::NotInTheCatalogue { .. }
                 | RegistryError::UnknownToAgent { .. }
                 | RegistryError::Requires { .. } => "parameters",
             };

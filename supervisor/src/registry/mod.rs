@@ -1,6 +1,7 @@
 //! The tools there are, each under one contract whatever its origin (S0-1).
 
 mod bash;
+mod catalogue;
 mod coerce;
 mod declared;
 mod executor;
@@ -82,6 +83,14 @@ pub enum RegistryError {
         /// What there is.
         known: String,
     },
+    /// A manifest or a host asks for a tool outside the lock that is not there.
+    #[error("there is no further tool `{tool}`; there are: {known}")]
+    NotInTheCatalogue {
+        /// The name.
+        tool: String,
+        /// What there is.
+        known: String,
+    },
     /// A manifest offers one of its agents a tool that is not there.
     #[error("the manifest offers its agent `{agent}` the tool `{tool}`, which there is not; there are: {known}")]
     UnknownToAgent {
@@ -131,6 +140,33 @@ impl Registry {
         self.surface.show(&tool.name);
         self.tools.push(tool);
         Ok(())
+    }
+
+    /// Adds tools outside the lock (S0-25).
+    ///
+    /// # Errors
+    /// [`RegistryError::NotInTheCatalogue`] for a name that none of them has.
+    pub(crate) fn add_further<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Result<(), RegistryError> {
+        let catalogue = catalogue::tools()?;
+        for name in names {
+            let Some(tool) = catalogue.iter().find(|tool| tool.name == name) else {
+                let known = catalogue.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
+                return Err(RegistryError::NotInTheCatalogue { tool: name.to_owned(), known });
+            };
+            if self.find(name).is_none() {
+                self.surface.show(name);
+                self.tools.push(tool.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of the tools outside the lock, which a session has if it asks for them.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
+    pub fn further() -> Result<Vec<String>, RegistryError> {
+        Ok(catalogue::tools()?.into_iter().map(|tool| tool.name).collect())
     }
 
     /// Adds `web_search`, which asks whom a manifest names.

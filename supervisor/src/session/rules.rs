@@ -42,6 +42,7 @@ pub(super) fn rules(
     }
     // Of the locked tools also those that the profile does not offer: a rule about one is no mistake.
     let mut known = Registry::locked()?;
+    known.add_further(Registry::further()?.iter().map(String::as_str))?;
     known.add_task(&manifest.map(|manifest| manifest.agents.clone()).unwrap_or_default())?;
     for tool in registry.tools().filter(|tool| tool.origin != Origin::Bundled) {
         if known.find(&tool.name).is_none() {

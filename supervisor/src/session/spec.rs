@@ -13,6 +13,7 @@ use callgate_policy::plan::{Calls, Strength};
 use callgate_policy::profile::Profile;
 use callgate_policy::requirement::RequirementSet;
 use callgate_policy::rules::{Rule, RuleScope};
+use callgate_policy::tool::Surface;
 use callgate_policy::watchdog::Watchdog;
 
 use super::child::AgentRunner;
@@ -70,6 +71,10 @@ pub struct SessionSpec {
     pub tools: bool,
     /// Tools besides the locked ones.
     pub further_tools: Vec<Tool>,
+    /// The names of callgate's own tools outside the lock that it has, besides those that the manifest names (S0-25).
+    pub extra_tools: Vec<String>,
+    /// Under which names its tools are seen; without it, what the manifest says (C-22).
+    pub surface: Option<Surface>,
     /// The directory of the user's settings below which tools are declared (`tools/*.toml`), if they are wanted. Those of a
     /// project come with [`SessionSpec::project`].
     pub user_tools: Option<PathBuf>,
@@ -208,6 +213,8 @@ impl SessionSpec {
             calls: Calls::Many,
             tools: true,
             further_tools: Vec::new(),
+            extra_tools: Vec::new(),
+            surface: None,
             user_tools: None,
             limits: Limits::default(),
             env: Env::default(),
@@ -309,6 +316,19 @@ impl SessionSpec {
     #[must_use]
     pub fn without_tools(self) -> Self {
         Self { tools: false, ..self }
+    }
+
+    /// Adds one of callgate's own tools outside the lock, such as `apply_patch` (S0-25).
+    #[must_use]
+    pub fn extra_tool(mut self, name: impl Into<String>) -> Self {
+        self.extra_tools.push(name.into());
+        self
+    }
+
+    /// With tools that are seen under these names.
+    #[must_use]
+    pub fn surface(self, surface: Surface) -> Self {
+        Self { surface: Some(surface), ..self }
     }
 
     /// Adds a tool of the host's.

@@ -43,6 +43,8 @@ pub(crate) struct Sources {
     agents: BTreeMap<String, Agent>,
     /// The host's.
     further: Vec<Tool>,
+    /// The names of those outside the lock.
+    extra: Vec<String>,
     /// Where the user declares some.
     user: Option<PathBuf>,
     /// Whose trusted project declares some.
@@ -104,6 +106,12 @@ impl Sources {
             searches: search.map(|search| Arc::new(Searches::new(search))),
             agents: spec.manifest.as_ref().map(|manifest| manifest.agents.clone()).unwrap_or_default(),
             further: std::mem::take(&mut spec.further_tools),
+            extra: spec
+                .extra_tools
+                .iter()
+                .chain(spec.manifest.iter().flat_map(|manifest| &manifest.extra))
+                .cloned()
+                .collect(),
             // What the host starts by itself is no tool's.
             user: spec.user_tools.clone().filter(|_| spec.tools),
             project: spec.project.clone().filter(|_| spec.tools),
@@ -139,6 +147,7 @@ impl Sources {
         if let Some(searches) = &self.searches {
             registry.add_search(Arc::clone(searches))?;
         }
+        registry.add_further(self.extra.iter().map(String::as_str))?;
         for tool in &self.further {
             registry.add(tool.clone())?;
         }

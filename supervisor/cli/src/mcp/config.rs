@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::arguments::{AgentHost, Grants, NewSession};
+use crate::arguments::{AgentHost, Grants, NewSession, Offer};
 use crate::exit::Failure;
 
 /// How long a host should wait for a result, seconds: a person may be asked for five minutes, and then the call runs.
@@ -53,7 +53,7 @@ pub(super) fn words(
     session: Option<String>,
     approval_timeout: Option<String>,
 ) -> Result<Vec<String>, Failure> {
-    let NewSession { grants, title, profile, mode } = new;
+    let NewSession { grants, offer, title, profile, mode } = new;
     let Grants { read, write, net, exec, manifest, limit, debug, env, workspace, root, ad_hoc, user_data, allow_home } =
         grants;
     let mut words = vec!["mcp".to_owned()];
@@ -72,10 +72,17 @@ pub(super) fn words(
     for (option, values) in [("--net", net), ("--exec", exec), ("--limit", limit), ("--env", env)] {
         values.into_iter().for_each(|value| add(option, value));
     }
+    let Offer { surface, extra } = offer;
+    extra.into_iter().for_each(|tool| add("--extra", tool));
+    let surface = surface.map(|surface| surface.name().to_owned());
     let mode = mode.and_then(|mode| Some(mode.to_possible_value()?.get_name().to_owned()));
-    for (option, value) in
-        [("--title", title), ("--profile", profile), ("--mode", mode), ("--approval-timeout", approval_timeout)]
-    {
+    for (option, value) in [
+        ("--title", title),
+        ("--profile", profile),
+        ("--mode", mode),
+        ("--surface", surface),
+        ("--approval-timeout", approval_timeout),
+    ] {
         value.into_iter().for_each(|value| add(option, value));
     }
     words.extend(
