@@ -545,6 +545,7 @@ impl Session {
         };
         Question {
             session: self.id.clone(),
+            agent: self.rearing.agent.clone(),
             tool: call.tool.rule_name(),
             kind: call.tool.kind().to_owned(),
             arguments: call.whole(),

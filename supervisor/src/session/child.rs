@@ -138,6 +138,8 @@ impl Places {
 pub(crate) struct Rearing {
     pub(crate) supervisor: Supervisor,
     pub(crate) depth: usize,
+    /// Which agent it is.
+    pub(crate) agent: Option<String>,
     pub(crate) ancestry: Ancestry,
     pub(crate) ad_hoc: Vec<PathBuf>,
     pub(crate) user_data: Option<PathBuf>,
