@@ -185,7 +185,10 @@ impl Session {
                 let lost = || CallError::Tool(format!("`{}` has no sandbox of its own", tool.name));
                 Task::Declared { plan, own: Box::new(left.ok_or_else(lost)?), args }
             }
-            (Executor::Session(hosted), _) => Task::Session { hosted: *hosted, args },
+            (Executor::Session(hosted), _) => {
+                let whole = presented.whole();
+                Task::Session { hosted: *hosted, args: whole }
+            }
             (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
             (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
             (Executor::Delegate, _) => {

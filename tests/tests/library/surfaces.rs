@@ -355,6 +355,26 @@ fn s3_8_x3_6_others_are_deferred() {
     );
 }
 
+/// S3-5, S3-9, C-11: ToolSearch returns every tool that matches, and they can be called from then on.
+#[test]
+fn s3_5_s3_9_c_11_tool_search_returns_all_that_match() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    runtime.block_on(async {
+        let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+        let mut spec = spec(workspace.path(), Surface::Engine).mode(Mode::Yolo);
+        for number in 0..25 {
+            let handler = move |_: callgate::HandlerCall| async move { Ok(json!(number)) };
+            spec = spec.tool(Tool::host(format!("lookup_{number}"), handler).description("Looks up"));
+        }
+        let session = supervisor.open(spec).await.unwrap();
+        assert!(error(&session, "lookup_7", json!({})).await.contains("have ToolSearch return it"), "S3-8");
+        let found = data(&session, "ToolSearch", json!({ "query": "LOOK" })).await;
+        assert_eq!((found["matches"].as_array().unwrap().len(), &found["omitted"]), (25, &json!(0)));
+        assert_eq!(data(&session, "lookup_7", json!({})).await, 7);
+    });
+}
+
 /// S4-3, S4-8, S4-12, S4-14, X4-8, X4-10, X4-13: S4's file tools and its shell, on real files.
 #[test]
 fn s4_3_s4_12_x4_10_x4_13_the_file_tools_of_rho() {

@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use super::TASKS;
 use super::face::{Face, Param, Understood};
-use super::shape::Shape;
 
 /// Lines that `Read` returns, if the call does not say (X3-8).
 const LINES: u64 = 2000;
@@ -95,7 +94,7 @@ pub(super) const FACES: &[Face] = &[
          one whose name or description contains `query`, whatever the case.",
         &[Param::text("query", "Text that the tool's name or description contains.").required()],
     )
-    .shaped(Shape::AsItIs),
+    .telling(&[("unlimited", 1)]),
 ];
 
 /// `limit` lines from `offset`.
