@@ -50,7 +50,7 @@ pub const CONTRACT: Contract = Contract {
 /// A pattern that makes no sense, or a directory that cannot be looked at.
 pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let pattern = required_text(args, "pattern")?;
-    let chosen = Chosen::by(ctx, "pattern", pattern)?;
+    let chosen = Chosen::by(ctx, "pattern", pattern)?.within_told(args, ctx)?;
     ctx.require_directory()?;
     let (lists, trouble) = walk(ctx, &chosen, || List(First::new(HEAD_MAX + REST_MAX)))?;
     let (found, lost) = First::of_all(HEAD_MAX + REST_MAX, lists.into_iter().map(|list| list.0));

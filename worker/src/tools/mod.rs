@@ -23,15 +23,20 @@ use serde_json::{Map, Value};
 use crate::protocol::Threads;
 
 pub mod edit;
+pub mod file_search;
 pub mod glob;
 pub mod grep;
+pub mod list;
 pub mod read;
+pub mod read_excel;
 mod results;
 mod search;
 pub mod shell;
 pub mod skill;
 pub mod web;
 pub mod write;
+
+pub use search::{EXCLUDE, INCLUDE};
 
 /// What a tool promises: its name, what it needs, and what a model reads about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +62,9 @@ pub const CONTRACTS: &[Contract] = &[
     edit::CONTRACT,
     glob::CONTRACT,
     grep::CONTRACT,
+    list::CONTRACT,
+    file_search::CONTRACT,
+    read_excel::CONTRACT,
     web::fetch::CONTRACT,
     web::search::CONTRACT,
 ];
@@ -231,6 +239,9 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "edit" => edit::run(args, ctx),
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
+        "list" => list::run(args, ctx),
+        "file_search" => file_search::run(args, ctx),
+        "read_excel" => read_excel::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
         web::search::NAME => web::search::run(args, ctx),
         shell::NAME => shell::run(args),
@@ -446,6 +457,14 @@ pub enum ToolError {
         /// What kind of error that is.
         code: ErrorCode,
     },
+    /// A workbook gave no result.
+    #[error("{path}: {why}")]
+    Workbook {
+        /// The file.
+        path: HostPath,
+        /// Why.
+        why: read_excel::WorkbookError,
+    },
     /// The new content was complete and could not be put in the old one's place. The old content is as it was.
     #[error("replace {path}")]
     Publish {
@@ -483,6 +502,7 @@ impl ToolError {
             Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
             Self::NotRegular { .. } | Self::NotADirectory { .. } => ErrorCode::ToolExecutionFailed,
             Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
+            Self::Workbook { why, .. } => why.code(),
             Self::Open { source, .. }
             | Self::Read { source, .. }
             | Self::Parent { source, .. }
@@ -524,6 +544,7 @@ impl ToolError {
             Self::Exists { .. } => Some("choose a name that is free"),
             Self::ByLink { .. } => Some("name the file itself"),
             Self::Fetch { .. } | Self::Search { .. } => None,
+            Self::Workbook { why, .. } => why.next_step(),
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -580,6 +601,7 @@ impl ToolError {
             | Self::ByLink { .. }
             | Self::Fetch { .. }
             | Self::Search { .. }
+            | Self::Workbook { .. }
             | Self::LinkChanged { .. } => None,
         }
     }
@@ -713,6 +735,18 @@ fn flag(args: &Value, name: &'static str) -> Result<bool, ToolError> {
     }
 }
 
+/// The optional argument `name`, a list of strings; empty by default.
+fn list_of_text<'a>(args: &'a Value, name: &'static str) -> Result<Vec<&'a str>, ToolError> {
+    let wrong = |found: &Value| ToolError::Argument { name, wants: "a list of strings", found: shorten(found) };
+    match args.get(name) {
+        None => Ok(Vec::new()),
+        Some(list) => {
+            let texts = list.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
+            texts.ok_or_else(|| wrong(list))
+        }
+    }
+}
+
 /// A value as an error message can carry it.
 pub(crate) fn shorten(value: &Value) -> String {
     let mut text = value.to_string();
@@ -743,7 +777,8 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let names = ["read", "write", "edit", "glob", "grep", "web_fetch", "web_search"];
+        let names =
+            ["read", "write", "edit", "glob", "grep", "list", "file_search", "read_excel", "web_fetch", "web_search"];
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11
