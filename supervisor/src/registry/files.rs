@@ -2,14 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use callgate_policy::limit::Limits;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::Work;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
+use callgate_policy::tool::Subject;
+use callgate_policy::unit::ByteSize;
 use callgate_worker::tools::{
-    Contract, edit as edit_tool, glob as glob_tool, grep as grep_tool, read as read_tool, write as write_tool,
+    Contract, edit as edit_tool, file_search as file_search_tool, glob as glob_tool, grep as grep_tool,
+    list as list_tool, note as note_tool, read as read_tool, read_excel as read_excel_tool, write as write_tool,
 };
 use serde_json::Value;
 
@@ -36,6 +41,11 @@ pub(super) fn edit() -> Result<Tool, RegistryError> {
     file_tool(&edit_tool::CONTRACT, Edit)
 }
 
+/// `note` (S2-20): add to the workspace's notes.
+pub(super) fn note() -> Result<Tool, RegistryError> {
+    Ok(file_tool(&note_tool::CONTRACT, Note)?.subject(Subject::Edit))
+}
+
 /// `glob` (S0-13): list files.
 pub(super) fn glob() -> Result<Tool, RegistryError> {
     Ok(file_tool(&glob_tool::CONTRACT, Glob)?.side_by_side())
@@ -44,6 +54,35 @@ pub(super) fn glob() -> Result<Tool, RegistryError> {
 /// `grep` (S0-14): search all files under the root.
 pub(super) fn grep() -> Result<Tool, RegistryError> {
     Ok(file_tool(&grep_tool::CONTRACT, Grep)?.side_by_side())
+}
+
+/// `list` (S4-6): what is in a directory.
+pub(super) fn list() -> Result<Tool, RegistryError> {
+    Ok(file_tool(&list_tool::CONTRACT, List)?.subject(Subject::Search).side_by_side())
+}
+
+/// `file_search` (S2-8): files by names that are like a query.
+pub(super) fn file_search() -> Result<Tool, RegistryError> {
+    Ok(file_tool(&file_search_tool::CONTRACT, FileSearch)?.subject(Subject::Search).side_by_side())
+}
+
+/// `read_excel` (S4-7): a spreadsheet. Its parser has bounds of its own.
+pub(super) fn read_excel() -> Result<Tool, RegistryError> {
+    let limits = Limits { memory: Some(WORKBOOK_MEMORY), ..Limits::default() };
+    let tool = file_tool(&read_excel_tool::CONTRACT, ReadExcel)?.subject(Subject::Read).side_by_side();
+    Ok(tool.limits(limits).timeout(WORKBOOK_TIME))
+}
+
+/// What the largest workbook takes that the worker reads, bytes.
+const WORKBOOK_MEMORY: ByteSize = ByteSize(2 << 30);
+/// The same in time.
+const WORKBOOK_TIME: Duration = Duration::from_secs(60);
+
+/// What a tool requires that may read any file of the workspace.
+pub(super) fn reads_everything(tool: &str) -> Result<FsRequirement, RegistryError> {
+    let bad = |reason: String| RegistryError::Requires { tool: tool.to_owned(), reason };
+    let everything = PathTemplate::parse("{workspace}/**").map_err(|e| bad(e.to_string()))?;
+    Ok(FsRequirement { read: vec![everything], ..FsRequirement::default() })
 }
 
 /// A tool that asks for the whole workspace, in the ways that its contract says.
@@ -68,6 +107,16 @@ impl Prepare for Read {
         let path = context.path_argument(args, "path")?;
         let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
         Ok(prepared("read", needs, path, context))
+    }
+}
+
+struct ReadExcel;
+
+impl Prepare for ReadExcel {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let path = context.path_argument(args, "path")?;
+        let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
+        Ok(prepared("read_excel", needs, path, context))
     }
 }
 
@@ -101,6 +150,16 @@ impl Prepare for Edit {
     }
 }
 
+struct Note;
+
+impl Prepare for Note {
+    fn prepare(&self, _: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let path = HostPath::from(context.root.as_path().join(note_tool::FILE));
+        let needs = CallNeeds { read: vec![path.clone()], write: vec![path.clone()], ..CallNeeds::default() };
+        Ok(prepared("note", needs, path, context))
+    }
+}
+
 struct Glob;
 
 impl Prepare for Glob {
@@ -114,6 +173,22 @@ struct Grep;
 impl Prepare for Grep {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         search("grep", args, context)
+    }
+}
+
+struct List;
+
+impl Prepare for List {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        search("list", args, context)
+    }
+}
+
+struct FileSearch;
+
+impl Prepare for FileSearch {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        search("file_search", args, context)
     }
 }
 

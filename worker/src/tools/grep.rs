@@ -13,7 +13,7 @@
 //!   not be searched, with the reason.
 //!
 //! A surface may tell it to take fewer files of a tree: by patterns ([`INCLUDE`](super::INCLUDE), [`EXCLUDE`](super::EXCLUDE)),
-//! and none that is longer than so many bytes, or not UTF-8 ([`TEXT_UP_TO`]).
+//! and none that is longer than so many bytes, or not UTF-8 ([`SKIP_OVER`]).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -77,7 +77,7 @@ pub const CONTRACT: Contract = Contract {
 };
 
 /// What a surface tells the worker: of a tree, only files that are UTF-8 and have no more bytes than this (X2-15).
-pub const TEXT_UP_TO: &str = "text_up_to";
+pub const SKIP_OVER: &str = "skip_over";
 
 /// Lines are shown up to this many bytes.
 pub const LINE_MAX: usize = 2048;
@@ -99,12 +99,12 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         None => Chosen::all(),
     };
     let chosen = chosen.within_told(args, ctx)?;
-    let text_up_to = integer(args, TEXT_UP_TO, 0, "a whole number of at least 0")?;
+    let skip_over = integer(args, SKIP_OVER, 0, "a whole number of at least 0")?;
     let context = integer(args, "context_lines", 0, "a whole number of at least 0")?.unwrap_or(0);
     let context = usize::try_from(context).unwrap_or(usize::MAX).min(50);
     // What it names must be there, and be content.
     let named = if ctx.is_directory()? { None } else { Some(read::open(ctx.may_be_told()?, ctx.links)?.0) };
-    let search = Search { matcher, context, text_up_to };
+    let search = Search { matcher, context, skip_over };
     let (searches, trouble) = match named {
         Some(file) => {
             let mut one = OneThread::new(&search);
@@ -181,7 +181,7 @@ struct Search {
     matcher: RegexMatcher,
     context: usize,
     /// Of a tree, only text of at most so many bytes.
-    text_up_to: Option<u64>,
+    skip_over: Option<u64>,
 }
 
 impl Search {
@@ -189,7 +189,7 @@ impl Search {
     /// says why.
     fn takes(&self, mut file: &File) -> bool {
         use std::io::{Read as _, Seek as _};
-        let Some(most) = self.text_up_to else { return true };
+        let Some(most) = self.skip_over else { return true };
         let mut bytes = Vec::new();
         let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
         let is_text = bytes.len() as u64 <= most && std::str::from_utf8(&bytes).is_ok();

@@ -22,7 +22,7 @@ use rustix::fs::{FileType, Stat};
 use serde_json::{Map, Value};
 
 use super::search::{Trouble, place, walk_builder};
-use super::{Context, Contract, HEAD, Output, ToolError, flag, integer, name_path, results};
+use super::{Context, Contract, HEAD, Output, ToolError, flag, integer, is_told, name_path, results};
 
 /// The arguments of `list`.
 pub const LIST_SCHEMA: &str = r#"{
@@ -82,7 +82,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let mut listing = Listing {
         ctx,
         hidden: flag(args, "show_hidden")?,
-        gitignore: flag(args, GITIGNORE)?,
+        gitignore: is_told(args, GITIGNORE),
         depth: if recursive { depth } else { 1 },
         most: ctx.limit.min(MOST),
         entries: Vec::new(),
@@ -458,7 +458,7 @@ mod tests {
         for (name, content) in [(".gitignore", "target\n*.log\n"), ("src/a.log", ""), ("src/a.rs", "")] {
             fs::write(dir.path().join(name), content).expect("a file");
         }
-        let told = json!({ GITIGNORE: true, "show_hidden": true });
+        let told = json!({ GITIGNORE: 1, "show_hidden": true });
         assert_eq!(names(&list(dir.path(), told.clone())), [".github", "src", ".gitignore"]);
         assert_eq!(names(&list(&dir.path().join("src"), told)), ["a.rs"]);
         let all = json!({ "show_hidden": true });

@@ -27,6 +27,8 @@ pub mod file_search;
 pub mod glob;
 pub mod grep;
 pub mod list;
+pub mod note;
+pub mod numbered;
 pub mod read;
 pub mod read_excel;
 mod results;
@@ -60,6 +62,7 @@ pub const CONTRACTS: &[Contract] = &[
     read::CONTRACT,
     write::CONTRACT,
     edit::CONTRACT,
+    note::CONTRACT,
     glob::CONTRACT,
     grep::CONTRACT,
     list::CONTRACT,
@@ -237,6 +240,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "write" => write::run(args, ctx),
         write::CREATE => write::create(args, ctx),
         "edit" => edit::run(args, ctx),
+        "note" => note::run(args, ctx),
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
         "list" => list::run(args, ctx),
@@ -307,6 +311,22 @@ pub enum ToolError {
     NoFileName {
         /// The path.
         path: HostPath,
+    },
+    /// The file is not text, and text is what was asked for.
+    #[error("{path} is not text: {why}")]
+    NotText {
+        /// The file.
+        path: HostPath,
+        /// How that is known.
+        why: String,
+    },
+    /// No line of the file defines the name.
+    #[error("nothing in {path} defines `{symbol}`")]
+    NoSymbol {
+        /// The file.
+        path: HostPath,
+        /// The name.
+        symbol: String,
     },
     /// The path names something that is not a regular file.
     #[error("{path} is {what}, not a regular file")]
@@ -495,12 +515,14 @@ impl ToolError {
             | Self::NoFileName { .. }
             | Self::Pattern { .. }
             | Self::NoChange => ErrorCode::InputInvalid,
-            Self::UnknownTool { .. } | Self::NotFound { .. } => ErrorCode::NotFound,
+            Self::UnknownTool { .. } | Self::NotFound { .. } | Self::NoSymbol { .. } => ErrorCode::NotFound,
             Self::NotUnique { .. } => ErrorCode::AmbiguousMatch,
             Self::TooLong { .. } => ErrorCode::LimitExceeded,
             Self::Changed { .. } | Self::LinkChanged { .. } => ErrorCode::ResourceBusy,
             Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
-            Self::NotRegular { .. } | Self::NotADirectory { .. } => ErrorCode::ToolExecutionFailed,
+            Self::NotText { .. } | Self::NotRegular { .. } | Self::NotADirectory { .. } => {
+                ErrorCode::ToolExecutionFailed
+            }
             Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
             Self::Workbook { why, .. } => why.code(),
             Self::Open { source, .. }
@@ -527,6 +549,8 @@ impl ToolError {
             Self::EmptyRange { .. } => Some("lines are counted from 1, and end_line is included"),
             Self::StartPastEnd { .. } | Self::OffsetPastEnd { .. } => Some("start before the end"),
             Self::NoFileName { .. } => Some("name a file"),
+            Self::NotText { .. } => Some("use a program that reads such files, by the shell"),
+            Self::NoSymbol { .. } => Some("look for it with a search, or read by lines"),
             Self::NotRegular { what: FileKind::Directory, .. } => {
                 Some("name a file in it; glob, or `ls` by bash, lists a directory")
             }
@@ -589,6 +613,8 @@ impl ToolError {
             | Self::StartPastEnd { .. }
             | Self::OffsetPastEnd { .. }
             | Self::NoFileName { .. }
+            | Self::NotText { .. }
+            | Self::NoSymbol { .. }
             | Self::NotRegular { .. }
             | Self::NotADirectory { .. }
             | Self::Pattern { .. }
@@ -680,7 +706,7 @@ impl fmt::Display for FileKind {
 }
 
 /// Puts `path` into a result, and `path_b64` beside it where text would lose bytes (C-27).
-pub(crate) fn name_path(data: &mut Map<String, Value>, path: &HostPath) {
+pub fn name_path(data: &mut Map<String, Value>, path: &HostPath) {
     use base64::Engine as _;
     let bytes = path.as_bytes();
     data.insert("path".to_owned(), String::from_utf8_lossy(bytes).into());
@@ -735,6 +761,11 @@ fn flag(args: &Value, name: &'static str) -> Result<bool, ToolError> {
     }
 }
 
+/// Whether a surface has told this: it says so by 1.
+fn is_told(args: &Value, name: &str) -> bool {
+    args[name].as_u64() == Some(1)
+}
+
 /// The optional argument `name`, a list of strings; empty by default.
 fn list_of_text<'a>(args: &'a Value, name: &'static str) -> Result<Vec<&'a str>, ToolError> {
     let wrong = |found: &Value| ToolError::Argument { name, wants: "a list of strings", found: shorten(found) };
@@ -777,8 +808,8 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let names =
-            ["read", "write", "edit", "glob", "grep", "list", "file_search", "read_excel", "web_fetch", "web_search"];
+        let names = ["read", "write", "edit", "note", "glob", "grep", "list", "file_search", "read_excel"];
+        let names = names.into_iter().chain(["web_fetch", "web_search"]).collect::<Vec<_>>();
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11

@@ -565,7 +565,7 @@ mod tests {
         fs::write(dir.path().join("latin"), b"needle\xe9\n").expect("a file");
         let args = json!({ "pattern": "needle" });
         assert_eq!(found(dir.path(), "grep", &args), ["at", "beyond", "latin"]);
-        assert_eq!(found(dir.path(), "grep", &json!({ "pattern": "needle", "text_up_to": 10 })), ["at"]);
+        assert_eq!(found(dir.path(), "grep", &json!({ "pattern": "needle", "skip_over": 10 })), ["at"]);
     }
 
     #[test]
