@@ -167,7 +167,9 @@ fn text(argv: &[HostPath], ran: &Value) -> Result<Value, String> {
             return Err(format!("{path}: pdftotext took longer than {}s", TIMEOUT.as_secs()));
         }
         (Some(1), _) => {
-            return Err(format!("{path}: pdftotext cannot open it: it is missing, damaged, no PDF, or needs a password"));
+            return Err(format!(
+                "{path}: pdftotext cannot open it: it is missing, damaged, no PDF, or needs a password"
+            ));
         }
         (Some(3), _) => return Err(format!("{path}: its author does not allow its text to be copied")),
         (Some(99), _) if argv.iter().any(|word| word.as_bytes() == b"-f") => {
