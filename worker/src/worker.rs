@@ -342,10 +342,24 @@ fn work(
     if threads == Threads::OfItsOwn {
         context.threads = processors();
     }
+    report_a_panic(channel);
     match tools::run(name, arguments, &context) {
         Ok(output) => send_result(channel, output),
         Err(failed) => error(failed.text(), failed.errno(), failed.code()),
     }
+}
+
+/// Has a tool that breaks on what it reads say so, and end: its own words are for whoever mends it.
+fn report_a_panic(channel: &Channel) {
+    let Ok(channel) = channel.as_fd().try_clone_to_owned().map(Channel::from) else { return };
+    std::panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map(|at| format!(" ({}:{})", at.file(), at.line())).unwrap_or_default();
+        let text = format!("what it read broke the tool{place}; it may be damaged, or made to do that");
+        let end = ToolEnd::Error { text: shortened(text), errno: None, code: ErrorCode::ToolExecutionFailed };
+        // Nobody is left to be told if nobody listens.
+        let _told: io::Result<()> = channel.send(&FromWorker::ToolEnded(end), &[]);
+        std::process::exit(1);
+    }));
 }
 
 /// How many processors this process may run on, up to the twelve that ripgrep uses too.

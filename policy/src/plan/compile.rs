@@ -240,6 +240,13 @@ pub fn narrowed(
         }
         rules.push(rule);
     }
+    let mut all = kept(session, facts);
+    all.extend(rules);
+    Ok(CallPlan { rules: CallRules::Narrowed(all), ..plan })
+}
+
+/// What a program may change that may change nothing which was granted: the base system's devices and the session's `TMPDIR`.
+fn kept(session: &SessionPlan, facts: &HostFacts) -> Vec<FsRule> {
     let changes = |rule: &&FsRule| rule.access.changes() || rule.access == FsAccess::Device;
     let home = facts.private.inside.as_path().join(HOME);
     let stays = |rule: &&FsRule| changes(rule) && rule.path.as_path() != home;
@@ -251,8 +258,19 @@ pub fn narrowed(
         freely(outer) && session.grants.iter().any(|inner| freely(inner) && lies_below(inner, outer, inside))
     };
     all.retain(|rule| !holds_a_grant(rule));
-    all.extend(rules);
-    Ok(CallPlan { rules: CallRules::Narrowed(all), ..plan })
+    all
+}
+
+/// The call of a program that only reads, and parses what a stranger wrote: of what was granted it changes nothing, and it
+/// reaches no host.
+#[must_use]
+pub fn reading_alone(plan: CallPlan, session: &SessionPlan, facts: &HostFacts) -> CallPlan {
+    let network = session.network.as_ref().map(|network| Network { hosts: Vec::new(), ..network.clone() });
+    let rules = match plan.rules {
+        CallRules::OfSession | CallRules::Narrowed(_) => CallRules::Narrowed(kept(session, facts)),
+        CallRules::Reading | CallRules::Own(_) => plan.rules,
+    };
+    CallPlan { rules, network, ..plan }
 }
 
 /// Who writes at a path in a session: the broker, if one of the trees that hold it has names that are kept.

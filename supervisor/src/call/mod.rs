@@ -9,6 +9,7 @@ mod enforced;
 mod envelope;
 mod error;
 mod limits;
+mod pdf;
 mod report;
 mod rest;
 mod search;
@@ -23,6 +24,7 @@ use callgate_policy::call_grant::CallGrant;
 use callgate_policy::effective::EffectiveSet;
 use callgate_policy::envelope::{Changes, Coerced, Denial, Layer, ResultEnvelope, StepReport};
 use callgate_policy::failure::ErrorCode;
+use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::Credential;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
@@ -32,8 +34,11 @@ use serde_json::{Map, Value};
 
 use self::envelope::Done;
 use self::error::denied;
+use crate::confine::ConfineError;
 use crate::gate::{Approved, Passed, Task};
-use crate::registry::{Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, Registry, Tool, Understood};
+use crate::registry::{
+    Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, Registry, Tool, Understood, is_a_pdf,
+};
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
 use crate::trace::Traceparent;
@@ -181,9 +186,12 @@ impl Session {
         if let Some(searches) = searches {
             return self.run_search((registry, searches), (approved, turn, going), on_output, call).await;
         }
-        let mut args = approved.may_go_on();
+        let (mut args, of_pdf) = (approved.may_go_on(), approved.for_a_pdf());
         let about = (&mut call.known, &mut call.recording);
         let mut done = self.execute(registry, approved, turn, &mut *on_output, about).await?;
+        if let Some(args) = of_pdf.filter(|_| is_a_pdf(&done.data)) {
+            return self.go_on_with_pdf(registry, args, on_output, (&mut call.known, &mut call.recording)).await;
+        }
         // Each hop of a fetch passes all layers.
         for _ in 0..Hop::MOST {
             let next = registry.find(&call.tool).and_then(|tool| Hop::of(tool, &done.data));
@@ -340,13 +348,14 @@ impl Session {
                     args.extend(told);
                 }
                 let (bounds, timeout) = (plan.bounds, limits::ms(plan.timeout));
-                let mut run = self.opened.tool(plan, args, turn).await?;
+                let run = self.opened.tool(plan, args, turn).await;
+                let mut run = run.map_err(|error| lost(tool, &bounds, error))?;
                 known.steps = std::mem::take(&mut run.steps);
                 self.shape_tool(tool.own_name(), run, (&bounds, timeout))
             }
             Task::Program { plan, places } => {
                 places.refuse_links()?;
-                self.run_shell(tool, plan, turn, on_output, known).await
+                self.run_program(tool, plan, turn, on_output, known).await
             }
             Task::Declared { plan, own, args } => {
                 self.run_declared(tool, (plan, &own), args, turn, on_output, known).await
@@ -385,6 +394,17 @@ impl Session {
             })),
         }
     }
+}
+
+/// A worker that has ended without a result: by what it read, as far as anybody knows.
+fn lost(tool: &Tool, bounds: &Bounds, error: ConfineError) -> CallError {
+    let ConfineError::WorkerLost = error else { return CallError::Confine(error) };
+    let text = format!(
+        "`{}` ended without a result: what it read may be damaged, or made to break it, or takes more than its {} MiB of memory",
+        tool.name,
+        bounds.memory >> 20
+    );
+    CallError::Told { text, code: ErrorCode::ToolExecutionFailed }
 }
 
 fn too_many(text: String) -> CallError {

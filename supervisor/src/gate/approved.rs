@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::sub_policy::GrantedPlaces;
 use crate::registry::hosted::Hosted;
-use crate::registry::{Handler, Hop, Tool};
+use crate::registry::{Handler, Hop, Tool, instead_of_read};
 
 /// A plan that may be carried out.
 #[derive(Debug)]
@@ -117,6 +117,12 @@ impl<'a> Approved<'a> {
     pub(crate) fn may_go_on(&self) -> Option<Value> {
         let Task::Worker { args, .. } = &self.task else { return None };
         (self.tool.subject == Subject::Fetch).then(|| args.clone())
+    }
+
+    /// What it goes on with if it comes upon a PDF, and was told to look for one.
+    pub(crate) fn for_a_pdf(&self) -> Option<Value> {
+        let Task::Worker { args, told, .. } = &self.task else { return None };
+        instead_of_read(args, told)
     }
 
     /// The same as the next hop of a fetch, which is told how many are left.

@@ -161,6 +161,9 @@ impl Session {
                 let (mut plan, granted) = self.narrowed(plan, &grant, sub_policy)?;
                 places = granted;
                 plan.as_spelt = self.passes_by_path(tool, &why);
+                if tool.executor.reads_alone() {
+                    plan = compile::reading_alone(plan, self.plan(), &self.facts);
+                }
                 if let Some(network) = &mut plan.network {
                     network.secured = secured;
                 }

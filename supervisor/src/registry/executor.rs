@@ -43,6 +43,21 @@ pub(crate) trait Prepare: Send + Sync {
     fn searches(&self) -> Option<&Searches> {
         None
     }
+
+    /// Whether its program parses what a stranger wrote, and needs only to read: then it may do nothing else.
+    fn reads_alone(&self) -> bool {
+        false
+    }
+
+    /// The result of a program with these arguments, where that is not a shell's. The error is for the model.
+    fn made_of(&self, _argv: &[HostPath], _ran: &Value) -> Option<Result<Value, String>> {
+        None
+    }
+
+    /// The result where there is no such program, or it may not start here; `None` if that is an error.
+    fn without_program(&self, _argv: &[HostPath], _reason: &str) -> Option<Value> {
+        None
+    }
 }
 
 /// Answers calls outside the sandbox. A closure that returns a future is one.
@@ -150,6 +165,19 @@ impl Executor {
             | Self::Host(_)
             | Self::Remote(_)
             | Self::Delegate => None,
+        }
+    }
+
+    /// Whether its program may do nothing but read.
+    pub(crate) fn reads_alone(&self) -> bool {
+        match self {
+            Self::Program(tool) => tool.reads_alone(),
+            Self::Worker(_)
+            | Self::Declared(_)
+            | Self::Session(_)
+            | Self::Host(_)
+            | Self::Remote(_)
+            | Self::Delegate => false,
         }
     }
 

@@ -2,16 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use callgate_policy::limit::Limits;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::Work;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
 use callgate_policy::tool::Subject;
+use callgate_policy::unit::ByteSize;
 use callgate_worker::tools::{
-    Contract, edit as edit_tool, glob as glob_tool, grep as grep_tool, note as note_tool, read as read_tool,
-    write as write_tool,
+    Contract, edit as edit_tool, file_search as file_search_tool, glob as glob_tool, grep as grep_tool,
+    list as list_tool, note as note_tool, read as read_tool, read_excel as read_excel_tool, write as write_tool,
 };
 use serde_json::Value;
 
@@ -53,6 +56,35 @@ pub(super) fn grep() -> Result<Tool, RegistryError> {
     Ok(file_tool(&grep_tool::CONTRACT, Grep)?.side_by_side())
 }
 
+/// `list` (S4-6): what is in a directory.
+pub(super) fn list() -> Result<Tool, RegistryError> {
+    Ok(file_tool(&list_tool::CONTRACT, List)?.subject(Subject::Search).side_by_side())
+}
+
+/// `file_search` (S2-8): files by names that are like a query.
+pub(super) fn file_search() -> Result<Tool, RegistryError> {
+    Ok(file_tool(&file_search_tool::CONTRACT, FileSearch)?.subject(Subject::Search).side_by_side())
+}
+
+/// `read_excel` (S4-7): a spreadsheet. Its parser has bounds of its own.
+pub(super) fn read_excel() -> Result<Tool, RegistryError> {
+    let limits = Limits { memory: Some(WORKBOOK_MEMORY), ..Limits::default() };
+    let tool = file_tool(&read_excel_tool::CONTRACT, ReadExcel)?.subject(Subject::Read).side_by_side();
+    Ok(tool.limits(limits).timeout(WORKBOOK_TIME))
+}
+
+/// What the largest workbook takes that the worker reads, bytes.
+const WORKBOOK_MEMORY: ByteSize = ByteSize(2 << 30);
+/// The same in time.
+const WORKBOOK_TIME: Duration = Duration::from_secs(60);
+
+/// What a tool requires that may read any file of the workspace.
+pub(super) fn reads_everything(tool: &str) -> Result<FsRequirement, RegistryError> {
+    let bad = |reason: String| RegistryError::Requires { tool: tool.to_owned(), reason };
+    let everything = PathTemplate::parse("{workspace}/**").map_err(|e| bad(e.to_string()))?;
+    Ok(FsRequirement { read: vec![everything], ..FsRequirement::default() })
+}
+
 /// A tool that asks for the whole workspace, in the ways that its contract says.
 fn file_tool(contract: &'static Contract, prepare: impl Prepare + 'static) -> Result<Tool, RegistryError> {
     let everything = |capability: &str| -> Result<Vec<PathTemplate>, RegistryError> {
@@ -75,6 +107,16 @@ impl Prepare for Read {
         let path = context.path_argument(args, "path")?;
         let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
         Ok(prepared("read", needs, path, context))
+    }
+}
+
+struct ReadExcel;
+
+impl Prepare for ReadExcel {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let path = context.path_argument(args, "path")?;
+        let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
+        Ok(prepared("read_excel", needs, path, context))
     }
 }
 
@@ -131,6 +173,22 @@ struct Grep;
 impl Prepare for Grep {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         search("grep", args, context)
+    }
+}
+
+struct List;
+
+impl Prepare for List {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        search("list", args, context)
+    }
+}
+
+struct FileSearch;
+
+impl Prepare for FileSearch {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        search("file_search", args, context)
     }
 }
 

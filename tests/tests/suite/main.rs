@@ -41,6 +41,7 @@ mod contract;
 mod credentials;
 mod debug;
 mod declared;
+mod documents;
 mod envelope;
 mod etc;
 mod every_abi;

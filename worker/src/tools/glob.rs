@@ -53,7 +53,7 @@ pub const CONTRACT: Contract = Contract {
 /// A pattern that makes no sense, or a directory that cannot be looked at.
 pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let pattern = required_text(args, "pattern")?;
-    let chosen = Chosen::by(ctx, "pattern", pattern)?;
+    let chosen = Chosen::by(ctx, "pattern", pattern)?.within_told(args, ctx)?;
     ctx.require_directory()?;
     let newest_first = args[NEWEST_FIRST].as_u64() == Some(1);
     let (lists, trouble) = walk(ctx, &chosen, || List { found: First::new(HEAD_MAX + REST_MAX), newest_first })?;

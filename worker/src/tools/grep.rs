@@ -11,6 +11,9 @@
 //!   that begins and `line_bytes` how long the line is; longer lines of context are cut, and `context_cut` says so;
 //! - `binary_files` names files in which a NUL byte ended the search after a match, or hid one; `unreadable` what could
 //!   not be searched, with the reason.
+//!
+//! A surface may tell it to take fewer files of a tree: by patterns ([`INCLUDE`](super::INCLUDE), [`EXCLUDE`](super::EXCLUDE)),
+//! and none that is longer than so many bytes, or not UTF-8 ([`SKIP_OVER`]).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -73,6 +76,9 @@ pub const CONTRACT: Contract = Contract {
     threads: true,
 };
 
+/// What a surface tells the worker: of a tree, only files that are UTF-8 and have no more bytes than this (X2-15).
+pub const SKIP_OVER: &str = "skip_over";
+
 /// Lines are shown up to this many bytes.
 pub const LINE_MAX: usize = 2048;
 /// The longest line that is searched, bytes: the memory that each thread may take for one.
@@ -92,11 +98,13 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         Some(glob) => Chosen::by(ctx, "glob", glob)?,
         None => Chosen::all(),
     };
+    let chosen = chosen.within_told(args, ctx)?;
+    let skip_over = integer(args, SKIP_OVER, 0, "a whole number of at least 0")?;
     let context = integer(args, "context_lines", 0, "a whole number of at least 0")?.unwrap_or(0);
     let context = usize::try_from(context).unwrap_or(usize::MAX).min(50);
     // What it names must be there, and be content.
     let named = if ctx.is_directory()? { None } else { Some(read::open(ctx.may_be_told()?, ctx.links)?.0) };
-    let search = Search { matcher, context };
+    let search = Search { matcher, context, skip_over };
     let (searches, trouble) = match named {
         Some(file) => {
             let mut one = OneThread::new(&search);
@@ -172,9 +180,22 @@ fn matcher(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ToolError> 
 struct Search {
     matcher: RegexMatcher,
     context: usize,
+    /// Of a tree, only text of at most so many bytes.
+    skip_over: Option<u64>,
 }
 
 impl Search {
+    /// Whether a file of a tree is text that is short enough, where that is wanted. One that cannot be read is taken: the search
+    /// says why.
+    fn takes(&self, mut file: &File) -> bool {
+        use std::io::{Read as _, Seek as _};
+        let Some(most) = self.skip_over else { return true };
+        let mut bytes = Vec::new();
+        let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
+        let is_text = bytes.len() as u64 <= most && std::str::from_utf8(&bytes).is_ok();
+        (read.is_err() || is_text) && file.rewind().is_ok()
+    }
+
     fn searcher(&self) -> Searcher {
         SearcherBuilder::new()
             .line_number(true)
@@ -228,6 +249,7 @@ impl Visitor for OneThread<'_> {
             return;
         }
         match open_found(path) {
+            Ok(Some(file)) if !named && !self.search.takes(&file) => {}
             Ok(Some(file)) => self.search(path, &file, named, trouble),
             Ok(None) => {}
             Err(error) => trouble.note(path, error.to_string()),

@@ -23,17 +23,22 @@ use serde_json::{Map, Value};
 use crate::protocol::Threads;
 
 pub mod edit;
+pub mod file_search;
 pub mod glob;
 pub mod grep;
+pub mod list;
 pub mod note;
 pub mod numbered;
 pub mod read;
+pub mod read_excel;
 mod results;
 mod search;
 pub mod shell;
 pub mod skill;
 pub mod web;
 pub mod write;
+
+pub use search::{EXCLUDE, INCLUDE};
 
 /// What a tool promises: its name, what it needs, and what a model reads about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +65,9 @@ pub const CONTRACTS: &[Contract] = &[
     note::CONTRACT,
     glob::CONTRACT,
     grep::CONTRACT,
+    list::CONTRACT,
+    file_search::CONTRACT,
+    read_excel::CONTRACT,
     web::fetch::CONTRACT,
     web::search::CONTRACT,
 ];
@@ -235,6 +243,9 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "note" => note::run(args, ctx),
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
+        "list" => list::run(args, ctx),
+        "file_search" => file_search::run(args, ctx),
+        "read_excel" => read_excel::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
         web::search::NAME => web::search::run(args, ctx),
         shell::NAME => shell::run(args),
@@ -466,6 +477,14 @@ pub enum ToolError {
         /// What kind of error that is.
         code: ErrorCode,
     },
+    /// A workbook gave no result.
+    #[error("{path}: {why}")]
+    Workbook {
+        /// The file.
+        path: HostPath,
+        /// Why.
+        why: read_excel::WorkbookError,
+    },
     /// The new content was complete and could not be put in the old one's place. The old content is as it was.
     #[error("replace {path}")]
     Publish {
@@ -505,6 +524,7 @@ impl ToolError {
                 ErrorCode::ToolExecutionFailed
             }
             Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
+            Self::Workbook { why, .. } => why.code(),
             Self::Open { source, .. }
             | Self::Read { source, .. }
             | Self::Parent { source, .. }
@@ -548,6 +568,7 @@ impl ToolError {
             Self::Exists { .. } => Some("choose a name that is free"),
             Self::ByLink { .. } => Some("name the file itself"),
             Self::Fetch { .. } | Self::Search { .. } => None,
+            Self::Workbook { why, .. } => why.next_step(),
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -606,6 +627,7 @@ impl ToolError {
             | Self::ByLink { .. }
             | Self::Fetch { .. }
             | Self::Search { .. }
+            | Self::Workbook { .. }
             | Self::LinkChanged { .. } => None,
         }
     }
@@ -684,7 +706,7 @@ impl fmt::Display for FileKind {
 }
 
 /// Puts `path` into a result, and `path_b64` beside it where text would lose bytes (C-27).
-pub(crate) fn name_path(data: &mut Map<String, Value>, path: &HostPath) {
+pub fn name_path(data: &mut Map<String, Value>, path: &HostPath) {
     use base64::Engine as _;
     let bytes = path.as_bytes();
     data.insert("path".to_owned(), String::from_utf8_lossy(bytes).into());
@@ -739,6 +761,23 @@ fn flag(args: &Value, name: &'static str) -> Result<bool, ToolError> {
     }
 }
 
+/// Whether a surface has told this: it says so by 1.
+fn is_told(args: &Value, name: &str) -> bool {
+    args[name].as_u64() == Some(1)
+}
+
+/// The optional argument `name`, a list of strings; empty by default.
+fn list_of_text<'a>(args: &'a Value, name: &'static str) -> Result<Vec<&'a str>, ToolError> {
+    let wrong = |found: &Value| ToolError::Argument { name, wants: "a list of strings", found: shorten(found) };
+    match args.get(name) {
+        None => Ok(Vec::new()),
+        Some(list) => {
+            let texts = list.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
+            texts.ok_or_else(|| wrong(list))
+        }
+    }
+}
+
 /// A value as an error message can carry it.
 pub(crate) fn shorten(value: &Value) -> String {
     let mut text = value.to_string();
@@ -769,7 +808,8 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let names = ["read", "write", "edit", "note", "glob", "grep", "web_fetch", "web_search"];
+        let names = ["read", "write", "edit", "note", "glob", "grep", "list", "file_search", "read_excel"];
+        let names = names.into_iter().chain(["web_fetch", "web_search"]).collect::<Vec<_>>();
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11

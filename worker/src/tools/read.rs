@@ -20,10 +20,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use callgate_policy::path::HostPath;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::write::{Missing, open_parent_without_links, split};
-use super::{Context, Contract, FileKind, HEAD, Links, Output, ToolError, integer, name_path, numbered, results};
+use super::{
+    Context, Contract, FileKind, HEAD, Links, Output, ToolError, integer, is_told, name_path, numbered, results,
+};
 
 /// The arguments of `read`.
 pub const READ_SCHEMA: &str = r#"{
@@ -70,6 +72,10 @@ pub const CONTRACT: Contract = Contract {
     threads: false,
 };
 
+/// What a surface tells the worker to say of a PDF: that it is one, in place of what is in it (X2-13). The supervisor then has
+/// `pdftotext` read it.
+pub const PDF: &str = "pdf";
+
 const CHUNK: usize = 64 * 1024;
 
 /// Reads `ctx.path`.
@@ -84,6 +90,9 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         None => Range::parse(args)?,
     };
     let (file, before) = open(&ctx.path, ctx.links)?;
+    if is_told(args, PDF) && is_pdf(&ctx.path, &file) {
+        return Ok(Output::of(json!({ PDF: true }), false));
+    }
     let limit = ctx.limit.clamp(4, 1 << 30); // 4: the longest character, so that each call makes progress
     let found = match range {
         Range::Lines { start, end } => lines(&file, &before, &ctx.path, start, end, limit)?,
@@ -91,6 +100,14 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     };
     let after = rustix::fs::fstat(&file).map_err(|e| ToolError::Read { path: ctx.path.clone(), source: e.into() })?;
     numbered::number(args, ctx, found.into_output(&ctx.path, limit, changed(&before, &after)))
+}
+
+/// By its name, or by how it begins.
+fn is_pdf(path: &HostPath, file: &File) -> bool {
+    let extension = path.as_path().extension();
+    let mut magic = [0; 5];
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("pdf"))
+        || file.read_exact_at(&mut magic, 0).is_ok_and(|()| magic == *b"%PDF-")
 }
 
 /// What part of the file was asked for.
@@ -386,8 +403,6 @@ fn count_lines(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use std::ffi::OsStr;
     use std::fs;
@@ -400,6 +415,23 @@ mod tests {
 
     /// As the supervisor sets it (S0-48).
     const DEFAULT_LIMIT: usize = 200 * 1024;
+
+    /// X2-13: by its name or by how it begins, and only if a surface wants to know.
+    #[test]
+    fn x2_13_a_pdf_is_known_by_its_name_or_by_how_it_begins() {
+        let scratch = Scratch::new();
+        let told = json!({ PDF: 1 });
+        for (name, content, is_pdf) in
+            [("a.PDF", "", true), ("b", "%PDF-1.4", true), ("c", "%PDF", false), ("d.txt", "see a.pdf", false)]
+        {
+            let path = scratch.path(name);
+            fs::write(&path, content).expect("a file");
+            let ctx = Context::new(path.as_path().into(), DEFAULT_LIMIT);
+            let said = run(&told, &ctx).expect("a result").data;
+            assert_eq!(said == json!({ "pdf": true }), is_pdf, "{name}: {said}");
+            assert_eq!(run(&json!({}), &ctx).expect("a result").data["content"], content);
+        }
+    }
 
     struct Scratch(tempfile::TempDir);
 

@@ -84,6 +84,106 @@ pub(super) const GREP: &str = r#"{
   "anyOf": [{ "required": ["head"] }, { "required": ["matches", "files_searched"] }]
 }"#;
 
+/// `list`.
+pub(super) const LIST: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "path": { "type": "string" },
+    "path_b64": { "type": "string" },
+    "content": { "type": "string", "description": "The entries as text, one to a line." },
+    "entries": {
+      "type": "array",
+      "items": {
+        "type": "object",
+        "properties": {
+          "name": { "type": "string", "description": "Relative to the directory that is listed." },
+          "name_b64": { "type": "string" },
+          "kind": { "enum": ["directory", "file", "link", "fifo", "socket", "device", "unknown"] },
+          "permissions": { "type": "string" },
+          "size": { "type": "integer", "minimum": 0 },
+          "mtime": { "type": ["string", "null"] },
+          "target": { "type": "string", "description": "Where a link leads." },
+          "target_b64": { "type": "string" }
+        },
+        "required": ["name", "kind"]
+      }
+    },
+    "total": { "type": "integer", "minimum": 0, "description": "How many entries a flat list has, shown or not." },
+    "unreadable": { "type": "array" },
+    "head": { "description": "The first of more entries than are shown." }
+  },
+  "required": ["path", "content"],
+  "anyOf": [{ "required": ["head"] }, { "required": ["entries"] }]
+}"#;
+
+/// `file_search`.
+pub(super) const FILE_SEARCH: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "matches": {
+      "type": "array",
+      "items": {
+        "type": "object",
+        "properties": {
+          "path": { "type": "string" },
+          "path_b64": { "type": "string" },
+          "name": { "type": "string" },
+          "score": { "type": "number", "minimum": 0, "maximum": 1 }
+        },
+        "required": ["path", "name", "score"]
+      }
+    },
+    "total_matches": { "type": "integer", "minimum": 0, "description": "How many there are, returned or not." },
+    "files_searched": { "type": "integer", "minimum": 0 },
+    "unreadable": { "type": "array" }
+  },
+  "required": ["matches", "total_matches", "files_searched"]
+}"#;
+
+/// `read_excel`.
+pub(super) const READ_EXCEL: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "path": { "type": "string" },
+    "path_b64": { "type": "string" },
+    "content": { "type": "string", "description": "Rows or sheets as lines of fields, separated by tabs." },
+    "format": { "enum": ["xlsx", "xls"] },
+    "sheets": {
+      "type": "array",
+      "items": {
+        "type": "object",
+        "properties": {
+          "index": { "type": "integer", "minimum": 0 },
+          "name": { "type": "string" },
+          "hidden": { "type": "boolean" },
+          "kind": { "const": "chart" },
+          "rows": { "type": "integer", "minimum": 0 },
+          "columns": { "type": "integer", "minimum": 0 },
+          "hidden_rows": { "type": "integer", "minimum": 0 },
+          "hidden_columns": { "type": "integer", "minimum": 0 }
+        },
+        "required": ["index", "name", "hidden"]
+      }
+    },
+    "total_sheets": { "type": "integer", "minimum": 0 },
+    "sheet": { "type": "string" },
+    "index": { "type": "integer", "minimum": 0 },
+    "start_row": { "type": "integer", "minimum": 1 },
+    "end_row": { "type": "integer", "minimum": 0 },
+    "total_rows": { "type": "integer", "minimum": 0 },
+    "total_columns": { "type": "integer", "minimum": 0 },
+    "hidden_rows": { "type": "integer", "minimum": 0 },
+    "hidden_columns": { "type": "integer", "minimum": 0 },
+    "next_row": { "type": "integer", "minimum": 1, "description": "Where to go on." },
+    "head": { "description": "The first rows of a result that was too long." }
+  },
+  "required": ["path"],
+  "anyOf": [{ "required": ["head", "next_row"] }, { "required": ["content"] }]
+}"#;
+
 /// `web_fetch`.
 pub(super) const WEB_FETCH: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -7,6 +7,8 @@
 //! hidden and ignored files only where it spells them out (`Chosen::by`): with `rg --glob '*'` the objects of `.git` and
 //! what a build made would be most of a result.
 //!
+//! A surface may tell a search more ([`INCLUDE`], [`EXCLUDE`]): those are patterns too, and what is excluded is not looked into.
+//!
 //! Invariant: results are in the order of their paths, name by name, and what a limit cuts off is the end of that order,
 //! however many threads there were.
 
@@ -23,7 +25,7 @@ use ignore::{DirEntry, WalkBuilder, WalkState};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Map, Value, json};
 
-use super::{Context, FileKind, ToolError};
+use super::{Context, FileKind, ToolError, list_of_text};
 
 /// The most bytes of a result that are shown, whatever the number of its entries: a bound for what a supervisor takes.
 pub(super) const HEAD_MAX: usize = 1024 * 1024;
@@ -31,6 +33,11 @@ pub(super) const HEAD_MAX: usize = 1024 * 1024;
 pub(super) const REST_MAX: usize = 8 * 1024 * 1024;
 /// How many things that could not be read are named.
 const UNREADABLE_MAX: usize = 20;
+
+/// What a surface tells the worker: only files that match one of these patterns (X2-15).
+pub const INCLUDE: &str = "include";
+/// What a surface tells the worker: no files and no directories that match one of these, whatever else names them (X2-15, S4-4).
+pub const EXCLUDE: &str = "exclude";
 
 /// What is done with each file of a tree, on one of several threads.
 pub(super) trait Visitor: Send {
@@ -77,6 +84,10 @@ impl Trouble {
 pub(super) struct Chosen {
     /// By the pattern: what it ignores is not taken.
     pattern: Override,
+    /// The same by what a surface includes, if there is a pattern besides.
+    included: Override,
+    /// What a surface excludes: it matches that.
+    excluded: Override,
     /// What ripgrep's walk is told of the pattern. A name that this matches is taken though it be hidden or ignored, so it
     /// holds only what the pattern spells out.
     spelt_out: Override,
@@ -87,7 +98,24 @@ pub(super) struct Chosen {
 impl Chosen {
     /// All that a search takes without a pattern.
     pub(super) fn all() -> Self {
-        Self { pattern: Override::empty(), spelt_out: Override::empty(), below: None }
+        let none = Override::empty;
+        Self { pattern: none(), included: none(), excluded: none(), spelt_out: none(), below: None }
+    }
+
+    /// The same within what a surface tells of it.
+    ///
+    /// # Errors
+    /// A pattern that makes no sense.
+    pub(super) fn within_told(mut self, args: &Value, ctx: &Context) -> Result<Self, ToolError> {
+        let included = list_of_text(args, INCLUDE)?;
+        if !included.is_empty() {
+            if self.pattern.is_empty() {
+                self.spelt_out = overrides(ctx, INCLUDE, &spelt_out_of(&included))?;
+            }
+            self.included = overrides(ctx, INCLUDE, &included)?;
+        }
+        self.excluded = overrides(ctx, EXCLUDE, &list_of_text(args, EXCLUDE)?)?;
+        Ok(self)
     }
 
     /// What `rg --glob` takes, but that a wildcard matches nothing that is hidden or ignored. Only what the pattern spells
@@ -99,40 +127,62 @@ impl Chosen {
         if Path::new(glob).is_absolute() && Path::new(glob).starts_with(base) && base != Path::new("/") {
             return Err(bad("it is relative to the directory that is searched, and here it repeats that".to_owned()));
         }
-        let overrides = |globs: &[&str]| -> Result<Override, ToolError> {
-            let mut builder = OverrideBuilder::new(base);
-            for glob in globs {
-                builder.add(glob).map_err(|e| bad(e.to_string()))?;
-            }
-            builder.build().map_err(|e| bad(e.to_string()))
-        };
         // Not a comment.
         let escaped = glob.strip_prefix('#').map(|rest| format!("\\#{rest}"));
         let glob = escaped.as_deref().unwrap_or(glob);
-        let pattern = overrides(&[glob])?;
+        let pattern = overrides(ctx, argument, &[glob])?;
         if pattern.is_empty() {
             return Err(bad("it names nothing".to_owned()));
         }
         if glob.starts_with('!') {
             // Directories too that it excludes are not looked into.
-            return Ok(Self { spelt_out: pattern.clone(), pattern, below: None });
+            return Ok(Self { spelt_out: pattern.clone(), pattern, ..Self::all() });
         }
+        let spelt_out = overrides(ctx, argument, &spelt_out_of(&[glob]))?;
         let mut names: Vec<&str> = glob.trim_start_matches('/').split('/').collect();
-        let last = names.pop().unwrap_or_default();
-        let spelt_out = match last {
-            _ if is_name(last) => pattern.clone(),
-            // Files: a hidden directory would be looked into.
-            _ if last.starts_with('.') => overrides(&[glob, "!**/.*/"])?,
-            _ => Override::empty(),
-        };
+        names.pop();
         let names: Vec<&str> = names.into_iter().take_while(|name| is_name(name)).collect();
         let below = (!names.is_empty()).then(|| names.iter().fold(base.to_owned(), |below, name| below.join(name)));
-        Ok(Self { pattern, spelt_out, below })
+        Ok(Self { pattern, spelt_out, below, ..Self::all() })
     }
 
     fn takes(&self, path: &Path) -> bool {
-        !self.pattern.matched(path, false).is_ignore()
+        [&self.pattern, &self.included].iter().all(|pattern| !pattern.matched(path, false).is_ignore())
+            && !self.excluded.matched(path, false).is_whitelist()
     }
+}
+
+/// Patterns, relative to the directory that is searched.
+fn overrides(ctx: &Context, argument: &'static str, globs: &[impl AsRef<str>]) -> Result<Override, ToolError> {
+    let mut builder = OverrideBuilder::new(ctx.path.as_path());
+    for glob in globs.iter().map(AsRef::as_ref) {
+        let bad = |error: ignore::Error| ToolError::Pattern {
+            argument,
+            pattern: super::shorten(&glob.into()),
+            reason: error.to_string(),
+        };
+        builder.add(glob).map_err(bad)?;
+    }
+    let bad = |error: ignore::Error| ToolError::Pattern {
+        argument,
+        pattern: super::shorten(&globs.iter().map(AsRef::as_ref).collect()),
+        reason: error.to_string(),
+    };
+    builder.build().map_err(bad)
+}
+
+/// Those patterns that take what they name though it be hidden or ignored: their last name is one that they spell out.
+fn spelt_out_of(globs: &[impl AsRef<str>]) -> Vec<&str> {
+    let mut spelt_out = Vec::new();
+    for glob in globs.iter().map(AsRef::as_ref).filter(|glob| !glob.starts_with('!')) {
+        match glob.rsplit('/').next().unwrap_or_default() {
+            last if is_name(last) => spelt_out.push(glob),
+            // Files: a hidden directory would be looked into.
+            last if last.starts_with('.') => spelt_out.extend([glob, "!**/.*/"]),
+            _ => {}
+        }
+    }
+    spelt_out
 }
 
 /// Whether a part of a pattern stands for one name alone.
@@ -178,7 +228,7 @@ fn is_ignored(root: &Path, directory: &Path) -> bool {
 }
 
 /// A walk by ripgrep's rules.
-fn walk_builder(root: &Path) -> WalkBuilder {
+pub(super) fn walk_builder(root: &Path) -> WalkBuilder {
     let mut builder = WalkBuilder::new(root);
     builder.require_git(false).git_global(false).add_custom_ignore_filename(".rgignore");
     builder
@@ -216,6 +266,13 @@ pub(super) fn walk<V: Visitor>(
             builder.add(start);
         }
         builder.threads(ctx.threads).overrides(chosen.spelt_out.clone());
+        if !chosen.excluded.is_empty() {
+            let excluded = chosen.excluded.clone();
+            builder.filter_entry(move |entry| {
+                let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
+                entry.depth() == 0 || !excluded.matched(entry.path(), is_directory).is_whitelist()
+            });
+        }
         if is_ignored {
             builder.ignore(false).git_ignore(false).git_exclude(false).parents(false);
         }
@@ -316,7 +373,7 @@ pub(super) fn path_of(mut key: Vec<u8>) -> PathBuf {
 }
 
 /// The path that an error of the walk is about.
-fn place(error: &ignore::Error) -> Option<PathBuf> {
+pub(super) fn place(error: &ignore::Error) -> Option<PathBuf> {
     match error {
         ignore::Error::WithPath { path, .. } => Some(path.clone()),
         ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => place(err),
@@ -445,6 +502,80 @@ pub(super) fn path_entry(path: PathBuf) -> Value {
         Err(bytes) => {
             use std::os::unix::ffi::OsStrExt as _;
             json!({ "path": bytes.to_string_lossy(), "path_b64": STANDARD.encode(bytes.as_bytes()) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a directory");
+        let names =
+            ["a.rs", "b.min.js", "node_modules/m.rs", "src/c.rs", "src/d.py", "src/node_modules/e.rs", ".github/f.rs"];
+        for name in names {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+            fs::write(path, "needle\n").expect("a file");
+        }
+        dir
+    }
+
+    fn found(dir: &Path, tool: &str, args: &Value) -> Vec<String> {
+        let ctx = Context { threads: 2, ..Context::new(dir.into(), 1000) };
+        let data = super::super::run(tool, args, &ctx).expect("a result").data;
+        let list = if tool == "glob" { &data["paths"] } else { &data["matches"] };
+        let path = |entry: &Value| entry.as_str().or(entry["path"].as_str()).expect("a path").to_owned();
+        let relative = |path: String| Path::new(&path).strip_prefix(dir).expect("below").to_string_lossy().into_owned();
+        list.as_array().expect("a list").iter().map(path).map(relative).collect()
+    }
+
+    /// X2-15: what a surface includes and excludes narrows a search, also one that has a pattern of its own.
+    #[test]
+    fn x2_15_a_surface_includes_and_excludes() {
+        let dir = tree();
+        let grep = |mut args: Value| {
+            args["pattern"] = "needle".into();
+            found(dir.path(), "grep", &args)
+        };
+        let all = ["a.rs", "b.min.js", "node_modules/m.rs", "src/c.rs", "src/d.py", "src/node_modules/e.rs"];
+        assert_eq!(grep(json!({})), all);
+        assert_eq!(
+            grep(json!({ INCLUDE: ["*.rs", "*.py"], EXCLUDE: ["node_modules"] })),
+            ["a.rs", "src/c.rs", "src/d.py"]
+        );
+        assert_eq!(grep(json!({ EXCLUDE: ["node_modules", "*.min.js", "src/*.py"] })), ["a.rs", "src/c.rs"]);
+        assert_eq!(grep(json!({ INCLUDE: ["src/*"] })), ["src/c.rs", "src/d.py"]);
+        assert_eq!(grep(json!({ INCLUDE: ["*.rs"], "glob": "src/**", EXCLUDE: ["node_modules"] })), ["src/c.rs"]);
+        let glob = json!({ "pattern": "*.rs", EXCLUDE: ["node_modules"] });
+        assert_eq!(found(dir.path(), "glob", &glob), ["a.rs", "src/c.rs"]);
+        // What it excludes is searched if the call names it as the place to search.
+        let below = dir.path().join("node_modules");
+        assert_eq!(found(&below, "grep", &json!({ "pattern": "needle", EXCLUDE: ["node_modules"] })), ["m.rs"]);
+    }
+
+    /// X2-15: files that are too long or not UTF-8 are not searched, at the limit and one beyond.
+    #[test]
+    fn x2_15_only_text_up_to_a_length_is_searched() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("at"), "needle 89\n").expect("a file");
+        fs::write(dir.path().join("beyond"), "needle 890\n").expect("a file");
+        fs::write(dir.path().join("latin"), b"needle\xe9\n").expect("a file");
+        let args = json!({ "pattern": "needle" });
+        assert_eq!(found(dir.path(), "grep", &args), ["at", "beyond", "latin"]);
+        assert_eq!(found(dir.path(), "grep", &json!({ "pattern": "needle", "skip_over": 10 })), ["at"]);
+    }
+
+    #[test]
+    fn a_pattern_of_a_surface_that_makes_no_sense_is_an_error() {
+        let dir = tree();
+        for args in [json!({ INCLUDE: ["a{"] }), json!({ EXCLUDE: ["[z-a]"] }), json!({ INCLUDE: "*.rs" })] {
+            let mut args = args;
+            args["pattern"] = "needle".into();
+            let error = super::super::run("grep", &args, &Context::new(dir.path().into(), 9)).expect_err("no pattern");
+            assert!(matches!(error, ToolError::Pattern { .. } | ToolError::Argument { .. }), "{error}");
         }
     }
 }
