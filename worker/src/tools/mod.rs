@@ -25,6 +25,7 @@ use crate::protocol::Threads;
 pub mod edit;
 pub mod glob;
 pub mod grep;
+pub mod patch;
 pub mod read;
 mod results;
 mod search;
@@ -55,6 +56,7 @@ pub const CONTRACTS: &[Contract] = &[
     read::CONTRACT,
     write::CONTRACT,
     edit::CONTRACT,
+    patch::CONTRACT,
     glob::CONTRACT,
     grep::CONTRACT,
     web::fetch::CONTRACT,
@@ -229,6 +231,8 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "write" => write::run(args, ctx),
         write::CREATE => write::create(args, ctx),
         "edit" => edit::run(args, ctx),
+        patch::NAME => patch::run(args, ctx),
+        patch::READER => patch::read_names(args),
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
@@ -330,7 +334,7 @@ pub enum ToolError {
         why: edit::Mismatch,
     },
     /// The text to be replaced is there more than once.
-    #[error("`old_string` is in {path} {times} times, first on lines {}", edit::listed(.lines))]
+    #[error("`old_string`{} is in {path} {times} times, first on lines {}", .stage.text(), edit::listed(.lines))]
     NotUnique {
         /// The file.
         path: HostPath,
@@ -338,6 +342,8 @@ pub enum ToolError {
         times: usize,
         /// Where the first of them begin.
         lines: Vec<u64>,
+        /// How it was looked for.
+        stage: edit::Stage,
     },
     /// The replacement is what is there.
     #[error("`old_string` and `new_string` are the same")]
@@ -446,6 +452,17 @@ pub enum ToolError {
         /// What kind of error that is.
         code: ErrorCode,
     },
+    /// A file could not be removed. It is as it was.
+    #[error("remove {path}")]
+    Remove {
+        /// The file.
+        path: HostPath,
+        /// Why.
+        source: io::Error,
+    },
+    /// A patch makes no sense, or does not fit. All files are as they were, unless it says otherwise.
+    #[error("{0}")]
+    Patch(Box<patch::PatchError>),
     /// The new content was complete and could not be put in the old one's place. The old content is as it was.
     #[error("replace {path}")]
     Publish {
@@ -483,12 +500,14 @@ impl ToolError {
             Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
             Self::NotRegular { .. } | Self::NotADirectory { .. } => ErrorCode::ToolExecutionFailed,
             Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
+            Self::Patch(error) => error.code(),
             Self::Open { source, .. }
             | Self::Read { source, .. }
             | Self::Parent { source, .. }
             | Self::Temporary { source, .. }
             | Self::Write { source, .. }
             | Self::Mode { source, .. }
+            | Self::Remove { source, .. }
             | Self::Publish { source, .. } => match source.raw_os_error() {
                 Some(libc::ENOENT) => ErrorCode::NotFound,
                 Some(libc::EBUSY | libc::EAGAIN | libc::ETXTBSY) => ErrorCode::ResourceBusy,
@@ -524,6 +543,7 @@ impl ToolError {
             Self::Exists { .. } => Some("choose a name that is free"),
             Self::ByLink { .. } => Some("name the file itself"),
             Self::Fetch { .. } | Self::Search { .. } => None,
+            Self::Patch(error) => Some(error.next_step()),
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -531,6 +551,7 @@ impl ToolError {
             | Self::Temporary { source, .. }
             | Self::Write { source, .. }
             | Self::Mode { source, .. }
+            | Self::Remove { source, .. }
             | Self::Publish { source, .. } => next_step_for(source.raw_os_error()?),
         }
     }
@@ -560,6 +581,7 @@ impl ToolError {
             | Self::Temporary { source, .. }
             | Self::Write { source, .. }
             | Self::Mode { source, .. }
+            | Self::Remove { source, .. }
             | Self::Publish { source, .. } => Some(source),
             Self::UnknownTool { .. }
             | Self::Argument { .. }
@@ -580,6 +602,7 @@ impl ToolError {
             | Self::ByLink { .. }
             | Self::Fetch { .. }
             | Self::Search { .. }
+            | Self::Patch(_)
             | Self::LinkChanged { .. } => None,
         }
     }
@@ -743,11 +766,12 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let names = ["read", "write", "edit", "glob", "grep", "web_fetch", "web_search"];
+        let names = ["read", "write", "edit", "apply_patch", "glob", "grep", "web_fetch", "web_search"];
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11
         assert_eq!(edit::CONTRACT.requires, ["fs.read", "fs.write"]); // S0-12
+        assert_eq!(patch::CONTRACT.requires, ["fs.read", "fs.write"]); // S0-25
         assert_eq!(glob::CONTRACT.requires, ["fs.read"]); // S0-13
         assert_eq!(grep::CONTRACT.requires, ["fs.read"]); // S0-14
         assert_eq!(web::fetch::CONTRACT.requires, ["net.fetch"]); // S0-20
