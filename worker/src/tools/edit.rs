@@ -28,7 +28,7 @@ use rustix::fs::{CWD, Mode, OFlags, Stat};
 use serde_json::{Map, Value};
 
 use super::write::{Missing, Target, open_parent_without_links, split};
-use super::{Context, Contract, FileKind, Links, Output, ToolError, flag, name_path, required_text, results};
+use super::{Context, Contract, FileKind, Links, Output, ToolError, name_path, required_text, results};
 
 /// The arguments of `edit`.
 pub const EDIT_SCHEMA: &str = r#"{
@@ -95,14 +95,14 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let (before, stat) = content(&target, path)?;
     let mut data = Map::new();
     name_path(&mut data, path);
-    if flag(args, ALL)? {
+    if is_told(args, ALL) {
         let (after, first, count) = replace_all(&before, (old.as_bytes(), new.as_bytes()), path)?;
         target.publish(&[&after], Some(&stat))?;
         data.insert("line".to_owned(), line_of(&before, first).into());
         data.insert("count".to_owned(), count.into());
         return Ok(Output::of(Value::Object(data), false));
     }
-    let is_flexible = flag(args, FLEXIBLE)?;
+    let is_flexible = is_told(args, FLEXIBLE);
     let splice = if is_flexible {
         flexible::find(&before, (old, new), path)?
     } else {
@@ -116,6 +116,11 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         data.insert("stage".to_owned(), splice.stage.name().into());
     }
     Ok(Output::of(Value::Object(data), false))
+}
+
+/// Whether the supervisor has said so: with `true`, or with a number, as some surfaces say it.
+fn is_told(args: &Value, name: &str) -> bool {
+    args[name].as_bool().unwrap_or(false) || args[name].as_u64().is_some_and(|number| number > 0)
 }
 
 /// What is put where.

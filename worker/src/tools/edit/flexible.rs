@@ -99,7 +99,11 @@ fn place(
 }
 
 /// The new lines in the place of those that were found.
-fn splice<'n>((found, wanted): (&[(&[u8], usize)], &Lines<'_>), (old, new): (&str, &str), stage: Stage) -> Splice<'n> {
+fn splice<'n>(
+    (found, wanted): (&[(&[u8], usize)], &Lines<'_>),
+    (old, new): (&str, &str),
+    (stage, length): (Stage, usize),
+) -> Splice<'n> {
     let start = found.first().map_or(0, |(_, at)| *at);
     let (last, at) = found.last().copied().unwrap_or((b"", 0));
     // With `\r\n` in the file, the `\r` belongs to the end of the line. The last line of a file may have no end.
