@@ -286,6 +286,14 @@ impl<'a> Target<'a> {
         if unchanged { Ok(()) } else { Err(ToolError::Changed { path: self.path.clone() }) }
     }
 
+    fn refused(&self, e: Errno) -> ToolError {
+        let path = self.path.clone();
+        match (self.taken, e) {
+            (Taken::IsAnError, Errno::EXIST) => ToolError::Exists { path },
+            (Taken::IsAnError | Taken::Replaced, _) => ToolError::Publish { path, source: e.into() },
+        }
+    }
+
     /// Removes the file.
     pub(super) fn remove(&self) -> Result<(), ToolError> {
         rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty())
@@ -325,14 +333,30 @@ pub(super) struct Staged<'t> {
 }
 
 impl Staged<'_> {
+    /// Where it is until then.
+    pub(super) fn name(&self) -> Option<&OsStr> {
+        self.temporary.name.as_deref()
+    }
+
+    /// Whether the file must not be there.
+    pub(super) fn is_new(&self) -> bool {
+        self.target.taken == Taken::IsAnError
+    }
+
+    /// The broker has put it in the file's place.
+    pub(super) fn was_published(mut self) {
+        self.temporary.name = None;
+    }
+
+    /// Why it could not be put there.
+    pub(super) fn refused(&self, e: Errno) -> ToolError {
+        self.target.refused(e)
+    }
+
     /// Puts it in the file's place.
     pub(super) fn publish(self) -> Result<(), ToolError> {
-        let Self { target: Target { path, name, taken, .. }, temporary } = self;
-        let failed = |e: Errno| match (taken, e) {
-            (Taken::IsAnError, Errno::EXIST) => ToolError::Exists { path: (*path).clone() },
-            (Taken::IsAnError | Taken::Replaced, _) => ToolError::Publish { path: (*path).clone(), source: e.into() },
-        };
-        temporary.rename(name, *taken).map_err(failed)
+        let Self { target, temporary } = self;
+        temporary.rename(&target.name, target.taken).map_err(|e| target.refused(e))
     }
 }
 

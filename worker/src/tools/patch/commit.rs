@@ -1,13 +1,18 @@
 //! Files as they were and as they are to be, and the step from one to the other.
 
 use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
 use callgate_policy::path::HostPath;
-use rustix::fs::{Mode, Stat};
+use rustix::fs::{Mode, RenameFlags, Stat};
+use rustix::io::Errno;
 
 use super::PatchError;
 use super::hunks::LINES_MAX;
+use crate::sys::names::{self, Entry};
 use crate::tools::write::{Making, Missing, Staged, Target};
 use crate::tools::{FileKind, Links, ToolError, edit};
 
@@ -215,7 +220,9 @@ impl Act<'_> {
 fn carry_out<'p>(acts: &[Act<'p>], look: impl Fn(&Act<'p>) -> Result<(), ToolError>) -> Result<(), ToolError> {
     let mut staged = acts.iter().map(Act::stage).collect::<Result<Vec<_>, _>>()?;
     acts.iter().try_for_each(look)?;
-    for (number, act) in acts.iter().enumerate() {
+    let taken = take_together(acts, &staged)?;
+    staged.iter_mut().take(taken).filter_map(Option::take).for_each(Staged::was_published);
+    for (number, act) in acts.iter().enumerate().skip(taken) {
         let Err(error) = act.carry_out(staged[number].take()) else { continue };
         // Their space is needed to put back what was there.
         staged.clear();
@@ -227,4 +234,48 @@ fn carry_out<'p>(acts: &[Act<'p>], look: impl Fn(&Act<'p>) -> Result<(), ToolErr
         return Err(PatchError::HalfDone { why: error.text(), changed }.into());
     }
     Ok(())
+}
+
+/// Has the broker take all names in one step, so that a kill leaves all done or nothing. How many it took: none where it cannot,
+/// and fewer than there are where the kernel refused the next.
+fn take_together(acts: &[Act<'_>], staged: &[Option<Staged<'_>>]) -> Result<usize, ToolError> {
+    let name = |name: &OsStr| CString::new(name.as_bytes()).unwrap_or_default();
+    let names: Vec<(CString, Option<CString>)> = acts
+        .iter()
+        .zip(staged)
+        .map(|(act, staged)| match staged.as_ref().and_then(Staged::name) {
+            Some(temporary) => (name(temporary), Some(name(&act.target.name))),
+            None => (name(&act.target.name), None),
+        })
+        .collect();
+    let flags = |staged: &Option<Staged<'_>>| match staged {
+        Some(staged) if staged.is_new() => RenameFlags::NOREPLACE.bits(),
+        Some(_) | None => 0,
+    };
+    let entries: Vec<Entry<'_>> = acts
+        .iter()
+        .zip(staged)
+        .zip(&names)
+        .map(|((act, staged), (from, to))| Entry {
+            directory: act.target.directory.as_fd(),
+            from,
+            to: to.as_deref(),
+            flags: flags(staged),
+        })
+        .collect();
+    // One by one, so that an error says which it is.
+    for ((entry, act), staged) in entries.chunks(1).zip(acts).zip(staged) {
+        match names::take(entry, names::JUDGE) {
+            Ok(_) => {}
+            // There is no broker that does it, or these are not its own to change.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EXDEV)) => return Ok(0),
+            Err(source) => {
+                let errno = Errno::from_io_error(&source).unwrap_or(Errno::IO);
+                let removing = || ToolError::Remove { path: act.target.path.clone(), source };
+                return Err(staged.as_ref().map_or_else(removing, |staged| staged.refused(errno)));
+            }
+        }
+    }
+    // What has changed since is said of the one that it is about, below.
+    Ok(names::take(&entries, names::ALL).unwrap_or(0))
 }
