@@ -263,7 +263,7 @@ impl PatchError {
                 "nothing was changed; give a unified diff, or whole files as `changes`"
             }
             Self::Syntax { .. } => {
-                "nothing was changed; give a unified diff whose hunks have as many lines as their headers count"
+                "nothing was changed; give a unified diff as git diff writes it, whose hunks have as many lines as their headers count"
             }
             Self::Unsupported { .. } => "nothing was changed; leave that file out, and make it with bash",
             Self::Name { .. } => "nothing was changed; name files relative to the workspace",
