@@ -228,9 +228,10 @@ impl Session {
         let manifest = self.manifest.as_ref()?;
         let declared = manifest.agents.get(agent)?;
         let mut manifest = manifest.of_agent(agent)?;
-        let tools = self.registry().only(|tool| self.tools.state(&tool.name) == ToolState::Active);
+        let tools = self.registry();
+        let tools = tools.only(|tool| self.tools.state(&tool.name) == ToolState::Active && !tool.is_single_level());
         if let Some(wanted) = &mut manifest.tools {
-            wanted.retain(|tool| tools.find(tool).is_some());
+            wanted.retain(|name| tools.tools().any(|tool| tool.is_called(name)));
         }
         // A variable may hold a credential, whatever it is called (X0-27).
         let mut env = self.rearing.env.clone();
