@@ -80,7 +80,7 @@ fn s0_25_a_file_that_may_not_be_written_stops_all() {
         ] {
             let patch = format!("{}{middle}{}", one("a"), format!("diff --git a/z b/z\n{}", one("z")));
             let (status, envelope) = call(&env, &[], &json!({ "patch": patch }));
-            assert_eq!(status, 77, "{envelope}");
+            assert_eq!(status, 1, "{envelope}");
             assert!(envelope["error_text"].as_str().is_some_and(|text| text.contains(asked)), "{envelope}");
             assert_eq!(envelope["metadata"]["denial"]["layer"], "sandbox", "{envelope}");
             assert_eq!((tree(&workspace), tree(&env.outside())), before, "{middle}");
@@ -150,7 +150,7 @@ enum Victim {
 
 /// Files of a patch that are changed, removed and made; each is large, so that storing them takes a while.
 const FILES: [usize; 3] = [10, 3, 3];
-const LINES: usize = 1500;
+const LINES: usize = 800;
 
 fn many() -> String {
     let lines: String = (0..LINES).map(|line| format!("+{line:079}\n")).collect();
@@ -216,7 +216,9 @@ fn round(env: &TestEnv, victim: Victim, moment: usize) -> bool {
     let victims = if victim == Victim::Worker { below(supervisor.id(), "cg-worker") } else { vec![supervisor.id()] };
     let mut over = || supervisor.try_wait().unwrap().is_some();
     while (1..wanted).contains(&staged(&workspace)) && !over() {}
-    (0..moment).for_each(|_| std::hint::black_box(staged(&workspace)).min(0).clone_into(&mut 0));
+    for _ in 0..moment {
+        std::hint::black_box(staged(&workspace));
+    }
     for pid in victims {
         // It may have ended.
         drop(process::kill(i32::try_from(pid).unwrap(), libc::SIGKILL));
@@ -238,14 +240,16 @@ fn round(env: &TestEnv, victim: Victim, moment: usize) -> bool {
     all[0]
 }
 
-/// S0-25: whoever is killed, and whenever, either all files are new, or none is.
+/// S0-25: whoever is killed, and whenever, either all files are new, or none is. `CALLGATE_TEST_ROUNDS` says how many kills of
+/// each kind, on each host; 3 if it is not set.
 #[test]
 fn s0_25_a_kill_leaves_all_files_new_or_none() {
+    let rounds = std::env::var("CALLGATE_TEST_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
     matrix(Host::STRENGTHS, |target| {
         for victim in [Victim::Supervisor, Victim::Worker] {
             let env = TestEnv::new(target);
-            let applied = (0..13).filter(|moment| round(&env, victim, *moment)).count();
-            eprintln!("{target:?}, {victim:?}: {applied} of 13 were applied");
+            let applied = (0..rounds).filter(|moment| round(&env, victim, *moment)).count();
+            eprintln!("{target:?}, {victim:?}: {applied} of {rounds} were applied");
         }
     });
 }

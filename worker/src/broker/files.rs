@@ -775,6 +775,7 @@ struct Removing {
     place: Place,
     grant: Grant,
     is_directory: bool,
+    is_pointer: bool,
 }
 
 impl Removing {
@@ -795,11 +796,11 @@ impl Removing {
         }
         let closed = broker.keeper.closes(place.at(), &judgement, is_dir);
         broker.refuse(caller, &place.path, closed)?;
-        Ok(Some(Self { place, grant, is_directory: is_dir }))
+        Ok(Some(Self { place, grant, is_directory: is_dir, is_pointer: judgement.is_pointer() }))
     }
 
     fn carry_out(&self, broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
-        let Self { place, grant, is_directory } = self;
+        let Self { place, grant, is_directory, .. } = self;
         let gone = place.identity(broker.keeper.has_made_any(*is_directory));
         let flags = if *is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         rustix::fs::unlinkat(&place.parent, &place.name, flags).map_err(errno)?;
@@ -837,7 +838,6 @@ struct Renaming {
 }
 
 /// What is to be said of a renaming that is not refused.
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum Judged {
     /// It is not to be said here.
     Elsewhere,

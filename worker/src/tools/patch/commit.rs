@@ -276,6 +276,8 @@ fn take_together(acts: &[Act<'_>], staged: &[Option<Staged<'_>>]) -> Result<usiz
             }
         }
     }
-    // What has changed since is said of the one that it is about, below.
-    Ok(names::take(&entries, names::ALL).unwrap_or(0))
+    names::take(&entries, names::ALL).map_err(|source| {
+        let path = acts.first().map_or_else(|| HostPath::from("/"), |act| act.target.path.clone());
+        ToolError::Publish { path, source }
+    })
 }

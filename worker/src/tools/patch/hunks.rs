@@ -35,6 +35,8 @@ pub enum Misfit {
         /// Their lines, from 1; the first few.
         lines: Vec<u64>,
     },
+    /// Its lines are there, but a hunk of the first line begins the file, or one without context behind it ends the file.
+    NotAtTheEdge,
     /// It has no context, and a line number alone says nothing.
     NoContext,
     /// It says that its last line has no newline, and the file goes on behind it.
@@ -249,19 +251,14 @@ impl<'c> Image<'c> {
 
     /// The first line that differs where the hunk should be.
     fn difference(&self, before: &[Cow<'_, [u8]>], place: usize) -> Misfit {
-        let place = place.min(self.lines.len());
-        let there = self.lines[place..].iter().map(Some).chain(std::iter::repeat(None));
-        let differs = |(line, there): &(&Cow<'_, [u8]>, Option<&(Cow<'_, [u8]>, bool)>)| {
-            there.is_none_or(|(there, patched)| *patched || there != *line)
-        };
-        match before.iter().zip(there).enumerate().find(|(_, pair)| differs(pair)) {
-            Some((number, (line, there))) => {
+        for (number, line) in before.iter().enumerate() {
+            let there = self.lines.get(place + number);
+            if there.is_none_or(|(there, patched)| *patched || there != line) {
                 let file = there.map(|(there, _)| shown(there));
-                Misfit::Differs { line: place + number + 1, hunk: shown(line), file }
+                return Misfit::Differs { line: place + number + 1, hunk: shown(line), file };
             }
-            // It is there, and a hunk of the first line begins the file, or one without context behind it ends the file.
-            None => Misfit::Differs { line: place + before.len() + 1, hunk: "the end".to_owned(), file: None },
         }
+        Misfit::NotAtTheEdge
     }
 }
 

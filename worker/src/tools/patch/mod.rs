@@ -296,6 +296,9 @@ impl Misfit {
                     super::edit::listed(lines)
                 )
             }
+            Self::NotAtTheEdge => {
+                ": a hunk of line 1 begins the file, and one without context behind it ends the file; it is there, but not so".to_owned()
+            }
             Self::NoContext => ": it has no line that could be found in the file".to_owned(),
             Self::NoNewline => ": its last line has no newline, and the file goes on behind it".to_owned(),
             Self::TooLong => ": it takes too long to find its place".to_owned(),
@@ -307,7 +310,7 @@ impl Misfit {
             Self::Differs { .. } => {
                 "nothing was changed; read the file again, and give its lines exactly as they are there"
             }
-            Self::Several { .. } | Self::NoContext | Self::NoNewline | Self::TooLong => {
+            Self::Several { .. } | Self::NotAtTheEdge | Self::NoContext | Self::NoNewline | Self::TooLong => {
                 "nothing was changed; give the lines around it, exactly as they are in the file"
             }
         }

@@ -121,6 +121,9 @@ pub(super) fn lossy(name: &[u8]) -> String {
     String::from_utf8_lossy(name).escape_debug().to_string()
 }
 
+/// The name before and the name after; `None` for `/dev/null`, or for one that is not said.
+type OldAndNew = (Option<Vec<u8>>, Option<Vec<u8>>);
+
 struct Reader<'p> {
     lines: Vec<&'p [u8]>,
     at: usize,
@@ -135,8 +138,8 @@ struct Headers {
     executable: Option<bool>,
     created: bool,
     deleted: bool,
-    rename: (Option<Vec<u8>>, Option<Vec<u8>>),
-    copy: (Option<Vec<u8>>, Option<Vec<u8>>),
+    rename: OldAndNew,
+    copy: OldAndNew,
 }
 
 impl<'p> Reader<'p> {
@@ -288,11 +291,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    fn git_names(
-        &self,
-        headers: &Headers,
-        named: Option<(Option<Vec<u8>>, Option<Vec<u8>>)>,
-    ) -> Result<(Change, Vec<u8>, Vec<u8>), PatchError> {
+    fn git_names(&self, headers: &Headers, named: Option<OldAndNew>) -> Result<(Change, Vec<u8>, Vec<u8>), PatchError> {
         let kinds = [headers.created, headers.deleted, headers.rename.1.is_some(), headers.copy.1.is_some()];
         if kinds.iter().filter(|is| **is).count() > 1 {
             return self.wrong("headers that do not go together");
@@ -348,7 +347,7 @@ impl<'p> Reader<'p> {
     }
 
     /// The names in the lines `---` and `+++`, which come now; `None` for `/dev/null`.
-    fn names(&mut self) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>), PatchError> {
+    fn names(&mut self) -> Result<OldAndNew, PatchError> {
         let old = self.name_in(b"--- ")?;
         let new = self.name_in(b"+++ ")?;
         Ok((old, new))

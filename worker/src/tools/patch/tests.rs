@@ -579,7 +579,7 @@ fn s2_6_without_fuzz_it_does_what_git_does() {
         assert!(git(repository.path(), &["add", "-A"]).0);
         let (_, diff) =
             git(repository.path(), &["diff-index", "--cached", "-p", "-M", "-C", "--find-copies-harder", &id]);
-        let Ok(diff) = String::from_utf8(diff) else { panic!("git quotes what is not ASCII") };
+        let diff = String::from_utf8(diff).expect("git quotes what is not ASCII");
         if diff.is_empty() {
             continue;
         }
