@@ -162,10 +162,13 @@ impl Session {
             let args = self.offered(registry, &call.tool)?.understand(args).map_err(CallError::Arguments)?.args;
             return self.let_search_pass(registry, searches, call, args, Going::default()).await;
         }
-        let checked = self.checked(registry, &call.tool, args)?;
+        let tool = self.offered(registry, &call.tool)?;
+        let understood = tool.understand(args).map_err(CallError::Arguments)?;
         // Before anything is waited for: in the order of the calls.
-        let place = self.turns.queue(checked.tool.concurrency).await;
+        let place = self.turns.queue(tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
+        let read = self.read_first(tool, &understood).await?;
+        let checked = self.checked_on(tool, registry, (understood, &read), Going::default())?;
         let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
         Ok(Ready { approved, place, going: Going::default() })
     }
@@ -199,7 +202,7 @@ impl Session {
             let next = hop.next(before);
             args = Some(next.clone());
             let tool = self.offered(registry, &call.tool)?;
-            let checked = self.checked_on(tool, registry, Understood::of(next), Going::default())?;
+            let checked = self.checked_on(tool, registry, (Understood::of(next), &Value::Null), Going::default())?;
             let place = self.turns.queue(checked.tool.concurrency).await;
             let asking = self.questions.queue(Concurrency::Alone).await;
             let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
@@ -242,7 +245,7 @@ impl Session {
     }
 
     /// Offered, well-formed, and granted: layer 1.
-    pub(crate) fn checked<'a>(
+    pub(crate) async fn checked<'a>(
         &self,
         registry: &'a Registry,
         name: &str,
@@ -250,7 +253,8 @@ impl Session {
     ) -> Result<Checked<'a>, CallError> {
         let tool = self.offered(registry, name)?;
         let understood = tool.understand(args).map_err(CallError::Arguments)?;
-        self.checked_on(tool, registry, understood, Going::default())
+        let read = self.read_first(tool, &understood).await?;
+        self.checked_on(tool, registry, (understood, &read), Going::default())
     }
 
     /// The tool of a call, which may be called.
@@ -265,7 +269,7 @@ impl Session {
         &self,
         tool: &'a Tool,
         registry: &Registry,
-        Understood { args, told: of_surface, limit }: Understood,
+        (Understood { args, told: of_surface, limit }, read): (Understood, &Value),
         going: Going,
     ) -> Result<Checked<'a>, CallError> {
         tool.validate(&args).map_err(CallError::Arguments)?;
@@ -274,7 +278,8 @@ impl Session {
         let Going { hop, left } = going;
         let limit = limit.unwrap_or_else(|| registry.output_limit(&tool.name));
         let (session, credentials) = (&*self.id, &*self.credentials);
-        let context = Context { root: &root, shell_dir, limit, session, credentials, hop, left, told: &of_surface };
+        let context =
+            Context { root: &root, shell_dir, limit, session, credentials, hop, left, told: &of_surface, read };
         let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),

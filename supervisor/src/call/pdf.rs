@@ -58,7 +58,7 @@ impl Session {
             let text = format!("it is a PDF, and the profile `{}` starts no program to read it", self.profile.name);
             return Err(CallError::Told { text, code: ErrorCode::Forbidden });
         }
-        let checked = self.checked_on(&tool, registry, Understood::of(args), Going::default())?;
+        let checked = self.checked_on(&tool, registry, (Understood::of(args), &Value::Null), Going::default())?;
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
         let approved = self.pass(checked, asking, (&mut *known, &mut *recording)).await?;

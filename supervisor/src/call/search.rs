@@ -44,7 +44,7 @@ impl Session {
         going: Going,
     ) -> Result<Ready<'a>, CallError> {
         let tool = self.offered(registry, &call.tool)?;
-        let checked = self.checked_on(tool, registry, Understood::of(args), going)?;
+        let checked = self.checked_on(tool, registry, (Understood::of(args), &Value::Null), going)?;
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
         let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 use crate::call::CallError;
 use crate::confine::ConfineError;
 use crate::gate::ApprovedPlan;
+use crate::registry::{ReadFirst, Tool, Understood};
 use crate::session::Session;
 use crate::turn::{Concurrency, Turns};
 
@@ -41,6 +43,27 @@ impl Session {
             Ok(said) => serde_json::from_value(said).map_err(|error| lost(error.into())),
             // Nothing is known of it.
             Err(why) => Ok(Line::unknown(why, 0)),
+        }
+    }
+
+    /// What a worker of the readers says of an argument that has to be read before the call can be checked; null if there is none.
+    ///
+    /// # Errors
+    /// [`CallError::Arguments`] if the argument makes no sense to it; else as [`Session::understand`].
+    pub(crate) async fn read_first(&self, tool: &Tool, call: &Understood) -> Result<Value, CallError> {
+        let Some(ReadFirst { what, tool: reader, args }) = tool.executor.read_first(&call.args) else {
+            return Ok(Value::Null);
+        };
+        // No more than the schema lets pass.
+        tool.validate(&call.args).map_err(CallError::Arguments)?;
+        let told = |text: String, code| CallError::Told { text, code };
+        match self.said_by_reader(what, reader, args).await? {
+            Ok(Value::Object(mut said)) => match said.remove("why") {
+                Some(Value::String(why)) => Err(told(why, ErrorCode::InputInvalid)),
+                Some(_) | None => Ok(said.remove("names").unwrap_or_default()),
+            },
+            Ok(_) => Ok(Value::Null),
+            Err(why) => Err(told(format!("{what}: {why}"), ErrorCode::LimitExceeded)),
         }
     }
 

@@ -220,7 +220,7 @@ impl Session {
         line: Option<&Line>,
     ) -> Result<Preview, CallError> {
         let registry = self.registry();
-        let checked = self.checked(&registry, tool, args.clone())?;
+        let checked = self.checked(&registry, tool, args.clone()).await?;
         let understood = match line {
             Some(_) => None,
             None => self.line_of(&checked).await?,

@@ -39,6 +39,11 @@ pub(crate) trait Prepare: Send + Sync {
     /// What the call needs, and what it runs.
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument>;
 
+    /// What a worker of the readers has to read before anything is known of the call, because a model wrote it.
+    fn read_first(&self, _args: &Value) -> Option<ReadFirst> {
+        None
+    }
+
     /// Of a tool that searches: whom it asks, and how often.
     fn searches(&self) -> Option<&Searches> {
         None
@@ -58,6 +63,15 @@ pub(crate) trait Prepare: Send + Sync {
     fn without_program(&self, _argv: &[HostPath], _reason: &str) -> Option<Value> {
         None
     }
+}
+
+/// A text that is read in a worker which can open nothing.
+pub(crate) struct ReadFirst {
+    /// What is done, for errors.
+    pub(crate) what: &'static str,
+    /// Who does it, among the worker's tools.
+    pub(crate) tool: &'static str,
+    pub(crate) args: Value,
 }
 
 /// Answers calls outside the sandbox. A closure that returns a future is one.
@@ -105,6 +119,8 @@ pub(crate) struct Context<'a> {
     pub(crate) credentials: &'a [Credential],
     /// What the session's surface tells its worker, besides the arguments.
     pub(crate) told: &'a Map<String, Value>,
+    /// What a worker has said of what was to be read first.
+    pub(crate) read: &'a Value,
     /// How many hosts were asked before, in a call that goes on with another.
     pub(crate) hop: usize,
     /// What is left of a call's time, if it goes on.
@@ -178,6 +194,19 @@ impl Executor {
             | Self::Host(_)
             | Self::Remote(_)
             | Self::Delegate => false,
+        }
+    }
+
+    /// What has to be read before the call can be prepared.
+    pub(crate) fn read_first(&self, args: &Value) -> Option<ReadFirst> {
+        match self {
+            Self::Worker(tool) => tool.read_first(args),
+            Self::Program(_)
+            | Self::Declared(_)
+            | Self::Session(_)
+            | Self::Host(_)
+            | Self::Remote(_)
+            | Self::Delegate => None,
         }
     }
 

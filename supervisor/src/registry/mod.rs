@@ -9,6 +9,7 @@ mod files;
 pub(crate) mod hosted;
 mod layers;
 mod lifecycle;
+mod patch;
 mod pdf;
 mod surface;
 mod tool;
@@ -23,7 +24,7 @@ use callgate_policy::tool::Subject;
 
 pub(crate) use declared::{Declared, STATE};
 pub use executor::{Answering, Handler, HandlerCall};
-pub(crate) use executor::{Context, Executor, Prepared, started};
+pub(crate) use executor::{Context, Executor, Prepared, ReadFirst, started};
 pub use hosted::{Skill, SkillLeftOut, Skills, Todo, TodoStatus};
 pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};

@@ -4,6 +4,8 @@
 //! Everywhere else the answer is "continue": Landlock judges the real call there, and lets it only read where the broker
 //! writes, so that a pointer that changes meanwhile gains nothing.
 
+mod batch;
+
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
@@ -56,7 +58,11 @@ pub(super) const HANDLERS: &[(libc::c_long, Handler)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_renameat, |b, c, n| rename(b, c, (int(n.args[0]), n.args[1]), (int(n.args[2]), n.args[3]), 0)),
     (libc::SYS_renameat2, |b, c, n| {
-        rename(b, c, (int(n.args[0]), n.args[1]), (int(n.args[2]), n.args[3]), n.args[4] as u32)
+        let flags = n.args[4] as u32;
+        if batch::is_asked_for(flags) {
+            return batch::take(b, c, n.args[0], n.args[1], flags);
+        }
+        rename(b, c, (int(n.args[0]), n.args[1]), (int(n.args[2]), n.args[3]), flags)
     }),
     (libc::SYS_umask, |b, c, _| {
         b.masks.changed = Some((c.tid(), Instant::now()));
@@ -753,150 +759,220 @@ fn unlink(broker: &mut Broker, caller: &Caller<'_>, at: At, flags: i32) -> Resul
     if flags & !libc::AT_REMOVEDIR != 0 {
         return Err(libc::EINVAL);
     }
-    let directory = flags & libc::AT_REMOVEDIR != 0;
     // What `/`, `.` and `..` give depends on which it is: the kernel's answer changes nothing.
-    let Looked::Here(place, judgement) = (match broker.place(caller, at, libc::EOPNOTSUPP) {
+    let removing = match Removing::judge(broker, caller, at, flags & libc::AT_REMOVEDIR != 0) {
         Err(libc::EOPNOTSUPP) => return Ok(Answer::Continue),
-        looked => looked?,
-    }) else {
-        return Ok(Answer::Continue);
+        judged => judged?,
     };
-    let stat = place.stat().map_err(errno)?;
-    let is_dir = kind(&stat) == FileType::Directory;
-    match (directory, is_dir) {
-        (true, false) => return Err(libc::ENOTDIR),
-        (false, true) => return Err(libc::EISDIR),
-        (false, false) if place.slash => return Err(libc::ENOTDIR),
-        (true, true) | (false, false) => {}
+    match removing {
+        Some(removing) => removing.carry_out(broker, caller).map(|()| DONE),
+        None => Ok(Answer::Continue),
     }
-    let grant = broker.may_change(caller, &place.path, &stat)?;
-    if is_dir && grant != Grant::Tree {
-        return Err(libc::EACCES);
+}
+
+/// A name that may be removed.
+struct Removing {
+    place: Place,
+    grant: Grant,
+    is_directory: bool,
+    is_pointer: bool,
+}
+
+impl Removing {
+    /// Whether a name may be removed; `None` if that is not to be said here.
+    fn judge(broker: &mut Broker, caller: &Caller<'_>, at: At, directory: bool) -> Result<Option<Self>, i32> {
+        let Looked::Here(place, judgement) = broker.place(caller, at, libc::EOPNOTSUPP)? else { return Ok(None) };
+        let stat = place.stat().map_err(errno)?;
+        let is_dir = kind(&stat) == FileType::Directory;
+        match (directory, is_dir) {
+            (true, false) => return Err(libc::ENOTDIR),
+            (false, true) => return Err(libc::EISDIR),
+            (false, false) if place.slash => return Err(libc::ENOTDIR),
+            (true, true) | (false, false) => {}
+        }
+        let grant = broker.may_change(caller, &place.path, &stat)?;
+        if is_dir && grant != Grant::Tree {
+            return Err(libc::EACCES);
+        }
+        let closed = broker.keeper.closes(place.at(), &judgement, is_dir);
+        broker.refuse(caller, &place.path, closed)?;
+        Ok(Some(Self { place, grant, is_directory: is_dir, is_pointer: judgement.is_pointer() }))
     }
-    let closed = broker.keeper.closes(place.at(), &judgement, is_dir);
-    broker.refuse(caller, &place.path, closed)?;
-    let gone = place.identity(broker.keeper.has_made_any(is_dir));
-    let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-    rustix::fs::unlinkat(&place.parent, &place.name, flags).map_err(errno)?;
-    broker.keeper.forget(gone);
-    let call = broker.call(caller)?;
-    match grant {
-        Grant::Tree | Grant::Name => call.changes.removed(&place.path),
-        Grant::Twin => call.written.forget(&place.path),
+
+    fn carry_out(&self, broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
+        let Self { place, grant, is_directory, .. } = self;
+        let gone = place.identity(broker.keeper.has_made_any(*is_directory));
+        let flags = if *is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        rustix::fs::unlinkat(&place.parent, &place.name, flags).map_err(errno)?;
+        broker.keeper.forget(gone);
+        let call = broker.call(caller)?;
+        match grant {
+            Grant::Tree | Grant::Name => call.changes.removed(&place.path),
+            Grant::Twin => call.written.forget(&place.path),
+        }
+        Ok(())
     }
-    Ok(DONE)
 }
 
 fn rename(broker: &mut Broker, caller: &Caller<'_>, from: At, to: At, flags: u32) -> Result<Answer, i32> {
-    let flags = RenameFlags::from_bits_retain(flags);
-    let known = RenameFlags::NOREPLACE | RenameFlags::EXCHANGE;
-    // With both, the kernel says EINVAL; a whiteout is a device (A13).
-    if !known.contains(flags) || flags.contains(known) {
-        return Err(libc::EINVAL);
-    }
-    let special = if flags.contains(RenameFlags::NOREPLACE) { libc::EEXIST } else { libc::EBUSY };
-    // Both directories come before either name.
-    let looked = (broker.look(caller, from)?, broker.look(caller, to)?);
-    let ((source, was), (target, will)) = match looked {
-        (Looked::Special, _) => return Err(libc::EBUSY),
-        (_, Looked::Special) => return Err(special),
-        (Looked::Elsewhere(_), Looked::Elsewhere(_)) => return Ok(Answer::Continue),
-        (Looked::Here(source, was), Looked::Here(target, will)) => ((source, was), (target, will)),
-        (Looked::Here(..), Looked::Elsewhere(other)) | (Looked::Elsewhere(other), Looked::Here(..)) => {
-            return Err(broker.apart(caller, other.as_ref().map(|place| place.path.as_path())));
+    match Renaming::judge(broker, caller, (from, to), RenameFlags::from_bits_retain(flags))? {
+        Judged::Elsewhere => Ok(Answer::Continue),
+        Judged::Same => Ok(DONE),
+        Judged::Settings(Renaming { source, was, target, moved, .. }) => {
+            replace_settings(broker, caller, (&source, &was), &target, &moved)
         }
-    };
-    let moved = source.stat().map_err(errno)?;
-    let replaced = match target.stat() {
-        Ok(_) if flags.contains(RenameFlags::NOREPLACE) => return Err(libc::EEXIST),
-        Ok(stat) => Some(stat),
-        Err(rustix::io::Errno::NOENT) if flags.contains(RenameFlags::EXCHANGE) => return Err(libc::ENOENT),
-        Err(rustix::io::Errno::NOENT) => None,
-        Err(e) => return Err(errno(e)),
-    };
-    let is_dir = |stat: &Stat| kind(stat) == FileType::Directory;
-    let exchanged = flags.contains(RenameFlags::EXCHANGE);
-    let comes = if exchanged { replaced.as_ref().unwrap_or(&moved) } else { &moved };
-    if (source.slash && !is_dir(&moved)) || (target.slash && !is_dir(comes)) {
-        return Err(libc::ENOTDIR);
+        Judged::May(renaming) => renaming.carry_out(broker, caller).map(|()| DONE),
     }
-    // Two names of one file stay as they are (rename(2)).
-    if replaced.as_ref().is_some_and(|other| (other.st_dev, other.st_ino) == (moved.st_dev, moved.st_ino)) {
-        return Ok(DONE);
-    }
-    if broker.calls.are_apart(&source.path, &target.path) {
-        return Err(libc::EXDEV);
-    }
-    let grant = broker.may_change(caller, &source.path, &moved)?;
-    may_take(broker, caller, (grant, &moved), &target, replaced.as_ref().filter(|_| exchanged))?;
-    let closed = broker.keeper.closes(source.at(), &was, is_dir(&moved));
-    broker.refuse(caller, &source.path, closed)?;
-    if will.is_settings() && !exchanged && kind(&moved) == FileType::RegularFile {
-        return replace_settings(broker, caller, (&source, &was), &target, &moved);
-    }
-    let closed = match &replaced {
-        Some(stat) => broker.keeper.closes(target.at(), &will, is_dir(stat)),
-        None => None,
-    };
-    let closed = closed.or_else(|| broker.keeper.closes_to_new(&will, what_is(&moved)));
-    broker.refuse(caller, &target.path, closed)?;
-    let other = replaced.as_ref().filter(|_| exchanged);
-    let closed = other.and_then(|other| broker.keeper.closes_to_new(&was, what_is(other)));
-    broker.refuse(caller, &source.path, closed)?;
-    let sides = [(Some(&moved), &source, &was, &will), (other, &target, &will, &was)];
-    for (_, place, now, then) in sides.into_iter().filter(|(stat, ..)| stat.is_some_and(is_dir)) {
-        let closed = broker.keeper.holds(&place.path, now);
-        broker.refuse(caller, &place.path, closed)?;
-        if then.is_above() {
+}
+
+/// A name that may be given to another file.
+struct Renaming {
+    source: Place,
+    was: Judgement,
+    target: Place,
+    will: Judgement,
+    flags: RenameFlags,
+    moved: Stat,
+    is_replaced: bool,
+    grant: Grant,
+}
+
+/// What is to be said of a renaming that is not refused.
+enum Judged {
+    /// It is not to be said here.
+    Elsewhere,
+    /// There is nothing to do.
+    Same,
+    /// What is to be there has to be looked at.
+    Settings(Renaming),
+    May(Renaming),
+}
+
+impl Renaming {
+    fn judge(
+        broker: &mut Broker,
+        caller: &Caller<'_>,
+        (from, to): (At, At),
+        flags: RenameFlags,
+    ) -> Result<Judged, i32> {
+        let known = RenameFlags::NOREPLACE | RenameFlags::EXCHANGE;
+        // With both, the kernel says EINVAL; a whiteout is a device (A13).
+        if !known.contains(flags) || flags.contains(known) {
+            return Err(libc::EINVAL);
+        }
+        let special = if flags.contains(RenameFlags::NOREPLACE) { libc::EEXIST } else { libc::EBUSY };
+        // Both directories come before either name.
+        let looked = (broker.look(caller, from)?, broker.look(caller, to)?);
+        let ((source, was), (target, will)) = match looked {
+            (Looked::Special, _) => return Err(libc::EBUSY),
+            (_, Looked::Special) => return Err(special),
+            (Looked::Elsewhere(_), Looked::Elsewhere(_)) => return Ok(Judged::Elsewhere),
+            (Looked::Here(source, was), Looked::Here(target, will)) => ((source, was), (target, will)),
+            (Looked::Here(..), Looked::Elsewhere(other)) | (Looked::Elsewhere(other), Looked::Here(..)) => {
+                return Err(broker.apart(caller, other.as_ref().map(|place| place.path.as_path())));
+            }
+        };
+        let moved = source.stat().map_err(errno)?;
+        let replaced = match target.stat() {
+            Ok(_) if flags.contains(RenameFlags::NOREPLACE) => return Err(libc::EEXIST),
+            Ok(stat) => Some(stat),
+            Err(rustix::io::Errno::NOENT) if flags.contains(RenameFlags::EXCHANGE) => return Err(libc::ENOENT),
+            Err(rustix::io::Errno::NOENT) => None,
+            Err(e) => return Err(errno(e)),
+        };
+        let is_dir = |stat: &Stat| kind(stat) == FileType::Directory;
+        let exchanged = flags.contains(RenameFlags::EXCHANGE);
+        let comes = if exchanged { replaced.as_ref().unwrap_or(&moved) } else { &moved };
+        if (source.slash && !is_dir(&moved)) || (target.slash && !is_dir(comes)) {
+            return Err(libc::ENOTDIR);
+        }
+        // Two names of one file stay as they are (rename(2)).
+        if replaced.as_ref().is_some_and(|other| (other.st_dev, other.st_ino) == (moved.st_dev, moved.st_ino)) {
+            return Ok(Judged::Same);
+        }
+        if broker.calls.are_apart(&source.path, &target.path) {
             return Err(libc::EXDEV);
         }
-    }
-    // As if it were another file system: each name is then copied, and looked at.
-    if !was.may_become(&will, what_is(&moved)) || other.is_some_and(|other| !will.may_become(&was, what_is(other))) {
-        return Err(libc::EXDEV);
-    }
-    // Somebody outside may be at work in it, with what is kept here and would not be there; or just be making that: what is
-    // looked at while it is filled is not known.
-    let is_freed = is_dir(&moved) && will.is_free() && !was.is_free();
-    if is_freed && (!broker.keeper.has_made_directory(source.at()) || holds_directories(&source)?) {
-        return Err(libc::EXDEV);
-    }
-    // A link is judged where it is made, and one in a directory as well.
-    let leads_in = |stat: &Stat, from: &Place, to: &Place| {
-        kind(stat) != FileType::RegularFile && broker.keeper.leads_in(&from.path, &to.path)
-    };
-    if (was.is_free() && will.is_free())
-        && (leads_in(&moved, &source, &target) || other.is_some_and(|other| leads_in(other, &target, &source)))
-    {
-        return Err(libc::EXDEV);
-    }
-    // Under the name of a file that is granted alone it would be changed by its other names.
-    let has_others = |stat: &Stat| kind(stat) == FileType::RegularFile && stat.st_nlink > 1;
-    if grant != Grant::Twin
-        && ((will.is_single() && has_others(&moved)) || (was.is_single() && other.is_some_and(has_others)))
-    {
-        return Err(libc::EXDEV);
-    }
-    let temporary = source.identity(was.is_temporary());
-    rustix::fs::renameat_with(&source.parent, &source.name, &target.parent, &target.name, flags).map_err(errno)?;
-    broker.keeper.forget(temporary);
-    if will.is_pointer() && !is_dir(&moved) {
-        broker.made(caller, &target.path, &will)?;
-    }
-    let call = broker.call(caller)?;
-    match grant {
-        Grant::Tree | Grant::Name if exchanged => call.changes.exchanged(&source.path, &target.path),
-        Grant::Tree | Grant::Name => call.changes.moved(&source.path, &target.path, replaced.is_some()),
-        Grant::Twin => {
-            call.written.forget(&source.path);
-            call.changes.came(&target.path, replaced.is_some());
+        let grant = broker.may_change(caller, &source.path, &moved)?;
+        may_take(broker, caller, (grant, &moved), &target, replaced.as_ref().filter(|_| exchanged))?;
+        let closed = broker.keeper.closes(source.at(), &was, is_dir(&moved));
+        broker.refuse(caller, &source.path, closed)?;
+        if will.is_settings() && !exchanged && kind(&moved) == FileType::RegularFile {
+            let is_replaced = replaced.is_some();
+            return Ok(Judged::Settings(Self { source, was, target, will, flags, moved, is_replaced, grant }));
         }
+        let closed = match &replaced {
+            Some(stat) => broker.keeper.closes(target.at(), &will, is_dir(stat)),
+            None => None,
+        };
+        let closed = closed.or_else(|| broker.keeper.closes_to_new(&will, what_is(&moved)));
+        broker.refuse(caller, &target.path, closed)?;
+        let other = replaced.as_ref().filter(|_| exchanged);
+        let closed = other.and_then(|other| broker.keeper.closes_to_new(&was, what_is(other)));
+        broker.refuse(caller, &source.path, closed)?;
+        let sides = [(Some(&moved), &source, &was, &will), (other, &target, &will, &was)];
+        for (_, place, now, then) in sides.into_iter().filter(|(stat, ..)| stat.is_some_and(is_dir)) {
+            let closed = broker.keeper.holds(&place.path, now);
+            broker.refuse(caller, &place.path, closed)?;
+            if then.is_above() {
+                return Err(libc::EXDEV);
+            }
+        }
+        // As if it were another file system: each name is then copied, and looked at.
+        if !was.may_become(&will, what_is(&moved)) || other.is_some_and(|other| !will.may_become(&was, what_is(other)))
+        {
+            return Err(libc::EXDEV);
+        }
+        // Somebody outside may be at work in it, with what is kept here and would not be there; or just be making that: what is
+        // looked at while it is filled is not known.
+        let is_freed = is_dir(&moved) && will.is_free() && !was.is_free();
+        if is_freed && (!broker.keeper.has_made_directory(source.at()) || holds_directories(&source)?) {
+            return Err(libc::EXDEV);
+        }
+        // A link is judged where it is made, and one in a directory as well.
+        let leads_in = |stat: &Stat, from: &Place, to: &Place| {
+            kind(stat) != FileType::RegularFile && broker.keeper.leads_in(&from.path, &to.path)
+        };
+        if (was.is_free() && will.is_free())
+            && (leads_in(&moved, &source, &target) || other.is_some_and(|other| leads_in(other, &target, &source)))
+        {
+            return Err(libc::EXDEV);
+        }
+        // Under the name of a file that is granted alone it would be changed by its other names.
+        let has_others = |stat: &Stat| kind(stat) == FileType::RegularFile && stat.st_nlink > 1;
+        if grant != Grant::Twin
+            && ((will.is_single() && has_others(&moved)) || (was.is_single() && other.is_some_and(has_others)))
+        {
+            return Err(libc::EXDEV);
+        }
+        let is_replaced = replaced.is_some();
+        Ok(Judged::May(Self { source, was, target, will, flags, moved, is_replaced, grant }))
     }
-    broker.note_repository(caller, &target.path)?;
-    if exchanged {
-        broker.note_repository(caller, &source.path)?;
+
+    fn carry_out(&self, broker: &mut Broker, caller: &Caller<'_>) -> Result<(), i32> {
+        let Self { source, was, target, will, flags, moved, is_replaced, grant } = self;
+        let exchanged = flags.contains(RenameFlags::EXCHANGE);
+        let temporary = source.identity(was.is_temporary());
+        rustix::fs::renameat_with(&source.parent, &source.name, &target.parent, &target.name, *flags).map_err(errno)?;
+        broker.keeper.forget(temporary);
+        if will.is_pointer() && kind(moved) != FileType::Directory {
+            broker.made(caller, &target.path, will)?;
+        }
+        let call = broker.call(caller)?;
+        match grant {
+            Grant::Tree | Grant::Name if exchanged => call.changes.exchanged(&source.path, &target.path),
+            Grant::Tree | Grant::Name => call.changes.moved(&source.path, &target.path, *is_replaced),
+            Grant::Twin => {
+                call.written.forget(&source.path);
+                call.changes.came(&target.path, *is_replaced);
+            }
+        }
+        broker.note_repository(caller, &target.path)?;
+        if exchanged {
+            broker.note_repository(caller, &source.path)?;
+        }
+        Ok(())
     }
-    Ok(DONE)
 }
 
 /// Most names in a directory that is looked at in one step.

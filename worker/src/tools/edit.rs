@@ -7,18 +7,28 @@
 //! mode kept.
 //!
 //! The shape (C-27): `{path, line}`, where `line`, counted from 1, is the one in which the replaced text began.
+//!
+//! A surface may have its `edit` do one thing differently (C-14), which no caller can: the worker is told besides the arguments.
+//! - `all`: every occurrence is replaced, from the beginning on, and `count` says how many they were (X2-14).
+//! - `flexible`: a text that is not there to the byte is looked for line by line ([`flexible`]), and `stage` says how it was
+//!   found (S4-15, X4-12).
 
+mod flexible;
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use callgate_policy::path::HostPath;
 use memchr::memmem::Finder;
-use rustix::fs::{Mode, OFlags, Stat};
+use rustix::fs::{CWD, Mode, OFlags, Stat};
 use serde_json::{Map, Value};
 
-use super::write::{Missing, Target};
-use super::{Context, Contract, FileKind, Output, ToolError, name_path, required_text, results};
+use super::write::{Missing, Target, open_parent_without_links, split};
+use super::{Context, Contract, FileKind, Links, Output, ToolError, name_path, required_text, results};
 
 /// The arguments of `edit`.
 pub const EDIT_SCHEMA: &str = r#"{
@@ -56,6 +66,11 @@ pub const CONTRACT: Contract = Contract {
     threads: false,
 };
 
+/// What the worker is told where all occurrences are to be replaced.
+pub const ALL: &str = "all";
+/// What it is told where lines may differ in white space.
+pub const FLEXIBLE: &str = "flexible";
+
 /// The longest file that is edited, bytes: it is held in memory, with what becomes of it.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
 /// How many places an error names.
@@ -78,20 +93,120 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let path = &ctx.path;
     let target = Target::find(path, Missing::IsAnError, ctx.links)?;
     let (before, stat) = content(&target, path)?;
-    let at = only_place(&before, old.as_bytes(), path)?;
-    let (head, tail) = (&before[..at], &before[at + old.len()..]);
-    target.publish(&[head, new.as_bytes(), tail], Some(&stat))?;
-
     let mut data = Map::new();
     name_path(&mut data, path);
-    data.insert("line".to_owned(), line_of(&before, at).into());
+    if is_told(args, ALL) {
+        let (after, first, count) = replace_all(&before, (old.as_bytes(), new.as_bytes()), path)?;
+        target.publish(&[&after], Some(&stat))?;
+        data.insert("line".to_owned(), line_of(&before, first).into());
+        data.insert("count".to_owned(), count.into());
+        return Ok(Output::of(Value::Object(data), false));
+    }
+    let is_flexible = is_told(args, FLEXIBLE);
+    let splice = if is_flexible {
+        flexible::find(&before, (old, new), path)?
+    } else {
+        let at = only_place(&before, old.as_bytes(), path)?;
+        Splice { range: at..at + old.len(), new: Cow::Borrowed(new.as_bytes()), stage: Stage::Exact }
+    };
+    let (head, tail) = (&before[..splice.range.start], &before[splice.range.end..]);
+    target.publish(&[head, &splice.new, tail], Some(&stat))?;
+    data.insert("line".to_owned(), line_of(&before, splice.range.start).into());
+    if is_flexible {
+        data.insert("stage".to_owned(), splice.stage.name().into());
+    }
     Ok(Output::of(Value::Object(data), false))
+}
+
+/// Whether the supervisor has said so: with `true`, or with a number, as some surfaces say it.
+fn is_told(args: &Value, name: &str) -> bool {
+    args[name].as_bool().unwrap_or(false) || args[name].as_u64().is_some_and(|number| number > 0)
+}
+
+/// What is put where.
+struct Splice<'n> {
+    range: Range<usize>,
+    new: Cow<'n, [u8]>,
+    stage: Stage,
+}
+
+/// How a text was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// To the byte.
+    Exact,
+    /// But for white space at the ends of its lines.
+    TrailingSpace,
+    /// But for white space at the beginnings and ends of its lines.
+    Indentation,
+}
+
+impl Stage {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::TrailingSpace => "trailing-space",
+            Self::Indentation => "indentation",
+        }
+    }
+
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Exact => "",
+            Self::TrailingSpace => ", but for white space at the ends of lines,",
+            Self::Indentation => ", but for white space around lines,",
+        }
+    }
+}
+
+/// What the file is to hold, where the first occurrence was, and how many there were.
+fn replace_all(
+    content: &[u8],
+    (old, new): (&[u8], &[u8]),
+    path: &HostPath,
+) -> Result<(Vec<u8>, usize, usize), ToolError> {
+    let places: Vec<usize> = Finder::new(old).find_iter(content).collect();
+    let Some(first) = places.first().copied() else {
+        return Err(ToolError::NotFound { path: path.clone(), why: Mismatch::find(content, old) });
+    };
+    let rest = content.len() - places.len() * old.len();
+    let size = (places.len() as u64).saturating_mul(new.len() as u64).saturating_add(rest as u64);
+    if size > FILE_MAX {
+        return Err(ToolError::TooLong { path: path.clone(), size, most: FILE_MAX });
+    }
+    let mut after = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+    let mut from = 0;
+    for place in &places {
+        after.extend_from_slice(&content[from..*place]);
+        after.extend_from_slice(new);
+        from = place + old.len();
+    }
+    after.extend_from_slice(&content[from..]);
+    Ok((after, first, places.len()))
 }
 
 /// What the file holds, and what it was when that was read.
 pub(super) fn content(target: &Target<'_>, path: &HostPath) -> Result<(Vec<u8>, Stat), ToolError> {
+    read(open(target.directory.as_fd(), &target.name, OFlags::NOFOLLOW, path)?, path)
+}
+
+/// The same of a file that is not changed.
+pub(super) fn content_to_read(path: &HostPath, links: Links) -> Result<(Vec<u8>, Stat), ToolError> {
+    let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
+    let file = match links {
+        Links::Followed => open(CWD, path.as_path().as_os_str(), OFlags::empty(), path)?,
+        Links::Refused => {
+            let parent = open_parent_without_links(parent, Missing::IsAnError)
+                .map_err(|e| ToolError::Open { path: path.clone(), source: e.into() })?;
+            open(parent.as_fd(), name, OFlags::NOFOLLOW, path)?
+        }
+    };
+    read(file, path)
+}
+
+fn read(file: File, path: &HostPath) -> Result<(Vec<u8>, Stat), ToolError> {
     let failed = |source| ToolError::Read { path: path.clone(), source };
-    let file = open(target.directory.as_fd(), target, path)?;
     let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
     if let Some(what) = FileKind::of_other(stat.st_mode) {
         return Err(ToolError::NotRegular { path: path.clone(), what });
@@ -106,9 +221,9 @@ pub(super) fn content(target: &Target<'_>, path: &HostPath) -> Result<(Vec<u8>, 
     if bytes.len() as u64 > FILE_MAX { Err(too_long(bytes.len() as u64)) } else { Ok((bytes, stat)) }
 }
 
-fn open(directory: BorrowedFd<'_>, target: &Target<'_>, path: &HostPath) -> Result<File, ToolError> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    rustix::io::retry_on_intr(|| rustix::fs::openat(directory, &target.name, flags, Mode::empty()))
+fn open(directory: BorrowedFd<'_>, name: &OsStr, links: OFlags, path: &HostPath) -> Result<File, ToolError> {
+    let flags = OFlags::RDONLY | links | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::io::retry_on_intr(|| rustix::fs::openat(directory, name, flags, Mode::empty()))
         .map(File::from)
         .map_err(|e| ToolError::Open { path: path.clone(), source: e.into() })
 }
@@ -132,7 +247,7 @@ fn only_place(content: &[u8], old: &[u8], path: &HostPath) -> Result<usize, Tool
         [place] => Ok(*place),
         several => {
             let lines = several.iter().map(|place| line_of(content, *place)).collect();
-            Err(ToolError::NotUnique { path: path.clone(), times, lines })
+            Err(ToolError::NotUnique { path: path.clone(), times, lines, stage: Stage::Exact })
         }
     }
 }
@@ -210,7 +325,6 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "a test runs programs")]
-    use super::super::Links;
     use super::*;
     use serde_json::json;
     use std::fs;
@@ -272,6 +386,36 @@ mod tests {
         assert_eq!(fs::metadata(&path).expect("there").ino(), inode, "not even replaced by its like");
         assert_eq!(names(dir.path()), ["f"]);
         edit(&path, "c", "d").expect("the control");
+    }
+
+    #[test]
+    fn x2_14_all_occurrences_where_the_surface_says_so() {
+        let (_dir, path) = scratch("aaaa\nb a\n");
+        let ctx = Context::new(HostPath::from(path.as_path()), 10);
+        let all = |old: &str, new: &str| {
+            run(&json!({ "old_string": old, "new_string": new, ALL: true }), &ctx).map(|output| output.data)
+        };
+        assert_eq!(all("aa", "x").expect("replaced"), json!({ "path": path, "line": 1, "count": 2 }));
+        assert_eq!(fs::read_to_string(&path).expect("there"), "xx\nb a\n");
+        assert_eq!(all("a", "").expect("replaced")["line"], 2);
+        assert!(matches!(all("a", "b"), Err(ToolError::NotFound { .. })));
+        assert_eq!(fs::read_to_string(&path).expect("there"), "xx\nb \n");
+        fs::write(&path, "a".repeat(1 << 20)).expect("a file");
+        assert!(matches!(all("a", &"b".repeat(1 << 20)), Err(ToolError::TooLong { .. })));
+        assert!(matches!(edit(&path, "a", "b"), Err(ToolError::NotUnique { .. })), "the control: without that, one");
+    }
+
+    #[test]
+    fn x4_12_stages_where_the_surface_says_so() {
+        let (_dir, path) = scratch("\tif x {\n\t\ty\n");
+        let ctx = Context::new(HostPath::from(path.as_path()), 10);
+        let args = json!({ "old_string": "if x {\n    y\n", "new_string": "if z {\n    y\n" });
+        assert!(matches!(run(&args, &ctx), Err(ToolError::NotFound { .. })), "the locked one is exact");
+        let mut flexible = args.clone();
+        flexible[FLEXIBLE] = true.into();
+        let data = run(&flexible, &ctx).expect("edited").data;
+        assert_eq!(data, json!({ "path": path, "line": 1, "stage": "indentation" }));
+        assert_eq!(fs::read_to_string(&path).expect("there"), "\tif z {\n\t\ty\n");
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub mod grep;
 pub mod list;
 pub mod note;
 pub mod numbered;
+pub mod patch;
 pub mod read;
 pub mod read_excel;
 mod results;
@@ -62,6 +63,7 @@ pub const CONTRACTS: &[Contract] = &[
     read::CONTRACT,
     write::CONTRACT,
     edit::CONTRACT,
+    patch::CONTRACT,
     note::CONTRACT,
     glob::CONTRACT,
     grep::CONTRACT,
@@ -240,6 +242,8 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "write" => write::run(args, ctx),
         write::CREATE => write::create(args, ctx),
         "edit" => edit::run(args, ctx),
+        patch::NAME => patch::run(args, ctx),
+        patch::READER => patch::read_names(args),
         "note" => note::run(args, ctx),
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
@@ -361,7 +365,7 @@ pub enum ToolError {
         why: edit::Mismatch,
     },
     /// The text to be replaced is there more than once.
-    #[error("`old_string` is in {path} {times} times, first on lines {}", edit::listed(.lines))]
+    #[error("`old_string`{} is in {path} {times} times, first on lines {}", .stage.text(), edit::listed(.lines))]
     NotUnique {
         /// The file.
         path: HostPath,
@@ -369,6 +373,8 @@ pub enum ToolError {
         times: usize,
         /// Where the first of them begin.
         lines: Vec<u64>,
+        /// How it was looked for.
+        stage: edit::Stage,
     },
     /// The replacement is what is there.
     #[error("`old_string` and `new_string` are the same")]
@@ -485,6 +491,17 @@ pub enum ToolError {
         /// Why.
         why: read_excel::WorkbookError,
     },
+    /// A file could not be removed. It is as it was.
+    #[error("remove {path}")]
+    Remove {
+        /// The file.
+        path: HostPath,
+        /// Why.
+        source: io::Error,
+    },
+    /// A patch makes no sense, or does not fit. All files are as they were, unless it says otherwise.
+    #[error("{0}")]
+    Patch(Box<patch::PatchError>),
     /// The new content was complete and could not be put in the old one's place. The old content is as it was.
     #[error("replace {path}")]
     Publish {
@@ -525,12 +542,14 @@ impl ToolError {
             }
             Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
             Self::Workbook { why, .. } => why.code(),
+            Self::Patch(error) => error.code(),
             Self::Open { source, .. }
             | Self::Read { source, .. }
             | Self::Parent { source, .. }
             | Self::Temporary { source, .. }
             | Self::Write { source, .. }
             | Self::Mode { source, .. }
+            | Self::Remove { source, .. }
             | Self::Publish { source, .. } => match source.raw_os_error() {
                 Some(libc::ENOENT) => ErrorCode::NotFound,
                 Some(libc::EBUSY | libc::EAGAIN | libc::ETXTBSY) => ErrorCode::ResourceBusy,
@@ -569,6 +588,7 @@ impl ToolError {
             Self::ByLink { .. } => Some("name the file itself"),
             Self::Fetch { .. } | Self::Search { .. } => None,
             Self::Workbook { why, .. } => why.next_step(),
+            Self::Patch(error) => Some(error.next_step()),
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -576,6 +596,7 @@ impl ToolError {
             | Self::Temporary { source, .. }
             | Self::Write { source, .. }
             | Self::Mode { source, .. }
+            | Self::Remove { source, .. }
             | Self::Publish { source, .. } => next_step_for(source.raw_os_error()?),
         }
     }
@@ -605,6 +626,7 @@ impl ToolError {
             | Self::Temporary { source, .. }
             | Self::Write { source, .. }
             | Self::Mode { source, .. }
+            | Self::Remove { source, .. }
             | Self::Publish { source, .. } => Some(source),
             Self::UnknownTool { .. }
             | Self::Argument { .. }
@@ -628,6 +650,7 @@ impl ToolError {
             | Self::Fetch { .. }
             | Self::Search { .. }
             | Self::Workbook { .. }
+            | Self::Patch(_)
             | Self::LinkChanged { .. } => None,
         }
     }
@@ -808,12 +831,14 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let names = ["read", "write", "edit", "note", "glob", "grep", "list", "file_search", "read_excel"];
+        let names =
+            ["read", "write", "edit", "apply_patch", "note", "glob", "grep", "list", "file_search", "read_excel"];
         let names = names.into_iter().chain(["web_fetch", "web_search"]).collect::<Vec<_>>();
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11
         assert_eq!(edit::CONTRACT.requires, ["fs.read", "fs.write"]); // S0-12
+        assert_eq!(patch::CONTRACT.requires, ["fs.read", "fs.write"]); // S0-25
         assert_eq!(glob::CONTRACT.requires, ["fs.read"]); // S0-13
         assert_eq!(grep::CONTRACT.requires, ["fs.read"]); // S0-14
         assert_eq!(web::fetch::CONTRACT.requires, ["net.fetch"]); // S0-20

@@ -42,9 +42,46 @@ pub(super) const EDIT: &str = r#"{
   "properties": {
     "path": { "type": "string" },
     "path_b64": { "type": "string" },
-    "line": { "type": "integer", "minimum": 1, "description": "The first line that was changed." }
+    "line": { "type": "integer", "minimum": 1, "description": "The first line that was changed." },
+    "count": { "type": "integer", "minimum": 1, "description": "How many occurrences were replaced, where all are." },
+    "stage": {
+      "enum": ["exact", "trailing-space", "indentation"],
+      "description": "What had to be left out of account to find the text, where white space may be."
+    }
   },
   "required": ["path", "line"]
+}"#;
+
+/// `apply_patch`.
+pub(super) const PATCH: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "files": {
+      "type": "array",
+      "items": {
+        "type": "object",
+        "properties": {
+          "path": { "type": "string" },
+          "path_b64": { "type": "string" },
+          "action": { "enum": ["modified", "created", "deleted", "renamed", "copied"] },
+          "from": { "type": "string", "description": "The old name of a file that was renamed, or the one that was copied." },
+          "from_b64": { "type": "string" },
+          "hunks": { "type": "integer", "minimum": 0 },
+          "added": { "type": "integer", "minimum": 0, "description": "Lines." },
+          "removed": { "type": "integer", "minimum": 0 },
+          "fuzz": { "type": "integer", "minimum": 1, "description": "How many lines of context a hunk left out at one end, at most." },
+          "moved": {
+            "type": "array",
+            "description": "Hunks that were not at the line that they name: each one's number, and by how many lines.",
+            "items": { "type": "array", "prefixItems": [{ "type": "integer" }, { "type": "integer" }] }
+          }
+        },
+        "required": ["path", "action"]
+      }
+    }
+  },
+  "required": ["files"]
 }"#;
 
 /// `glob`.

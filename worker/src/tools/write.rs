@@ -145,7 +145,7 @@ pub(super) enum Missing {
 /// Where the content goes: a name in an open directory.
 pub(super) struct Target<'a> {
     /// As the plan granted it, for messages.
-    path: &'a HostPath,
+    pub(super) path: &'a HostPath,
     pub(super) directory: OwnedFd,
     pub(super) name: OsString,
     /// The mode of the file that is there now; `None` when there is none.
@@ -242,12 +242,25 @@ impl<'a> Target<'a> {
     /// Puts `content`, these parts one after the other, in the file's place; if the file must still be what it `was`, only
     /// then.
     pub(super) fn publish(&self, content: &[&[u8]], was: Option<&Stat>) -> Result<(), ToolError> {
+        let staged = self.stage(content, self.replaces.map_or(Making::NEW, Making::Exactly))?;
+        if let Some(was) = was {
+            self.require_unchanged(was)?;
+        }
+        staged.publish()
+    }
+
+    /// Stores `content` beside the file, to be put in its place.
+    ///
+    /// Nobody may read the new content who could not read the old. A new file gets what open(2) gives one, so that
+    /// the kernel applies the umask or the directory's default ACL. One that replaces another is made with its mode:
+    /// the temporary name is not the granted one, so that the broker would refuse to change it afterwards.
+    pub(super) fn stage(&self, content: &[&[u8]], making: Making) -> Result<Staged<'_>, ToolError> {
         let path = self.path;
-        // Nobody may read the new content who could not read the old. A new file gets what open(2) gives one, so that
-        // the kernel applies the umask or the directory's default ACL. One that replaces another is made with its mode:
-        // the temporary name is not the granted one, so that the broker would refuse to change it afterwards.
-        let before = self.replaces.map(|_| rustix::process::umask(Mode::empty()));
-        let mode = self.replaces.unwrap_or(Mode::from_raw_mode(0o666));
+        let (mode, exactly) = match making {
+            Making::Exactly(mode) => (mode, Some(mode)),
+            Making::Masked(mode) => (mode, None),
+        };
+        let before = exactly.map(|_| rustix::process::umask(Mode::empty()));
         let created = Temporary::create(self.directory.as_fd(), mode);
         if let Some(before) = before {
             rustix::process::umask(before);
@@ -259,22 +272,91 @@ impl<'a> Target<'a> {
         let made = rustix::fs::fstat(&file).map_err(|e| ToolError::Mode { path: path.clone(), source: e.into() })?;
         let differs = |mode: &Mode| *mode != Mode::from_raw_mode(made.st_mode & 0o7777);
         // A default ACL of the directory may have taken bits away.
-        if let Some(mode) = self.replaces.filter(differs) {
+        if let Some(mode) = exactly.filter(differs) {
             rustix::fs::fchmod(&file, mode).map_err(|e| ToolError::Mode { path: path.clone(), source: e.into() })?;
         }
         nix::unistd::close(file).map_err(|e| ToolError::Write { path: path.clone(), source: e.into() })?;
-        if let Some(was) = was {
-            // No call can say "rename if it is this one still"; what other calls do is in turn, and this notices the rest.
-            let is = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
-            if !is.is_ok_and(|is| version(&is) == version(was)) {
-                return Err(ToolError::Changed { path: path.clone() });
-            }
+        Ok(Staged { target: self, temporary })
+    }
+
+    /// No call can say "rename if it is this one still"; what other calls do is in turn, and this notices the rest.
+    pub(super) fn require_unchanged(&self, was: &Stat) -> Result<(), ToolError> {
+        let is = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let unchanged = is.is_ok_and(|is| version(&is) == version(was));
+        if unchanged { Ok(()) } else { Err(ToolError::Changed { path: self.path.clone() }) }
+    }
+
+    fn refused(&self, e: Errno) -> ToolError {
+        let path = self.path.clone();
+        match (self.taken, e) {
+            (Taken::IsAnError, Errno::EXIST) => ToolError::Exists { path },
+            (Taken::IsAnError | Taken::Replaced, _) => ToolError::Publish { path, source: e.into() },
         }
-        let failed = |e: Errno| match (self.taken, e) {
-            (Taken::IsAnError, Errno::EXIST) => ToolError::Exists { path: path.clone() },
-            (Taken::IsAnError | Taken::Replaced, _) => ToolError::Publish { path: path.clone(), source: e.into() },
-        };
-        temporary.rename(&self.name, self.taken).map_err(failed)
+    }
+
+    /// Removes the file.
+    pub(super) fn remove(&self) -> Result<(), ToolError> {
+        rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty())
+            .map_err(|e| ToolError::Remove { path: self.path.clone(), source: e.into() })
+    }
+
+    /// The same of a name that nothing may have by then.
+    pub(super) fn of_a_new_file(self) -> Self {
+        Self { taken: Taken::IsAnError, ..self }
+    }
+
+    /// Whether two names are one.
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        let directory = |target: &Self| rustix::fs::fstat(&target.directory).map(|stat| identity(&stat));
+        self.name == other.name && directory(self).is_ok_and(|one| directory(other) == Ok(one))
+    }
+}
+
+/// The mode of a file that is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Making {
+    /// This one, which another file has.
+    Exactly(Mode),
+    /// What the kernel leaves of this one.
+    Masked(Mode),
+}
+
+impl Making {
+    pub(super) const NEW: Self = Self::Masked(Mode::from_raw_mode(0o666));
+    pub(super) const NEW_PROGRAM: Self = Self::Masked(Mode::from_raw_mode(0o777));
+}
+
+/// Content that is stored beside its file. Dropped, it is removed.
+pub(super) struct Staged<'t> {
+    target: &'t Target<'t>,
+    temporary: Temporary<'t>,
+}
+
+impl Staged<'_> {
+    /// Where it is until then.
+    pub(super) fn name(&self) -> Option<&OsStr> {
+        self.temporary.name.as_deref()
+    }
+
+    /// Whether the file must not be there.
+    pub(super) fn is_new(&self) -> bool {
+        self.target.taken == Taken::IsAnError
+    }
+
+    /// The broker has put it in the file's place.
+    pub(super) fn was_published(mut self) {
+        self.temporary.name = None;
+    }
+
+    /// Why it could not be put there.
+    pub(super) fn refused(&self, e: Errno) -> ToolError {
+        self.target.refused(e)
+    }
+
+    /// Puts it in the file's place.
+    pub(super) fn publish(self) -> Result<(), ToolError> {
+        let Self { target, temporary } = self;
+        temporary.rename(&target.name, target.taken).map_err(|e| target.refused(e))
     }
 }
 

@@ -139,6 +139,7 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
         hop: 0,
         left: None,
         told: &told,
+        read: &Value::Null,
     };
     let prepared = tool.executor.prepare(&arguments, &context);
     let prepared = prepared.map_err(|error| DoctorError::Attempt(error.to_string()))?;

@@ -1,0 +1,58 @@
+//! `apply_patch` (S0-25). Its files are named in the patch, which a model wrote: a worker of the readers reads them, and
+//! what it says decides what the call needs. It is confined to that, so an answer that leaves something out gains nothing.
+
+use callgate_policy::need::CallNeeds;
+use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::plan::Work;
+use callgate_policy::tool::Subject;
+use callgate_worker::tools::patch;
+use serde_json::{Value, json};
+
+use super::executor::{Context, InvalidArgument, Prepare, Prepared, ReadFirst};
+use super::{RegistryError, Tool, files};
+
+pub(super) fn apply_patch() -> Result<Tool, RegistryError> {
+    Ok(files::file_tool(&patch::CONTRACT, Patch)?.subject(Subject::Edit))
+}
+
+struct Patch;
+
+impl Prepare for Patch {
+    fn read_first(&self, args: &Value) -> Option<ReadFirst> {
+        let args = json!({ "patch": args.get("patch")? });
+        Some(ReadFirst { what: "read the names in the patch", tool: patch::READER, args })
+    }
+
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        if let (Some(Value::Array(changes)), None) = (args.get("changes"), args.get("patch")) {
+            let paths = changes.iter().map(|change| context.path_argument(change, "path"));
+            let paths = paths.collect::<Result<Vec<_>, _>>()?;
+            let needs = CallNeeds { read: paths.clone(), write: paths.clone(), ..CallNeeds::default() };
+            return Ok(prepared(needs, paths, context));
+        }
+        let bad = |reason: String| InvalidArgument { name: "patch".to_owned(), reason };
+        if args.get("changes").is_some() || args.get("patch").is_none() {
+            return Err(bad("give either `patch` or `changes`".to_owned()));
+        }
+        // What a worker says that has read a stranger's text is as hostile as the text.
+        let Ok(names) = serde_json::from_value::<patch::Names>(context.read.clone()) else {
+            return Err(bad("its names could not be read".to_owned()));
+        };
+        let path = |name: &HostPath| normalize(context.root, name).map_err(|e| bad(e.to_string()));
+        let paths = |names: &[HostPath]| names.iter().map(path).collect::<Result<Vec<_>, _>>();
+        let (read, change, write) = (paths(&names.read)?, paths(&names.change)?, paths(&names.write)?);
+        let needs = CallNeeds {
+            read: [read.as_slice(), &change].concat(),
+            write: [change.as_slice(), &write].concat(),
+            ..CallNeeds::default()
+        };
+        let mut prepared = prepared(needs, [read, change, write].concat(), context);
+        prepared.told.insert(patch::CHECKED.to_owned(), json!(names.all().collect::<Vec<_>>()));
+        Ok(prepared)
+    }
+}
+
+fn prepared(needs: CallNeeds, paths: Vec<HostPath>, context: &Context<'_>) -> Prepared {
+    let work = Work::Tool { name: patch::NAME.to_owned(), paths, limit: context.limit };
+    Prepared::new(needs, Some(work), None)
+}
