@@ -1,8 +1,10 @@
 //! The tools outside the lock (S0-25): a session has those that its manifest, its host or its surface names.
 
-use super::{RegistryError, Tool};
+use super::{RegistryError, Tool, repositories};
 
 /// All of them, in the order in which they are listed.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
-    Ok(Vec::new())
+    let mut tools = Vec::new();
+    tools.extend(repositories::tools()?);
+    Ok(tools)
 }

@@ -47,7 +47,7 @@ pub(super) fn grep() -> Result<Tool, RegistryError> {
 }
 
 /// A tool that asks for the whole workspace, in the ways that its contract says.
-fn file_tool(contract: &'static Contract, prepare: impl Prepare + 'static) -> Result<Tool, RegistryError> {
+pub(super) fn file_tool(contract: &'static Contract, prepare: impl Prepare + 'static) -> Result<Tool, RegistryError> {
     let everything = |capability: &str| -> Result<Vec<PathTemplate>, RegistryError> {
         let bad = |reason: String| RegistryError::Requires { tool: contract.name.to_owned(), reason };
         let wanted = contract.requires.contains(&capability).then(|| PathTemplate::parse("{workspace}/**"));

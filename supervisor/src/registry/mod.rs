@@ -9,6 +9,7 @@ mod files;
 pub(crate) mod hosted;
 mod layers;
 mod lifecycle;
+mod repositories;
 mod surface;
 mod tool;
 mod web;

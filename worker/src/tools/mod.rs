@@ -23,8 +23,10 @@ use serde_json::{Map, Value};
 use crate::protocol::Threads;
 
 pub mod edit;
+pub mod git;
 pub mod glob;
 pub mod grep;
+pub mod overview;
 pub mod read;
 mod results;
 mod search;
@@ -59,6 +61,9 @@ pub const CONTRACTS: &[Contract] = &[
     grep::CONTRACT,
     web::fetch::CONTRACT,
     web::search::CONTRACT,
+    git::status::CONTRACT,
+    git::diff::CONTRACT,
+    overview::CONTRACT,
 ];
 
 /// What the worker of this tool may make.
@@ -233,6 +238,9 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "grep" => grep::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
         web::search::NAME => web::search::run(args, ctx),
+        git::status::NAME => git::status::run(args, ctx),
+        git::diff::NAME => git::diff::run(args, ctx),
+        overview::NAME => overview::run(args, ctx),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
@@ -426,6 +434,20 @@ pub enum ToolError {
         /// Why.
         source: io::Error,
     },
+    /// No repository is there, nor above it as far as the call may look.
+    #[error("there is no git repository at {path}, nor above it in the workspace")]
+    NoRepository {
+        /// Where one was looked for.
+        path: HostPath,
+    },
+    /// A repository could not be read.
+    #[error("{what}: {why}")]
+    Repository {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
     /// A page was not fetched.
     #[error("fetch {url}: {why}")]
     Fetch {
@@ -476,12 +498,14 @@ impl ToolError {
             | Self::NoFileName { .. }
             | Self::Pattern { .. }
             | Self::NoChange => ErrorCode::InputInvalid,
-            Self::UnknownTool { .. } | Self::NotFound { .. } => ErrorCode::NotFound,
+            Self::UnknownTool { .. } | Self::NotFound { .. } | Self::NoRepository { .. } => ErrorCode::NotFound,
             Self::NotUnique { .. } => ErrorCode::AmbiguousMatch,
             Self::TooLong { .. } => ErrorCode::LimitExceeded,
             Self::Changed { .. } | Self::LinkChanged { .. } => ErrorCode::ResourceBusy,
             Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
-            Self::NotRegular { .. } | Self::NotADirectory { .. } => ErrorCode::ToolExecutionFailed,
+            Self::NotRegular { .. } | Self::NotADirectory { .. } | Self::Repository { .. } => {
+                ErrorCode::ToolExecutionFailed
+            }
             Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -523,7 +547,10 @@ impl ToolError {
             Self::Changed { .. } => Some("read it again"),
             Self::Exists { .. } => Some("choose a name that is free"),
             Self::ByLink { .. } => Some("name the file itself"),
-            Self::Fetch { .. } | Self::Search { .. } => None,
+            Self::NoRepository { .. } => {
+                Some("name a directory of a repository; one above the workspace is not looked for")
+            }
+            Self::Repository { .. } | Self::Fetch { .. } | Self::Search { .. } => None,
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -570,6 +597,8 @@ impl ToolError {
             | Self::NoFileName { .. }
             | Self::NotRegular { .. }
             | Self::NotADirectory { .. }
+            | Self::NoRepository { .. }
+            | Self::Repository { .. }
             | Self::Pattern { .. }
             | Self::NotFound { .. }
             | Self::NotUnique { .. }
@@ -743,8 +772,9 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let names = ["read", "write", "edit", "glob", "grep", "web_fetch", "web_search"];
-        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
+        let locked = ["read", "write", "edit", "glob", "grep", "web_fetch", "web_search"];
+        let others = ["git_status", "git_diff", "repo_overview"];
+        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), [&locked[..], &others].concat());
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11
         assert_eq!(edit::CONTRACT.requires, ["fs.read", "fs.write"]); // S0-12
