@@ -1,10 +1,10 @@
 //! The tools outside the lock (S0-25): a session has those that its manifest, its host or its surface names.
 
-use super::{RegistryError, Tool, repositories};
+use super::{RegistryError, Tool, files, hosted, repositories};
 
 /// All of them, in the order in which they are listed.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
-    let mut tools = Vec::new();
+    let mut tools = vec![files::note()?, hosted::update_plan()?];
     tools.extend(repositories::tools()?);
     Ok(tools)
 }

@@ -26,6 +26,8 @@ pub mod edit;
 pub mod git;
 pub mod glob;
 pub mod grep;
+pub mod note;
+pub mod numbered;
 pub mod overview;
 pub mod read;
 mod results;
@@ -57,6 +59,7 @@ pub const CONTRACTS: &[Contract] = &[
     read::CONTRACT,
     write::CONTRACT,
     edit::CONTRACT,
+    note::CONTRACT,
     glob::CONTRACT,
     grep::CONTRACT,
     web::fetch::CONTRACT,
@@ -234,6 +237,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "write" => write::run(args, ctx),
         write::CREATE => write::create(args, ctx),
         "edit" => edit::run(args, ctx),
+        "note" => note::run(args, ctx),
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
@@ -304,6 +308,22 @@ pub enum ToolError {
     NoFileName {
         /// The path.
         path: HostPath,
+    },
+    /// The file is not text, and text is what was asked for.
+    #[error("{path} is not text: {why}")]
+    NotText {
+        /// The file.
+        path: HostPath,
+        /// How that is known.
+        why: String,
+    },
+    /// No line of the file defines the name.
+    #[error("nothing in {path} defines `{symbol}`")]
+    NoSymbol {
+        /// The file.
+        path: HostPath,
+        /// The name.
+        symbol: String,
     },
     /// The path names something that is not a regular file.
     #[error("{path} is {what}, not a regular file")]
@@ -498,12 +518,14 @@ impl ToolError {
             | Self::NoFileName { .. }
             | Self::Pattern { .. }
             | Self::NoChange => ErrorCode::InputInvalid,
-            Self::UnknownTool { .. } | Self::NotFound { .. } | Self::NoRepository { .. } => ErrorCode::NotFound,
+            Self::UnknownTool { .. } | Self::NotFound { .. } | Self::NoSymbol { .. } | Self::NoRepository { .. } => {
+                ErrorCode::NotFound
+            }
             Self::NotUnique { .. } => ErrorCode::AmbiguousMatch,
             Self::TooLong { .. } => ErrorCode::LimitExceeded,
             Self::Changed { .. } | Self::LinkChanged { .. } => ErrorCode::ResourceBusy,
             Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
-            Self::NotRegular { .. } | Self::NotADirectory { .. } | Self::Repository { .. } => {
+            Self::NotText { .. } | Self::NotRegular { .. } | Self::NotADirectory { .. } | Self::Repository { .. } => {
                 ErrorCode::ToolExecutionFailed
             }
             Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
@@ -531,6 +553,8 @@ impl ToolError {
             Self::EmptyRange { .. } => Some("lines are counted from 1, and end_line is included"),
             Self::StartPastEnd { .. } | Self::OffsetPastEnd { .. } => Some("start before the end"),
             Self::NoFileName { .. } => Some("name a file"),
+            Self::NotText { .. } => Some("use a program that reads such files, by the shell"),
+            Self::NoSymbol { .. } => Some("look for it with a search, or read by lines"),
             Self::NotRegular { what: FileKind::Directory, .. } => {
                 Some("name a file in it; glob, or `ls` by bash, lists a directory")
             }
@@ -595,6 +619,8 @@ impl ToolError {
             | Self::StartPastEnd { .. }
             | Self::OffsetPastEnd { .. }
             | Self::NoFileName { .. }
+            | Self::NotText { .. }
+            | Self::NoSymbol { .. }
             | Self::NotRegular { .. }
             | Self::NotADirectory { .. }
             | Self::NoRepository { .. }
@@ -772,9 +798,9 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let locked = ["read", "write", "edit", "glob", "grep", "web_fetch", "web_search"];
+        let names = ["read", "write", "edit", "note", "glob", "grep", "web_fetch", "web_search"];
         let others = ["git_status", "git_diff", "repo_overview"];
-        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), [&locked[..], &others].concat());
+        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), [&names[..], &others].concat());
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11
         assert_eq!(edit::CONTRACT.requires, ["fs.read", "fs.write"]); // S0-12

@@ -129,7 +129,17 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
     let (Some(tool), Some(everything)) = (registry.find(name), everything()) else { return Ok(String::new()) };
     let root = session.root();
     let limit = registry.output_limit(&tool.name);
-    let context = Context { root: &root, shell_dir: &root, limit, session: "", credentials: &[], hop: 0, left: None };
+    let told = serde_json::Map::new();
+    let context = Context {
+        root: &root,
+        shell_dir: &root,
+        limit,
+        session: "",
+        credentials: &[],
+        hop: 0,
+        left: None,
+        told: &told,
+    };
     let prepared = tool.executor.prepare(&arguments, &context);
     let prepared = prepared.map_err(|error| DoctorError::Attempt(error.to_string()))?;
     let Some(work) = prepared.work else { return Ok(String::new()) };
