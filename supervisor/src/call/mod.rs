@@ -5,6 +5,7 @@ mod answer;
 mod batch;
 mod declared;
 mod delegate;
+mod diagnostics;
 mod enforced;
 mod envelope;
 mod error;
@@ -184,6 +185,9 @@ impl Session {
         let mut args = approved.may_go_on();
         let about = (&mut call.known, &mut call.recording);
         let mut done = self.execute(registry, approved, turn, &mut *on_output, about).await?;
+        if registry.find(&call.tool).is_some_and(|tool| tool.executor.diagnoses()) {
+            self.diagnose(&mut done, registry, call).await?;
+        }
         // Each hop of a fetch passes all layers.
         for _ in 0..Hop::MOST {
             let next = registry.find(&call.tool).and_then(|tool| Hop::of(tool, &done.data));

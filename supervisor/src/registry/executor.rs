@@ -43,6 +43,11 @@ pub(crate) trait Prepare: Send + Sync {
     fn searches(&self) -> Option<&Searches> {
         None
     }
+
+    /// Whether the session adds to the result what it alone knows of itself.
+    fn diagnoses(&self) -> bool {
+        false
+    }
 }
 
 /// Answers calls outside the sandbox. A closure that returns a future is one.
@@ -150,6 +155,19 @@ impl Executor {
             | Self::Host(_)
             | Self::Remote(_)
             | Self::Delegate => None,
+        }
+    }
+
+    /// Whether the session adds to the result what it alone knows of itself.
+    pub(crate) fn diagnoses(&self) -> bool {
+        match self {
+            Self::Worker(tool) => tool.diagnoses(),
+            Self::Program(_)
+            | Self::Declared(_)
+            | Self::Session(_)
+            | Self::Host(_)
+            | Self::Remote(_)
+            | Self::Delegate => false,
         }
     }
 

@@ -67,6 +67,7 @@ pub const CONTRACTS: &[Contract] = &[
     git::status::CONTRACT,
     git::diff::CONTRACT,
     overview::CONTRACT,
+    git::diagnostics::CONTRACT,
 ];
 
 /// What the worker of this tool may make.
@@ -245,6 +246,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         git::status::NAME => git::status::run(args, ctx),
         git::diff::NAME => git::diff::run(args, ctx),
         overview::NAME => overview::run(args, ctx),
+        git::diagnostics::NAME => git::diagnostics::run(ctx),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
@@ -799,7 +801,7 @@ mod tests {
             assert!(!contract.description.is_empty());
         }
         let names = ["read", "write", "edit", "note", "glob", "grep", "web_fetch", "web_search"];
-        let others = ["git_status", "git_diff", "repo_overview"];
+        let others = ["git_status", "git_diff", "repo_overview", "diagnostics"];
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), [&names[..], &others].concat());
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::search::REST_MAX;
 use super::{HEAD, Output, ToolError};
 
+pub mod diagnostics;
 pub mod diff;
 mod repository;
 pub mod status;

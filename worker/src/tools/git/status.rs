@@ -116,6 +116,28 @@ pub fn run(_: &Value, ctx: &Context) -> Result<Output, ToolError> {
     Ok(output)
 }
 
+/// What a repository is at, in few words; `None` if there is none.
+///
+/// # Errors
+/// If it cannot be read.
+pub(in super::super) fn summary(ctx: &Context) -> Result<Option<Value>, ToolError> {
+    let repository = match Repository::of(ctx) {
+        Ok(repository) => repository,
+        Err(ToolError::NoRepository { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let branch = Branch::of(&repository.gix)?;
+    let changes = Changes::of(&repository, ctx, Untracked::Shown)?;
+    let mut data = Map::new();
+    super::super::name_path(&mut data, &repository.top.clone().into());
+    data.insert("branch".to_owned(), branch.data());
+    let all = changes.in_order();
+    let untracked = all.iter().filter(|change| change.index == '?').count();
+    data.insert("changed".to_owned(), (all.len() - untracked).into());
+    data.insert("untracked".to_owned(), untracked.into());
+    Ok(Some(Value::Object(data)))
+}
+
 /// What HEAD is on.
 struct Branch {
     name: Option<BString>,
