@@ -36,10 +36,10 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     recorded.as_ref().map_or(&call.offer, Recorded::offer).apply(&mut spec);
     let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
     spec.profile = show::profile(profile, &spec)?;
-    // What a skill says of itself is read by a worker of its own, as are the names in a patch; and each host to which a fetch or
-    // a search goes on has one.
-    let has_workers =
-        call.tool.as_deref().is_some_and(|tool| matches!(tool, "skill" | "apply_patch" | "web_fetch" | "web_search"));
+    // What a skill says of itself is read by a worker of its own, as are the names in a patch; each host to which a fetch or a search goes
+    // on has one, and each program that says its version.
+    let several = ["skill", "apply_patch", "web_fetch", "web_search", "diagnostics"];
+    let has_workers = call.tool.as_deref().is_some_and(|tool| several.contains(&tool));
     let has_servers = |tool: &str| {
         spec.manifest.iter().flat_map(|manifest| manifest.mcp.keys()).any(|server| Servers::may_have(server, tool))
     };

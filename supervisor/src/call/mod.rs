@@ -5,6 +5,7 @@ mod answer;
 mod batch;
 mod declared;
 mod delegate;
+mod diagnostics;
 mod enforced;
 mod envelope;
 mod error;
@@ -194,6 +195,9 @@ impl Session {
         let mut done = self.execute(registry, approved, turn, &mut *on_output, about).await?;
         if let Some(args) = of_pdf.filter(|_| is_a_pdf(&done.data)) {
             return self.go_on_with_pdf(registry, args, on_output, (&mut call.known, &mut call.recording)).await;
+        }
+        if registry.find(&call.tool).is_some_and(|tool| tool.executor.diagnoses()) {
+            self.diagnose(&mut done, registry, call).await?;
         }
         // Each hop of a fetch passes all layers.
         for _ in 0..Hop::MOST {

@@ -240,6 +240,16 @@ impl Session {
         Ok(Preview { decision, asks })
     }
 
+    /// Whether a person would be asked about a call that runs a program.
+    pub(crate) async fn would_ask(&self, checked: &Checked<'_>) -> Result<bool, CallError> {
+        let line = self.line_of(checked).await?;
+        let Checked { tool, args, needs, root, own, work, credentials, told, .. } = checked;
+        let (work, own, line) = (work.as_ref(), own.as_ref(), line.as_ref());
+        let presented = Presented { tool, args, needs, root, work, line, own, credentials, told };
+        let (decided, watchdog) = self.judged(&presented, &mut Known::default()).await?;
+        Ok(!self.asks(&decided, watchdog.as_ref()).is_empty())
+    }
+
     /// Rules, mode and watchdogs: all but the person, whom the watchdogs may want asked.
     async fn judged(&self, call: &Presented<'_>, known: &mut Known) -> Result<(Decided, Option<Reason>), CallError> {
         let decided = self.decide(call, known)?;

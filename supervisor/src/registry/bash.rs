@@ -48,7 +48,7 @@ const SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-const OUTPUT: &str = r#"{
+pub(super) const OUTPUT: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "properties": {

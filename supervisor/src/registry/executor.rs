@@ -63,6 +63,11 @@ pub(crate) trait Prepare: Send + Sync {
     fn without_program(&self, _argv: &[HostPath], _reason: &str) -> Option<Value> {
         None
     }
+
+    /// Whether the session adds to the result what it alone knows of itself.
+    fn diagnoses(&self) -> bool {
+        false
+    }
 }
 
 /// A text that is read in a worker which can open nothing.
@@ -189,6 +194,19 @@ impl Executor {
         match self {
             Self::Program(tool) => tool.reads_alone(),
             Self::Worker(_)
+            | Self::Declared(_)
+            | Self::Session(_)
+            | Self::Host(_)
+            | Self::Remote(_)
+            | Self::Delegate => false,
+        }
+    }
+
+    /// Whether the session adds to the result what it alone knows of itself.
+    pub(crate) fn diagnoses(&self) -> bool {
+        match self {
+            Self::Worker(tool) => tool.diagnoses(),
+            Self::Program(_)
             | Self::Declared(_)
             | Self::Session(_)
             | Self::Host(_)

@@ -15,6 +15,7 @@ mod hosted;
 mod kept_output;
 mod logs;
 mod patch;
+mod repositories;
 mod web_fetch;
 mod web_search;
 // What must work.

@@ -24,11 +24,13 @@ use crate::protocol::Threads;
 
 pub mod edit;
 pub mod file_search;
+pub mod git;
 pub mod glob;
 pub mod grep;
 pub mod list;
 pub mod note;
 pub mod numbered;
+pub mod overview;
 pub mod patch;
 pub mod read;
 pub mod read_excel;
@@ -72,6 +74,10 @@ pub const CONTRACTS: &[Contract] = &[
     read_excel::CONTRACT,
     web::fetch::CONTRACT,
     web::search::CONTRACT,
+    git::status::CONTRACT,
+    git::diff::CONTRACT,
+    overview::CONTRACT,
+    git::diagnostics::CONTRACT,
 ];
 
 /// What the worker of this tool may make.
@@ -252,6 +258,10 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "read_excel" => read_excel::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
         web::search::NAME => web::search::run(args, ctx),
+        git::status::NAME => git::status::run(args, ctx),
+        git::diff::NAME => git::diff::run(args, ctx),
+        overview::NAME => overview::run(args, ctx),
+        git::diagnostics::NAME => git::diagnostics::run(ctx),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
@@ -463,6 +473,20 @@ pub enum ToolError {
         /// Why.
         source: io::Error,
     },
+    /// No repository is there, nor above it as far as the call may look.
+    #[error("there is no git repository at {path}, nor above it in the workspace")]
+    NoRepository {
+        /// Where one was looked for.
+        path: HostPath,
+    },
+    /// A repository could not be read.
+    #[error("{what}: {why}")]
+    Repository {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
     /// A page was not fetched.
     #[error("fetch {url}: {why}")]
     Fetch {
@@ -532,12 +556,14 @@ impl ToolError {
             | Self::NoFileName { .. }
             | Self::Pattern { .. }
             | Self::NoChange => ErrorCode::InputInvalid,
-            Self::UnknownTool { .. } | Self::NotFound { .. } | Self::NoSymbol { .. } => ErrorCode::NotFound,
+            Self::UnknownTool { .. } | Self::NotFound { .. } | Self::NoSymbol { .. } | Self::NoRepository { .. } => {
+                ErrorCode::NotFound
+            }
             Self::NotUnique { .. } => ErrorCode::AmbiguousMatch,
             Self::TooLong { .. } => ErrorCode::LimitExceeded,
             Self::Changed { .. } | Self::LinkChanged { .. } => ErrorCode::ResourceBusy,
             Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
-            Self::NotText { .. } | Self::NotRegular { .. } | Self::NotADirectory { .. } => {
+            Self::NotText { .. } | Self::NotRegular { .. } | Self::NotADirectory { .. } | Self::Repository { .. } => {
                 ErrorCode::ToolExecutionFailed
             }
             Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
@@ -586,9 +612,12 @@ impl ToolError {
             Self::Changed { .. } => Some("read it again"),
             Self::Exists { .. } => Some("choose a name that is free"),
             Self::ByLink { .. } => Some("name the file itself"),
-            Self::Fetch { .. } | Self::Search { .. } => None,
             Self::Workbook { why, .. } => why.next_step(),
             Self::Patch(error) => Some(error.next_step()),
+            Self::NoRepository { .. } => {
+                Some("name a directory of a repository; one above the workspace is not looked for")
+            }
+            Self::Repository { .. } | Self::Fetch { .. } | Self::Search { .. } => None,
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -639,6 +668,8 @@ impl ToolError {
             | Self::NoSymbol { .. }
             | Self::NotRegular { .. }
             | Self::NotADirectory { .. }
+            | Self::NoRepository { .. }
+            | Self::Repository { .. }
             | Self::Pattern { .. }
             | Self::NotFound { .. }
             | Self::NotUnique { .. }
@@ -835,6 +866,9 @@ mod tests {
             ["read", "write", "edit", "apply_patch", "note", "glob", "grep", "list", "file_search", "read_excel"];
         let names = names.into_iter().chain(["web_fetch", "web_search"]).collect::<Vec<_>>();
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
+        let names = ["read", "write", "edit", "note", "glob", "grep", "web_fetch", "web_search"];
+        let others = ["git_status", "git_diff", "repo_overview", "diagnostics"];
+        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), [&names[..], &others].concat());
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11
         assert_eq!(edit::CONTRACT.requires, ["fs.read", "fs.write"]); // S0-12

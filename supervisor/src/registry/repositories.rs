@@ -1,0 +1,173 @@
+//! Tools for repositories, and for what a session works in. Those that look run in the worker, and need nothing but to read;
+//! `repo_clone` runs git in the sandbox.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callgate_policy::need::{CallNeeds, HostNeed, ShellNeed};
+use callgate_policy::path::{HostPath, normalize};
+use callgate_policy::plan::Work;
+use callgate_policy::requirement::{Program, RequirementSet, ShellRunRequirement};
+use callgate_policy::tool::Subject;
+use callgate_worker::tools::git::{diagnostics, diff, status};
+use callgate_worker::tools::web::fetch;
+use callgate_worker::tools::{Contract, overview};
+use serde_json::Value;
+
+use super::executor::{Argv, Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::files::file_tool;
+use super::{Origin, RegistryError, Tool};
+
+/// All of them.
+pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
+    let contracts = [&status::CONTRACT, &diff::CONTRACT, &overview::CONTRACT, &diagnostics::CONTRACT];
+    let look = |contract: &'static Contract| {
+        Ok(file_tool(contract, Look { tool: contract.name })?.subject(Subject::Search).side_by_side())
+    };
+    contracts.into_iter().map(look).chain([repo_clone()]).collect()
+}
+
+/// A look at a part of a tree.
+struct Look {
+    tool: &'static str,
+}
+
+impl Prepare for Look {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let path = if args.get("path").is_some() { context.path_argument(args, "path")? } else { context.root.clone() };
+        // The repository of what lies in the workspace may lie above it, up to the workspace's own root.
+        let is_inside = path.as_path().starts_with(context.root);
+        let most = if is_inside && self.tool != overview::NAME { context.root.clone() } else { path.clone() };
+        let needs = CallNeeds { read_below: vec![most.clone()], ..CallNeeds::default() };
+        let work = Work::Tool { name: self.tool.to_owned(), paths: vec![path, most], limit: context.limit };
+        Ok(Prepared::new(needs, Some(work), None))
+    }
+
+    fn diagnoses(&self) -> bool {
+        self.tool == diagnostics::NAME
+    }
+}
+
+/// How long a program has to say its version.
+const VERSION: Duration = Duration::from_secs(10);
+
+/// The programs whose versions `diagnostics` tells, each as what is started for that.
+pub(crate) fn versions() -> Vec<(&'static str, Tool)> {
+    let plain = ["git", "cargo", "rustc", "python3", "node", "npm", "gcc", "clang", "make", "cmake"];
+    let all = plain.into_iter().map(|program| (program, "--version")).chain([("go", "version")]);
+    all.map(|(program, word)| {
+        let argv = Argv(Box::new(move |_| Ok(vec![program.to_owned(), word.to_owned()])));
+        let tool = Tool::new(diagnostics::NAME, Origin::Bundled, Executor::Program(Arc::new(argv)));
+        (program, tool.subject(Subject::Execute).timeout(VERSION))
+    })
+    .collect()
+}
+
+const CLONE: &str = "Clone a git repository of a granted host, over https, into a new directory of the workspace. Runs git in the \
+sandbox, with none of the hooks, templates, filters and credential helpers that settings could name; submodules are not followed. \
+Returns what git printed and its `exit_code`, which is not 0 if the clone failed; git then removes what it had made.";
+
+const CLONE_SCHEMA: &str = r#"{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "properties": {
+    "url": {
+      "type": "string", "minLength": 1, "maxLength": 2048,
+      "description": "The repository: an https URL without a user name or a password."
+    },
+    "directory": {
+      "type": ["string", "object"], "minLength": 1,
+      "properties": { "b64": { "type": "string", "minLength": 1 } }, "required": ["b64"], "additionalProperties": false,
+      "description": "The directory to make, absolute or relative to the workspace. Default: what the URL ends in, in the workspace. One that holds something is left as it is, and the clone fails."
+    },
+    "depth": { "type": "integer", "minimum": 1, "description": "So many of the last commits alone. Default: all." },
+    "branch": {
+      "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^-]",
+      "description": "The branch or tag to check out. Default: that of the repository's HEAD."
+    }
+  },
+  "required": ["url"],
+  "additionalProperties": false
+}"#;
+
+/// Settings with which git runs nothing but itself, whatever other settings say, and connects by https alone.
+const SETTINGS: &[&str] = &[
+    "advice.detachedHead=false",
+    "core.askPass=",
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "credential.helper=",
+    "fetch.recurseSubmodules=false",
+    "http.followRedirects=false",
+    "protocol.allow=never",
+    "protocol.https.allow=always",
+    "submodule.recurse=false",
+];
+
+/// `repo_clone` (S0-25): git itself, which a session has to be able to start.
+fn repo_clone() -> Result<Tool, RegistryError> {
+    let git = Program::Name("git".to_owned());
+    let shell = vec![ShellRunRequirement { cmd: git, args: None }];
+    let requires = RequirementSet { shell, ..RequirementSet::default() };
+    let texts = (CLONE, CLONE_SCHEMA, super::bash::OUTPUT);
+    Ok(Tool::bundled("repo_clone", texts, Executor::Program(Arc::new(Clone)))?
+        .requires(requires)
+        .timeout(Duration::from_secs(600)))
+}
+
+struct Clone;
+
+impl Prepare for Clone {
+    fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let bad = |name: &str, reason: String| InvalidArgument { name: name.to_owned(), reason };
+        let url = args["url"].as_str().unwrap_or_default();
+        let place = fetch::place(url).map_err(|reason| bad("url", reason))?;
+        if !place.tls || !url.starts_with("https://") {
+            return Err(bad("url", "only https:// is cloned from".to_owned()));
+        }
+        // A user name and a password would stand in the record; anything else is what git and the gate might read in two ways.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+        if !url.split('/').nth(2).is_some_and(|authority| authority.chars().all(is_plain)) {
+            return Err(bad("url", "it has more than a host and a port before its path".to_owned()));
+        }
+        if !url.chars().all(|c| c.is_ascii_graphic() && c != '\\') {
+            return Err(bad("url", "it has characters that have to be escaped (%20 for a blank)".to_owned()));
+        }
+        let directory = if args.get("directory").is_some() {
+            context.path_argument(args, "directory")?
+        } else {
+            let name = named_by(url).ok_or_else(|| bad("url", "it names no directory; give one".to_owned()))?;
+            normalize(context.root, &HostPath::from(name)).map_err(|e| bad("directory", e.to_string()))?
+        };
+        let mut argv: Vec<HostPath> = vec!["git".into()];
+        SETTINGS.iter().for_each(|setting| argv.extend(["-c".into(), HostPath::from(*setting)]));
+        argv.extend(["clone", "--no-recurse-submodules", "--template="].map(HostPath::from));
+        if let Some(depth) = args["depth"].as_u64() {
+            argv.push(format!("--depth={depth}").as_str().into());
+        }
+        if let Some(branch) = args["branch"].as_str() {
+            argv.push(format!("--branch={branch}").as_str().into());
+        }
+        argv.extend(["--".into(), url.into(), directory.clone()]);
+        if argv.iter().any(|word| word.as_bytes().contains(&0)) {
+            return Err(bad("*", "it contains a NUL, which no command can".to_owned()));
+        }
+        let needs = CallNeeds {
+            write: vec![directory],
+            shell: Some(ShellNeed::Program { argv: argv.clone() }),
+            hosts: vec![HostNeed { host: place.host, port: place.port }],
+            ..CallNeeds::default()
+        };
+        let work = Work::Program { argv, working_dir: context.root.clone() };
+        Ok(Prepared::new(needs, Some(work), None))
+    }
+}
+
+/// What a URL ends in, as git takes it for the name of a directory.
+fn named_by(url: &str) -> Option<&str> {
+    let path = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    let (_, name) = path.strip_prefix("https://")?.rsplit_once('/')?;
+    let name = name.strip_suffix(".git").unwrap_or(name);
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "._-".contains(c));
+    (is_name && !name.starts_with(['.', '-'])).then_some(name)
+}
