@@ -2,18 +2,21 @@
 
 mod abort;
 mod answer;
+mod background;
 mod batch;
 mod declared;
 mod delegate;
 mod enforced;
 mod envelope;
 mod error;
+mod exec_shell;
 mod limits;
 mod report;
 mod rest;
 mod search;
 mod shell;
 mod spawn;
+mod tests_of;
 mod tool;
 mod understand;
 
@@ -157,6 +160,7 @@ impl Session {
             let args = self.offered(registry, &call.tool)?.understand(args).map_err(CallError::Arguments)?.args;
             return self.let_search_pass(registry, searches, call, args, Going::default()).await;
         }
+        let args = self.with_runner(registry.find(&call.tool), args).await?;
         let checked = self.checked(registry, &call.tool, args)?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(checked.tool.concurrency).await;
@@ -278,7 +282,9 @@ impl Session {
             }
             Executor::Worker(_)
             | Executor::Program(_)
+            | Executor::Shell(_)
             | Executor::Session(_)
+            | Executor::Background(_)
             | Executor::Host(_)
             | Executor::Remote(_) => None,
         };
@@ -348,6 +354,10 @@ impl Session {
                 places.refuse_links()?;
                 self.run_shell(tool, plan, turn, on_output, known).await
             }
+            Task::Shell { plan, places, args } => {
+                places.refuse_links()?;
+                self.run_exec_shell(tool, (plan, &args), turn, on_output, known).await
+            }
             Task::Declared { plan, own, args } => {
                 self.run_declared(tool, (plan, &own), args, turn, on_output, known).await
             }
@@ -356,6 +366,7 @@ impl Session {
                 drop(turn);
                 self.cut(tool, data)
             }
+            Task::Background { act, args } => self.about_background(act, &args, turn).await,
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }

@@ -1,8 +1,12 @@
 //! The tools outside the lock (S0-25): a session has those that its manifest, its host or its surface names.
 
-use super::{RegistryError, Tool, files, hosted};
+use super::{RegistryError, Tool, exec_shell, files, hosted, run_tests};
 
 /// All of them, in the order in which they are listed.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
-    Ok(vec![files::note()?, hosted::update_plan()?])
+    let mut tools = vec![files::note()?, hosted::update_plan()?];
+    tools.push(exec_shell::exec_shell()?);
+    tools.extend(hosted::background::tools()?);
+    tools.push(run_tests::run_tests()?);
+    Ok(tools)
 }
