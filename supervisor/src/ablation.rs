@@ -27,8 +27,12 @@ impl Session {
 pub(crate) fn unconfined(task: &Task) -> Result<Value, String> {
     let (plan, args) = match task {
         Task::Worker { plan, args, .. } => (plan, args),
-        Task::Program { plan, .. } | Task::Declared { plan, .. } => (plan, &Value::Null),
-        Task::Session { .. } | Task::Host { .. } | Task::Remote { .. } | Task::Delegate { .. } => {
+        Task::Program { plan, .. } | Task::Shell { plan, .. } | Task::Declared { plan, .. } => (plan, &Value::Null),
+        Task::Session { .. }
+        | Task::Background { .. }
+        | Task::Host { .. }
+        | Task::Remote { .. }
+        | Task::Delegate { .. } => {
             return Err("it does not run in the sandbox".to_owned());
         }
     };

@@ -65,6 +65,8 @@ impl Session {
     /// Aborts every call that is in flight, also one that waits for its turn or for a person, and every subagent with all that it
     /// has started (X0-23). Each call returns an error and is recorded as cancelled. The session goes on.
     ///
+    /// A background task (`exec_shell`) goes on: the call that has started it is over, and one that waits for it stops waiting (X2-4).
+    ///
     /// This returns when nothing runs any more that those calls started. Until then, poll them: a call that is neither polled
     /// nor dropped never notices.
     pub async fn abort(&self) {
@@ -83,6 +85,7 @@ impl Session {
     /// [`StoreError`] if that cannot be recorded. The session has ended all the same.
     pub async fn close(self) -> Result<(), StoreError> {
         self.abort().await;
+        self.background.end().await;
         let recorder = std::sync::Arc::clone(&self.recorder);
         drop(self);
         recorder.close()

@@ -2,6 +2,7 @@
 
 mod abort;
 mod answer;
+mod background;
 mod batch;
 mod declared;
 mod delegate;
@@ -9,6 +10,7 @@ mod diagnostics;
 mod enforced;
 mod envelope;
 mod error;
+mod exec_shell;
 mod limits;
 mod pdf;
 mod report;
@@ -16,6 +18,7 @@ mod rest;
 mod search;
 mod shell;
 mod spawn;
+mod tests_of;
 mod tool;
 mod understand;
 
@@ -164,6 +167,7 @@ impl Session {
             return self.let_search_pass(registry, searches, call, args, Going::default()).await;
         }
         let tool = self.offered(registry, &call.tool)?;
+        let args = self.with_runner(Some(tool), args).await?;
         let understood = tool.understand(args).map_err(CallError::Arguments)?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(tool.concurrency).await;
@@ -295,7 +299,9 @@ impl Session {
             }
             Executor::Worker(_)
             | Executor::Program(_)
+            | Executor::Shell(_)
             | Executor::Session(_)
+            | Executor::Background(_)
             | Executor::Host(_)
             | Executor::Remote(_) => None,
         };
@@ -366,6 +372,10 @@ impl Session {
                 places.refuse_links()?;
                 self.run_program(tool, plan, turn, on_output, known).await
             }
+            Task::Shell { plan, places, args } => {
+                places.refuse_links()?;
+                self.run_exec_shell(tool, (plan, &args), turn, on_output, known).await
+            }
             Task::Declared { plan, own, args } => {
                 self.run_declared(tool, (plan, &own), args, turn, on_output, known).await
             }
@@ -374,6 +384,7 @@ impl Session {
                 drop(turn);
                 self.cut(tool, data)
             }
+            Task::Background { act, args } => self.about_background(act, &args, turn).await,
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }

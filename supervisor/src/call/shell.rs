@@ -54,7 +54,7 @@ impl Session {
             tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()).map_err(output("wait on the output"))?;
         let limit = usize::try_from(self.tools.now().output_limit(&tool.name)).unwrap_or(usize::MAX);
         let rest = Rest { tool: &tool.name, outputs: self.outputs.as_ref(), file: None, lost: false };
-        let mut head = Head { bytes: Vec::new(), limit, dropped: false, seen: 0, rest };
+        let mut head = Head::new(limit, rest);
         let patience = timeout.saturating_add(GRACE);
         let followed = head.follow(&program, &mut pipe, bounds.output, on_output);
         let Ok(end) = tokio::time::timeout(patience, followed).await else {
@@ -82,16 +82,20 @@ impl Session {
 
 /// The first part of a program's output; the rest is kept elsewhere, or let go, so that the program is not stopped by a full
 /// pipe.
-struct Head<'a> {
-    bytes: Vec<u8>,
+pub(super) struct Head<'a> {
+    pub(super) bytes: Vec<u8>,
     limit: usize,
-    dropped: bool,
+    pub(super) dropped: bool,
     /// All bytes that came.
-    seen: u64,
-    rest: Rest<'a>,
+    pub(super) seen: u64,
+    pub(super) rest: Rest<'a>,
 }
 
-impl Head<'_> {
+impl<'a> Head<'a> {
+    pub(super) fn new(limit: usize, rest: Rest<'a>) -> Self {
+        Self { bytes: Vec::new(), limit, dropped: false, seen: 0, rest }
+    }
+
     /// Takes the output until the program has ended, and all that it started with it; one that wrote more than `most` bytes is
     /// ended. Whoever holds the pipe after that is no part of the call, and is not waited for.
     async fn follow(
@@ -131,7 +135,7 @@ impl Head<'_> {
         Ok(end)
     }
 
-    fn take(&mut self, piece: &[u8], on_output: OnOutput<'_>) {
+    pub(super) fn take(&mut self, piece: &[u8], on_output: OnOutput<'_>) {
         on_output(piece);
         self.seen += piece.len() as u64;
         let room = if self.dropped { 0 } else { self.limit - self.bytes.len() };
@@ -154,7 +158,7 @@ impl Head<'_> {
     }
 
     /// As text: bytes that are not UTF-8 become U+FFFD.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 }

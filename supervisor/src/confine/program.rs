@@ -120,6 +120,14 @@ impl Program {
         self.send(&ToWorker::Abort).await
     }
 
+    /// The same, as far as that can be asked for at once.
+    pub(crate) fn abort_now(&self) {
+        if let (None, Ok(channel)) = (self.ended.get(), self.channel()) {
+            // A worker that is gone has taken its program with it.
+            drop(channel.try_send(&ToWorker::Abort, &[]));
+        }
+    }
+
     /// Ends its worker, which did not end the program, and all that it started.
     pub(crate) async fn kill(&mut self) -> Result<(), ConfineError> {
         self.worker.end().await

@@ -116,15 +116,21 @@ impl Terminal {
     pub async fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
+            rest = &rest[self.write_some(rest).await?..];
+        }
+        Ok(())
+    }
+
+    /// Types the first of this, and says how much. Dropping the future types nothing.
+    pub(super) async fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
             let mut ready = self.0.writable().await?;
-            match ready.try_io(|fd| Ok(rustix::io::write(fd, rest)?)) {
-                Ok(Ok(written)) => rest = &rest[written..],
+            match ready.try_io(|fd| Ok(rustix::io::write(fd, bytes)?)) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(Err(error)) => return Err(error),
+                Ok(done) => return done,
                 Err(_would_block) => {}
             }
         }
-        Ok(())
     }
 }
 

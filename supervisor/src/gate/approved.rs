@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::sub_policy::GrantedPlaces;
 use crate::registry::hosted::Hosted;
+use crate::registry::hosted::background::Act;
 use crate::registry::{Handler, Hop, Tool, instead_of_read};
 
 /// A plan that may be carried out.
@@ -40,6 +41,12 @@ impl ApprovedPlan {
         Self(plan)
     }
 
+    /// The worker that looks whether a file is there that says what runs a workspace's tests. It tells nothing else, and its plan grants
+    /// that file to read, which the capability check has let pass.
+    pub(crate) fn of_the_runner(plan: CallPlan) -> Self {
+        Self(plan)
+    }
+
     /// `doctor --attack`, which shows that the sandbox holds what the layers before it let pass. `clippy.toml` refuses other uses.
     pub(crate) fn past_the_gate(plan: CallPlan) -> Self {
         Self(plan)
@@ -50,6 +57,12 @@ impl ApprovedPlan {
         if let Work::Program { working_dir, .. } = &mut self.0.work {
             *working_dir = directory;
         }
+        self
+    }
+
+    /// The same for a program that goes on while the session makes other calls, which reach what it listens on.
+    pub(crate) fn serving_session(mut self) -> Self {
+        self.0.serves_session = true;
         self
     }
 
@@ -76,6 +89,11 @@ pub(crate) enum Task {
         plan: ApprovedPlan,
         places: GrantedPlaces,
     },
+    Shell {
+        plan: ApprovedPlan,
+        places: GrantedPlaces,
+        args: Value,
+    },
     /// In a sandbox of its own, with this in force.
     Declared {
         plan: ApprovedPlan,
@@ -84,6 +102,10 @@ pub(crate) enum Task {
     },
     Session {
         hosted: Hosted,
+        args: Value,
+    },
+    Background {
+        act: Act,
         args: Value,
     },
     Host {

@@ -97,6 +97,10 @@ impl Presented<'_> {
             Some(Work::Program { working_dir, .. }) => working_dir,
             Some(Work::Tool { .. }) | None => self.root,
         };
+        if let (Some(line), Some(input)) = (self.needs.command_line(), self.tool.input_of(self.args)) {
+            // What a program reads may be what it does: a yes to `python3` with one script is none to another.
+            return of_digest(&json!([line, input]).to_string()).in_directory(working_dir, self.root);
+        }
         match &self.needs.shell {
             Some(ShellNeed::CommandLine { line }) => ApprovalKey::of_command(line, working_dir, self.root)
                 .unwrap_or_else(|| of_digest(line).in_directory(working_dir, self.root)),
@@ -184,6 +188,7 @@ impl Session {
         let task = match (&tool.executor, plan) {
             (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args, told },
             (Executor::Program(_), Some(plan)) => Task::Program { plan, places },
+            (Executor::Shell(_), Some(plan)) => Task::Shell { plan, places, args },
             (Executor::Declared(_), Some(plan)) => {
                 let lost = || CallError::Tool(format!("`{}` has no sandbox of its own", tool.name));
                 Task::Declared { plan, own: Box::new(left.ok_or_else(lost)?), args }
@@ -192,13 +197,14 @@ impl Session {
                 let whole = presented.whole();
                 Task::Session { hosted: *hosted, args: whole }
             }
+            (Executor::Background(act), _) => Task::Background { act: *act, args },
             (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
             (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
             (Executor::Delegate, _) => {
                 let lost = || CallError::Tool(format!("`{}` has no agent to start", tool.name));
                 Task::Delegate { args, told, most: Box::new(left.ok_or_else(lost)?) }
             }
-            (Executor::Worker(_) | Executor::Program(_) | Executor::Declared(_), None) => {
+            (Executor::Worker(_) | Executor::Program(_) | Executor::Shell(_) | Executor::Declared(_), None) => {
                 return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
             }
         };
@@ -220,7 +226,8 @@ impl Session {
         line: Option<&Line>,
     ) -> Result<Preview, CallError> {
         let registry = self.registry();
-        let checked = self.checked(&registry, tool, args.clone()).await?;
+        let args = self.with_runner(registry.find(tool), args.clone()).await?;
+        let checked = self.checked(&registry, tool, args).await?;
         let understood = match line {
             Some(_) => None,
             None => self.line_of(&checked).await?,
@@ -525,7 +532,7 @@ impl Session {
         };
         match &call.tool.executor {
             Executor::Worker(_) => call.credentials.iter().map(names).collect(),
-            Executor::Program(_) => {
+            Executor::Program(_) | Executor::Shell(_) => {
                 let in_the_clear = self.credentials.iter().filter(|one| one.over == Over::Http);
                 in_the_clear.filter(|one| one.has_use(granted())).map(names).collect()
             }
@@ -536,7 +543,11 @@ impl Session {
                 its.iter().filter(|one| one.has_use(granted())).map(names).collect()
             }
             // They have none: a sandbox of its own has no credentials, and what others do is not done by way of egress.
-            Executor::Declared(_) | Executor::Session(_) | Executor::Host(_) | Executor::Remote(_) => Vec::new(),
+            Executor::Declared(_)
+            | Executor::Session(_)
+            | Executor::Background(_)
+            | Executor::Host(_)
+            | Executor::Remote(_) => Vec::new(),
         }
     }
 

@@ -92,23 +92,27 @@ pub(super) fn tell_defaults(parameters: &mut Value, profile: &Profile) {
     }
 }
 
+/// The shell with a command line. No start-up file is read: whoever wrote one would decide what every call does (C4).
+pub(super) fn shell_argv(command: &str) -> Result<Vec<HostPath>, InvalidArgument> {
+    if command.contains('\0') {
+        return Err(InvalidArgument {
+            name: "command".to_owned(),
+            reason: "it contains a NUL, which no command line can".to_owned(),
+        });
+    }
+    Ok(["/bin/bash", "--noprofile", "--norc", "-c", command].map(HostPath::from).to_vec())
+}
+
 struct Bash;
 
 impl Prepare for Bash {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let command = args["command"].as_str().unwrap_or_default();
-        if command.contains('\0') {
-            return Err(InvalidArgument {
-                name: "command".to_owned(),
-                reason: "it contains a NUL, which no command line can".to_owned(),
-            });
-        }
+        let argv = shell_argv(command)?;
         let working_dir = match args.get("working_dir") {
             None => context.shell_dir.clone(),
             Some(_) => context.path_argument(args, "working_dir")?,
         };
-        // No start-up file is read: whoever wrote one would decide what every call does (C4).
-        let argv = ["/bin/bash", "--noprofile", "--norc", "-c", command].map(HostPath::from).to_vec();
         let mut needs =
             CallNeeds { shell: Some(ShellNeed::CommandLine { line: command.to_owned() }), ..CallNeeds::default() };
         // Also layer 1's business: a directory outside what may be read is not a place to start in (A10).

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::declared::Declared;
 use super::hosted::Hosted;
+use super::hosted::background::Act;
 use super::web::Searches;
 
 /// Who carries calls out.
@@ -22,10 +23,14 @@ pub(crate) enum Executor {
     Worker(Arc<dyn Prepare>),
     /// A program, with all that it starts.
     Program(Arc<dyn Prepare>),
+    /// A program with streams of its own, which may go on in the background.
+    Shell(Arc<dyn Prepare>),
     /// A program that a definition names, in a sandbox of its own.
     Declared(Arc<Declared>),
     /// The session itself.
     Session(Hosted),
+    /// The session itself, about what it has started in the background.
+    Background(Act),
     /// The host that embeds it.
     Host(Arc<dyn Handler>),
     /// Another process, such as an MCP server.
@@ -42,6 +47,11 @@ pub(crate) trait Prepare: Send + Sync {
     /// What a worker of the readers has to read before anything is known of the call, because a model wrote it.
     fn read_first(&self, _args: &Value) -> Option<ReadFirst> {
         None
+    }
+
+    /// Whether it runs the tests of a workspace, by what the session finds there.
+    fn runs_tests(&self) -> bool {
+        false
     }
 
     /// Of a tool that searches: whom it asks, and how often.
@@ -181,8 +191,10 @@ impl Executor {
         match self {
             Self::Worker(tool) => tool.searches(),
             Self::Program(_)
+            | Self::Shell(_)
             | Self::Declared(_)
             | Self::Session(_)
+            | Self::Background(_)
             | Self::Host(_)
             | Self::Remote(_)
             | Self::Delegate => None,
@@ -198,6 +210,8 @@ impl Executor {
             | Self::Session(_)
             | Self::Host(_)
             | Self::Remote(_)
+            | Self::Shell(_)
+            | Self::Background(_)
             | Self::Delegate => false,
         }
     }
@@ -211,6 +225,8 @@ impl Executor {
             | Self::Session(_)
             | Self::Host(_)
             | Self::Remote(_)
+            | Self::Shell(_)
+            | Self::Background(_)
             | Self::Delegate => false,
         }
     }
@@ -224,15 +240,22 @@ impl Executor {
             | Self::Session(_)
             | Self::Host(_)
             | Self::Remote(_)
+            | Self::Shell(_)
+            | Self::Background(_)
             | Self::Delegate => None,
         }
     }
 
+    /// Whether it runs the tests of a workspace, by what the session finds there.
+    pub(crate) fn runs_tests(&self) -> bool {
+        matches!(self, Self::Program(tool) if tool.runs_tests())
+    }
+
     pub(crate) fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         match self {
-            Self::Worker(tool) | Self::Program(tool) => tool.prepare(args, context),
+            Self::Worker(tool) | Self::Program(tool) | Self::Shell(tool) => tool.prepare(args, context),
             Self::Declared(tool) => tool.prepare(args, context),
-            Self::Session(_) | Self::Host(_) | Self::Remote(_) | Self::Delegate => {
+            Self::Session(_) | Self::Background(_) | Self::Host(_) | Self::Remote(_) | Self::Delegate => {
                 Ok(Prepared::new(CallNeeds::default(), None, None))
             }
         }

@@ -338,11 +338,19 @@ impl Tool {
             Executor::Declared(declared) => Some(declared),
             Executor::Worker(_)
             | Executor::Program(_)
+            | Executor::Shell(_)
             | Executor::Session(_)
+            | Executor::Background(_)
             | Executor::Host(_)
             | Executor::Remote(_)
             | Executor::Delegate => None,
         }
+    }
+
+    /// What a call's program is given to read at its start, if it is.
+    pub(crate) fn input_of<'a>(&self, args: &'a Value) -> Option<&'a str> {
+        let takes_input = matches!(self.executor, Executor::Shell(_));
+        super::exec_shell::input(args).filter(|input| takes_input && !input.is_empty())
     }
 
     /// What runs when it is called, if it is declared.

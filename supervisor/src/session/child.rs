@@ -375,6 +375,7 @@ impl Session {
     pub(crate) async fn end_child(&self) {
         self.aborts.end();
         self.abort().await;
+        self.background.end().await;
         self.opened.end_programs().await;
         if let Err(error) = self.recorder.close() {
             tracing::warn!(error = &error as &dyn std::error::Error, "the end of a subagent's session is not recorded");

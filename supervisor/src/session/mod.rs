@@ -1,5 +1,6 @@
 //! A confined place for one agent's calls.
 
+mod background;
 mod child;
 mod endpoint;
 mod error;
@@ -12,6 +13,7 @@ mod spec;
 mod tools;
 mod warning;
 
+pub(crate) use background::{Background, Ended, RUNNING_MAX, Status, Stop, Task};
 pub use child::{AGENT_DEPTH_MAX, AGENTS_MAX, AgentRun, AgentRunner, AgentTask, FAMILY_MAX};
 pub(crate) use child::{Children, InFlight, Lineage, Opening, Reared, Rearing};
 pub(crate) use endpoint::Served;
@@ -85,6 +87,8 @@ pub struct Session {
     pub(crate) hosted: hosted::State,
     pub(crate) turns: Turns,
     pub(crate) aborts: Aborts,
+    /// Programs that calls have started and not waited for.
+    pub(crate) background: Background,
     /// The subagents that it has started.
     pub(crate) children: Children,
     pub(crate) rearing: Rearing,

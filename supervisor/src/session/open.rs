@@ -19,6 +19,7 @@ use callgate_policy::step::Step;
 use callgate_policy::variable::Variables;
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
+use super::background::Background;
 use super::id::new_id;
 use super::rules::rules;
 use super::tools::{Believed, Sources, leads_out, real_path, refuse_to_declare};
@@ -240,6 +241,7 @@ impl Supervisor {
             hosted: hosted::State::new(kept.notes, skills),
             turns: Turns::default(),
             aborts: Aborts::default(),
+            background: Background::default(),
             children: Children::default(),
             rearing,
             agents_program: Turns::default(),

@@ -3,6 +3,7 @@
 
 mod ablated;
 mod approvals;
+mod background;
 mod batch;
 mod declared;
 mod everyday;

@@ -33,6 +33,7 @@ mod trust;
 // Attacks on callgate.
 mod agent_endpoint;
 mod attack;
+mod background_kills;
 mod bounded;
 mod campaign;
 mod ceiling;

@@ -1,0 +1,490 @@
+//! Programs in the background: their start, their life, and the calls about them (S2-12, S2-13, X2-3, X2-4).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callgate_policy::envelope::{Enforced, Metadata, ResultEnvelope};
+use callgate_policy::failure::ErrorCode;
+use callgate_policy::limit::Bounds;
+use callgate_worker::protocol::ProgramEnd;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+
+use super::envelope::Done;
+use super::error::not_started;
+use super::exec_shell::{SHOWN, Surroundings, object, status_of};
+use super::shell::{GRACE, PIPE_MAX, add_notes};
+use super::{CallError, Known, limits};
+use crate::causes::with_causes;
+use crate::confine::{ConfineError, Program, Stdio, TaskInput, TaskOutput, WindowSize};
+use crate::gate::ApprovedPlan;
+use crate::registry::hosted::background::Act;
+use crate::registry::{ShellCall, Tool, input, refuse_two_inputs, time};
+use crate::session::{Ended, RUNNING_MAX, Session, Status, Stop, Task, new_id};
+use crate::store::Recording;
+use crate::trace::{self, Traceparent};
+use crate::turn::Turn;
+
+/// The end of a task, in the record of its session.
+const COMPLETION: &str = "exec_shell-completion";
+/// How long a task may take to end once it was asked to.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// SIGTERM.
+const TERMINATE: i32 = 15;
+/// How large a task's terminal is.
+const SIZE: WindowSize = WindowSize { rows: 24, columns: 80 };
+/// How long is waited where a call says nothing: for the end of a task, and for its answer to an input (X2-3).
+const WAITS: Duration = Duration::from_secs(5);
+const ANSWERS: Duration = Duration::from_secs(1);
+/// What a call may ask for, milliseconds.
+const TIMES: (u64, u64) = (1, 600_000);
+/// How much of a command a list shows, characters.
+const LISTED: usize = 200;
+
+/// Who follows a task until its end.
+struct Follower {
+    task: Arc<Task>,
+    program: Arc<Program>,
+    outputs: Vec<TaskOutput>,
+    /// What it reads first.
+    stdin: Option<Vec<u8>>,
+    bounds: Bounds,
+    timeout: Duration,
+    surroundings: Surroundings,
+    enforced: Vec<Enforced>,
+    recording: Recording,
+    place: OwnedSemaphorePermit,
+}
+
+/// A task's streams, the host's ends.
+type Streams = (Stdio, TaskInput, Vec<TaskOutput>);
+
+impl Session {
+    /// Starts a program that goes on when its call is over.
+    pub(super) async fn start_in_background(
+        &self,
+        tool: &Tool,
+        (plan, call, command): (ApprovedPlan, ShellCall<'_>, &str),
+        known: &mut Known,
+    ) -> Result<Done, CallError> {
+        if !self.opened.has_readers() {
+            let text = "this session is for one call, and a task in the background would end with it; run it in the foreground";
+            return Err(CallError::Tool(text.to_owned()));
+        }
+        let Some(place) = self.background.enter() else {
+            return Err(CallError::Told {
+                code: ErrorCode::ResourceBusy,
+                text: format!(
+                    "{RUNNING_MAX} tasks of this session run in the background, and there are at most {RUNNING_MAX}; cancel one \
+                     (exec_shell_cancel), or wait until one has ended"
+                ),
+            });
+        };
+        let (stdio, input, outputs) = self.streams(call.has_terminal)?;
+        let (timeout, bounds) = (plan.timeout, plan.bounds);
+        let program = self.opened.program(plan.serving_session(), (stdio, None), None).await.map_err(not_started)?;
+        let program = Arc::new(program);
+        known.steps = program.steps().to_vec();
+        let random = |source| CallError::Output { what: "make an id for the task", source };
+        let id = new_id("task_").map_err(random)?;
+        let about = json!({ "task_id": id, "command": command });
+        let mut recording = self.recorder.propose(COMPLETION, &tool.origin.to_string(), &about);
+        // Nothing runs that is not recorded: what was started ends with this.
+        recording.start().await?;
+        let task = Arc::new(Task::new((id, command.to_owned()), call.has_terminal, input, &program));
+        let follower = Follower {
+            task: Arc::clone(&task),
+            outputs,
+            stdin: call.stdin.map(|stdin| stdin.as_bytes().to_vec()),
+            bounds,
+            timeout,
+            surroundings: self.surroundings(),
+            enforced: super::enforced(self, program.steps()),
+            recording,
+            place,
+            program,
+        };
+        self.background.add(Arc::clone(&task));
+        let follows = tokio::spawn(trace::within(Traceparent::current(), follower.follow()));
+        task.is_followed_by(follows.abort_handle());
+        let mut data = self.confinement(false);
+        data.extend(object(json!({
+            "status": Status::Running,
+            "task_id": task.id,
+            "exit_code": null,
+            "signal": null,
+            "stdout": "",
+            "stderr": "",
+            "stdout_len": 0,
+            "stderr_len": 0,
+            "stdout_truncated": false,
+            "stderr_truncated": false,
+            "stdout_omitted": 0,
+            "stderr_omitted": 0,
+            "summary": format!("started in the background as {}", task.id),
+            "duration_ms": limits::ms(task.age()),
+        })));
+        Ok(Done::of(Value::Object(data)))
+    }
+
+    fn streams(&self, has_terminal: bool) -> Result<Streams, CallError> {
+        let failed = |source| CallError::Output { what: "make pipes for the task", source };
+        if has_terminal {
+            let (terminal, stdio) = self.terminal(SIZE).map_err(|error| CallError::Tool(with_causes(&error)))?;
+            let terminal = Arc::new(terminal);
+            return Ok((stdio, TaskInput::Terminal(Arc::clone(&terminal)), vec![TaskOutput::Terminal(terminal)]));
+        }
+        let (stdio, pipes) = Stdio::piped().map_err(failed)?;
+        let (stdin, stdout, stderr) = pipes.into_async().map_err(failed)?;
+        Ok((stdio, TaskInput::Pipe(stdin), vec![TaskOutput::Pipe(stdout), TaskOutput::Pipe(stderr)]))
+    }
+
+    /// Answers a call about tasks. Whoever stops waiting leaves the task as it is (X2-4).
+    ///
+    /// The call keeps its turn until it has written what it writes, so that inputs come in the order of their calls. Nobody waits for
+    /// one that waits itself.
+    pub(super) async fn about_background(&self, act: Act, args: &Value, turn: Turn) -> Result<Done, CallError> {
+        match act {
+            Act::List => Ok(Done::of(self.listed())),
+            Act::Cancel => {
+                let tasks = self.to_cancel(args)?;
+                tasks.iter().for_each(|task| task.stop(Stop::Terminate));
+                drop(turn);
+                for task in &tasks {
+                    task.until(|heard| heard.end.is_some()).await;
+                }
+                Ok(Done::of(json!({ "tasks": tasks.iter().map(|task| about(task)).collect::<Vec<_>>() })))
+            }
+            Act::Wait => {
+                drop(turn);
+                let task = self.task(args)?;
+                if args["wait"].as_bool() != Some(false) {
+                    let is_full = |unread: usize| unread >= SHOWN;
+                    let waits = task.until(|heard| {
+                        heard.end.is_some() || is_full(heard.stdout.len()) || is_full(heard.stderr.len())
+                    });
+                    // What is there is the answer, whether it has ended or not.
+                    drop(tokio::time::timeout(time(args, TIMES).unwrap_or(WAITS), waits).await);
+                }
+                Ok(delta(&task, None))
+            }
+            Act::Interact => {
+                refuse_two_inputs(args).map_err(|error| CallError::Arguments(error.to_string()))?;
+                let task = self.task(args)?;
+                let deadline = Instant::now() + time(args, TIMES).unwrap_or(ANSWERS);
+                let bytes = input(args).unwrap_or_default().as_bytes();
+                let closes = args["close_stdin"].as_bool() == Some(true);
+                let before = task.heard().total();
+                let typed = type_to(&task, (bytes, closes), deadline).await;
+                drop(turn);
+                let has_typed = closes || !bytes.is_empty();
+                let answers = task.until(|heard| {
+                    let is_new = !has_typed || heard.total() > before;
+                    heard.end.is_some() || (is_new && heard.is_readable())
+                });
+                drop(tokio::time::timeout_at(deadline, answers).await);
+                Ok(delta(&task, has_typed.then_some(typed)))
+            }
+        }
+    }
+
+    fn task(&self, args: &Value) -> Result<Arc<Task>, CallError> {
+        let id = args["task_id"].as_str().unwrap_or_default();
+        self.background.find(id).ok_or_else(|| {
+            let known: Vec<_> = self.background.all().iter().map(|task| task.id.clone()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            CallError::Told {
+                code: ErrorCode::NotFound,
+                text: format!(
+                    "there is no task `{id}` in this session; there are: {known}. Tasks end with the process that has opened their \
+                     session, and of those that have ended the last 64 are kept"
+                ),
+            }
+        })
+    }
+
+    fn to_cancel(&self, args: &Value) -> Result<Vec<Arc<Task>>, CallError> {
+        match (args.get("task_id").is_some(), args["all"].as_bool() == Some(true)) {
+            (true, false) => Ok(vec![self.task(args)?]),
+            (false, true) => Ok(self.background.all().into_iter().filter(|task| task.runs()).collect()),
+            (true, true) | (false, false) => {
+                Err(CallError::Arguments("give either a `task_id` or `all`: true".to_owned()))
+            }
+        }
+    }
+
+    fn listed(&self) -> Value {
+        json!({ "tasks": self.background.all().iter().map(|task| about(task)).collect::<Vec<_>>() })
+    }
+}
+
+/// What became of an input.
+struct Typed {
+    written: usize,
+    of: usize,
+    /// Why no more of it was written.
+    why: Option<String>,
+}
+
+/// Types to a task, and ends its input, as far as it takes that until then.
+async fn type_to(task: &Task, (bytes, closes): (&[u8], bool), deadline: Instant) -> Typed {
+    let mut written = 0;
+    let types = async {
+        let mut input = task.input.lock().await;
+        if !input.is_open() {
+            return Err("its input is closed".to_owned());
+        }
+        input.write(bytes, &mut written).await.map_err(|error| format!("it does not read any more ({error})"))?;
+        if closes {
+            input.close().await.map_err(|error| format!("its input could not be ended ({error})"))?;
+        }
+        Ok(())
+    };
+    let typed = tokio::time::timeout_at(deadline, types).await;
+    let why = typed.unwrap_or_else(|_elapsed| Err("it does not read its input".to_owned())).err();
+    Typed { written, of: bytes.len(), why }
+}
+
+/// What a task has printed since somebody read it, and how far it is.
+fn delta(task: &Task, typed: Option<Typed>) -> Done {
+    let mut heard = task.heard();
+    let (stdout, stderr) = (heard.stdout.take(SHOWN), heard.stderr.take(SHOWN));
+    let (out_total, err_total) = (heard.stdout.total, heard.stderr.total);
+    let (status, end) = (heard.status(), heard.end.clone());
+    drop(heard);
+    let mut data = json!({
+        "task_id": task.id,
+        "status": status,
+        "exit_code": end.as_ref().and_then(|end| end.code),
+        "signal": end.as_ref().and_then(|end| end.signal),
+        "duration_ms": limits::ms(end.as_ref().map_or_else(|| task.age(), |end| end.took)),
+        "stream_delta": true,
+        "stdout_len": stdout.len,
+        "stderr_len": stderr.len,
+        "stdout_total_len": out_total,
+        "stderr_total_len": err_total,
+        "stdout_omitted": stdout.omitted,
+        "stderr_omitted": stderr.omitted,
+        "stdout_truncated": stdout.has_more,
+        "stderr_truncated": stderr.has_more,
+        "stdout": stdout.text,
+        "stderr": stderr.text,
+    });
+    let mut notes = Vec::new();
+    if let Some(Typed { written, of, why }) = typed {
+        data["input_written"] = written.into();
+        notes.extend(why.map(|why| format!("{written} of {of} bytes of the input were written: {why}")));
+    }
+    for (name, omitted) in [("stdout", stdout.omitted), ("stderr", stderr.omitted)] {
+        if omitted > 0 {
+            notes.push(format!(
+                "{omitted} bytes of {name} before this were dropped: more was unread than is kept; read more often"
+            ));
+        }
+    }
+    let mut done = Done::of(Value::Null);
+    if let Some(end) = end {
+        notes.extend(end.why);
+        notes.extend(end.notes);
+        (done.limits, done.changes) = (end.limits, end.changes);
+    }
+    add_notes(&mut data, notes);
+    Done { data, ..done }
+}
+
+/// A line of a list.
+fn about(task: &Task) -> Value {
+    let heard = task.heard();
+    let end = heard.end.as_ref();
+    json!({
+        "task_id": task.id,
+        "command": task.command.chars().take(LISTED).collect::<String>(),
+        "status": heard.status(),
+        "exit_code": end.and_then(|end| end.code),
+        "signal": end.and_then(|end| end.signal),
+        "duration_ms": limits::ms(end.map_or_else(|| task.age(), |end| end.took)),
+        "tty": task.has_terminal,
+        "stdout_unread": heard.stdout.len(),
+        "stderr_unread": heard.stderr.len(),
+    })
+}
+
+impl Follower {
+    /// Follows the task until nothing of it runs, and records its end before anybody hears of it.
+    async fn follow(mut self) {
+        let end = self.until_its_end().await;
+        let ended = self.ended(end);
+        let Self { task, program, recording, place, enforced, .. } = self;
+        // The next may start, in the same worker, when this one is known to have ended.
+        drop((program, place));
+        record(recording, &task, &ended, enforced).await;
+        task.hear(|heard| heard.has_ended(ended));
+        // Whoever types to it at this moment finds that nobody reads.
+        *task.input.lock().await = TaskInput::Closed;
+    }
+
+    async fn until_its_end(&mut self) -> Result<ProgramEnd, ConfineError> {
+        let Self { task, program, outputs, stdin, bounds, .. } = self;
+        let (out, err) = match outputs.as_mut_slice() {
+            [out, err] => (out, Some(err)),
+            [out] => (out, None),
+            // There is no task without an output.
+            _ => return Err(ConfineError::WorkerLost),
+        };
+        let mut err = err;
+        let (mut of_out, mut of_err) = (vec![0; 32 * 1024], vec![0; 32 * 1024]);
+        let (mut out_ends, mut err_ends) = (false, err.is_none());
+        let mut stops = task.stops();
+        // It may have been asked to end before anybody followed it.
+        stops.mark_changed();
+        // When it is given up on: killed if it was asked to end, and left to its init if it was killed.
+        let mut patience: Option<(Stop, Pin<Box<Sleep>>)> = None;
+        let mut ended = std::pin::pin!(program.wait());
+        let first = stdin.take().unwrap_or_default();
+        let mut feeds = std::pin::pin!(feed(task, &first));
+        let mut is_fed = first.is_empty();
+        let end = loop {
+            tokio::select! {
+                () = &mut feeds, if !is_fed => is_fed = true,
+                got = out.read(&mut of_out), if !out_ends => match got {
+                    Ok(got @ 1..) => task.hear(|heard| heard.stdout.add(&of_out[..got])),
+                    Ok(0) | Err(_) => out_ends = true,
+                },
+                got = read(&mut err, &mut of_err), if !err_ends => match got {
+                    Ok(got @ 1..) => task.hear(|heard| heard.stderr.add(&of_err[..got])),
+                    Ok(0) | Err(_) => err_ends = true,
+                },
+                Ok(()) = stops.changed() => {
+                    let stop = *stops.borrow_and_update();
+                    patience = ask_to_stop(program, stop).await;
+                }
+                () = passed(&mut patience) => match patience.take() {
+                    Some((Stop::Terminate, _)) => patience = ask_to_stop(program, Stop::Kill).await,
+                    Some((Stop::Kill | Stop::No, _)) | None => break Err(ConfineError::TimedOut(GRACE)),
+                },
+                end = &mut ended => break end,
+            }
+            if task.heard().total() > bounds.output && !matches!(patience, Some((Stop::Kill, _))) {
+                patience = ask_to_stop(program, Stop::Kill).await;
+            }
+        };
+        // What it wrote last is still in the pipes.
+        for _ in 0..PIPE_MAX / of_out.len() {
+            let Some(got) = out.read_now(&mut of_out) else { break };
+            task.hear(|heard| heard.stdout.add(&of_out[..got]));
+        }
+        for _ in 0..PIPE_MAX / of_err.len() {
+            let Some(got) = err.as_ref().and_then(|err| err.read_now(&mut of_err)) else { break };
+            task.hear(|heard| heard.stderr.add(&of_err[..got]));
+        }
+        end
+    }
+
+    fn ended(&self, end: Result<ProgramEnd, ConfineError>) -> Ended {
+        let (task, bounds) = (&self.task, &self.bounds);
+        let took = task.age();
+        let end = match end {
+            Ok(end) => end,
+            Err(error) => {
+                let why = Some(with_causes(&error));
+                let (limits, notes) = (Vec::new(), Vec::new());
+                return Ended {
+                    status: Status::Failed,
+                    code: None,
+                    signal: None,
+                    took,
+                    why,
+                    notes,
+                    limits,
+                    changes: None,
+                };
+            }
+        };
+        let seen = Some(task.heard().total());
+        let timeout = (self.timeout < FOREVER).then(|| limits::ms(self.timeout));
+        let changes = self.program.changes();
+        let hit = limits::ended_for(bounds, &end, seen);
+        let denial = hit.map(|hit| limits::denial(bounds, hit, end.left));
+        let stop = *task.stops().borrow();
+        let (status, why) = match (denial, stop) {
+            (Some(denial), _) => {
+                let remedy = denial.remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+                (Status::Failed, Some(format!("it met its `{}` limit: {}{remedy}", denial.asked, denial.reason)))
+            }
+            (None, Stop::Terminate | Stop::Kill) => (Status::Killed, None),
+            (None, Stop::No) => (status_of(&end), end.timed_out.then(|| "its time was up".to_owned())),
+        };
+        let notes = self.surroundings.notes(&task.command, &end, changes, &[]);
+        Ended {
+            status,
+            code: end.code,
+            signal: end.signal,
+            took,
+            why,
+            notes,
+            limits: limits::of_program(bounds, &end, timeout, seen, changes),
+            changes: changes.filter(|changes| !changes.is_empty()).cloned(),
+        }
+    }
+}
+
+/// A task that names no time has this much.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Types what a task is to read first. One that does not read it is not waited for by anybody but who types next.
+async fn feed(task: &Task, bytes: &[u8]) {
+    let mut written = 0;
+    drop(task.input.lock().await.write(bytes, &mut written).await);
+}
+
+async fn read(output: &mut Option<&mut TaskOutput>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    match output {
+        Some(output) => output.read(buffer).await,
+        None => Ok(0),
+    }
+}
+
+/// Waits until patience has an end.
+async fn passed(patience: &mut Option<(Stop, Pin<Box<Sleep>>)>) {
+    match patience {
+        Some((_, sleep)) => sleep.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Has a program end, and says how long that may take.
+async fn ask_to_stop(program: &Program, stop: Stop) -> Option<(Stop, Pin<Box<Sleep>>)> {
+    // One whose worker is gone has ended.
+    let (asked, patience) = match stop {
+        Stop::No => return None,
+        Stop::Terminate => (program.signal(TERMINATE).await, FAREWELL),
+        Stop::Kill => (program.abort().await, GRACE),
+    };
+    drop(asked);
+    Some((stop, Box::pin(tokio::time::sleep(patience))))
+}
+
+/// The end of a task is a message of its own. If this process ends before, the next opening of the store ends it as an error.
+async fn record(recording: Recording, task: &Task, ended: &Ended, enforced: Vec<Enforced>) {
+    let (data, duration) = {
+        let heard = task.heard();
+        let data = json!({
+            "task_id": task.id,
+            "status": ended.status,
+            "exit_code": ended.code,
+            "signal": ended.signal,
+            "stdout_total_len": heard.stdout.total,
+            "stderr_total_len": heard.stderr.total,
+        });
+        (data, limits::ms(ended.took))
+    };
+    let mut data = data;
+    add_notes(&mut data, ended.why.iter().chain(&ended.notes).cloned().collect());
+    let mut metadata = Metadata::new(duration);
+    metadata.enforced = enforced;
+    metadata.limits.clone_from(&ended.limits);
+    metadata.changes.clone_from(&ended.changes);
+    recording.end(&mut ResultEnvelope::output(data, metadata)).await;
+}

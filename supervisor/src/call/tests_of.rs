@@ -1,0 +1,52 @@
+//! What runs the tests of a workspace: found out by workers of the readers, since the supervisor opens no file for a tool.
+
+use std::time::Duration;
+
+use callgate_policy::need::CallNeeds;
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::Work;
+use callgate_policy::plan::compile::{self, CallSpec};
+use serde_json::{Value, json};
+
+use super::CallError;
+use crate::gate::ApprovedPlan;
+use crate::registry::{MARKERS, RUNNER, Tool};
+use crate::session::Session;
+use crate::turn::{Concurrency, Turns};
+
+/// What a look at one file takes is a fraction of a second.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Session {
+    /// The arguments, of a call that runs tests with what runs them. A file that the session may not read is as if it were not there.
+    pub(crate) async fn with_runner(&self, tool: Option<&Tool>, args: Value) -> Result<Value, CallError> {
+        let runs_tests = tool.is_some_and(|tool| tool.executor.runs_tests());
+        if !runs_tests || args.get(RUNNER).is_some() || !self.opened.has_readers() {
+            return Ok(args);
+        }
+        for (marker, runner) in MARKERS {
+            let path = HostPath::from(self.root().as_path().join(marker));
+            if self.is_readable(path).await? {
+                let mut args = args;
+                if let Some(args) = args.as_object_mut() {
+                    args.insert(RUNNER.to_owned(), (*runner).into());
+                }
+                return Ok(args);
+            }
+        }
+        Ok(args)
+    }
+
+    /// Whether a worker finds a file there.
+    async fn is_readable(&self, path: HostPath) -> Result<bool, CallError> {
+        let needs = CallNeeds { read: vec![path.clone()], ..CallNeeds::default() };
+        let Ok(grant) = self.check(&needs) else { return Ok(false) };
+        let args = json!({ "path": path, "byte_length": 1 });
+        let work = Work::Tool { name: "read".to_owned(), paths: vec![path], limit: 16 };
+        let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds: self.bounds, timeout: TIMEOUT })?;
+        // It tells of a name whether it is there, and changes nothing.
+        let turn = Turns::default().take(Concurrency::SideBySide).await;
+        let run = self.opened.tool(ApprovedPlan::of_the_runner(plan), args, turn).await?;
+        Ok(run.end.is_ok())
+    }
+}
