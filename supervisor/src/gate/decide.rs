@@ -60,6 +60,8 @@ struct Presented<'a> {
     own: Option<&'a EffectiveSet>,
     /// What egress adds to its requests, if it fetches.
     credentials: &'a [Credential],
+    /// What it is about.
+    subject: Subject,
 }
 
 /// What rules and mode make of a call.
@@ -125,7 +127,8 @@ impl Session {
         (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Approved<'a>, CallError> {
         let line = self.line_of(&checked).await?;
-        let Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told } = checked;
+        let Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told, subject } =
+            checked;
         let presented = Presented {
             tool,
             args: &args,
@@ -135,6 +138,7 @@ impl Session {
             line: line.as_ref(),
             own: own.as_ref(),
             credentials: &credentials,
+            subject,
         };
         let (decided, watchdog) = self.judged(&presented, known).await?;
         let why = self.asks(&decided, watchdog.as_ref());
@@ -207,11 +211,22 @@ impl Session {
             Some(_) => None,
             None => self.line_of(&checked).await?,
         };
-        let Checked { tool, args, needs, root, own, work, credentials, .. } = &checked;
+        let Checked { tool, args, needs, root, own, work, credentials, subject, .. } = &checked;
+        let subject = *subject;
         let line = line.or(understood.as_ref());
         let (decided, watchdog) = self
             .judged(
-                &Presented { tool, args, needs, root, work: work.as_ref(), line, own: own.as_ref(), credentials },
+                &Presented {
+                    tool,
+                    args,
+                    needs,
+                    root,
+                    work: work.as_ref(),
+                    line,
+                    own: own.as_ref(),
+                    credentials,
+                    subject,
+                },
                 &mut Known::default(),
             )
             .await?;
@@ -237,7 +252,7 @@ impl Session {
         }
         let name = call.tool.rule_name();
         let mut facts = CallFacts::new(&name, call.args, call.needs, call.root);
-        (facts.subject, facts.line) = (call.tool.subject, call.line);
+        (facts.subject, facts.line) = (call.subject, call.line);
         (facts.manifest, facts.session) = (self.manifest.as_deref(), &self.id);
         let mode = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).mode;
         match self.gate.judge(&facts, mode).await {
@@ -276,7 +291,7 @@ impl Session {
 
     /// X4-4: what the profile's tools may write, besides that only some of them are there.
     fn refuse_writing_past_the_profile(&self, call: &Presented<'_>) -> Result<(), CallError> {
-        let Some(reason) = self.profile.refuses(call.tool.subject, &call.needs.write) else { return Ok(()) };
+        let Some(reason) = self.profile.refuses(call.subject, &call.needs.write) else { return Ok(()) };
         let asked = call.needs.write.first().map_or(call.tool.name.clone(), ToString::to_string);
         let remedy = "choose another place, or have its author change the profile";
         Err(CallError::Denied(Box::new(Denial::new(Layer::Rule, asked, reason).remedy(remedy))))
@@ -317,7 +332,7 @@ impl Session {
         let unseen = if call.line.is_some() { Value::UnknownCommand } else { Value::WholeLine };
         let (named, reach) = parts(call.needs, (commands.as_deref(), unseen), &self.in_force_for(call, None));
         let (tool, ungated) = (call.tool.rule_name(), !call.tool.gated);
-        let ruled = RuledCall { tool: &tool, subject: call.tool.subject, ungated, key: &key.text, named, reach };
+        let ruled = RuledCall { tool: &tool, subject: call.subject, ungated, key: &key.text, named, reach };
         let decision = self.judge(&ruled, known)?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
         self.refuse_hosts_past_the_rule(call, &ruled)?;

@@ -14,6 +14,7 @@ mod arguments;
 mod hosted;
 mod kept_output;
 mod logs;
+mod services;
 mod web_fetch;
 mod web_search;
 // What must work.

@@ -62,6 +62,8 @@ pub const CONTRACTS: &[Contract] = &[
     grep::CONTRACT,
     web::fetch::CONTRACT,
     web::search::CONTRACT,
+    web::azure::CONTRACT,
+    web::rlm::CONTRACT,
 ];
 
 /// What the worker of this tool may make.
@@ -80,13 +82,21 @@ pub(crate) enum Kind {
     Searches,
     /// It connects to hosts.
     Fetches,
+    /// It connects to hosts, and makes threads, so as to wait for several answers.
+    Asks,
 }
 
 impl Kind {
+    /// Whether it connects to hosts.
+    pub(crate) fn connects(self) -> bool {
+        matches!(self, Self::Fetches | Self::Asks)
+    }
+
     /// Of the tool of this name.
     pub(crate) fn of(name: &str) -> Self {
         match threads_of(name) {
-            _ if [web::fetch::NAME, web::search::NAME].contains(&name) => Self::Fetches,
+            _ if [web::fetch::NAME, web::search::NAME, web::azure::NAME].contains(&name) => Self::Fetches,
+            Threads::OfItsOwn if name == web::rlm::NAME => Self::Asks,
             Threads::OfItsOwn => Self::Searches,
             Threads::Never => Self::Plain,
         }
@@ -237,6 +247,8 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "grep" => grep::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
         web::search::NAME => web::search::run(args, ctx),
+        web::azure::NAME => web::azure::run(args, ctx),
+        web::rlm::NAME => web::rlm::run(args, ctx),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
@@ -466,6 +478,16 @@ pub enum ToolError {
         /// What kind of error that is.
         code: ErrorCode,
     },
+    /// A service has not done what it was asked.
+    #[error("ask {service}: {why}")]
+    Service {
+        /// What people call it.
+        service: &'static str,
+        /// Why.
+        why: String,
+        /// What kind of error that is.
+        code: ErrorCode,
+    },
     /// The new content was complete and could not be put in the old one's place. The old content is as it was.
     #[error("replace {path}")]
     Publish {
@@ -504,7 +526,7 @@ impl ToolError {
             Self::NotText { .. } | Self::NotRegular { .. } | Self::NotADirectory { .. } => {
                 ErrorCode::ToolExecutionFailed
             }
-            Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
+            Self::Fetch { code, .. } | Self::Search { code, .. } | Self::Service { code, .. } => *code,
             Self::Open { source, .. }
             | Self::Read { source, .. }
             | Self::Parent { source, .. }
@@ -547,7 +569,7 @@ impl ToolError {
             Self::Changed { .. } => Some("read it again"),
             Self::Exists { .. } => Some("choose a name that is free"),
             Self::ByLink { .. } => Some("name the file itself"),
-            Self::Fetch { .. } | Self::Search { .. } => None,
+            Self::Fetch { .. } | Self::Search { .. } | Self::Service { .. } => None,
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -606,6 +628,7 @@ impl ToolError {
             | Self::ByLink { .. }
             | Self::Fetch { .. }
             | Self::Search { .. }
+            | Self::Service { .. }
             | Self::LinkChanged { .. } => None,
         }
     }
@@ -769,7 +792,8 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let names = ["read", "write", "edit", "note", "glob", "grep", "web_fetch", "web_search"];
+        let names =
+            ["read", "write", "edit", "note", "glob", "grep", "web_fetch", "web_search", "azure_devops", "rlm_query"];
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11
