@@ -21,7 +21,7 @@ use callgate_policy::shell::{Line, restricted};
 use callgate_policy::tool::Subject;
 use callgate_policy::watchdog::Reason;
 use callgate_policy::watchdog::{CallFacts, Verdict};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::approved::{Approved, ApprovedPlan, Task};
 use super::sub_policy::GrantedPlaces;
@@ -60,6 +60,8 @@ struct Presented<'a> {
     own: Option<&'a EffectiveSet>,
     /// What egress adds to its requests, if it fetches.
     credentials: &'a [Credential],
+    /// What its worker is told besides the arguments.
+    told: &'a Map<String, serde_json::Value>,
     /// What it is about.
     subject: Subject,
 }
@@ -76,6 +78,15 @@ pub(super) struct Decided {
 }
 
 impl Presented<'_> {
+    /// Its arguments with all else that decides what it does: a person says yes to that.
+    fn whole(&self) -> serde_json::Value {
+        let mut args = self.args.clone();
+        if let serde_json::Value::Object(args) = &mut args {
+            args.extend(self.told.clone());
+        }
+        args
+    }
+
     /// The key under which an answer is kept (S1-13): what makes a call another one for a person, and nothing else. How long it
     /// may take does not.
     fn key(&self) -> ApprovalKey {
@@ -138,6 +149,7 @@ impl Session {
             line: line.as_ref(),
             own: own.as_ref(),
             credentials: &credentials,
+            told: &told,
             subject,
         };
         let (decided, watchdog) = self.judged(&presented, known).await?;
@@ -177,12 +189,15 @@ impl Session {
                 let lost = || CallError::Tool(format!("`{}` has no sandbox of its own", tool.name));
                 Task::Declared { plan, own: Box::new(left.ok_or_else(lost)?), args }
             }
-            (Executor::Session(hosted), _) => Task::Session { hosted: *hosted, args },
+            (Executor::Session(hosted), _) => {
+                let whole = presented.whole();
+                Task::Session { hosted: *hosted, args: whole }
+            }
             (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
             (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
             (Executor::Delegate, _) => {
                 let lost = || CallError::Tool(format!("`{}` has no agent to start", tool.name));
-                Task::Delegate { args, most: Box::new(left.ok_or_else(lost)?) }
+                Task::Delegate { args, told, most: Box::new(left.ok_or_else(lost)?) }
             }
             (Executor::Worker(_) | Executor::Program(_) | Executor::Declared(_), None) => {
                 return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
@@ -211,22 +226,12 @@ impl Session {
             Some(_) => None,
             None => self.line_of(&checked).await?,
         };
-        let Checked { tool, args, needs, root, own, work, credentials, subject, .. } = &checked;
-        let subject = *subject;
+        let Checked { tool, args, needs, root, own, work, credentials, told, subject, .. } = &checked;
         let line = line.or(understood.as_ref());
+        let (work, own, subject) = (work.as_ref(), own.as_ref(), *subject);
         let (decided, watchdog) = self
             .judged(
-                &Presented {
-                    tool,
-                    args,
-                    needs,
-                    root,
-                    work: work.as_ref(),
-                    line,
-                    own: own.as_ref(),
-                    credentials,
-                    subject,
-                },
+                &Presented { tool, args, needs, root, work, line, own, credentials, told, subject },
                 &mut Known::default(),
             )
             .await?;
@@ -458,7 +463,8 @@ impl Session {
             (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => argv.first(),
             _ => None,
         };
-        let digest = people::digest(&call.tool.rule_name(), call.args, plan, program);
+        let whole = call.whole();
+        let digest = people::digest(&call.tool.rule_name(), &whole, plan, program);
         // A person sees what a line is made of, though no rule looked at that.
         let line = match (call.line, call.needs.command_line()) {
             (None, Some(command)) => self.understand(command).await.ok(),
@@ -473,7 +479,7 @@ impl Session {
         let _asking = asking.turn().await;
         // A question that nobody has answered is there after a crash.
         recording.wait_for_approval().await?;
-        let holds = || people::digest(&call.tool.rule_name(), call.args, plan, program) == digest;
+        let holds = || people::digest(&call.tool.rule_name(), &call.whole(), plan, program) == digest;
         match self.people.ask(question, holds).await {
             Ok(Yes::Kept(scope)) => Ok(Some(scope.name().to_owned())),
             Ok(Yes::Now { by, .. }) => Ok(Some(by)),
@@ -547,9 +553,10 @@ impl Session {
         };
         Question {
             session: self.id.clone(),
+            agent: self.rearing.agent.clone(),
             tool: call.tool.rule_name(),
             kind: call.tool.kind().to_owned(),
-            arguments: call.args.clone(),
+            arguments: call.whole(),
             why,
             reads,
             writes: texts(&needs.write),

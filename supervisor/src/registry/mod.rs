@@ -31,7 +31,7 @@ pub(crate) use layers::{Layer, counts};
 pub use lifecycle::ToolState;
 pub(crate) use lifecycle::{InFlight, Inactive, Lifecycle};
 pub(crate) use services::{Azure, Rlm, TOKEN};
-pub(crate) use surface::{Understood, further as of_surface};
+pub(crate) use surface::{TASKS, Understood, further as of_surface};
 pub use tool::{Origin, Tool};
 pub(crate) use web::{Hop, NO_PROVIDER, Searches, with_failed};
 

@@ -185,7 +185,10 @@ impl Prepare for Rlm {
 pub(super) fn rlm_query(rlm: Arc<Rlm>) -> Result<Tool, RegistryError> {
     let contract = &rlm::CONTRACT;
     let texts = (contract.description, contract.schema, contract.output);
-    let tool = Tool::bundled(contract.name, texts, Executor::Worker(rlm))?;
+    let tool = Tool::bundled(contract.name, texts, Executor::Worker(Arc::clone(&rlm) as Arc<dyn Prepare>))?;
+    let mut parameters = tool.parameters.clone();
+    parameters["properties"]["model"]["default"] = rlm.0.model.as_str().into();
+    let tool = tool.parameters(parameters);
     Ok(tool.subject(Subject::Fetch).ungated().side_by_side())
 }
 

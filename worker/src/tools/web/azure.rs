@@ -32,7 +32,7 @@ pub const SCHEMA: &str = r#"{
     "fields": { "type": "object", "maxProperties": 100, "description": "For create and update: fields by their reference names, such as {\"System.State\": \"Active\"}. In an update null empties a field." },
     "target_work_item_id": { "type": "integer", "minimum": 1, "maximum": 2147483647, "description": "For link: the other work item." },
     "link_type": { "enum": ["parent", "child", "related", "predecessor", "successor"], "description": "For link: what the other work item is to this one." },
-    "top": { "type": "integer", "minimum": 1, "maximum": 200, "description": "For search: the most work items. Default 50." }
+    "top": { "type": "integer", "minimum": 1, "maximum": 200, "default": 50, "description": "For search: the most work items." }
   },
   "required": ["operation"],
   "additionalProperties": false

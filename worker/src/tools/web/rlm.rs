@@ -24,8 +24,8 @@ pub const SCHEMA: &str = r#"{
       "type": "array", "minItems": 1, "items": { "type": "string", "minLength": 1, "maxLength": 1000000 },
       "description": "Several questions, at most 16, which are answered side by side. Give this or `prompt`."
     },
-    "max_tokens": { "type": "integer", "minimum": 1, "maximum": 131072, "description": "The longest answer to each question, in tokens. Default 4096." },
-    "model": { "type": "string", "minLength": 1, "maxLength": 200, "description": "The model to ask. Default: the one that the user has configured, which is deepseek-v4-flash unless they name another." }
+    "max_tokens": { "type": "integer", "minimum": 1, "maximum": 131072, "default": 4096, "description": "The longest answer to each question, in tokens." },
+    "model": { "type": "string", "minLength": 1, "maxLength": 200, "description": "The model to ask. Default: the one that the user has configured." }
   },
   "required": [],
   "additionalProperties": false
