@@ -52,7 +52,8 @@ impl<'a> Caller<'a> {
 
     fn call(&self, tool: &str, arguments: &Value) -> (i32, Value) {
         let manifest = self.internet.env.file("m.toml", &self.manifest).text().to_owned();
-        let words = ["call", "--manifest", &manifest, tool, &arguments.to_string()];
+        // As an agent makes it: nobody has approved of it by typing it.
+        let words = ["call", "--asked-by", "agent", "--manifest", &manifest, tool, &arguments.to_string()];
         let ended = run(self.internet, &self.variables, &words);
         for secret in [TOKEN, TOKEN_IN_BASE64, KEY] {
             assert!(!ended.stdout.contains(secret) && !ended.stderr.contains(secret), "{ended:?}");
@@ -229,7 +230,7 @@ fn s4_20_the_token_is_for_azure_devops_alone() {
 
         let azure = Caller::new(internet, GRANTED);
         let (status, envelope) = azure.call("web_fetch", &json!({ "url": "https://good.example/acme/_apis/projects" }));
-        let page = envelope["data"]["content"].as_str().unwrap();
+        let page = envelope["data"]["title"].as_str().unwrap();
         assert!(status == 0 && page.contains("Sign In"), "it came without a token: {envelope}");
         let look = "env; cat /proc/self/environ /proc/*/environ /proc/*/cmdline 2>/dev/null; true";
         internet.env.workspace_file("look.sh", look);
