@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use callgate_policy::plan::seccomp::{
-    Arch, Filter, Variant, base, egress, fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta,
+    Arch, Filter, Variant, ask_delta, base, egress, fetch_delta, reader_delta, readers, search_delta, searcher_delta,
+    tool_delta,
 };
 use callgate_policy::plan::{Starter, Strength, Writer};
 
@@ -28,6 +29,7 @@ fn main() {
         ("TOOL_DELTA", tool_delta()),
         ("SEARCH_DELTA", search_delta()),
         ("FETCH_DELTA", fetch_delta()),
+        ("ASK_DELTA", ask_delta()),
         ("READERS", readers()),
         ("READER_DELTA", reader_delta()),
         ("SEARCHER_DELTA", searcher_delta()),

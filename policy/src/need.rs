@@ -17,6 +17,8 @@ pub struct CallNeeds {
     pub shell: Option<ShellNeed>,
     /// Hosts it connects to.
     pub hosts: Vec<HostNeed>,
+    /// What it changes at such a host, in words: rules and people are told it, and no watchdog has to ask what it may be.
+    pub changes: Option<String>,
     /// Named capabilities.
     pub capabilities: Vec<String>,
 }
@@ -25,7 +27,8 @@ impl CallNeeds {
     /// Whether nothing is changed, started or reached: files are read, or nothing is.
     #[must_use]
     pub fn only_reads(&self) -> bool {
-        self.write.is_empty() && self.shell.is_none() && self.hosts.is_empty() && self.capabilities.is_empty()
+        let reaches = !self.hosts.is_empty() || self.changes.is_some();
+        self.write.is_empty() && self.shell.is_none() && !reaches && self.capabilities.is_empty()
     }
 
     /// The command line, if that is what the call runs.

@@ -9,8 +9,10 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use callgate_policy::effective::EffectiveSet;
-use callgate_policy::manifest::{Credential, CredentialSource};
+use callgate_policy::manifest::{Credential, CredentialSource, Form};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::{Extent, SessionPlan};
 use callgate_worker::protocol::SealedCredential;
@@ -31,6 +33,15 @@ static WERE_READ: AtomicBool = AtomicBool::new(false);
 /// Whether this process may hold a value in its memory. Whoever is forked from it would hold that too.
 pub(crate) fn were_read() -> bool {
     WERE_READ.load(Ordering::Relaxed)
+}
+
+/// Whether this process has a variable with a value, which is not kept.
+pub(crate) fn is_set(variable: &str) -> bool {
+    let value = host::variable(variable).map(Zeroizing::new).filter(|value| !value.is_empty());
+    if value.is_some() {
+        WERE_READ.store(true, Ordering::Relaxed);
+    }
+    value.is_some()
 }
 
 /// Why a credential cannot be used. None of this has its value.
@@ -173,7 +184,11 @@ impl Held {
     }
 
     fn sealed(&self) -> SealedCredential {
-        SealedCredential { credential: self.credential.clone(), value: self.value.to_string() }
+        let value = match self.credential.form {
+            Form::Plain => self.value.to_string(),
+            Form::Password => STANDARD.encode(Zeroizing::new(format!(":{}", *self.value)).as_bytes()),
+        };
+        SealedCredential { credential: self.credential.clone(), value }
     }
 }
 

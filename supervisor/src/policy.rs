@@ -49,8 +49,8 @@ pub mod limit {
 /// `callgate.toml` and `callgate.json`.
 pub mod manifest {
     pub use callgate_policy::manifest::{
-        Agent, AgentMode, Credential, CredentialSource, Env, Format, MAX_BYTES, MCP_DESCRIPTION, MCP_START, Manifest,
-        ManifestError, McpServer, Net, Over, Provider, ProviderKind, Search,
+        Agent, AgentMode, Credential, CredentialSource, Env, Form, Format, MAX_BYTES, MCP_DESCRIPTION, MCP_START,
+        Manifest, ManifestError, McpServer, Net, Over, Provider, ProviderKind, Rlm, Search,
     };
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn install_tool(kind: Kind) -> io::Result<()> {
         Kind::Plain => &TOOL_DELTA,
         Kind::Searches => &SEARCH_DELTA,
         Kind::Fetches => &FETCH_DELTA,
+        Kind::Asks => &ASK_DELTA,
     };
     install(program, Listener::Absent).map(drop)
 }
@@ -108,7 +109,7 @@ pub(crate) fn install(program: &[BpfInsn], listener: Listener) -> io::Result<Opt
 #[cfg(test)]
 mod tests {
     use callgate_policy::plan::seccomp::{
-        Arch, base, egress, fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta,
+        Arch, ask_delta, base, egress, fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta,
     };
 
     use super::*;
@@ -142,6 +143,7 @@ mod tests {
             (&TOOL_DELTA[..], tool_delta()),
             (&SEARCH_DELTA, search_delta()),
             (&FETCH_DELTA, fetch_delta()),
+            (&ASK_DELTA, ask_delta()),
             (&READERS, readers()),
             (&READER_DELTA, reader_delta()),
             (&SEARCHER_DELTA, searcher_delta()),

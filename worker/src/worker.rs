@@ -240,7 +240,7 @@ impl Programs {
                     drop((init, counters, asked));
                     let (threads, kind) = (tools::threads_of(name), tools::Kind::of(name));
                     // Before it is confined to its call.
-                    let certificates = if kind == tools::Kind::Fetches { fetch::certificates() } else { Vec::new() };
+                    let certificates = if kind.connects() { fetch::certificates() } else { Vec::new() };
                     let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, kind, channel);
                     return tool(channel, &plan, (threads, certificates), confined);
                 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::net::{check_provider_url, header_name};
 use super::{
-    Agent, AgentMode, Credential, CredentialSource, Env, MCP_DESCRIPTION, MCP_START, Manifest, McpServer, Net, Over,
-    Provider, ProviderKind, Search,
+    Agent, AgentMode, Credential, CredentialSource, Env, Form, MCP_DESCRIPTION, MCP_START, Manifest, McpServer, Net,
+    Over, Provider, ProviderKind, Rlm, Search,
 };
 use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
@@ -502,9 +502,10 @@ fn env(node: Node) -> Result<Env, Fault> {
 }
 
 fn of_the_net(node: Node) -> Result<Net, Fault> {
-    let mut table = Table::of(node, "net", &["search", "credentials"])?;
+    let mut table = Table::of(node, "net", &["search", "rlm", "credentials"])?;
     Ok(Net {
         search: table.optional("search", search)?,
+        rlm: table.optional("rlm", rlm)?,
         credentials: table.optional("credentials", credentials)?.unwrap_or_default(),
     })
 }
@@ -525,6 +526,15 @@ fn search(node: Node) -> Result<Search, Fault> {
     }
     let calls = table.optional("calls", count)?.unwrap_or(Search::CALLS);
     Ok(Search { providers, calls, timeout: timeout.unwrap_or(Search::TIMEOUT) })
+}
+
+fn rlm(node: Node) -> Result<Rlm, Fault> {
+    let mut table = Table::of(node, "net.rlm", &["url", "model"])?;
+    let url = |url: &str| check_provider_url(url).map(|()| url.trim_end_matches('/').to_owned());
+    Ok(Rlm {
+        url: table.required("url", |node| parsed(node, url))?,
+        model: table.optional("model", name)?.unwrap_or_else(|| Rlm::MODEL.to_owned()),
+    })
 }
 
 /// By its name, where there is one for all; else with its place.
@@ -588,6 +598,8 @@ fn credential(node: Node) -> Result<Credential, Fault> {
         header: table.required("header", |node| parsed(node, header_name))?,
         prefix: table.optional("prefix", header_prefix)?.unwrap_or_default(),
         from,
+        form: Form::Plain,
+        only_for: None,
     })
 }
 

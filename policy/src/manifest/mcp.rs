@@ -66,7 +66,7 @@ impl Manifest {
             tools: Some(Vec::new()),
             requires: server.asks_for(),
             env: server.env.clone(),
-            net: Net { credentials, search: None },
+            net: Net { credentials, search: None, rlm: None },
             agents: BTreeMap::new(),
             mcp: BTreeMap::new(),
             lines: server.lines.clone(),

@@ -27,7 +27,7 @@ use crate::variable::Variables;
 
 pub use self::agent::{Agent, AgentMode};
 pub use self::mcp::{MCP_DESCRIPTION, MCP_START, McpServer};
-pub use self::net::{Credential, CredentialSource, Net, Over, Provider, ProviderKind, Search};
+pub use self::net::{Credential, CredentialSource, Form, Net, Over, Provider, ProviderKind, Rlm, Search};
 pub use crate::document::{Format, ManifestError};
 
 /// The largest manifest that is read, bytes.

@@ -1,4 +1,4 @@
-//! `[net]`: whom `web_search` asks, and what egress adds to requests so that no call has to hold it.
+//! `[net]`: whom `web_search` and `rlm_query` ask, and what egress adds to requests so that no call has to hold it.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,8 +14,31 @@ use crate::pattern::{Host, HostPattern};
 pub struct Net {
     /// Whom `web_search` asks; without it there is no such tool.
     pub search: Option<Search>,
+    /// Whose models `rlm_query` asks; without it there is no such tool.
+    pub rlm: Option<Rlm>,
     /// What requests to some hosts get.
     pub credentials: Vec<Credential>,
+}
+
+/// `[net.rlm]` (S2-22).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rlm {
+    /// Where the interface is: its requests go to `chat/completions` below it.
+    pub url: String,
+    /// The model that is asked if a call names none.
+    pub model: String,
+}
+
+impl Rlm {
+    /// The model, if the manifest does not say.
+    pub const MODEL: &str = "deepseek-v4-flash";
+}
+
+impl fmt::Display for Rlm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.model, self.url)
+    }
 }
 
 /// `[net.search]` (S0-34, S0-35).
@@ -144,6 +167,29 @@ pub struct Credential {
     pub prefix: String,
     /// Where the value comes from.
     pub from: CredentialSource,
+    /// How the value stands in the header.
+    #[serde(default, skip_serializing_if = "Form::is_plain")]
+    pub form: Form,
+    /// The one tool whose requests it goes with; otherwise it goes with those of all that fetch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_for: Option<String>,
+}
+
+/// How a credential's value stands in its header.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// As it is, behind the prefix.
+    #[default]
+    Plain,
+    /// As the password of a user without a name (RFC 7617).
+    Password,
+}
+
+impl Form {
+    fn is_plain(&self) -> bool {
+        *self == Self::Plain
+    }
 }
 
 /// Which requests a credential goes with.
@@ -214,6 +260,26 @@ impl fmt::Display for Credential {
 impl Credential {
     /// The most of them.
     pub const MOST: usize = 64;
+
+    /// A token for one of callgate's own tools, which the caller's environment has: it goes to this host by TLS, as a password.
+    #[must_use]
+    pub fn of_tool(tool: &str, (host, port): (&Host, u16), variable: &str) -> Self {
+        Self {
+            host: HostPattern::of_host(host, port),
+            over: Over::Https,
+            header: "authorization".to_owned(),
+            prefix: "Basic ".to_owned(),
+            from: CredentialSource::Variable(variable.to_owned()),
+            form: Form::Password,
+            only_for: Some(tool.to_owned()),
+        }
+    }
+
+    /// Whether it goes with the requests of a tool.
+    #[must_use]
+    pub fn is_for(&self, tool: &str) -> bool {
+        self.only_for.as_deref().is_none_or(|its| its == tool)
+    }
 
     /// Whether it goes with requests to a host at a port, over what it is for.
     #[must_use]
@@ -287,6 +353,8 @@ mod tests {
             header: "authorization".to_owned(),
             prefix: String::new(),
             from: CredentialSource::Variable("TOKEN".to_owned()),
+            form: Form::Plain,
+            only_for: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Agent, AgentMode, Credential, Env, MCP_DESCRIPTION, MCP_START, Manifest, McpServer, Net, Search};
+use super::{Agent, AgentMode, Credential, Env, MCP_DESCRIPTION, MCP_START, Manifest, McpServer, Net, Rlm, Search};
 use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::limit::{LimitName, Limits};
@@ -353,16 +353,17 @@ fn bounds(limits: &Limits) -> Entries {
 }
 
 fn of_the_net(net: &Net) -> Entries {
-    let Net { search, credentials } = net;
+    let Net { search, rlm, credentials } = net;
     let search = search.iter().flat_map(|Search { providers, calls, timeout }| {
         let bounds = format!("{calls} calls, {}ms each", timeout.as_millis());
         providers.iter().map(ToString::to_string).chain([bounds])
     });
-    search.map(|text| ("search", text)).chain(each("credential", credentials)).collect()
+    let search = search.map(|text| ("search", text));
+    search.chain(each("rlm", rlm.as_slice())).chain(each("credential", credentials)).collect()
 }
 
 fn net_in_json(net: &Net) -> serde_json::Value {
-    let Net { search, credentials } = net;
+    let Net { search, rlm, credentials } = net;
     let search = search.as_ref().map(|Search { providers, calls, timeout }| {
         let providers: Vec<_> = providers
             .iter()
@@ -370,7 +371,8 @@ fn net_in_json(net: &Net) -> serde_json::Value {
             .collect();
         serde_json::json!({ "providers": providers, "calls": calls, "timeout_ms": timeout.as_millis() })
     });
-    without_empty(serde_json::json!({ "search": search, "credentials": credentials as &[Credential] }))
+    let rlm = rlm.as_ref().map(|Rlm { url, model }| serde_json::json!({ "url": url, "model": model }));
+    without_empty(serde_json::json!({ "search": search, "rlm": rlm, "credentials": credentials as &[Credential] }))
 }
 
 fn variables(env: &Env) -> Entries {

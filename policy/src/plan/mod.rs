@@ -26,7 +26,7 @@ use crate::path::HostPath;
 use crate::pattern::{ArgPatterns, ProgramPattern};
 
 pub use self::exec::{Exec, ProgramRule};
-pub use self::network::{Carries, NAMES, NAMES_NETWORK, Network, PROXY};
+pub use self::network::{Carries, NAMES, NAMES_NETWORK, Network, PROXY, Secured};
 pub use self::rule::{Exactness, Extent, FsAccess, FsRule, Presence};
 
 /// The version of the plan and of the frames between supervisor, broker, zygote and worker. All of them are one file,

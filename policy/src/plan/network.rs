@@ -26,10 +26,28 @@ pub struct Network {
     pub hosts: Vec<HostPattern>,
     /// For a call of one of callgate's own tools, to a host with credentials: what it says there in the clear goes on by TLS, with
     /// these. The supervisor says so for each call; no session has it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub secured: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secured: Option<Secured>,
     /// How much it may carry. Of a call's network only the least for the call is looked at.
     pub carries: Carries,
+}
+
+/// What egress says by TLS on behalf of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secured {
+    /// The tool whose call it is: some credentials are for one tool alone.
+    pub tool: String,
+    /// The methods of its requests, in capitals. No other request passes, so that a call which reads changes nothing by another method,
+    /// whoever has taken its worker over.
+    pub methods: Vec<String>,
+}
+
+impl Secured {
+    /// Of a tool that makes requests with these methods.
+    #[must_use]
+    pub fn of(tool: &str, methods: &[&str]) -> Self {
+        Self { tool: tool.to_owned(), methods: methods.iter().map(|method| (*method).to_owned()).collect() }
+    }
 }
 
 /// How much the connections of a session may carry, both ways.

@@ -163,7 +163,8 @@ fn said(guard: Option<&Guard>) -> Verdict {
 /// What a tool is about that the rules do not know, or that does more than it says.
 fn unknown(call: &CallFacts<'_>) -> Verdict {
     let ask = |text: String| Verdict::Ask(Reason { rule: "unknown-tool".to_owned(), text });
-    if call.subject == Subject::Change {
+    // What a call changes is for rules to decide, if it is known.
+    if call.subject == Subject::Change && call.needs.changes.is_none() {
         return ask(format!("no rule knows what `{}` does, and it may do more than read", call.tool));
     }
     if call.subject.changes_nothing() && !call.needs.only_reads() {

@@ -32,7 +32,7 @@ use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::Credential;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::{Secured, Work};
 use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
@@ -42,6 +42,7 @@ use crate::confine::ConfineError;
 use crate::gate::{Approved, Passed, Task};
 use crate::registry::{
     Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, Registry, Tool, Understood, is_a_pdf,
+    not_configured,
 };
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
@@ -114,10 +115,12 @@ pub(crate) struct Checked<'a> {
     pub(crate) root: HostPath,
     /// What egress adds to its requests.
     pub(crate) credentials: Vec<Credential>,
-    /// Egress makes the TLS, with credentials.
-    pub(crate) secured: bool,
+    /// How egress makes the TLS, with credentials, if it does.
+    pub(crate) secured: Option<Secured>,
     /// What its worker is told besides the arguments.
     pub(crate) told: Map<String, Value>,
+    /// What it is about.
+    pub(crate) subject: Subject,
 }
 
 impl Session {
@@ -314,9 +317,10 @@ impl Session {
         let grant = if runs && self.profile.restricts_the_shell() { grant.for_reading() } else { grant };
         let of_profile = self.profile.shell_timeout.filter(|_| runs);
         let timeout = prepared.timeout.or(tool.timeout).or(of_profile).unwrap_or(TIMEOUT);
-        let Prepared { needs, work, credentials, secured, mut told, .. } = prepared;
+        let Prepared { needs, work, credentials, secured, mut told, subject, .. } = prepared;
+        let subject = subject.unwrap_or(tool.subject);
         told.extend(of_surface);
-        Ok(Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told })
+        Ok(Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told, subject })
     }
 
     /// Why there is no tool of this name.
@@ -325,7 +329,10 @@ impl Session {
         if name == "web_search" && !has_providers {
             return CallError::Told { text: NO_PROVIDER.to_owned(), code: ErrorCode::ToolNotActive };
         }
-        unknown(registry, name)
+        match not_configured(name, self.manifest.as_ref().map(|manifest| &manifest.net)) {
+            Some(text) => CallError::Told { text, code: ErrorCode::ToolNotActive },
+            None => unknown(registry, name),
+        }
     }
 
     /// Where calls start.

@@ -62,6 +62,8 @@ struct Presented<'a> {
     credentials: &'a [Credential],
     /// What its worker is told besides the arguments.
     told: &'a Map<String, serde_json::Value>,
+    /// What it is about.
+    subject: Subject,
 }
 
 /// What rules and mode make of a call.
@@ -140,7 +142,8 @@ impl Session {
         (known, recording): (&mut Known, &mut Recording),
     ) -> Result<Approved<'a>, CallError> {
         let line = self.line_of(&checked).await?;
-        let Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told } = checked;
+        let Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told, subject } =
+            checked;
         let presented = Presented {
             tool,
             args: &args,
@@ -151,6 +154,7 @@ impl Session {
             own: own.as_ref(),
             credentials: &credentials,
             told: &told,
+            subject,
         };
         let (decided, watchdog) = self.judged(&presented, known).await?;
         let why = self.asks(&decided, watchdog.as_ref());
@@ -232,11 +236,12 @@ impl Session {
             Some(_) => None,
             None => self.line_of(&checked).await?,
         };
-        let Checked { tool, args, needs, root, own, work, credentials, told, .. } = &checked;
+        let Checked { tool, args, needs, root, own, work, credentials, told, subject, .. } = &checked;
         let line = line.or(understood.as_ref());
+        let (work, own, subject) = (work.as_ref(), own.as_ref(), *subject);
         let (decided, watchdog) = self
             .judged(
-                &Presented { tool, args, needs, root, work: work.as_ref(), line, own: own.as_ref(), credentials, told },
+                &Presented { tool, args, needs, root, work, line, own, credentials, told, subject },
                 &mut Known::default(),
             )
             .await?;
@@ -250,9 +255,9 @@ impl Session {
     /// Whether a person would be asked about a call that runs a program.
     pub(crate) async fn would_ask(&self, checked: &Checked<'_>) -> Result<bool, CallError> {
         let line = self.line_of(checked).await?;
-        let Checked { tool, args, needs, root, own, work, credentials, told, .. } = checked;
-        let (work, own, line) = (work.as_ref(), own.as_ref(), line.as_ref());
-        let presented = Presented { tool, args, needs, root, work, line, own, credentials, told };
+        let Checked { tool, args, needs, root, own, work, credentials, told, subject, .. } = checked;
+        let (work, own, line, subject) = (work.as_ref(), own.as_ref(), line.as_ref(), *subject);
+        let presented = Presented { tool, args, needs, root, work, line, own, credentials, told, subject };
         let (decided, watchdog) = self.judged(&presented, &mut Known::default()).await?;
         Ok(!self.asks(&decided, watchdog.as_ref()).is_empty())
     }
@@ -272,7 +277,7 @@ impl Session {
         }
         let name = call.tool.rule_name();
         let mut facts = CallFacts::new(&name, call.args, call.needs, call.root);
-        (facts.subject, facts.line) = (call.tool.subject, call.line);
+        (facts.subject, facts.line) = (call.subject, call.line);
         (facts.manifest, facts.session) = (self.manifest.as_deref(), &self.id);
         let mode = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).mode;
         match self.gate.judge(&facts, mode).await {
@@ -311,7 +316,7 @@ impl Session {
 
     /// X4-4: what the profile's tools may write, besides that only some of them are there.
     fn refuse_writing_past_the_profile(&self, call: &Presented<'_>) -> Result<(), CallError> {
-        let Some(reason) = self.profile.refuses(call.tool.subject, &call.needs.write) else { return Ok(()) };
+        let Some(reason) = self.profile.refuses(call.subject, &call.needs.write) else { return Ok(()) };
         let asked = call.needs.write.first().map_or(call.tool.name.clone(), ToString::to_string);
         let remedy = "choose another place, or have its author change the profile";
         Err(CallError::Denied(Box::new(Denial::new(Layer::Rule, asked, reason).remedy(remedy))))
@@ -352,7 +357,7 @@ impl Session {
         let unseen = if call.line.is_some() { Value::UnknownCommand } else { Value::WholeLine };
         let (named, reach) = parts(call.needs, (commands.as_deref(), unseen), &self.in_force_for(call, None));
         let (tool, ungated) = (call.tool.rule_name(), !call.tool.gated);
-        let ruled = RuledCall { tool: &tool, subject: call.tool.subject, ungated, key: &key.text, named, reach };
+        let ruled = RuledCall { tool: &tool, subject: call.subject, ungated, key: &key.text, named, reach };
         let decision = self.judge(&ruled, known)?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
         self.refuse_hosts_past_the_rule(call, &ruled)?;

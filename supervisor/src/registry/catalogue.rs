@@ -1,5 +1,9 @@
 //! The tools outside the lock (S0-25): a session has those that its manifest, its host or its surface names.
 
+use callgate_policy::manifest::Net;
+use callgate_worker::tools::web::{azure, rlm};
+
+use super::services::{Azure, NO_MODEL};
 use super::{RegistryError, Tool, exec_shell, files, hosted, patch, pdf, repositories, run_tests};
 
 /// All of them, in the order in which they are listed.
@@ -11,4 +15,21 @@ pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
     tools.push(run_tests::run_tests()?);
     tools.extend(repositories::tools()?);
     Ok(tools)
+}
+
+/// Those that are there only where the caller or a manifest has configured them.
+pub(super) const CONFIGURED: [&str; 2] = [azure::NAME, rlm::NAME];
+
+/// Whether a tool is one of those.
+pub(super) fn is_configured(name: &str) -> bool {
+    CONFIGURED.contains(&name)
+}
+
+/// Why one of those is not there, if it is for that it is not configured.
+pub(crate) fn not_configured(name: &str, net: Option<&Net>) -> Option<String> {
+    match name {
+        azure::NAME => Azure::of_caller().err(),
+        rlm::NAME => net.is_none_or(|net| net.rlm.is_none()).then(|| NO_MODEL.to_owned()),
+        _ => None,
+    }
 }

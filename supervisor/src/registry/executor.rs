@@ -8,7 +8,8 @@ use std::time::Duration;
 use callgate_policy::manifest::Credential;
 use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
-use callgate_policy::plan::Work;
+use callgate_policy::plan::{Secured, Work};
+use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
 use super::declared::Declared;
@@ -77,6 +78,11 @@ pub(crate) trait Prepare: Send + Sync {
     /// Whether the session adds to the result what it alone knows of itself.
     fn diagnoses(&self) -> bool {
         false
+    }
+
+    /// What egress is to add to its requests and to no others, from the caller's environment.
+    fn credential(&self) -> Option<Credential> {
+        None
     }
 }
 
@@ -161,15 +167,17 @@ pub(crate) struct Prepared {
     pub(crate) timeout: Option<Duration>,
     /// What egress adds to its requests, for a person who is asked.
     pub(crate) credentials: Vec<Credential>,
-    /// Whether egress makes the TLS, with credentials.
-    pub(crate) secured: bool,
+    /// How egress makes the TLS, with credentials, if it does.
+    pub(crate) secured: Option<Secured>,
     /// What the worker is told besides the arguments.
     pub(crate) told: Map<String, Value>,
+    /// What the call is about, if that is not what its tool is about.
+    pub(crate) subject: Option<Subject>,
 }
 
 impl Prepared {
     pub(super) fn new(needs: CallNeeds, work: Option<Work>, timeout: Option<Duration>) -> Self {
-        Self { needs, work, timeout, credentials: Vec::new(), secured: false, told: Map::new() }
+        Self { needs, work, timeout, credentials: Vec::new(), secured: None, told: Map::new(), subject: None }
     }
 }
 
@@ -235,6 +243,21 @@ impl Executor {
     pub(crate) fn read_first(&self, args: &Value) -> Option<ReadFirst> {
         match self {
             Self::Worker(tool) => tool.read_first(args),
+            Self::Program(_)
+            | Self::Declared(_)
+            | Self::Session(_)
+            | Self::Host(_)
+            | Self::Remote(_)
+            | Self::Shell(_)
+            | Self::Background(_)
+            | Self::Delegate => None,
+        }
+    }
+
+    /// What egress is to add to its requests and to no others, from the caller's environment.
+    pub(crate) fn credential(&self) -> Option<Credential> {
+        match self {
+            Self::Worker(tool) => tool.credential(),
             Self::Program(_)
             | Self::Declared(_)
             | Self::Session(_)

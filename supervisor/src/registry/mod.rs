@@ -14,6 +14,7 @@ mod patch;
 mod pdf;
 mod repositories;
 mod run_tests;
+mod services;
 mod surface;
 mod tool;
 mod web;
@@ -25,6 +26,7 @@ use callgate_policy::manifest::Agent;
 use callgate_policy::profile::{FileWrite, Profile};
 use callgate_policy::tool::Subject;
 
+pub(crate) use catalogue::not_configured;
 pub(crate) use declared::{Declared, STATE};
 pub(crate) use exec_shell::{ShellCall, input, refuse_two_inputs, time};
 pub use executor::{Answering, Handler, HandlerCall};
@@ -37,6 +39,7 @@ pub(crate) use lifecycle::{InFlight, Inactive, Lifecycle};
 pub(crate) use pdf::{instead_of_read, is_one as is_a_pdf, read_pdf};
 pub(crate) use repositories::versions;
 pub(crate) use run_tests::{MARKERS, RUNNER};
+pub(crate) use services::{Azure, Rlm, TOKEN};
 pub(crate) use surface::{TASKS, Understood, further as of_surface};
 pub use tool::{Origin, Tool};
 pub(crate) use web::{Hop, NO_PROVIDER, Searches, with_failed};
@@ -155,9 +158,10 @@ impl Registry {
     /// [`RegistryError::NotInTheCatalogue`] for a name that none of them has.
     pub(crate) fn add_further<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Result<(), RegistryError> {
         let catalogue = catalogue::tools()?;
-        for name in names {
+        // Those that have to be configured are added by what they are configured with.
+        for name in names.into_iter().filter(|name| !catalogue::is_configured(name)) {
             let Some(tool) = catalogue.iter().find(|tool| tool.name == name) else {
-                let known = catalogue.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
+                let known = Self::further()?.join(", ");
                 return Err(RegistryError::NotInTheCatalogue { tool: name.to_owned(), known });
             };
             if self.find(name).is_none() {
@@ -172,7 +176,31 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
     pub fn further() -> Result<Vec<String>, RegistryError> {
-        Ok(catalogue::tools()?.into_iter().map(|tool| tool.name).collect())
+        let configured = catalogue::CONFIGURED.into_iter().map(str::to_owned);
+        Ok(catalogue::tools()?.into_iter().map(|tool| tool.name).chain(configured).collect())
+    }
+
+    /// Adds `azure_devops`, for an organization.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
+    pub(crate) fn add_azure(&mut self, azure: Arc<Azure>) -> Result<(), RegistryError> {
+        self.tools.push(services::azure_devops(azure)?);
+        Ok(())
+    }
+
+    /// Adds `rlm_query`, which asks whom a manifest names.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
+    pub(crate) fn add_rlm(&mut self, rlm: Arc<Rlm>) -> Result<(), RegistryError> {
+        self.tools.push(services::rlm_query(rlm)?);
+        Ok(())
+    }
+
+    /// Whether a tool of this name is there only where it is configured: a rule about it is no mistake elsewhere.
+    pub(crate) fn has_to_be_configured(name: &str) -> bool {
+        catalogue::is_configured(name)
     }
 
     /// Adds `web_search`, which asks whom a manifest names.
@@ -216,7 +244,8 @@ impl Registry {
 
     /// Whether a tool of this name is there, or could be: servers come and go.
     fn knows(&self, name: &str) -> bool {
-        self.tools.iter().any(|tool| tool.is_called(name)) || self.is_left_out(name) || name.starts_with("mcp__")
+        let is_here = self.tools.iter().any(|tool| tool.is_called(name));
+        is_here || self.is_left_out(name) || catalogue::is_configured(name) || name.starts_with("mcp__")
     }
 
     /// Those of its tools for which something holds.

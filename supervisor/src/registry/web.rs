@@ -7,7 +7,7 @@ use std::time::Duration;
 use callgate_policy::manifest::{self, Credential, Over, Provider};
 use callgate_policy::need::{CallNeeds, HostNeed};
 use callgate_policy::pattern::Host;
-use callgate_policy::plan::Work;
+use callgate_policy::plan::{Secured, Work};
 use callgate_policy::tool::Subject;
 use callgate_worker::tools::web::fetch::{self, Place};
 use callgate_worker::tools::web::search;
@@ -44,27 +44,35 @@ impl Prepare for Fetch {
     fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         let bad = |reason: String| InvalidArgument { name: "url".to_owned(), reason };
         let place = fetch::place(args["url"].as_str().unwrap_or_default()).map_err(bad)?;
-        let credentials = credentials(&place, context);
-        let secured = place.tls && !credentials.is_empty();
+        let credentials = credentials(fetch::NAME, &place, context);
+        let secured = (place.tls && !credentials.is_empty()).then(|| Secured::of(fetch::NAME, &["GET"]));
         let needs = needs(place);
         let work = Work::Tool { name: fetch::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         let hop = Duration::from_millis(args["timeout_ms"].as_u64().unwrap_or(fetch::TIMEOUT));
-        let told = Map::from_iter(secured.then(|| (fetch::BY_EGRESS.to_owned(), true.into())));
-        Ok(Prepared { needs, work: Some(work), timeout: Some(hop + READING), credentials, secured, told })
+        let told = Map::from_iter(secured.as_ref().map(|_| (fetch::BY_EGRESS.to_owned(), true.into())));
+        Ok(Prepared {
+            needs,
+            work: Some(work),
+            timeout: Some(hop + READING),
+            credentials,
+            secured,
+            told,
+            subject: None,
+        })
     }
 }
 
 /// One host at one port.
-fn needs(Place { host, port, .. }: Place) -> CallNeeds {
+pub(super) fn needs(Place { host, port, .. }: Place) -> CallNeeds {
     CallNeeds { hosts: vec![HostNeed { host, port }], ..CallNeeds::default() }
 }
 
-/// The credentials that egress adds there. By TLS it adds them where it makes the TLS itself.
-fn credentials(place: &Place, context: &Context<'_>) -> Vec<Credential> {
+/// The credentials that egress adds there for a tool. By TLS it adds them where it makes the TLS itself.
+pub(super) fn credentials(tool: &str, place: &Place, context: &Context<'_>) -> Vec<Credential> {
     // What is no host in its one form is denied by whoever judges the need.
     let Ok(host) = Host::parse(&place.host) else { return Vec::new() };
     let over = if place.tls { Over::Https } else { Over::Http };
-    let goes_along = |one: &&Credential| one.over == over && one.covers(&host, place.port);
+    let goes_along = |one: &&Credential| one.over == over && one.is_for(tool) && one.covers(&host, place.port);
     context.credentials.iter().filter(goes_along).cloned().collect()
 }
 
@@ -129,8 +137,9 @@ impl Prepare for Searches {
         let provider =
             self.provider(context.session, context.hop).ok_or_else(|| bad("there is nobody to ask".to_owned()))?;
         let place = fetch::place(&provider.url).map_err(bad)?;
-        let credentials = credentials(&place, context);
+        let credentials = credentials(search::NAME, &place, context);
         let secured = place.tls && !credentials.is_empty();
+        let secured = secured.then(|| Secured::of(search::NAME, &["GET", "POST"]));
         let needs = needs(place);
         let work = Work::Tool { name: search::NAME.to_owned(), paths: Vec::new(), limit: context.limit };
         // Whoever does not answer leaves time for the others.
@@ -141,10 +150,18 @@ impl Prepare for Searches {
             (search::PROVIDER, provider.kind.name().into()),
             (search::AT, provider.url.as_str().into()),
             (search::TIME, millis.into()),
-            (fetch::BY_EGRESS, secured.into()),
+            (fetch::BY_EGRESS, secured.is_some().into()),
         ];
         let told = told.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Ok(Prepared { needs, work: Some(work), timeout: Some(share + READING), credentials, secured, told })
+        Ok(Prepared {
+            needs,
+            work: Some(work),
+            timeout: Some(share + READING),
+            credentials,
+            secured,
+            told,
+            subject: None,
+        })
     }
 
     fn searches(&self) -> Option<&Searches> {

@@ -114,8 +114,11 @@ impl Supervisor {
         let in_manifest = spec.manifest.as_ref().is_some_and(|manifest| manifest.watch_execs);
         let inherited = lineage.as_ref().map(|lineage| lineage.rules.clone());
         let mut rules = rules(&spec, inherited, &profile, &registry, &variables)?;
-        let declared = spec.manifest.as_ref().map(|manifest| manifest.net.credentials.as_slice()).unwrap_or_default();
-        let credentials = Credentials::read(declared, &effective, &changeable)?;
+        let mut declared = spec.manifest.as_ref().map(|manifest| manifest.net.credentials.clone()).unwrap_or_default();
+        // A subagent has those that its agent names, and nobody can name these.
+        let of_tools = registry.tools().filter(|_| lineage.is_none()).filter_map(|tool| tool.executor.credential());
+        declared.extend(of_tools);
+        let credentials = Credentials::read(&declared, &effective, &changeable)?;
         let credentials = Arc::new(credentials);
         if lineage.is_none() {
             ancestry.credentials = Arc::clone(&credentials);

@@ -6,7 +6,7 @@ use callgate_policy::rules::{Action, Rule, RuleScope, RuleSet, RuleSource};
 use callgate_policy::variable::Variables;
 
 use super::{OpenError, SessionSpec};
-use crate::registry::{Origin, Registry};
+use crate::registry::{Origin, Registry, Tool};
 
 /// The rules of all scopes, and what holds where none matches.
 pub(super) fn rules(
@@ -44,7 +44,8 @@ pub(super) fn rules(
     let mut known = Registry::locked()?;
     known.add_further(Registry::further()?.iter().map(String::as_str))?;
     known.add_task(&manifest.map(|manifest| manifest.agents.clone()).unwrap_or_default())?;
-    for tool in registry.tools().filter(|tool| tool.origin != Origin::Bundled) {
+    let is_of_others = |tool: &&Tool| tool.origin != Origin::Bundled || Registry::has_to_be_configured(tool.own_name());
+    for tool in registry.tools().filter(is_of_others) {
         if known.find(&tool.name).is_none() {
             known.add(tool.clone())?;
         }
@@ -54,7 +55,9 @@ pub(super) fn rules(
         add_clause(&mut rules, clause, mode, &known, variables)?;
     }
     // A misspelt name would be a rule that is never asked.
-    let unknown = rules.tools().find(|(tool, _)| known.find(tool).is_none() && !registry.is_left_out(tool));
+    let unknown = rules.tools().find(|(tool, _)| {
+        known.find(tool).is_none() && !registry.is_left_out(tool) && !Registry::has_to_be_configured(tool)
+    });
     match unknown {
         None => Ok(rules),
         Some((tool, source)) => Err(OpenError::UnknownTool {

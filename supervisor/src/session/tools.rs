@@ -31,7 +31,7 @@ use crate::host::{self, Search};
 use crate::place::{Changeable, Place};
 use crate::registry::hosted::{Hosted, skill};
 use crate::registry::{
-    Executor, Layer, LeftOut, Registry, RegistryError, Searches, Tool, ToolState, counts, of_surface,
+    Azure, Executor, Layer, LeftOut, Registry, RegistryError, Rlm, Searches, TOKEN, Tool, ToolState, counts, of_surface,
 };
 use crate::store::{self, StoreError};
 use crate::trust::{Found as FoundProject, Project, TrustError};
@@ -42,6 +42,10 @@ pub(crate) struct Sources {
     inherited: Option<Inherited>,
     /// Whom `web_search` asks. What it has asked counts for as long as there is the session.
     searches: Option<Arc<Searches>>,
+    /// The organization that `azure_devops` is about.
+    azure: Option<Arc<Azure>>,
+    /// Whom `rlm_query` asks.
+    rlm: Option<Arc<Rlm>>,
     /// The subagents that a tool starts.
     agents: BTreeMap<String, Agent>,
     /// The host's.
@@ -106,11 +110,16 @@ impl Sources {
         inherited: Option<Inherited>,
     ) -> Self {
         let of_manifest = spec.manifest.as_ref();
+        let azure = spec.tools.then(Azure::of_caller).and_then(Result::ok).map(Arc::new);
+        let mut secret = spec.manifest.as_ref().map(secret_variables).unwrap_or_default();
+        secret.extend(azure.as_ref().map(|_| TOKEN.to_owned()));
         let surface = spec.surface.or(of_manifest.and_then(|manifest| manifest.surface)).unwrap_or_default();
         let search = spec.manifest.as_ref().and_then(|manifest| manifest.net.search.clone()).filter(|_| spec.tools);
         Self {
             inherited,
             searches: search.map(|search| Arc::new(Searches::new(search))),
+            azure,
+            rlm: of_manifest.and_then(|manifest| manifest.net.rlm.clone()).map(|rlm| Arc::new(Rlm::new(rlm))),
             agents: spec.manifest.as_ref().map(|manifest| manifest.agents.clone()).unwrap_or_default(),
             further: std::mem::take(&mut spec.further_tools),
             surface,
@@ -124,7 +133,7 @@ impl Sources {
             user: spec.user_tools.clone().filter(|_| spec.tools),
             project: spec.project.clone().filter(|_| spec.tools),
             offered: spec.manifest.as_ref().and_then(|manifest| manifest.tools.clone()),
-            secret: spec.manifest.as_ref().map(secret_variables).unwrap_or_default(),
+            secret,
             profile: profile.clone(),
             bounds,
         }
@@ -162,6 +171,13 @@ impl Sources {
             self.offered.iter().flatten().any(|offered| offered == name)
                 || of_surface(self.surface).any(|tool| tool == name)
         };
+        let is_asked_for = |name: &str| self.extra.iter().any(|extra| extra == name) || named(&name.to_owned());
+        if let Some(azure) = self.azure.as_ref().filter(|_| is_asked_for("azure_devops")) {
+            registry.add_azure(Arc::clone(azure))?;
+        }
+        if let Some(rlm) = self.rlm.as_ref().filter(|_| is_asked_for("rlm_query")) {
+            registry.add_rlm(Arc::clone(rlm))?;
+        }
         registry.add_further(Registry::further()?.iter().filter(|name| named(name)).map(String::as_str))?;
         for tool in &self.further {
             registry.add(tool.clone())?;

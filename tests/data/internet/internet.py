@@ -23,6 +23,7 @@ import threading
 
 sys.dont_write_bytecode = True
 import servers
+import services
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -136,6 +137,9 @@ class Web(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(body)
             return
+        if self.path.startswith("/acme/"):
+            self.serve_azure(b"")
+            return
         for name in CREDENTIALS:
             for value in self.headers.get_all(name, []):
                 log(f"credential {self.headers.get('Host')} {name}: {value}")
@@ -190,6 +194,12 @@ class Web(http.server.BaseHTTPRequestHandler):
         if self.path.startswith("/git/"):
             self.serve_git(body)
             return
+        if self.path.startswith("/acme/"):
+            self.serve_azure(body)
+            return
+        if self.path.endswith("/chat/completions"):
+            self.answer_with("application/json", *services.completions(self.headers, body))
+            return
         if self.path == "/search":
             log(f"credential {self.headers.get('Host')} authorization: {self.headers.get('Authorization')}")
             log(f"asked {body.decode()}")
@@ -201,6 +211,24 @@ class Web(http.server.BaseHTTPRequestHandler):
             return
         self.send_response(204)
         self.end_headers()
+
+    def do_PATCH(self):
+        self.serve_azure(self.body())
+
+    def serve_azure(self, body):
+        """Only who speaks TLS is served: a token does not go in the clear."""
+        log(f"azure {self.command} {self.path}")
+        state = f"{sys.argv[1]}.azure"
+        answer = services.azure(self.command, self.path, self.headers, body, state)
+        status, kind, body = answer if isinstance(self.connection, ssl.SSLSocket) else (400, "text/plain", b"")
+        self.answer_with(kind, status, body)
+
+    def answer_with(self, kind, status, body):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def serve_git(self, body):
         status, headers, body = servers.answer_git(f"{sys.argv[1]}.servers/git", self.command, self.path, self.headers, body)

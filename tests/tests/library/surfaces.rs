@@ -33,6 +33,8 @@ const MANIFEST: &str = r#"
     hosts = ["example.org"]
     [net.search]
     providers = ["duckduckgo"]
+    [net.rlm]
+    url = "https://example.org"
     [agents.general]
     description = "does what it is told"
     runner = ["cat"]

@@ -16,6 +16,7 @@ mod kept_output;
 mod logs;
 mod patch;
 mod repositories;
+mod services;
 mod web_fetch;
 mod web_search;
 // What must work.

@@ -258,7 +258,7 @@ mod tests {
                 wanted.parse().unwrap(),
                 &plan::Network {
                     hosts: vec![HostPattern::parse(granted).unwrap()],
-                    secured: false,
+                    secured: None,
                     carries: plan::Carries::UNBOUNDED,
                 },
             )

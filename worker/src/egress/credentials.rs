@@ -10,8 +10,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callgate_policy::manifest::Over;
+use callgate_policy::manifest::{Credential, Over};
 use callgate_policy::pattern::Host;
+use callgate_policy::plan::Secured;
 use callgate_policy::step::Step;
 use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -67,11 +68,19 @@ impl Credentials {
     }
 
     /// What is added for a host. `secured` is a call of a tool that egress makes the TLS for.
-    pub(super) fn outfit(&self, host: &Host, port: u16, secured: bool) -> Outfit {
-        let over = if secured { Over::Https } else { Over::Http };
-        let its = self.all.iter().filter(|one| one.credential.over == over && one.credential.covers(host, port));
+    pub(super) fn outfit(&self, host: &Host, port: u16, secured: Option<&Secured>) -> Outfit {
+        let goes_along = |credential: &Credential| match secured {
+            Some(Secured { tool, .. }) => credential.over == Over::Https && credential.is_for(tool),
+            // What is for one tool alone goes with no program's requests.
+            None => credential.over == Over::Http && credential.only_for.is_none(),
+        };
+        let its = self.all.iter().filter(|one| goes_along(&one.credential) && one.credential.covers(host, port));
         let headers: Vec<_> = its.filter_map(SealedCredential::header).collect();
-        let tls = self.tls.as_ref().filter(|_| secured && !headers.is_empty()).map(Arc::clone);
+        let tls = self.tls.as_ref().filter(|_| !headers.is_empty());
+        let tls = tls.zip(secured).map(|(tls, secured)| {
+            let methods = secured.methods.iter().filter_map(|method| Method::from_bytes(method.as_bytes()).ok());
+            Tls { config: Arc::clone(tls), methods: methods.collect() }
+        });
         Outfit { headers: headers.into(), tls }
     }
 }
@@ -102,7 +111,15 @@ impl SealedCredential {
 #[derive(Clone, Default)]
 pub(super) struct Outfit {
     headers: Arc<[(HeaderName, HeaderValue)]>,
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<Tls>,
+}
+
+/// TLS that egress makes.
+#[derive(Clone)]
+struct Tls {
+    config: Arc<ClientConfig>,
+    /// Of the requests that it is made for.
+    methods: Arc<[Method]>,
 }
 
 impl fmt::Debug for Outfit {
@@ -123,10 +140,10 @@ impl Outfit {
         self.tls.is_some()
     }
 
-    /// Whether a request may have it: no server is asked to show it (TRACE), and a tool does nothing but fetch and ask.
+    /// Whether a request may have it: no server is asked to show it (TRACE), and a tool does nothing but what its call is about.
     pub(super) fn is_for(&self, method: &Method) -> bool {
         match &self.tls {
-            Some(_) => [Method::GET, Method::POST].contains(method),
+            Some(tls) => tls.methods.contains(method),
             // Servers take small letters too, and one has a word of its own for it (TRACK).
             None => self.is_none() || !["TRACE", "TRACK"].iter().any(|word| method.as_str().eq_ignore_ascii_case(word)),
         }
@@ -149,7 +166,7 @@ impl Outfit {
             Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_odd| "TLS has no such name".to_owned())?,
             Host::Address(ip) => ServerName::from(*ip),
         };
-        let connected = timeout(HANDSHAKE, TlsConnector::from(Arc::clone(tls)).connect(name, server)).await;
+        let connected = timeout(HANDSHAKE, TlsConnector::from(Arc::clone(&tls.config)).connect(name, server)).await;
         match connected {
             Ok(Ok(connection)) => Ok(Either::Right(Box::new(connection))),
             Ok(Err(error)) => Err(error.to_string()),
@@ -184,9 +201,24 @@ mod tests {
     #[test]
     fn certificates_are_read_for_tls_alone() {
         let host = Host::parse("a.example").unwrap();
+        let fetch = Secured::of("web_fetch", &["GET"]);
         let (secured, read) = credentials("https");
-        assert!(read && secured.outfit(&host, 443, true).is_secured());
+        assert!(read && secured.outfit(&host, 443, Some(&fetch)).is_secured());
         let (plain, read) = credentials("http");
-        assert!(!read && !plain.outfit(&host, 80, false).is_none() && plain.outfit(&host, 443, true).is_none());
+        assert!(!read && !plain.outfit(&host, 80, None).is_none() && plain.outfit(&host, 443, Some(&fetch)).is_none());
+    }
+
+    /// A credential of one tool goes with its requests alone, and those have the methods of its call and no others.
+    #[test]
+    fn a_credential_of_one_tool_goes_with_no_other_s_requests() {
+        let host = Host::parse("a.example").unwrap();
+        let (mut all, _) = credentials("https");
+        all.all[0].credential.only_for = Some("azure_devops".to_owned());
+        let of = |tool, methods: &[&str]| all.outfit(&host, 443, Some(&Secured::of(tool, methods)));
+        assert!(of("web_fetch", &["GET"]).is_none() && all.outfit(&host, 80, None).is_none());
+        let reads = of("azure_devops", &["GET"]);
+        assert!(reads.is_secured() && reads.is_for(&Method::GET));
+        assert!(![Method::POST, Method::PATCH, Method::TRACE].iter().any(|method| reads.is_for(method)));
+        assert!(of("azure_devops", &["PATCH"]).is_for(&Method::PATCH));
     }
 }

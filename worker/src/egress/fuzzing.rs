@@ -26,7 +26,7 @@ pub const GRANTED: &str = "good.example";
 pub fn question(bytes: &[u8]) {
     let network = Network {
         hosts: HostPattern::parse(GRANTED).into_iter().collect(),
-        secured: false,
+        secured: None,
         carries: Carries::UNBOUNDED,
     };
     let question = Question::read(bytes, &network);

@@ -455,9 +455,9 @@ impl Egress {
 
     /// The name that a connection is for, with what is added to its requests. Refused if egress is to make the TLS, and would not.
     fn made_for(&self, shown: &str, name: Host, port: u16, asker: &Asker) -> Result<MadeFor, NoRoute> {
-        let secured = asker.within.as_ref().is_some_and(|within| within.secured);
+        let secured = asker.within.as_ref().and_then(|within| within.secured.as_ref());
         let outfit = self.credentials.outfit(&name, port, secured);
-        if secured && !outfit.is_secured() {
+        if secured.is_some() && !outfit.is_secured() {
             return Err(NoRoute::Refused { host: shown.to_owned(), reason: Some(NOT_SECURED.to_owned()) });
         }
         Ok(MadeFor { outfit, ..MadeFor::new(name, port) })

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use callgate_policy::plan::seccomp::{
-    Variant, base, fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta,
+    Variant, ask_delta, base, fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta,
 };
 use callgate_policy::plan::{Starter, Strength, Writer};
 
@@ -254,7 +254,9 @@ fn d11_threads_share_their_descriptors() {
 
 #[test]
 fn the_tools_filters_do_what_their_tables_say() {
-    for filter in [tool_delta(), search_delta(), fetch_delta(), readers(), reader_delta(), searcher_delta()] {
+    for filter in
+        [tool_delta(), search_delta(), fetch_delta(), ask_delta(), readers(), reader_delta(), searcher_delta()]
+    {
         check(&filter, Arch::X86_64);
         check(&filter, Arch::Aarch64);
     }
@@ -322,6 +324,7 @@ fn paths_are_short() {
         (reader_delta(), 20),
         (search_delta(), 110),
         (fetch_delta(), 100),
+        (ask_delta(), 115),
         (searcher_delta(), 30),
     ]) {
         for arch in [Arch::X86_64, Arch::Aarch64] {

@@ -78,6 +78,8 @@ pub const CONTRACTS: &[Contract] = &[
     git::diff::CONTRACT,
     overview::CONTRACT,
     git::diagnostics::CONTRACT,
+    web::azure::CONTRACT,
+    web::rlm::CONTRACT,
 ];
 
 /// What the worker of this tool may make.
@@ -96,13 +98,21 @@ pub(crate) enum Kind {
     Searches,
     /// It connects to hosts.
     Fetches,
+    /// It connects to hosts, and makes threads, so as to wait for several answers.
+    Asks,
 }
 
 impl Kind {
+    /// Whether it connects to hosts.
+    pub(crate) fn connects(self) -> bool {
+        matches!(self, Self::Fetches | Self::Asks)
+    }
+
     /// Of the tool of this name.
     pub(crate) fn of(name: &str) -> Self {
         match threads_of(name) {
-            _ if [web::fetch::NAME, web::search::NAME].contains(&name) => Self::Fetches,
+            _ if [web::fetch::NAME, web::search::NAME, web::azure::NAME].contains(&name) => Self::Fetches,
+            Threads::OfItsOwn if name == web::rlm::NAME => Self::Asks,
             Threads::OfItsOwn => Self::Searches,
             Threads::Never => Self::Plain,
         }
@@ -262,6 +272,8 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         git::diff::NAME => git::diff::run(args, ctx),
         overview::NAME => overview::run(args, ctx),
         git::diagnostics::NAME => git::diagnostics::run(ctx),
+        web::azure::NAME => web::azure::run(args, ctx),
+        web::rlm::NAME => web::rlm::run(args, ctx),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
@@ -526,6 +538,16 @@ pub enum ToolError {
     /// A patch makes no sense, or does not fit. All files are as they were, unless it says otherwise.
     #[error("{0}")]
     Patch(Box<patch::PatchError>),
+    /// A service has not done what it was asked.
+    #[error("ask {service}: {why}")]
+    Service {
+        /// What people call it.
+        service: &'static str,
+        /// Why.
+        why: String,
+        /// What kind of error that is.
+        code: ErrorCode,
+    },
     /// The new content was complete and could not be put in the old one's place. The old content is as it was.
     #[error("replace {path}")]
     Publish {
@@ -566,7 +588,7 @@ impl ToolError {
             Self::NotText { .. } | Self::NotRegular { .. } | Self::NotADirectory { .. } | Self::Repository { .. } => {
                 ErrorCode::ToolExecutionFailed
             }
-            Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
+            Self::Fetch { code, .. } | Self::Search { code, .. } | Self::Service { code, .. } => *code,
             Self::Workbook { why, .. } => why.code(),
             Self::Patch(error) => error.code(),
             Self::Open { source, .. }
@@ -617,7 +639,7 @@ impl ToolError {
             Self::NoRepository { .. } => {
                 Some("name a directory of a repository; one above the workspace is not looked for")
             }
-            Self::Repository { .. } | Self::Fetch { .. } | Self::Search { .. } => None,
+            Self::Repository { .. } | Self::Fetch { .. } | Self::Search { .. } | Self::Service { .. } => None,
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -682,6 +704,7 @@ impl ToolError {
             | Self::Search { .. }
             | Self::Workbook { .. }
             | Self::Patch(_)
+            | Self::Service { .. }
             | Self::LinkChanged { .. } => None,
         }
     }
@@ -864,8 +887,17 @@ mod tests {
         }
         let names =
             ["read", "write", "edit", "apply_patch", "note", "glob", "grep", "list", "file_search", "read_excel"];
-        let names = names.into_iter().chain(["web_fetch", "web_search"]).collect::<Vec<_>>();
-        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
+        let others = [
+            "web_fetch",
+            "web_search",
+            "git_status",
+            "git_diff",
+            "repo_overview",
+            "diagnostics",
+            "azure_devops",
+            "rlm_query",
+        ];
+        assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), [&names[..], &others].concat());
         let names = ["read", "write", "edit", "note", "glob", "grep", "web_fetch", "web_search"];
         let others = ["git_status", "git_diff", "repo_overview", "diagnostics"];
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), [&names[..], &others].concat());

@@ -280,7 +280,7 @@ mod tests {
     fn addresses_are_granted_as_such() {
         let network = |hosts: &[&str]| Network {
             hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
-            secured: false,
+            secured: None,
             carries: Carries::UNBOUNDED,
         };
         let allows = |network: &Network, address: &str, port| network.allows_address(address.parse().unwrap(), port);
@@ -340,7 +340,7 @@ mod tests {
         ] {
             let network = Network {
                 hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
-                secured: false,
+                secured: None,
                 carries: Carries::UNBOUNDED,
             };
             assert_eq!(network.only_web(&host, port), only, "{hosts:?} {port}");

@@ -24,7 +24,7 @@ mod types;
 pub use self::base::base;
 pub use self::constants::X86_64_ONLY;
 pub use self::egress::egress;
-pub use self::tools::{fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta};
+pub use self::tools::{ask_delta, fetch_delta, reader_delta, readers, search_delta, searcher_delta, tool_delta};
 pub use self::types::{Action, Arch, ArgRule, Condition, Errno, Filter, Group, Operand, Variant, Verdict, Width};
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ fn every_filter() -> impl Iterator<Item = Filter> {
         tool_delta(),
         search_delta(),
         fetch_delta(),
+        ask_delta(),
         readers(),
         reader_delta(),
         searcher_delta(),
@@ -59,6 +60,7 @@ fn programs_are_asked_about_where_they_are_bounded() {
 fn printed_tool_filters_are_pinned() {
     insta::assert_snapshot!("tool_delta", tool_delta().to_string());
     insta::assert_snapshot!("fetch_delta", fetch_delta().to_string());
+    insta::assert_snapshot!("ask_delta", ask_delta().to_string());
     insta::assert_snapshot!("readers", readers().to_string());
     insta::assert_snapshot!("reader_delta", reader_delta().to_string());
     insta::assert_snapshot!("search_delta", search_delta().to_string());

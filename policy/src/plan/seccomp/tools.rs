@@ -24,8 +24,18 @@ pub fn search_delta() -> Filter {
 /// The same for a tool that fetches from hosts: the base filter's rules of sockets hold, so that the broker is asked, and the broker
 /// asks egress.
 pub fn fetch_delta() -> Filter {
-    let mut filter = tool(Threads::Never);
-    filter.title = "filter of in-process tools that fetch".to_owned();
+    connecting(Threads::Never, "filter of in-process tools that fetch")
+}
+
+/// The same of those that wait for several answers at once, each in a thread.
+#[must_use]
+pub fn ask_delta() -> Filter {
+    connecting(Threads::OfItsOwn, "filter of in-process tools that ask several questions")
+}
+
+fn connecting(threads: Threads, title: &str) -> Filter {
+    let mut filter = tool(threads);
+    filter.title = title.to_owned();
     let reaching = Group {
         title: "reaching anyone but hosts",
         why: "a tool that fetches makes sockets and connects them; it serves nobody, and knows nobody whom it could signal",

@@ -101,6 +101,7 @@ pub(super) const FACES: &[Face] = &[
     ),
     Face::same("update_plan"),
     Face::same("note"),
+    Face::same("rlm_query"),
 ];
 
 const TODOS: &str = r#"{

@@ -23,6 +23,7 @@ use serde_json::{Map, Value, json};
 use ureq::config::Config;
 use ureq::http::{Response, Uri, header};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::typestate::WithBody;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, RequestBuilder};
@@ -218,6 +219,34 @@ fn agent(certificates: &[u8], timeout: Duration) -> Agent {
     Agent::with_parts(config, DefaultConnector::default(), Names)
 }
 
+/// How something is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    Get,
+    Post,
+    Patch,
+}
+
+impl Method {
+    #[cfg(test)]
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+        }
+    }
+}
+
+/// What goes with a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Body {
+    None,
+    Json(Value),
+    /// A JSON Patch (RFC 6902).
+    Patch(Value),
+}
+
 /// What makes requests.
 pub(super) struct Client {
     agent: Agent,
@@ -237,8 +266,32 @@ impl Client {
     }
 
     pub(super) fn post(&self, url: &Url, json: &Value) -> Result<Response<ureq::Body>, NoResponse> {
-        let request = self.named(self.agent.post(self.spoken(url).as_str()), url);
-        let request = request.header(header::CONTENT_TYPE, "application/json");
+        self.with_body(self.agent.post(self.spoken(url).as_str()), url, ("application/json", json))
+    }
+
+    /// A request of whichever kind.
+    pub(super) fn send(&self, method: Method, url: &Url, body: &Body) -> Result<Response<ureq::Body>, NoResponse> {
+        let spoken = self.spoken(url);
+        let nothing = Value::Null;
+        let body = match body {
+            Body::None => ("application/json", &nothing),
+            Body::Json(json) => ("application/json", json),
+            Body::Patch(json) => ("application/json-patch+json", json),
+        };
+        match method {
+            Method::Get => self.get(url),
+            Method::Post => self.with_body(self.agent.post(spoken.as_str()), url, body),
+            Method::Patch => self.with_body(self.agent.patch(spoken.as_str()), url, body),
+        }
+    }
+
+    fn with_body(
+        &self,
+        request: RequestBuilder<WithBody>,
+        url: &Url,
+        (kind, json): (&str, &Value),
+    ) -> Result<Response<ureq::Body>, NoResponse> {
+        let request = self.named(request, url).header(header::CONTENT_TYPE, kind);
         request.send(json.to_string().as_bytes()).map_err(|error| why(&error))
     }
 

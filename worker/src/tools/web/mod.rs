@@ -4,9 +4,11 @@ use std::time::Instant;
 
 use url::Url;
 
+pub mod azure;
 mod charset;
 pub mod fetch;
 mod html;
+pub mod rlm;
 pub mod search;
 
 /// How a result is wanted.
