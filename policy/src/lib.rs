@@ -85,6 +85,7 @@ pub mod requirement;
 pub mod rules;
 pub mod shell;
 pub mod skill;
+pub mod sql;
 pub mod step;
 pub mod tool;
 pub mod unit;

@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::protocol::Threads;
 
+pub mod database;
 pub mod edit;
 pub mod glob;
 pub mod grep;
@@ -233,6 +234,8 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "grep" => grep::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
         web::search::NAME => web::search::run(args, ctx),
+        "sqlite" => database::run(args, ctx),
+        database::sql::NAME => database::sql::run(args),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
@@ -436,6 +439,16 @@ pub enum ToolError {
         /// What kind of error that is.
         code: ErrorCode,
     },
+    /// A database has done nothing.
+    #[error("{database}: {why}")]
+    Database {
+        /// Which, by its tool and its alias.
+        database: String,
+        /// Why.
+        why: String,
+        /// What kind of error that is.
+        code: ErrorCode,
+    },
     /// A provider has given no results.
     #[error("ask {provider}: {why}")]
     Search {
@@ -482,7 +495,7 @@ impl ToolError {
             Self::Changed { .. } | Self::LinkChanged { .. } => ErrorCode::ResourceBusy,
             Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
             Self::NotRegular { .. } | Self::NotADirectory { .. } => ErrorCode::ToolExecutionFailed,
-            Self::Fetch { code, .. } | Self::Search { code, .. } => *code,
+            Self::Fetch { code, .. } | Self::Search { code, .. } | Self::Database { code, .. } => *code,
             Self::Open { source, .. }
             | Self::Read { source, .. }
             | Self::Parent { source, .. }
@@ -523,7 +536,7 @@ impl ToolError {
             Self::Changed { .. } => Some("read it again"),
             Self::Exists { .. } => Some("choose a name that is free"),
             Self::ByLink { .. } => Some("name the file itself"),
-            Self::Fetch { .. } | Self::Search { .. } => None,
+            Self::Fetch { .. } | Self::Search { .. } | Self::Database { .. } => None,
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -580,6 +593,7 @@ impl ToolError {
             | Self::ByLink { .. }
             | Self::Fetch { .. }
             | Self::Search { .. }
+            | Self::Database { .. }
             | Self::LinkChanged { .. } => None,
         }
     }
