@@ -67,6 +67,7 @@
 pub mod approval;
 pub mod call_grant;
 pub mod ceiling;
+pub mod databases;
 pub mod document;
 pub mod effective;
 pub mod envelope;

@@ -9,6 +9,7 @@ use callgate_mcp::Servers;
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
+use callgate_worker::tools::database::CONTRACTS as DATABASES;
 use serde_json::Value;
 
 use super::arguments::Call;
@@ -37,7 +38,12 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
     spec.profile = show::profile(profile, &spec)?;
     // What a skill says of itself is read by a worker of its own, and so is each host to which a fetch or a search goes on.
-    let has_workers = call.tool.as_deref().is_some_and(|tool| matches!(tool, "skill" | "web_fetch" | "web_search"));
+    // A statement in SQL is read by one before it is judged.
+    let takes_sql = |tool: &str| DATABASES.iter().any(|contract| contract.name == tool);
+    let has_workers = call
+        .tool
+        .as_deref()
+        .is_some_and(|tool| matches!(tool, "skill" | "web_fetch" | "web_search") || takes_sql(tool));
     let has_servers = |tool: &str| {
         spec.manifest.iter().flat_map(|manifest| manifest.mcp.keys()).any(|server| Servers::may_have(server, tool))
     };

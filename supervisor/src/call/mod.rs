@@ -27,6 +27,7 @@ use callgate_policy::manifest::Credential;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
+use callgate_policy::sql::Statement;
 use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
@@ -156,7 +157,8 @@ impl Session {
             searches.has_room().map_err(too_many)?;
             return self.let_search_pass(registry, searches, call, args, Going::default()).await;
         }
-        let checked = self.checked(registry, &call.tool, args)?;
+        let statement = self.statement_of(registry, &call.tool, &args).await?;
+        let checked = self.checked(registry, &call.tool, args, statement.as_ref())?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
@@ -189,7 +191,7 @@ impl Session {
             let Some((hop, before)) = next.zip(args.take()) else { return Ok(done) };
             let next = hop.next(before);
             args = Some(next.clone());
-            let checked = self.checked(registry, &call.tool, next)?;
+            let checked = self.checked(registry, &call.tool, next, None)?;
             let place = self.turns.queue(checked.tool.concurrency).await;
             let asking = self.questions.queue(Concurrency::Alone).await;
             let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
@@ -233,8 +235,9 @@ impl Session {
         registry: &'a Registry,
         name: &str,
         args: Value,
+        statement: Option<&Statement>,
     ) -> Result<Checked<'a>, CallError> {
-        self.checked_on(registry, name, args, Going::default())
+        self.checked_on(registry, name, args, (Going::default(), statement))
     }
 
     /// The same, of a call that has come so far.
@@ -243,7 +246,7 @@ impl Session {
         registry: &'a Registry,
         name: &str,
         args: Value,
-        going: Going,
+        (going, statement): (Going, Option<&Statement>),
     ) -> Result<Checked<'a>, CallError> {
         let tool = registry.find(name).ok_or_else(|| self.unknown(registry, name))?;
         self.refuse_what_is_deferred(tool)?;
@@ -253,7 +256,9 @@ impl Session {
         let Going { hop, left } = going;
         let limit = registry.output_limit(&tool.name);
         let (session, credentials) = (&*self.id, &*self.credentials);
-        let context = Context { root: &root, shell_dir, limit, session, credentials, hop, left };
+        let (databases, profile) = (&self.databases, &self.profile);
+        let context =
+            Context { root: &root, shell_dir, limit, session, credentials, hop, left, databases, statement, profile };
         let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),

@@ -43,7 +43,7 @@ impl Session {
         args: Value,
         going: Going,
     ) -> Result<Ready<'a>, CallError> {
-        let checked = self.checked_on(registry, &call.tool, args, going)?;
+        let checked = self.checked_on(registry, &call.tool, args, (going, None))?;
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
         let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;

@@ -9,16 +9,20 @@
 
 use std::time::Duration;
 
+use callgate_policy::failure::ErrorCode;
 use callgate_policy::need::CallNeeds;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::shell::Line;
+use callgate_policy::sql::Statement;
+use callgate_worker::tools::database::sql;
 use callgate_worker::tools::shell;
 use serde_json::{Value, json};
 
 use crate::call::CallError;
 use crate::confine::ConfineError;
 use crate::gate::ApprovedPlan;
+use crate::registry::Registry;
 use crate::session::Session;
 use crate::turn::{Concurrency, Turns};
 
@@ -28,6 +32,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MEMORY: u64 = 512 << 20;
 /// For errors.
 const UNDERSTAND: &str = "understand the command line";
+/// For errors.
+const READ: &str = "read the statement";
 
 impl Session {
     /// What a command line says. One that bash's grammar does not know, or that may be something else for bash, is a
@@ -41,6 +47,28 @@ impl Session {
             Ok(said) => serde_json::from_value(said).map_err(|error| lost(error.into())),
             // Nothing is known of it.
             Err(why) => Ok(Line::unknown(why, 0)),
+        }
+    }
+
+    /// What the SQL of a call does, if it has some: before the capability check, which is about what the call needs for that.
+    pub(crate) async fn statement_of(
+        &self,
+        registry: &Registry,
+        tool: &str,
+        args: &Value,
+    ) -> Result<Option<Statement>, CallError> {
+        let Some(dialect) = registry.find(tool).and_then(|tool| tool.executor.dialect()) else { return Ok(None) };
+        let has_sql = matches!(args["operation"].as_str(), Some("query" | "export_query"));
+        let Some(text) = args["sql"].as_str().filter(|_| has_sql) else { return Ok(None) };
+        let input = |text: String| CallError::Told { text, code: ErrorCode::InputInvalid };
+        match self.said_by_reader(READ, sql::NAME, json!({ "sql": text, "dialect": dialect })).await {
+            Ok(Ok(said)) => {
+                let lost = |error: serde_json::Error| CallError::Output { what: READ, source: error.into() };
+                serde_json::from_value(said).map(Some).map_err(lost)
+            }
+            Ok(Err(why)) => Err(input(format!("argument `sql`: {why}"))),
+            Err(CallError::Tool(text)) => Err(input(text)),
+            Err(error) => Err(error),
         }
     }
 

@@ -9,8 +9,11 @@ use callgate_policy::manifest::Credential;
 use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::Work;
+use callgate_policy::profile::Profile;
+use callgate_policy::sql::{Dialect, Statement};
 use serde_json::{Map, Value};
 
+use super::database::Databases;
 use super::declared::Declared;
 use super::hosted::Hosted;
 use super::web::Searches;
@@ -41,6 +44,11 @@ pub(crate) trait Prepare: Send + Sync {
 
     /// Of a tool that searches: whom it asks, and how often.
     fn searches(&self) -> Option<&Searches> {
+        None
+    }
+
+    /// Of a tool that queries databases: whose SQL it takes.
+    fn dialect(&self) -> Option<Dialect> {
         None
     }
 }
@@ -92,6 +100,12 @@ pub(crate) struct Context<'a> {
     pub(crate) hop: usize,
     /// What is left of a call's time, if it goes on.
     pub(crate) left: Option<Duration>,
+    /// What is configured.
+    pub(crate) databases: &'a Databases,
+    /// What the call's SQL does, if it has some.
+    pub(crate) statement: Option<&'a Statement>,
+    /// The session's.
+    pub(crate) profile: &'a Profile,
 }
 
 impl Context<'_> {
@@ -142,6 +156,19 @@ impl Executor {
     pub(crate) fn searches(&self) -> Option<&Searches> {
         match self {
             Self::Worker(tool) => tool.searches(),
+            Self::Program(_)
+            | Self::Declared(_)
+            | Self::Session(_)
+            | Self::Host(_)
+            | Self::Remote(_)
+            | Self::Delegate => None,
+        }
+    }
+
+    /// Of a tool that queries databases: whose SQL it takes.
+    pub(crate) fn dialect(&self) -> Option<Dialect> {
+        match self {
+            Self::Worker(tool) => tool.dialect(),
             Self::Program(_)
             | Self::Declared(_)
             | Self::Session(_)

@@ -3,6 +3,7 @@
 mod bash;
 mod catalogue;
 mod coerce;
+mod database;
 mod declared;
 mod executor;
 mod files;
@@ -20,6 +21,7 @@ use callgate_policy::manifest::Agent;
 use callgate_policy::profile::{FileWrite, Profile};
 use callgate_policy::tool::Subject;
 
+pub(crate) use database::Databases;
 pub(crate) use declared::{Declared, STATE};
 pub use executor::{Answering, Handler, HandlerCall};
 pub(crate) use executor::{Context, Executor, Prepared, started};
