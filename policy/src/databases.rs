@@ -59,6 +59,9 @@ pub struct Server {
     pub user: String,
     /// With which password.
     pub password: Option<String>,
+    /// Whether there has to be TLS, with a certificate that this host's authorities vouch for. Otherwise there is TLS where the
+    /// server offers it, with any certificate.
+    pub verify: bool,
 }
 
 impl fmt::Debug for Server {
@@ -116,7 +119,7 @@ fn read(source: &str, variable: Variable<'_>) -> Result<Vec<Database>, Fault> {
 }
 
 fn database(alias: String, node: Node, variable: Variable<'_>) -> Result<Database, Fault> {
-    let keys = ["type", "path", "host", "port", "database", "user", "password"];
+    let keys = ["type", "path", "host", "port", "database", "user", "password", "tls"];
     let span = node.span.clone();
     let mut table = Table::of(node, "a database", &keys)?;
     if alias.is_empty() || alias.chars().any(char::is_control) {
@@ -131,7 +134,7 @@ fn database(alias: String, node: Node, variable: Variable<'_>) -> Result<Databas
     };
     let dialect = table.required("type", |node| choice(node, kind, &kinds))?;
     let foreign: &[&str] = match dialect {
-        Dialect::Sqlite => &["host", "port", "database", "user", "password"],
+        Dialect::Sqlite => &["host", "port", "database", "user", "password", "tls"],
         Dialect::Postgres | Dialect::Mysql => &["path"],
     };
     if let Some(at) = foreign.iter().find_map(|key| table.place(key)) {
@@ -153,9 +156,18 @@ fn database(alias: String, node: Node, variable: Variable<'_>) -> Result<Databas
                 let span = node.span.clone();
                 filled(&text(node)?, variable).map_err(|why| Fault::new(span, why))
             })?,
+            verify: table.optional("tls", |node| choice(node, tls, &["prefer", "verify"]))?.unwrap_or_default(),
         }),
     };
     Ok(Database { alias, dialect, at })
+}
+
+fn tls(text: &str) -> Option<bool> {
+    match text {
+        "prefer" => Some(false),
+        "verify" => Some(true),
+        _ => None,
+    }
 }
 
 fn port(node: Node, variable: Variable<'_>) -> Result<u16, Fault> {
@@ -195,13 +207,14 @@ mod tests {
     #[test]
     fn x4_15_aliases_with_variables() {
         let text = "databases:\n  shop:\n    type: sqlite\n    path: /srv/shop.db\n  orders:\n    type: postgres\n    host: db\n    \
-                    database: orders\n    user: reader\n    password: a${SECRET}b\n";
+                    database: orders\n    user: reader\n    password: a${SECRET}b\n    tls: verify\n";
         let server = Server {
             host: "db".to_owned(),
             port: 5432,
             database: "orders".to_owned(),
             user: "reader".to_owned(),
             password: Some("ahunter22b".to_owned()),
+            verify: true,
         };
         let file = At::File("/srv/shop.db".to_owned());
         let found = parsed(text).expect("databases");

@@ -38,8 +38,7 @@ pub const DANGEROUS_PATTERNS: [&str; 10] = [
 ];
 
 /// Tools of S4's that there are not yet. A profile may name them: what is not there needs no asking.
-pub const NOT_YET: [&str; 8] =
-    ["list", "read_excel", "postgres", "mysql", "oracle", "vertica", "azure_devops", "delegate"];
+pub const NOT_YET: [&str; 7] = ["list", "read_excel", "mysql", "oracle", "vertica", "azure_devops", "delegate"];
 
 /// Names that `create-only` makes no file of, nor one beneath (S4-14, X4-13).
 const SENSITIVE_NAMES: [&str; 8] =

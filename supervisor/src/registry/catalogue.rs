@@ -4,5 +4,5 @@ use super::{RegistryError, Tool, database};
 
 /// All of them, in the order in which they are listed.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
-    Ok(vec![database::sqlite()?])
+    Ok(vec![database::sqlite()?, database::postgres()?])
 }

@@ -9,16 +9,17 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use callgate_policy::databases::{self, At, Database, Server, usual_port};
 use callgate_policy::effective::EffectiveSet;
-use callgate_policy::need::CallNeeds;
+use callgate_policy::need::{CallNeeds, HostNeed};
 use callgate_policy::path::HostPath;
 use callgate_policy::plan::Work;
 use callgate_policy::profile;
 use callgate_policy::sql::{Dialect, SqlKind, SqlNeed, Statement};
 use callgate_policy::tool::Subject;
-use callgate_worker::tools::database::{self as tools, CONNECTION, Connection};
+use callgate_worker::tools::database::{self as tools, CONNECTION, Connection, ServerConnection};
 use callgate_worker::way::Way;
 use rustix::fs::FileType;
 use serde_json::{Map, Value};
@@ -28,6 +29,11 @@ use super::{Registry, RegistryError, Tool};
 use crate::host;
 use crate::place::Changeable;
 
+/// How long a call may take.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a statement may take at a server, which ends it itself.
+const STATEMENT: Duration = Duration::from_secs(100);
+
 /// Where the file is, if somebody says.
 const FILE: &str = "RHO_AGENT_DB_CONFIG";
 /// Where it is otherwise, in the home directory.
@@ -36,6 +42,11 @@ const USUAL: &str = ".config/rho-agent/databases.yaml";
 /// `sqlite` (S4-16).
 pub(super) fn sqlite() -> Result<Tool, RegistryError> {
     tool(&tools::SQLITE, Dialect::Sqlite)
+}
+
+/// `postgres` (S4-16).
+pub(super) fn postgres() -> Result<Tool, RegistryError> {
+    tool(&tools::POSTGRES, Dialect::Postgres)
 }
 
 fn tool(contract: &'static callgate_worker::tools::Contract, dialect: Dialect) -> Result<Tool, RegistryError> {
@@ -136,6 +147,7 @@ fn server(prefix: &str, dialect: Dialect) -> Option<Database> {
         database: database.clone(),
         user: variable("USER")?,
         password: variable("PASSWORD"),
+        verify: false,
     };
     Some(Database { alias: database, dialect, at: At::Server(at) })
 }
@@ -193,23 +205,33 @@ impl Prepare for Query {
         let changes = statement.kind == SqlKind::Changes && context.profile.database == profile::Database::Mutations;
         let output = args.get("output_path").map(|_| context.path_argument(args, "output_path")).transpose()?;
         let mut needs = CallNeeds { write: output.iter().cloned().collect(), ..CallNeeds::default() };
-        let mut paths = Vec::new();
+        let (mut paths, mut told_of) = (Vec::new(), None);
         match &database.at {
             At::File(file) => {
                 let file = absolute(file).map_err(|reason| bad("database", reason))?;
                 need_file(&mut needs, &file, changes);
                 paths.push(file);
             }
-            At::Server(_) => return Err(bad("database", "there is no client for servers here".to_owned())),
+            At::Server(server) => {
+                needs.hosts.push(HostNeed { host: server.host.clone(), port: server.port });
+                told_of = Some(connection_to(server));
+            }
         }
         paths.extend(output);
-        let connection = Connection { dialect: self.0, database: database.alias.clone(), changes };
+        let (dialect, alias) = (self.0, database.alias.clone());
+        let connection = Connection { dialect, database: alias.clone(), changes, server: told_of };
         let connection = serde_json::to_value(connection).map_err(|error| bad("database", error.to_string()))?;
-        needs.sql = Some(SqlNeed { dialect: self.0, database: database.alias.clone(), statement });
+        needs.sql = Some(SqlNeed { dialect, database: alias, statement });
         let work = Work::Tool { name: self.0.tool().to_owned(), paths, limit: context.limit };
         let told = Map::from_iter([(CONNECTION.to_owned(), connection)]);
-        Ok(Prepared { told, ..Prepared::new(needs, Some(work), None) })
+        Ok(Prepared { told, ..Prepared::new(needs, Some(work), Some(TIMEOUT)) })
     }
+}
+
+fn connection_to(server: &Server) -> ServerConnection {
+    let Server { host, port, database, user, password, verify } = server.clone();
+    let timeout_ms = u64::try_from(STATEMENT.as_millis()).unwrap_or(u64::MAX);
+    ServerConnection { host, port, database, user, password, verify, timeout_ms }
 }
 
 /// What is asked about the schema, as rules and people see it: the tool has a statement of its own for that.

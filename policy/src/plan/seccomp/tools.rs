@@ -29,10 +29,11 @@ pub fn fetch_delta() -> Filter {
     filter.title = "filter of in-process tools that fetch".to_owned();
     let reaching = Group {
         title: "reaching anyone but hosts",
-        why: "a tool that fetches makes sockets and connects them; it serves nobody, and knows nobody whom it could signal",
+        why: "a tool that fetches makes sockets and connects them; it serves nobody, and knows nobody whom it could signal. A \
+              pair of sockets is its own, and tokio wakes itself by one",
         attacks: &["B7", "D2"],
         calls: vec![(
-            "socketpair bind listen accept accept4 kill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
+            "bind listen accept accept4 kill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
             Action::Always(EPERM),
         )],
     };

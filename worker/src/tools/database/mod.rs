@@ -18,9 +18,11 @@ use self::rows::{Csv, Sink, Table};
 use super::write::Target;
 use super::{Context, Contract, Output, ToolError, integer, name_path, required_text, text};
 
+mod postgres;
 mod rows;
 pub mod sql;
 mod sqlite;
+mod tls;
 
 /// What the tools have in common of their arguments: all of `sqlite`'s.
 macro_rules! schema {
@@ -119,8 +121,21 @@ pub const SQLITE: Contract = Contract {
     threads: false,
 };
 
+/// `postgres`.
+pub const POSTGRES: Contract = Contract {
+    name: "postgres",
+    requires: &["net.fetch"],
+    description: "Query a configured PostgreSQL database. Operations: query (one statement), list_tables, describe, export_query (to a \
+        new CSV file). Statements only read, unless the session's profile allows changes. Rows are returned as structured data and as \
+        a table; the table shows at most 100 rows and cuts long cells. A query calls no function that PostgreSQL knows as volatile, \
+        but for a few that are harmless.",
+    schema: SERVER_SCHEMA,
+    output: OUTPUT,
+    threads: false,
+};
+
 /// All of them.
-pub const CONTRACTS: &[Contract] = &[SQLITE];
+pub const CONTRACTS: &[Contract] = &[SQLITE, POSTGRES];
 
 /// Rows of a query, if the call does not say (S4-18).
 const ROWS: u64 = 100;
@@ -137,6 +152,27 @@ pub struct Connection {
     pub database: String,
     /// Whether the call may change it.
     pub changes: bool,
+    /// Where it is, if that is no file.
+    pub server: Option<ServerConnection>,
+}
+
+/// A server, and who connects to it. A worker gets it for one call.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct ServerConnection {
+    /// A name or an address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The database there.
+    pub database: String,
+    /// Who connects.
+    pub user: String,
+    /// With which password.
+    pub password: Option<String>,
+    /// Whether its certificate has to be one that this host's authorities vouch for.
+    pub verify: bool,
+    /// Milliseconds that a statement may take.
+    pub timeout_ms: u64,
 }
 
 /// One call.
@@ -154,8 +190,8 @@ struct Asked {
 enum Operation {
     Query { sql: String },
     Export { sql: String },
-    ListTables { pattern: String },
-    Describe { table: String },
+    ListTables { pattern: String, schema: Option<String> },
+    Describe { table: String, schema: Option<String> },
 }
 
 /// Why it has no result.
@@ -233,14 +269,15 @@ impl Asked {
             found: "something else".to_owned(),
         })?;
         let sql = || required_text(args, "sql").map(str::to_owned);
+        let schema = text(args, "schema", "a string")?.map(str::to_owned);
         let operation = match required_text(args, "operation")? {
             "query" => Operation::Query { sql: sql()? },
             "export_query" => Operation::Export { sql: sql()? },
             "list_tables" => {
                 let pattern = text(args, "table_pattern", "a string")?.unwrap_or("%");
-                Operation::ListTables { pattern: pattern.replace('*', "%") }
+                Operation::ListTables { pattern: pattern.replace('*', "%"), schema }
             }
-            _ => Operation::Describe { table: required_text(args, "table_name")?.to_owned() },
+            _ => Operation::Describe { table: required_text(args, "table_name")?.to_owned(), schema },
         };
         let exports = matches!(operation, Operation::Export { .. });
         let rows = integer(args, "row_limit", 1, "a whole number of at least 1")?;
@@ -261,7 +298,10 @@ impl Asked {
         if let Some(changed) = changed {
             data.insert("changed".to_owned(), changed.into());
             if data["columns"].as_array().is_some_and(Vec::is_empty) {
-                data.insert("content".to_owned(), format!("({changed} rows changed)").into());
+                data.insert(
+                    "content".to_owned(),
+                    format!("({changed} {} changed)", if changed == 1 { "row" } else { "rows" }).into(),
+                );
             }
         }
         Ok(self.output(data, is_cut))
@@ -302,7 +342,8 @@ impl Asked {
     fn carry_out(&self, ctx: &Context, sink: &mut dyn Sink) -> Result<Option<u64>, ToolError> {
         match self.connection.dialect {
             Dialect::Sqlite => sqlite::run(self, &ctx.path, sink),
-            Dialect::Postgres | Dialect::Mysql => {
+            Dialect::Postgres => postgres::run(self, &ctx.certificates, sink),
+            Dialect::Mysql => {
                 let why = "there is no client for it here";
                 Err(self.failed(Failed::because(why, ErrorCode::ToolExecutionFailed)))
             }

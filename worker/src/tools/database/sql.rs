@@ -129,6 +129,10 @@ impl Sql {
         if dialect == Dialect::Mysql && (text.contains("/*!") || text.contains("/*M!")) {
             return Err(bad("it has a comment that some servers would run (`/*!`); write it out".to_owned()));
         }
+        // The name of a function, spelt so that nothing else here would know it.
+        if dialect == Dialect::Postgres && text.to_ascii_uppercase().contains("U&\"") {
+            return Err(bad("it has a name with Unicode escapes (`U&\"`); write it out".to_owned()));
+        }
         let tokens = tokens(dialect, text).map_err(bad)?;
         let (shown, pieces) = taken_apart(tokens);
         let last = pieces.iter().rposition(|piece| !piece.is_token(&Token::SemiColon));

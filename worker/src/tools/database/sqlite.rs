@@ -61,11 +61,11 @@ pub(super) fn run(asked: &Asked, path: &HostPath, sink: &mut dyn Sink) -> Result
             let changed = query(&connection, sql, &[], sink).map_err(failed)?;
             Ok((purpose == For::Changing).then_some(changed))
         }
-        Operation::ListTables { pattern } => {
+        Operation::ListTables { pattern, .. } => {
             query(&connection, TABLES, &[pattern], sink).map_err(failed)?;
             Ok(None)
         }
-        Operation::Describe { table } => {
+        Operation::Describe { table, .. } => {
             query(&connection, COLUMNS, &[table], sink).map_err(failed)?;
             Ok(None)
         }

@@ -32,7 +32,8 @@ impl Shop {
     }
 
     fn call(&self, mut args: Value) -> Result<Value, ToolError> {
-        let connection = Connection { dialect: Dialect::Sqlite, database: ALIAS.to_owned(), changes: self.may_change };
+        let connection =
+            Connection { dialect: Dialect::Sqlite, database: ALIAS.to_owned(), changes: self.may_change, server: None };
         args[CONNECTION] = serde_json::to_value(connection).expect("JSON");
         let path = HostPath::from(self.file());
         let mut ctx = Context::new(path.clone(), 200 * 1024);
