@@ -37,8 +37,9 @@ pub const DANGEROUS_PATTERNS: [&str; 10] = [
     "dd if=",
 ];
 
-/// Tools of S4's that there are not yet. A profile may name them: what is not there needs no asking.
-pub const NOT_YET: [&str; 7] = ["list", "read_excel", "mysql", "oracle", "vertica", "azure_devops", "delegate"];
+/// Tools of S4's that a session need not have. A profile may name them: what is not there needs no asking.
+pub const NOT_YET: [&str; 9] =
+    ["list", "read_excel", "sqlite", "postgres", "mysql", "oracle", "vertica", "azure_devops", "delegate"];
 
 /// Names that `create-only` makes no file of, nor one beneath (S4-14, X4-13).
 const SENSITIVE_NAMES: [&str; 8] =

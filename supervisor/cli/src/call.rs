@@ -47,8 +47,13 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     let has_servers = |tool: &str| {
         spec.manifest.iter().flat_map(|manifest| manifest.mcp.keys()).any(|server| Servers::may_have(server, tool))
     };
-    let has_several =
-        calls.iter().any(|(tool, _)| has_servers(tool)) || call.batch || spec.looks_at_commands() || has_workers;
+    // What a tool is called by another surface is not known before the session is there.
+    let has_surface = spec.surface.or(spec.manifest.as_ref().and_then(|manifest| manifest.surface)).is_some();
+    let has_several = has_surface
+        || calls.iter().any(|(tool, _)| has_servers(tool))
+        || call.batch
+        || spec.looks_at_commands()
+        || has_workers;
     spec.calls = if has_several { Calls::Many } else { Calls::One };
     spec.asked_by = call.asked_by.into();
     spec.approvers = vec![Arc::new(AtTerminal)];

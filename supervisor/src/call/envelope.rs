@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::error::{denial_code, denial_of, error_text, failure, timed_out};
 use super::{CallError, Known};
+use crate::registry::Tool;
 use crate::session::Session;
 
 /// A result and what confined it.
@@ -36,6 +37,16 @@ impl Done {
             ended_for: None,
             changes: None,
         }
+    }
+}
+
+impl Done {
+    /// The same as the surface of its tool shows it. What was ended for a limit is text.
+    pub(super) fn seen_by(mut self, tool: &Tool) -> Self {
+        if self.ended_for.is_none() {
+            (self.data, self.truncated) = tool.shape(self.data, self.truncated);
+        }
+        self
     }
 }
 

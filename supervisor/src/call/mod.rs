@@ -34,7 +34,7 @@ use serde_json::{Map, Value};
 use self::envelope::Done;
 use self::error::denied;
 use crate::gate::{Approved, Passed, Task};
-use crate::registry::{Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, Registry, Tool};
+use crate::registry::{Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, Registry, Tool, Understood};
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
 use crate::trace::Traceparent;
@@ -155,10 +155,10 @@ impl Session {
         let args = std::mem::take(&mut call.args);
         if let Some(searches) = registry.find(&call.tool).and_then(|tool| tool.executor.searches()) {
             searches.has_room().map_err(too_many)?;
+            let args = self.offered(registry, &call.tool)?.understand(args).map_err(CallError::Arguments)?.args;
             return self.let_search_pass(registry, searches, call, args, Going::default()).await;
         }
-        let statement = self.statement_of(registry, &call.tool, &args).await?;
-        let checked = self.checked(registry, &call.tool, args, statement.as_ref())?;
+        let checked = self.checked(registry, &call.tool, args).await?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
@@ -191,7 +191,8 @@ impl Session {
             let Some((hop, before)) = next.zip(args.take()) else { return Ok(done) };
             let next = hop.next(before);
             args = Some(next.clone());
-            let checked = self.checked(registry, &call.tool, next, None)?;
+            let tool = self.offered(registry, &call.tool)?;
+            let checked = self.checked_on(tool, registry, Understood::of(next), (Going::default(), None))?;
             let place = self.turns.queue(checked.tool.concurrency).await;
             let asking = self.questions.queue(Concurrency::Alone).await;
             let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
@@ -218,6 +219,10 @@ impl Session {
         let is_cancelled = matches!(outcome, Err(CallError::Aborted | CallError::Ended));
         let found = registry.ok().and_then(|registry| registry.find(&tool));
         let runs = found.is_some_and(|tool| tool.subject == Subject::Execute);
+        let outcome = outcome.map(|done| match found {
+            Some(tool) => done.seen_by(tool),
+            None => done,
+        });
         let mut envelope = self.envelope(outcome, runs, known, duration_ms);
         envelope.metadata.coerced = coerced;
         envelope.metadata.traceparent = traceparent.map(str::to_owned);
@@ -230,35 +235,53 @@ impl Session {
     }
 
     /// Offered, well-formed, and granted: layer 1.
-    pub(crate) fn checked<'a>(
+    pub(crate) async fn checked<'a>(
         &self,
         registry: &'a Registry,
         name: &str,
         args: Value,
-        statement: Option<&Statement>,
     ) -> Result<Checked<'a>, CallError> {
-        self.checked_on(registry, name, args, (Going::default(), statement))
+        let tool = self.offered(registry, name)?;
+        let understood = tool.understand(args).map_err(CallError::Arguments)?;
+        let statement = self.statement_of(tool, &understood.args).await?;
+        self.checked_on(tool, registry, understood, (Going::default(), statement.as_ref()))
     }
 
-    /// The same, of a call that has come so far.
-    fn checked_on<'a>(
-        &self,
-        registry: &'a Registry,
-        name: &str,
-        args: Value,
-        (going, statement): (Going, Option<&Statement>),
-    ) -> Result<Checked<'a>, CallError> {
+    /// The tool of a call, which may be called.
+    pub(crate) fn offered<'a>(&self, registry: &'a Registry, name: &str) -> Result<&'a Tool, CallError> {
         let tool = registry.find(name).ok_or_else(|| self.unknown(registry, name))?;
         self.refuse_what_is_deferred(tool)?;
+        Ok(tool)
+    }
+
+    /// The same, of a call in the tool's own words, which has come so far.
+    fn checked_on<'a>(
+        &self,
+        tool: &'a Tool,
+        registry: &Registry,
+        Understood { args, told: of_surface, limit }: Understood,
+        (going, statement): (Going, Option<&Statement>),
+    ) -> Result<Checked<'a>, CallError> {
         tool.validate(&args).map_err(CallError::Arguments)?;
         let root = self.root();
         let shell_dir = self.shell_dir.as_ref().unwrap_or(&root);
         let Going { hop, left } = going;
-        let limit = registry.output_limit(&tool.name);
+        let limit = limit.unwrap_or_else(|| registry.output_limit(&tool.name));
         let (session, credentials) = (&*self.id, &*self.credentials);
         let (databases, profile) = (&self.databases, &self.profile);
-        let context =
-            Context { root: &root, shell_dir, limit, session, credentials, hop, left, databases, statement, profile };
+        let context = Context {
+            root: &root,
+            shell_dir,
+            limit,
+            session,
+            credentials,
+            hop,
+            left,
+            told: &of_surface,
+            databases,
+            statement,
+            profile,
+        };
         let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),
@@ -283,7 +306,8 @@ impl Session {
         let grant = if runs && self.profile.restricts_the_shell() { grant.for_reading() } else { grant };
         let of_profile = self.profile.shell_timeout.filter(|_| runs);
         let timeout = prepared.timeout.or(tool.timeout).or(of_profile).unwrap_or(TIMEOUT);
-        let Prepared { needs, work, credentials, secured, told, .. } = prepared;
+        let Prepared { needs, work, credentials, secured, mut told, .. } = prepared;
+        told.extend(of_surface);
         Ok(Checked { tool, args, needs, grant, own, work, timeout, root, credentials, secured, told })
     }
 
@@ -333,7 +357,7 @@ impl Session {
                 let (bounds, timeout) = (plan.bounds, limits::ms(plan.timeout));
                 let mut run = self.opened.tool(plan, args, turn).await?;
                 known.steps = std::mem::take(&mut run.steps);
-                self.shape_tool(&tool.name, run, (&bounds, timeout))
+                self.shape_tool(tool.own_name(), run, (&bounds, timeout))
             }
             Task::Program { plan, places } => {
                 places.refuse_links()?;

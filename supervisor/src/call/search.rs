@@ -10,7 +10,7 @@ use super::envelope::Done;
 use super::error::error_text;
 use super::{CallError, Going, OnOutput, Proposed, Ready};
 use crate::gate::Approved;
-use crate::registry::{Registry, Searches, with_failed};
+use crate::registry::{Registry, Searches, Understood, with_failed};
 use crate::session::Session;
 use crate::turn::{Concurrency, Turn};
 
@@ -43,7 +43,8 @@ impl Session {
         args: Value,
         going: Going,
     ) -> Result<Ready<'a>, CallError> {
-        let checked = self.checked_on(registry, &call.tool, args, (going, None))?;
+        let tool = self.offered(registry, &call.tool)?;
+        let checked = self.checked_on(tool, registry, Understood::of(args), (going, None))?;
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
         let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::call::CallError;
 use crate::confine::ConfineError;
 use crate::gate::ApprovedPlan;
-use crate::registry::Registry;
+use crate::registry::Tool;
 use crate::session::Session;
 use crate::turn::{Concurrency, Turns};
 
@@ -51,13 +51,8 @@ impl Session {
     }
 
     /// What the SQL of a call does, if it has some: before the capability check, which is about what the call needs for that.
-    pub(crate) async fn statement_of(
-        &self,
-        registry: &Registry,
-        tool: &str,
-        args: &Value,
-    ) -> Result<Option<Statement>, CallError> {
-        let Some(dialect) = registry.find(tool).and_then(|tool| tool.executor.dialect()) else { return Ok(None) };
+    pub(crate) async fn statement_of(&self, tool: &Tool, args: &Value) -> Result<Option<Statement>, CallError> {
+        let Some(dialect) = tool.executor.dialect() else { return Ok(None) };
         let has_sql = matches!(args["operation"].as_str(), Some("query" | "export_query"));
         let Some(text) = args["sql"].as_str().filter(|_| has_sql) else { return Ok(None) };
         let input = |text: String| CallError::Told { text, code: ErrorCode::InputInvalid };

@@ -220,8 +220,7 @@ impl Session {
         line: Option<&Line>,
     ) -> Result<Preview, CallError> {
         let registry = self.registry();
-        let statement = self.statement_of(&registry, tool, args).await?;
-        let checked = self.checked(&registry, tool, args.clone(), statement.as_ref())?;
+        let checked = self.checked(&registry, tool, args.clone()).await?;
         let understood = match line {
             Some(_) => None,
             None => self.line_of(&checked).await?,

@@ -1,8 +1,8 @@
 //! The tools outside the lock (S0-25): a session has those that its manifest, its host or its surface names.
 
-use super::{RegistryError, Tool, database};
+use super::{RegistryError, Tool, database, files, hosted};
 
 /// All of them, in the order in which they are listed.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
-    Ok(vec![database::sqlite()?, database::postgres()?])
+    Ok(vec![files::note()?, hosted::update_plan()?, database::sqlite()?, database::postgres()?])
 }

@@ -96,6 +96,8 @@ pub(crate) struct Context<'a> {
     pub(crate) session: &'a str,
     /// For which hosts there are credentials.
     pub(crate) credentials: &'a [Credential],
+    /// What the session's surface tells its worker, besides the arguments.
+    pub(crate) told: &'a Map<String, Value>,
     /// How many hosts were asked before, in a call that goes on with another.
     pub(crate) hop: usize,
     /// What is left of a call's time, if it goes on.

@@ -8,8 +8,10 @@ use callgate_policy::path::HostPath;
 use callgate_policy::pattern::PathTemplate;
 use callgate_policy::plan::Work;
 use callgate_policy::requirement::{FsRequirement, RequirementSet};
+use callgate_policy::tool::Subject;
 use callgate_worker::tools::{
-    Contract, edit as edit_tool, glob as glob_tool, grep as grep_tool, read as read_tool, write as write_tool,
+    Contract, edit as edit_tool, glob as glob_tool, grep as grep_tool, note as note_tool, read as read_tool,
+    write as write_tool,
 };
 use serde_json::Value;
 
@@ -34,6 +36,11 @@ pub(super) fn create() -> Result<Tool, RegistryError> {
 /// `edit` (S0-12): change a file that is there.
 pub(super) fn edit() -> Result<Tool, RegistryError> {
     file_tool(&edit_tool::CONTRACT, Edit)
+}
+
+/// `note` (S2-20): add to the workspace's notes.
+pub(super) fn note() -> Result<Tool, RegistryError> {
+    Ok(file_tool(&note_tool::CONTRACT, Note)?.subject(Subject::Edit))
 }
 
 /// `glob` (S0-13): list files.
@@ -98,6 +105,16 @@ impl Prepare for Edit {
         let path = context.path_argument(args, "path")?;
         let needs = CallNeeds { read: vec![path.clone()], write: vec![path.clone()], ..CallNeeds::default() };
         Ok(prepared("edit", needs, path, context))
+    }
+}
+
+struct Note;
+
+impl Prepare for Note {
+    fn prepare(&self, _: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
+        let path = HostPath::from(context.root.as_path().join(note_tool::FILE));
+        let needs = CallNeeds { read: vec![path.clone()], write: vec![path.clone()], ..CallNeeds::default() };
+        Ok(prepared("note", needs, path, context))
     }
 }
 

@@ -426,10 +426,7 @@ impl Registry {
         }
         match there {
             Some(at) => self.tools[at] = (**tool).clone(),
-            None => {
-                self.surface.show_once(&tool.name);
-                self.tools.push((**tool).clone());
-            }
+            None => self.tools.push((**tool).clone()),
         }
         Ok(())
     }

@@ -30,14 +30,13 @@ pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};
 pub use lifecycle::ToolState;
 pub(crate) use lifecycle::{InFlight, Inactive, Lifecycle};
-use surface::Surface;
+pub(crate) use surface::{Understood, further as of_surface};
 pub use tool::{Origin, Tool};
 pub(crate) use web::{Hop, NO_PROVIDER, Searches, with_failed};
 
 /// All tools of one surface.
 #[derive(Debug, Clone)]
 pub struct Registry {
-    surface: Surface,
     tools: Vec<Tool>,
     /// What is declared and not there.
     left_out: Vec<LeftOut>,
@@ -123,7 +122,7 @@ impl Registry {
             vec![files::read()?, files::write()?, files::edit()?, files::glob()?, files::grep()?, bash::bash()?];
         tools.push(web::web_fetch()?);
         tools.extend(hosted::tools()?);
-        Ok(Self { surface: Surface::locked(), tools, left_out: Vec::new() })
+        Ok(Self { tools, left_out: Vec::new() })
     }
 
     /// Adds a tool, under its own name.
@@ -139,7 +138,6 @@ impl Registry {
         if Subject::of_locked(&tool.name).is_some() {
             return Err(taken(Origin::Bundled));
         }
-        self.surface.show(&tool.name);
         self.tools.push(tool);
         Ok(())
     }
@@ -156,7 +154,6 @@ impl Registry {
                 return Err(RegistryError::NotInTheCatalogue { tool: name.to_owned(), known });
             };
             if self.find(name).is_none() {
-                self.surface.show(name);
                 self.tools.push(tool.clone());
             }
         }
@@ -177,7 +174,6 @@ impl Registry {
     /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
     pub(crate) fn add_search(&mut self, searches: Arc<Searches>) -> Result<(), RegistryError> {
         let tool = web::web_search(searches)?;
-        self.surface.show(&tool.name);
         let after = self.tools.iter().position(|other| other.name == "web_fetch").map_or(self.tools.len(), |at| at + 1);
         self.tools.insert(after, tool);
         Ok(())
@@ -194,7 +190,6 @@ impl Registry {
     /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
     pub(crate) fn add_task(&mut self, agents: &BTreeMap<String, Agent>) -> Result<(), RegistryError> {
         if agents.values().any(|agent| agent.mode.is_subagent()) {
-            self.surface.show("task");
             self.tools.push(hosted::task(agents)?);
         }
         Ok(())
@@ -214,13 +209,13 @@ impl Registry {
 
     /// Whether a tool of this name is there, or could be: servers come and go.
     fn knows(&self, name: &str) -> bool {
-        self.find(name).is_some() || self.is_left_out(name) || name.starts_with("mcp__")
+        self.tools.iter().any(|tool| tool.is_called(name)) || self.is_left_out(name) || name.starts_with("mcp__")
     }
 
     /// Those of its tools for which something holds.
     pub(crate) fn only(&self, holds: impl Fn(&Tool) -> bool) -> Self {
         let tools = self.tools.iter().filter(|tool| holds(tool)).cloned().collect();
-        Self { surface: self.surface.clone(), tools, left_out: self.left_out.clone() }
+        Self { tools, left_out: self.left_out.clone() }
     }
 
     /// What each tool is about, by the name that rules have for it.
@@ -263,7 +258,7 @@ impl Registry {
             let known = self.names().join(", ");
             return Err(RegistryError::Unknown { tool: unknown.clone(), known });
         }
-        self.tools.retain(|tool| names.contains(&tool.name));
+        self.tools.retain(|tool| names.iter().any(|name| tool.is_called(name)));
         Ok(())
     }
 
@@ -275,7 +270,6 @@ impl Registry {
     /// The tool that a visible name stands for.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Tool> {
-        let name = self.surface.resolve(name)?;
         self.tools.iter().find(|tool| tool.name == name)
     }
 
@@ -298,8 +292,8 @@ impl Registry {
 
     /// The most of a tool's output that is shown, in its own unit (S0-48).
     pub(crate) fn output_limit(&self, tool: &str) -> u64 {
-        let own = self.tools.iter().find(|other| other.name == tool).and_then(|tool| tool.shows);
-        own.unwrap_or_else(|| self.surface.output_limit(tool))
+        let tool = self.tools.iter().find(|other| other.name == tool);
+        tool.and_then(|tool| tool.shows).unwrap_or_else(|| surface::output_limit(tool.map_or("", Tool::own_name)))
     }
 
     /// The visible names.

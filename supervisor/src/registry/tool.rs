@@ -11,6 +11,7 @@ use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use super::executor::{Argv, Executor, Handler, Prepare};
+use super::surface::{Face, Shape, Shown, Understood};
 use super::{Declared, RegistryError, coerce};
 use crate::turn::Concurrency;
 
@@ -85,8 +86,10 @@ pub struct Tool {
     at_server: Option<String>,
     /// What its arguments are compared with, if that is not its schema.
     compared: Option<Value>,
-    /// The most of its answer that is shown, bytes; without it, what tools show otherwise.
+    /// The most of its answer that is shown, in its own unit; without it, what tools show otherwise.
     pub(super) shows: Option<u64>,
+    /// How it is seen, if that is by another surface than the locked one.
+    shown: Option<Shown>,
     /// Built when first used: it takes longer than most calls, and `run` needs none.
     validator: OnceLock<Arc<jsonschema::Validator>>,
 }
@@ -117,6 +120,7 @@ impl Tool {
             at_server: None,
             compared: None,
             shows: None,
+            shown: None,
             validator: OnceLock::new(),
         }
     }
@@ -254,7 +258,63 @@ impl Tool {
     pub fn rule_name(&self) -> String {
         match &self.origin {
             Origin::Mcp(server) => format!("mcp:{server}:{}", self.at_server.as_ref().unwrap_or(&self.name)),
-            Origin::Bundled | Origin::User | Origin::Project => self.name.clone(),
+            Origin::Bundled | Origin::User | Origin::Project => self.own_name().to_owned(),
+        }
+    }
+
+    /// Which tool it is, whatever a surface calls it.
+    #[must_use]
+    pub fn own_name(&self) -> &str {
+        match &self.shown {
+            Some(shown) => shown.of_tool(),
+            None => &self.name,
+        }
+    }
+
+    /// Whether it is called that, by this session's surface or otherwise.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.own_name() == name
+    }
+
+    pub(super) fn is_bundled(&self) -> bool {
+        self.origin == Origin::Bundled
+    }
+
+    /// The same as a surface shows it.
+    pub(super) fn seen_as(&self, face: &'static Face) -> Self {
+        let mut seen = Self { shown: Some(Shown::of(face)), shows: face.limit.or(self.shows), ..self.clone() };
+        face.name.clone_into(&mut seen.name);
+        if !face.description.is_empty() {
+            face.description.clone_into(&mut seen.description);
+        }
+        if let Some(parameters) = face.schema() {
+            seen.compared = Some(self.compared().clone());
+            seen.parameters = parameters;
+        }
+        if face.shape != Shape::AsItIs {
+            seen.output_schema = None;
+        }
+        seen
+    }
+
+    /// The tool's own arguments, from those of a call by the name that its surface has for it.
+    ///
+    /// # Errors
+    /// The message, for the model.
+    pub(crate) fn understand(&self, args: Value) -> Result<Understood, String> {
+        let Some(shown) = &self.shown else {
+            return Ok(Understood::of(args));
+        };
+        let seen = self.built(&shown.validator, &self.parameters)?;
+        self.compare(seen, &self.parameters, &args)?;
+        shown.understand(args)
+    }
+
+    /// A result as its surface has it, and whether some of it was cut off.
+    pub(crate) fn shape(&self, data: Value, truncated: bool) -> (Value, bool) {
+        match &self.shown {
+            Some(shown) => shown.shape(data, truncated),
+            None => (data, truncated),
         }
     }
 
@@ -321,7 +381,10 @@ impl Tool {
     /// # Errors
     /// The message, for the model.
     pub fn validate(&self, args: &Value) -> Result<(), String> {
-        let validator = self.validator()?;
+        self.compare(self.validator()?, self.compared(), args)
+    }
+
+    fn compare(&self, validator: &jsonschema::Validator, schema: &Value, args: &Value) -> Result<(), String> {
         if validator.is_valid(args) {
             return Ok(());
         }
@@ -339,7 +402,7 @@ impl Tool {
             "invalid arguments for `{}`: {}. Its parameters: {}",
             self.name,
             problems.join("; "),
-            self.outline()
+            outline(schema)
         ))
     }
 
@@ -361,7 +424,8 @@ impl Tool {
 
     /// The arguments in the types that the schema asks for, as far as that loses nothing, and what was coerced (C-21).
     pub(crate) fn coerce(&self, args: Value) -> (Value, Vec<Coerced>) {
-        coerce::coerce(self.compared(), args)
+        let schema = if self.shown.is_some() { &self.parameters } else { self.compared() };
+        coerce::coerce(schema, args)
     }
 
     /// What its arguments are compared with.
@@ -370,13 +434,21 @@ impl Tool {
     }
 
     fn validator(&self) -> Result<&jsonschema::Validator, String> {
-        if let Some(validator) = self.validator.get() {
+        self.built(&self.validator, self.compared())
+    }
+
+    fn built<'a>(
+        &self,
+        validator: &'a OnceLock<Arc<jsonschema::Validator>>,
+        schema: &Value,
+    ) -> Result<&'a jsonschema::Validator, String> {
+        if let Some(validator) = validator.get() {
             return Ok(validator);
         }
         let built = jsonschema::options()
-            .build(self.compared())
+            .build(schema)
             .map_err(|e| format!("the parameters of `{}` are not a JSON Schema: {e}", self.name))?;
-        Ok(self.validator.get_or_init(|| Arc::new(built)))
+        Ok(validator.get_or_init(|| Arc::new(built)))
     }
 
     /// Whether its contract can be published.
@@ -394,20 +466,19 @@ impl Tool {
         let of_output = |reason: String| RegistryError::OutputSchema { tool: self.name.clone(), reason };
         jsonschema::options().build(output).map(drop).map_err(|error| of_output(error.to_string()))
     }
+}
 
-    /// The parameters in a line: `path: string, start_line?: integer`.
-    fn outline(&self) -> String {
-        let required: Vec<&str> =
-            self.compared()["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let properties = self.compared()["properties"].as_object().into_iter().flatten();
-        let lines: Vec<String> = properties
-            .map(|(name, schema)| {
-                let optional = if required.contains(&name.as_str()) { "" } else { "?" };
-                format!("{name}{optional}: {}", types(schema).join(" or "))
-            })
-            .collect();
-        lines.join(", ")
-    }
+/// The parameters of a schema in a line: `path: string, start_line?: integer`.
+fn outline(schema: &Value) -> String {
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let lines: Vec<String> = properties
+        .map(|(name, schema)| {
+            let optional = if required.contains(&name.as_str()) { "" } else { "?" };
+            format!("{name}{optional}: {}", types(schema).join(" or "))
+        })
+        .collect();
+    lines.join(", ")
 }
 
 /// The types that a schema allows.

@@ -263,7 +263,7 @@ impl Session {
     pub(crate) fn part_of_agent(&self, agent: &str) -> Option<Result<EffectiveSet, OpenError>> {
         let (mut spec, tools) = self.spec_for_agent(agent)?;
         let offered = spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref());
-        let tools = tools.only(|tool| offered.is_none_or(|offered| offered.contains(&tool.name)));
+        let tools = tools.only(|tool| offered.is_none_or(|offered| offered.iter().any(|name| tool.is_called(name))));
         if has_skills(&tools)
             && let Some(requires) = skill::requires(&self.unlinked)
         {

@@ -17,6 +17,7 @@ use callgate_policy::plan::compile;
 use callgate_policy::plan::exec::{Header, started_by_env};
 use callgate_policy::plan::protect::{Found, names};
 use callgate_policy::profile::Profile;
+use callgate_policy::tool::Surface;
 use callgate_policy::variable::Variables;
 use callgate_worker::asked;
 use callgate_worker::mountinfo::{self, Mount};
@@ -29,7 +30,9 @@ use crate::home::Homes;
 use crate::host::{self, Search};
 use crate::place::{Changeable, Place};
 use crate::registry::hosted::{Hosted, skill};
-use crate::registry::{Executor, Layer, LeftOut, Registry, RegistryError, Searches, Tool, ToolState, counts};
+use crate::registry::{
+    Executor, Layer, LeftOut, Registry, RegistryError, Searches, Tool, ToolState, counts, of_surface,
+};
 use crate::store::{self, StoreError};
 use crate::trust::{Found as FoundProject, Project, TrustError};
 
@@ -45,6 +48,8 @@ pub(crate) struct Sources {
     further: Vec<Tool>,
     /// The names of those outside the lock.
     extra: Vec<String>,
+    /// How they are seen.
+    surface: Surface,
     /// Where the user declares some.
     user: Option<PathBuf>,
     /// Whose trusted project declares some.
@@ -100,12 +105,15 @@ impl Sources {
         bounds: Vec<Bound>,
         inherited: Option<Inherited>,
     ) -> Self {
+        let of_manifest = spec.manifest.as_ref();
+        let surface = spec.surface.or(of_manifest.and_then(|manifest| manifest.surface)).unwrap_or_default();
         let search = spec.manifest.as_ref().and_then(|manifest| manifest.net.search.clone()).filter(|_| spec.tools);
         Self {
             inherited,
             searches: search.map(|search| Arc::new(Searches::new(search))),
             agents: spec.manifest.as_ref().map(|manifest| manifest.agents.clone()).unwrap_or_default(),
             further: std::mem::take(&mut spec.further_tools),
+            surface,
             extra: spec
                 .extra_tools
                 .iter()
@@ -134,6 +142,7 @@ impl Sources {
             registry.know_tools_of(&self.agents)?;
             registry.add_task(&self.agents)?;
             registry.offer(&self.profile)?;
+            registry = registry.seen_through(self.surface)?;
         }
         if let Some(offered) = &self.offered {
             registry.offer_only(offered)?;
@@ -148,6 +157,12 @@ impl Sources {
             registry.add_search(Arc::clone(searches))?;
         }
         registry.add_further(self.extra.iter().map(String::as_str))?;
+        // What a list of tools or a surface names is there as well, if it is.
+        let named = |name: &String| {
+            self.offered.iter().flatten().any(|offered| offered == name)
+                || of_surface(self.surface).any(|tool| tool == name)
+        };
+        registry.add_further(Registry::further()?.iter().filter(|name| named(name)).map(String::as_str))?;
         for tool in &self.further {
             registry.add(tool.clone())?;
         }

@@ -89,7 +89,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
 }
 
 /// What the file holds, and what it was when that was read.
-fn content(target: &Target<'_>, path: &HostPath) -> Result<(Vec<u8>, Stat), ToolError> {
+pub(super) fn content(target: &Target<'_>, path: &HostPath) -> Result<(Vec<u8>, Stat), ToolError> {
     let failed = |source| ToolError::Read { path: path.clone(), source };
     let file = open(target.directory.as_fd(), target, path)?;
     let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;

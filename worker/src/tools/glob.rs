@@ -30,6 +30,9 @@ pub const GLOB_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
+/// What a supervisor says, in place of which a model cannot: the file that has changed last is first (X3-8).
+pub const NEWEST_FIRST: &str = "newest_first";
+
 /// What `glob` promises.
 pub const CONTRACT: Contract = Contract {
     name: "glob",
@@ -52,10 +55,14 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let pattern = required_text(args, "pattern")?;
     let chosen = Chosen::by(ctx, "pattern", pattern)?;
     ctx.require_directory()?;
-    let (lists, trouble) = walk(ctx, &chosen, || List(First::new(HEAD_MAX + REST_MAX)))?;
-    let (found, lost) = First::of_all(HEAD_MAX + REST_MAX, lists.into_iter().map(|list| list.0));
+    let newest_first = args[NEWEST_FIRST].as_u64() == Some(1);
+    let (lists, trouble) = walk(ctx, &chosen, || List { found: First::new(HEAD_MAX + REST_MAX), newest_first })?;
+    let (found, lost) = First::of_all(HEAD_MAX + REST_MAX, lists.into_iter().map(|list| list.found));
     let mut shown = Shown { lost, ..Shown::default() };
-    for (key, ()) in found {
+    for (mut key, ()) in found {
+        if newest_first {
+            key.drain(..AGE);
+        }
         shown.add(path_entry(path_of(key)), ctx.limit);
     }
     let mut data = Map::new();
@@ -72,13 +79,31 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     Ok(Output { data: Value::Object(data), truncated, rest: shown.rest, lost: shown.lost })
 }
 
-struct List(First<()>);
+struct List {
+    found: First<()>,
+    newest_first: bool,
+}
+
+/// Bytes of a key that say when a file has changed, where that comes first.
+const AGE: usize = 16;
+
+/// Begins with the time since a file has changed, as far as that is known; the longest is last.
+fn by_age(path: &Path, key: &[u8]) -> Vec<u8> {
+    let changed = std::fs::symlink_metadata(path).and_then(|is| is.modified()).ok();
+    let since = changed.and_then(|changed| changed.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+    let mut all = (u128::MAX - since.as_nanos()).to_be_bytes().to_vec();
+    all.extend_from_slice(key);
+    all
+}
 
 impl Visitor for List {
     fn file(&mut self, path: &Path, _named: bool, _trouble: &mut Trouble) {
-        let key = sort_key(path);
-        if self.0.wants(&key) {
-            self.0.add(key, path.as_os_str().len() + 3, ());
+        let mut key = sort_key(path);
+        if self.newest_first {
+            key = by_age(path, &key);
+        }
+        if self.found.wants(&key) {
+            self.found.add(key, path.as_os_str().len() + 3, ());
         }
     }
 }

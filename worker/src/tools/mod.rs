@@ -26,6 +26,8 @@ pub mod database;
 pub mod edit;
 pub mod glob;
 pub mod grep;
+pub mod note;
+pub mod numbered;
 pub mod read;
 mod results;
 mod search;
@@ -56,6 +58,7 @@ pub const CONTRACTS: &[Contract] = &[
     read::CONTRACT,
     write::CONTRACT,
     edit::CONTRACT,
+    note::CONTRACT,
     glob::CONTRACT,
     grep::CONTRACT,
     web::fetch::CONTRACT,
@@ -230,6 +233,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "write" => write::run(args, ctx),
         write::CREATE => write::create(args, ctx),
         "edit" => edit::run(args, ctx),
+        "note" => note::run(args, ctx),
         "glob" => glob::run(args, ctx),
         "grep" => grep::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
@@ -299,6 +303,22 @@ pub enum ToolError {
     NoFileName {
         /// The path.
         path: HostPath,
+    },
+    /// The file is not text, and text is what was asked for.
+    #[error("{path} is not text: {why}")]
+    NotText {
+        /// The file.
+        path: HostPath,
+        /// How that is known.
+        why: String,
+    },
+    /// No line of the file defines the name.
+    #[error("nothing in {path} defines `{symbol}`")]
+    NoSymbol {
+        /// The file.
+        path: HostPath,
+        /// The name.
+        symbol: String,
     },
     /// The path names something that is not a regular file.
     #[error("{path} is {what}, not a regular file")]
@@ -489,12 +509,14 @@ impl ToolError {
             | Self::NoFileName { .. }
             | Self::Pattern { .. }
             | Self::NoChange => ErrorCode::InputInvalid,
-            Self::UnknownTool { .. } | Self::NotFound { .. } => ErrorCode::NotFound,
+            Self::UnknownTool { .. } | Self::NotFound { .. } | Self::NoSymbol { .. } => ErrorCode::NotFound,
             Self::NotUnique { .. } => ErrorCode::AmbiguousMatch,
             Self::TooLong { .. } => ErrorCode::LimitExceeded,
             Self::Changed { .. } | Self::LinkChanged { .. } => ErrorCode::ResourceBusy,
             Self::Exists { .. } | Self::ByLink { .. } => ErrorCode::Forbidden,
-            Self::NotRegular { .. } | Self::NotADirectory { .. } => ErrorCode::ToolExecutionFailed,
+            Self::NotText { .. } | Self::NotRegular { .. } | Self::NotADirectory { .. } => {
+                ErrorCode::ToolExecutionFailed
+            }
             Self::Fetch { code, .. } | Self::Search { code, .. } | Self::Database { code, .. } => *code,
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -520,6 +542,8 @@ impl ToolError {
             Self::EmptyRange { .. } => Some("lines are counted from 1, and end_line is included"),
             Self::StartPastEnd { .. } | Self::OffsetPastEnd { .. } => Some("start before the end"),
             Self::NoFileName { .. } => Some("name a file"),
+            Self::NotText { .. } => Some("use a program that reads such files, by the shell"),
+            Self::NoSymbol { .. } => Some("look for it with a search, or read by lines"),
             Self::NotRegular { what: FileKind::Directory, .. } => {
                 Some("name a file in it; glob, or `ls` by bash, lists a directory")
             }
@@ -581,6 +605,8 @@ impl ToolError {
             | Self::StartPastEnd { .. }
             | Self::OffsetPastEnd { .. }
             | Self::NoFileName { .. }
+            | Self::NotText { .. }
+            | Self::NoSymbol { .. }
             | Self::NotRegular { .. }
             | Self::NotADirectory { .. }
             | Self::Pattern { .. }
@@ -757,7 +783,7 @@ mod tests {
             }
             assert!(!contract.description.is_empty());
         }
-        let names = ["read", "write", "edit", "glob", "grep", "web_fetch", "web_search"];
+        let names = ["read", "write", "edit", "note", "glob", "grep", "web_fetch", "web_search"];
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), names);
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10
         assert_eq!(write::CONTRACT.requires, ["fs.write"]); // S0-11

@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use serde_json::{Map, Value};
 
 use super::write::{Missing, open_parent_without_links, split};
-use super::{Context, Contract, FileKind, HEAD, Links, Output, ToolError, integer, name_path, results};
+use super::{Context, Contract, FileKind, HEAD, Links, Output, ToolError, integer, name_path, numbered, results};
 
 /// The arguments of `read`.
 pub const READ_SCHEMA: &str = r#"{
@@ -78,7 +78,11 @@ const CHUNK: usize = 64 * 1024;
 ///
 /// A range that makes no sense or lies outside the file, a path that is no regular file, or the kernel's refusal.
 pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
-    let range = Range::parse(args)?;
+    numbered::refuse_by_name(args, &ctx.path)?;
+    let range = match numbered::lines_of_symbol(args, ctx)? {
+        Some((start, end)) => Range::Lines { start, end: Some(end) },
+        None => Range::parse(args)?,
+    };
     let (file, before) = open(&ctx.path, ctx.links)?;
     let limit = ctx.limit.clamp(4, 1 << 30); // 4: the longest character, so that each call makes progress
     let found = match range {
@@ -86,7 +90,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
         Range::Bytes { offset, length } => bytes(&file, &before, &ctx.path, offset, length, limit)?,
     };
     let after = rustix::fs::fstat(&file).map_err(|e| ToolError::Read { path: ctx.path.clone(), source: e.into() })?;
-    Ok(found.into_output(&ctx.path, limit, changed(&before, &after)))
+    numbered::number(args, ctx, found.into_output(&ctx.path, limit, changed(&before, &after)))
 }
 
 /// What part of the file was asked for.

@@ -149,7 +149,7 @@ pub(super) struct Target<'a> {
     pub(super) directory: OwnedFd,
     pub(super) name: OsString,
     /// The mode of the file that is there now; `None` when there is none.
-    replaces: Option<Mode>,
+    pub(super) replaces: Option<Mode>,
     /// What happens to a file that is there by then.
     taken: Taken,
 }

@@ -534,7 +534,9 @@ impl ServerHandler for Server {
                 }
                 Some(done) = flight.call.join_next() => {
                     let envelope = done.map_err(|_ended| ErrorData::internal_error("the call ended without a result", None))?;
-                    if name == "tool_search" && !is_stateless(&context) {
+                    if self.session.registry().find(&name).is_some_and(|tool| tool.own_name() == "tool_search")
+                        && !is_stateless(&context)
+                    {
                         drop(context.peer.notify_tool_list_changed().await);
                     }
                     return Ok(result::result(&envelope).into());

@@ -90,7 +90,7 @@ impl Servers {
     /// Whether a tool of this name could be the server's.
     #[must_use]
     pub fn may_have(server: &str, tool: &str) -> bool {
-        tool == "tool_search" || tool.starts_with(&format!("mcp__{server}__"))
+        matches!(tool, "tool_search" | "ToolSearch") || tool.starts_with(&format!("mcp__{server}__"))
     }
 }
 

@@ -131,6 +131,7 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
     let root = session.root();
     let limit = registry.output_limit(&tool.name);
     let (databases, profile) = (Databases::default(), Profile::default());
+    let told = serde_json::Map::new();
     let context = Context {
         root: &root,
         shell_dir: &root,
@@ -142,6 +143,7 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
         databases: &databases,
         statement: None,
         profile: &profile,
+        told: &told,
     };
     let prepared = tool.executor.prepare(&arguments, &context);
     let prepared = prepared.map_err(|error| DoctorError::Attempt(error.to_string()))?;

@@ -1,6 +1,7 @@
 //! The locked tools that the session itself answers. They read, write and start nothing outside it, so they need no sandbox;
 //! what they are given is a model's all the same, and is bounded by their schemas.
 
+mod plan;
 mod question;
 pub(crate) mod skill;
 mod task;
@@ -19,6 +20,7 @@ use crate::call::CallError;
 use crate::session::Session;
 use crate::store::{Recording, StoreError};
 
+pub(super) use plan::update_plan;
 pub(super) use task::task;
 
 pub use skill::{Skill, SkillLeftOut, Skills};
@@ -28,6 +30,7 @@ pub use todo::{Todo, TodoStatus};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hosted {
     Todo,
+    Plan,
     Question,
     Skill,
     ToolSearch,
@@ -54,6 +57,7 @@ pub(crate) struct State {
 #[serde(default)]
 pub(crate) struct Notes {
     pub(crate) todo: Vec<Todo>,
+    pub(crate) plan: plan::Plan,
     /// Deferred tools that were searched for.
     pub(crate) loaded: BTreeSet<String>,
 }
@@ -88,6 +92,7 @@ impl Session {
     ) -> Result<Value, CallError> {
         match hosted {
             Hosted::Todo => todo::answer(self, args),
+            Hosted::Plan => plan::answer(self, args),
             Hosted::Question => question::answer(self, args, recording).await,
             Hosted::Skill => skill::answer(self, &args).await,
             Hosted::ToolSearch => tool_search::answer(self, registry, &args),
