@@ -33,6 +33,11 @@ pub(crate) fn were_read() -> bool {
     WERE_READ.load(Ordering::Relaxed)
 }
 
+/// From now on it may.
+pub(crate) fn are_read() {
+    WERE_READ.store(true, Ordering::Relaxed);
+}
+
 /// Why a credential cannot be used. None of this has its value.
 #[derive(Debug, thiserror::Error)]
 #[error("the credential {credential}: {why}")]
@@ -146,7 +151,7 @@ fn may_read(effective: &EffectiveSet, plan: &SessionPlan, file: &Path) -> bool {
 
 impl Held {
     fn read(credential: &Credential, changeable: &Changeable) -> Result<Self, String> {
-        WERE_READ.store(true, Ordering::Relaxed);
+        are_read();
         let (value, file) = match &credential.from {
             CredentialSource::Variable(name) => {
                 let value = host::variable(name).ok_or("callgate was started without that variable")?;

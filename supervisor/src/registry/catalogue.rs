@@ -4,5 +4,5 @@ use super::{RegistryError, Tool, database, files, hosted};
 
 /// All of them, in the order in which they are listed.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
-    Ok(vec![files::note()?, hosted::update_plan()?, database::sqlite()?, database::postgres()?])
+    Ok(vec![files::note()?, hosted::update_plan()?, database::sqlite()?, database::postgres()?, database::mysql()?])
 }

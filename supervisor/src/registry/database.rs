@@ -26,8 +26,10 @@ use serde_json::{Map, Value};
 
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
 use super::{Registry, RegistryError, Tool};
+use crate::credentials;
 use crate::host;
 use crate::place::Changeable;
+use crate::store::SHORTEST;
 
 /// How long a call may take.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -47,6 +49,11 @@ pub(super) fn sqlite() -> Result<Tool, RegistryError> {
 /// `postgres` (S4-16).
 pub(super) fn postgres() -> Result<Tool, RegistryError> {
     tool(&tools::POSTGRES, Dialect::Postgres)
+}
+
+/// `mysql` (S4-16).
+pub(super) fn mysql() -> Result<Tool, RegistryError> {
+    tool(&tools::MYSQL, Dialect::Mysql)
 }
 
 fn tool(contract: &'static callgate_worker::tools::Contract, dialect: Dialect) -> Result<Tool, RegistryError> {
@@ -84,15 +91,20 @@ impl Databases {
             Ok(None) => Some(format!("{}: there is no such file", path.display())),
             Err(why) => Some(format!("{}: {why}", path.display())),
         });
-        Self { all, wrong }
+        let databases = Self { all, wrong };
+        if databases.secrets().next().is_some() {
+            credentials::are_read();
+        }
+        databases
     }
 
-    /// Passwords, for whoever keeps them out of what is written down.
+    /// Passwords, for whoever keeps them out of what is written down. A shorter one would be found in every text.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.all.iter().filter_map(|database| match &database.at {
+        let secrets = self.all.iter().filter_map(|database| match &database.at {
             At::Server(server) => server.password.as_deref(),
             At::File(_) => None,
-        })
+        });
+        secrets.filter(|secret| secret.len() >= SHORTEST)
     }
 
     /// The one of this kind and alias; without an alias, the only one.

@@ -87,7 +87,11 @@ impl Kind {
     /// Of the tool of this name.
     pub(crate) fn of(name: &str) -> Self {
         match threads_of(name) {
-            _ if [web::fetch::NAME, web::search::NAME, database::POSTGRES.name].contains(&name) => Self::Fetches,
+            _ if [web::fetch::NAME, web::search::NAME, database::POSTGRES.name, database::MYSQL.name]
+                .contains(&name) =>
+            {
+                Self::Fetches
+            }
             Threads::OfItsOwn => Self::Searches,
             Threads::Never => Self::Plain,
         }
@@ -238,7 +242,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         "grep" => grep::run(args, ctx),
         web::fetch::NAME => web::fetch::run(args, ctx),
         web::search::NAME => web::search::run(args, ctx),
-        "sqlite" | "postgres" => database::run(args, ctx),
+        "sqlite" | "postgres" | "mysql" => database::run(args, ctx),
         database::sql::NAME => database::sql::run(args),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),

@@ -18,6 +18,7 @@ use self::rows::{Csv, Sink, Table};
 use super::write::Target;
 use super::{Context, Contract, Output, ToolError, integer, name_path, required_text, text};
 
+mod mysql;
 mod postgres;
 mod rows;
 pub mod sql;
@@ -134,8 +135,20 @@ pub const POSTGRES: Contract = Contract {
     threads: false,
 };
 
+/// `mysql`.
+pub const MYSQL: Contract = Contract {
+    name: "mysql",
+    requires: &["net.fetch"],
+    description: "Query a configured MySQL or MariaDB database. Operations: query (one statement), list_tables, describe, export_query (to \
+        a new CSV file). Statements only read, unless the session's profile allows changes. Rows are returned as structured data and \
+        as a table; the table shows at most 100 rows and cuts long cells.",
+    schema: SERVER_SCHEMA,
+    output: OUTPUT,
+    threads: false,
+};
+
 /// All of them.
-pub const CONTRACTS: &[Contract] = &[SQLITE, POSTGRES];
+pub const CONTRACTS: &[Contract] = &[SQLITE, POSTGRES, MYSQL];
 
 /// Rows of a query, if the call does not say (S4-18).
 const ROWS: u64 = 100;
@@ -343,10 +356,7 @@ impl Asked {
         match self.connection.dialect {
             Dialect::Sqlite => sqlite::run(self, &ctx.path, sink),
             Dialect::Postgres => postgres::run(self, &ctx.certificates, sink),
-            Dialect::Mysql => {
-                let why = "there is no client for it here";
-                Err(self.failed(Failed::because(why, ErrorCode::ToolExecutionFailed)))
-            }
+            Dialect::Mysql => mysql::run(self, &ctx.certificates, sink),
         }
     }
 
