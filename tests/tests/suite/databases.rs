@@ -102,7 +102,7 @@ fn s4_16_sqlite_answers() {
         assert_eq!(fs::read_to_string(&written).unwrap(), "mine");
         // A name that programs later trust.
         let (status, envelope) = call(&run, &[], "sqlite", &export(".bashrc"));
-        assert_eq!((status, &envelope["metadata"]["denial"]["layer"]), (77, &json!("sandbox")), "{envelope}");
+        assert_eq!((status, &envelope["metadata"]["denial"]["layer"]), (1, &json!("sandbox")), "{envelope}");
         assert_eq!(names(&env.workspace()), ["out.csv", "shop.db"]);
 
         let (status, envelope) =
@@ -191,7 +191,7 @@ fn s4_16_grants_and_rules_decide() {
         let (status, envelope) = call(&run, &["--read", far], "sqlite", &query(ROWS));
         assert_eq!((status, &envelope["data"]["row_count"]), (0, &json!(2)), "{envelope}");
 
-        let manifest = "[[rules]]\npermission = \"sqlite\"\npattern = \"SELECT id *\"\naction = \"deny\"\n";
+        let manifest = "[[rules]]\npermission = \"sqlite\"\npattern = \"SELECT id, *\"\naction = \"deny\"\n";
         let manifest = env.file("m.toml", manifest).text().to_owned();
         let flags = ["--manifest", manifest.as_str(), "--read", far];
         let (status, envelope) = call(&run, &flags, "sqlite", &query("select id, name from item"));
@@ -287,7 +287,7 @@ const GRANTED: [&str; 2] = ["--net", "good.example:5432"];
 /// S4-16 to S4-19: PostgreSQL is asked at the one host and port of its alias, which has to be granted.
 #[test]
 fn s4_16_postgres_answers() {
-    on_postgres(|internet, run| {
+    on_postgres(|_, run| {
         let sql = "SELECT 1::int8 AS a, 1.50::numeric AS b, NULL::text AS c, '\\x00ff'::bytea AS d, '2024-02-29'::date AS e, \
                    '{\"x\": [1]}'::jsonb AS f, 'ü|' AS g, ARRAY[1, NULL] AS h, true AS i, 2.5::float8 AS j";
         let (status, envelope) = call(run, &GRANTED, "postgres", &query(sql));
@@ -396,7 +396,7 @@ fn s4_19_passwords_and_servers_that_are_not_there() {
 
 /// Where there is a MariaDB to be asked.
 fn on_mariadb(test: impl Fn(&Internet, &Run)) {
-    if !Path::new("/usr/sbin/mariadbd").exists() {
+    if ["/usr/sbin/mariadbd", "/usr/bin/my_print_defaults"].iter().any(|program| !Path::new(program).exists()) {
         eprintln!("SKIP: there is no MariaDB");
         return;
     }
@@ -412,7 +412,6 @@ fn on_mariadb(test: impl Fn(&Internet, &Run)) {
         ];
         let flags = "--net good.example:3306 --profile eval";
         for (sql, envelope) in made.iter().zip(all(&internet.env, &run, flags, "mysql", &made)) {
-            // A sequence is for its own privileges alone where the server is older.
             assert_eq!(envelope["type"], "output", "{sql}: {envelope}");
         }
         test(internet, &run);

@@ -124,7 +124,11 @@ async fn connect(server: &ServerConnection, certificates: &[u8]) -> Result<Clien
     let tls = Tls::to(&server.host, server.verify, certificates).map_err(|error| unreached(&error.to_string()))?;
     let connecting = tokio::time::timeout(CONNECTING, config.connect_raw(stream, tls));
     let connected = connecting.await.map_err(|_elapsed| unreached("it does not answer"))?;
-    let (client, connection) = connected.map_err(|error| words(&error))?;
+    let (client, connection) = connected.map_err(|error| match words(&error) {
+        // Nobody there has said anything.
+        Failed::Because { why, .. } if error.as_db_error().is_none() => unreached(&why),
+        said => said,
+    })?;
     // It ends with the client, which is told of its errors.
     tokio::spawn(async move { drop(connection.await) });
     Ok(client)

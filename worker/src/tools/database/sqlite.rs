@@ -34,7 +34,7 @@ const REFUSED: [&str; 3] = ["load_extension", "fts3_tokenizer", "sqlite_log"];
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum For {
+pub(super) enum For {
     Reading,
     Changing,
 }
@@ -90,7 +90,7 @@ fn require_file(path: &HostPath) -> Result<(), ToolError> {
     }
 }
 
-fn open(path: &HostPath, purpose: For) -> Result<Connection, Error> {
+pub(super) fn open(path: &HostPath, purpose: For) -> Result<Connection, Error> {
     let access = match purpose {
         For::Reading => OpenFlags::SQLITE_OPEN_READ_ONLY,
         For::Changing => OpenFlags::SQLITE_OPEN_READ_WRITE,
@@ -98,15 +98,34 @@ fn open(path: &HostPath, purpose: For) -> Result<Connection, Error> {
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = ready(Connection::open_with_flags(path.as_path(), flags)?, purpose)?;
     match looked(&connection) {
-        // A log that its writers have left, and no index of it, which only a writer may make. Nobody else has the file open then: so
-        // the index is made in memory, and nobody is kept out.
-        Err(error) if purpose == For::Reading && is_primary(&error, Primary::CannotOpen) => {
-            let alone = ready(Connection::open_with_flags_and_vfs(path.as_path(), flags, c"unix-none")?, purpose)?;
-            looked(&alone)?;
-            Ok(alone)
-        }
+        // Beside a database in WAL mode SQLite would make an index of the log, which only a writer may. There is none where nobody
+        // has the file open: so nobody is kept out.
+        Err(error) if purpose == For::Reading && is_primary(&error, Primary::CannotOpen) => alone(path, flags),
         result => result.map(|()| connection),
     }
+}
+
+/// Opens a database in WAL mode that nobody else has open: without locks, with an index of its log in memory; or as it is, if it
+/// has no log.
+fn alone(path: &HostPath, flags: OpenFlags) -> Result<Connection, Error> {
+    let log = [path.as_bytes(), b"-wal"].concat();
+    let connection = if rustix::fs::stat(log.as_slice()).is_ok_and(|log| log.st_size > 0) {
+        let connection = Connection::open_with_flags_and_vfs(path.as_path(), flags, c"unix-none")?;
+        connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
+        connection
+    } else {
+        Connection::open_with_flags(immutable(path), flags | OpenFlags::SQLITE_OPEN_URI)?
+    };
+    let connection = ready(connection, For::Reading)?;
+    looked(&connection)?;
+    Ok(connection)
+}
+
+/// The file's URI, as one that nobody changes.
+fn immutable(path: &HostPath) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
+    let spelt = |&byte: &u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    format!("file:{}?immutable=1", path.as_bytes().iter().map(spelt).collect::<String>())
 }
 
 /// Settled before a word of a model's is compiled.
@@ -121,7 +140,7 @@ fn ready(mut connection: Connection, purpose: For) -> Result<Connection, Error> 
         "PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON; PRAGMA hard_heap_limit = {HEAP};"
     );
     if purpose == For::Reading {
-        settings.push_str("PRAGMA query_only = ON; PRAGMA locking_mode = NORMAL;");
+        settings.push_str("PRAGMA query_only = ON;");
     }
     connection.execute_batch(&settings)?;
     connection.authorizer(Some(move |context: AuthContext<'_>| authorized(purpose, &context.action)))?;
@@ -140,8 +159,10 @@ fn authorized(purpose: For, action: &AuthAction<'_>) -> Authorization {
         AuthAction::Function { function_name } => {
             !REFUSED.iter().any(|refused| refused.eq_ignore_ascii_case(function_name))
         }
-        // A value is what it is asked about: setting one takes another pragma.
-        AuthAction::Pragma { pragma_name, .. } => PRAGMAS.iter().any(|known| known.eq_ignore_ascii_case(pragma_name)),
+        AuthAction::Pragma { pragma_name, pragma_value } => {
+            PRAGMAS.iter().any(|known| known.eq_ignore_ascii_case(pragma_name))
+                && (pragma_value.is_none() || asks_about(pragma_name))
+        }
         AuthAction::Insert { .. }
         | AuthAction::Update { .. }
         | AuthAction::Delete { .. }
@@ -163,8 +184,14 @@ fn authorized(purpose: For, action: &AuthAction<'_>) -> Authorization {
     if allowed { Authorization::Allow } else { Authorization::Deny }
 }
 
+/// Whether the value of a pragma is what it asks about. That of any other would be a setting.
+fn asks_about(pragma: &str) -> bool {
+    let pragma = pragma.to_ascii_lowercase();
+    ["table_", "index_", "foreign_key_"].iter().any(|start| pragma.starts_with(start)) || pragma.ends_with("_check")
+}
+
 /// Runs one statement; how many rows it has changed.
-fn query(connection: &Connection, sql: &str, bound: &[&String], sink: &mut dyn Sink) -> Result<u64, Failed> {
+pub(super) fn query(connection: &Connection, sql: &str, bound: &[&String], sink: &mut dyn Sink) -> Result<u64, Failed> {
     let sqlite = |error: Error| words(&error);
     let kept = |error: std::io::Error| Failed::Sink(error);
     let mut statement = connection.prepare(sql).map_err(sqlite)?;

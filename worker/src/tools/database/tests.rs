@@ -121,7 +121,7 @@ fn s4_23_a_parameter_of_another_operation_says_so() {
     assert!(error.text().contains("the operation describe needs it"), "{}", error.text());
 }
 
-/// What a query may not do, whatever it is dressed up as. Each is tried on the worker's own reading, and past it on the connection.
+/// What a query may not do, whatever it is dressed up as.
 const WRITES: [&str; 34] = [
     "INSERT INTO item VALUES (3, 'x', 1, NULL)",
     "UPDATE item SET name = 'y'",
@@ -186,6 +186,33 @@ fn s4_16_a_query_changes_nothing() {
         shop.query(sql).expect_err(sql);
     }
     assert_eq!(shop.names(), ["shop.db"]);
+}
+
+/// S4-16: the connection holds that, also past the look at the words.
+#[test]
+fn s4_16_a_connection_for_reading_changes_nothing() {
+    let shop = Shop::new();
+    let before = shop.bytes();
+    let path = HostPath::from(shop.file());
+    let run = |purpose, sql: &str| {
+        let connection = sqlite::open(&path, purpose).expect("a database");
+        sqlite::query(&connection, sql, &[], &mut Table::new(100, 100_000))
+    };
+    for sql in WRITES {
+        run(sqlite::For::Reading, sql).expect_err(sql);
+        assert!(shop.bytes() == before, "{sql} changed the file");
+        assert_eq!(shop.names(), ["shop.db"], "{sql}");
+    }
+    run(sqlite::For::Reading, "SELECT * FROM item").expect("it reads");
+    // What reaches past the file, no connection does.
+    for sql in
+        ["ATTACH 'other.db' AS other", "VACUUM INTO 'copy.db'", "PRAGMA journal_mode = WAL", "PRAGMA user_version = 7"]
+    {
+        run(sqlite::For::Changing, sql).expect_err(sql);
+        assert!(shop.bytes() == before, "{sql} changed the file");
+    }
+    run(sqlite::For::Changing, "UPDATE item SET name = 'y'").expect("it changes");
+    assert!(shop.bytes() != before);
 }
 
 #[test]
