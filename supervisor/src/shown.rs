@@ -28,7 +28,13 @@ const NARROWEST: usize = 24;
 pub fn question(question: &Question, columns: usize) -> String {
     let columns = columns.max(NARROWEST);
     let mut shown = Shown { text: String::new(), columns };
-    shown.own(&format!("callgate: the tool `{}` asks to be run", escaped(&question.tool)));
+    shown.own(&match &question.agent {
+        None => format!("callgate: the tool `{}` asks to be run", escaped(&question.tool)),
+        // What a person has not asked for themselves, an agent may have been talked into.
+        Some(agent) => {
+            format!("callgate: the subagent `{}` asks to run the tool `{}`", escaped(agent), escaped(&question.tool))
+        }
+    });
     match line_of_a_shell(question) {
         Some(line) => {
             shown.own("the command:");
@@ -266,6 +272,20 @@ mod tests {
              it could:\n  | change /w/**\n\
              asked because:\n  | no rule allows it\n\
              \"always\" would be kept for this session, for:\n  | git x\n"
+        );
+    }
+
+    /// F17: a call of a subagent is shown as one, by a name that cannot forge the question.
+    #[test]
+    fn f17_a_question_names_the_subagent_whose_call_it_is() {
+        let mut asked = of("ls");
+        asked.agent = Some("x` asks\u{1b}[2J".into());
+        let shown = question(&asked, 80);
+        assert!(
+            shown.starts_with(
+                "callgate: the subagent `x` asks\\u{1b}[2J` asks to run the tool `bash`\nthe command:\n  | ls\n"
+            ),
+            "{shown}"
         );
     }
 

@@ -12,7 +12,7 @@ use callgate_policy::manifest::Agent;
 use callgate_policy::need::ShellNeed;
 use callgate_policy::path::HostPath;
 use callgate_policy::remarks::remarks;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
@@ -22,7 +22,7 @@ use super::spawn::OfAgent;
 use super::{CallError, Known};
 use crate::causes::with_causes;
 use crate::confine::{Endpoint, Stdio};
-use crate::registry::{Tool, started};
+use crate::registry::{TASKS, Tool, started};
 use crate::session::{
     AGENT_DEPTH_MAX, AGENTS_MAX, AgentRunner, AgentService, AgentTask, FAMILY_MAX, InFlight, Opening, Reared, Served,
     Session,
@@ -84,13 +84,35 @@ impl Session {
         Ok((own, (!argv.is_empty()).then(|| started(&argv, &self.root()))))
     }
 
+    /// Starts a subagent for each task that a surface has found in the call, side by side (S3-4), or the one that the call names.
+    pub(super) async fn delegate_all(
+        &self,
+        tool: &Tool,
+        (args, told, most): (&Value, &Map<String, Value>, &EffectiveSet),
+        (known, call): (&mut Known, &str),
+        _turn: Turn,
+    ) -> Result<Done, CallError> {
+        let Some(tasks) = told.get(TASKS).and_then(Value::as_array) else {
+            return self.delegate(tool, (args, most), (known, call)).await;
+        };
+        let each = tasks.iter().map(|prompt| async {
+            let mut args = args.clone();
+            args["prompt"] = prompt.clone();
+            match self.delegate(tool, (&args, most), (&mut Known::default(), call)).await {
+                Ok(done) => done.data,
+                Err(error) => json!({ "error": error_text(&error) }),
+            }
+        });
+        let results = super::batch::all(each).await;
+        self.cut(tool, json!({ "results": results }))
+    }
+
     /// Starts a subagent, and waits for its answer unless it is to work in the background.
-    pub(super) async fn delegate(
+    async fn delegate(
         &self,
         tool: &Tool,
         (args, most): (&Value, &EffectiveSet),
         (known, call): (&mut Known, &str),
-        _turn: Turn,
     ) -> Result<Done, CallError> {
         let name = args["subagent_type"].as_str().unwrap_or_default();
         let agent = self.subagent(name)?;

@@ -36,10 +36,12 @@ pub enum CallError {
     #[error("the tool `{0}` was deactivated, and takes no calls")]
     Inactive(String),
     /// Its schema has not been asked for (S3-8).
-    #[error("`{tool}` is deferred; have tool_search return it, with its parameters, and call it then")]
+    #[error("`{tool}` is deferred; have {search} return it, with its parameters, and call it then")]
     Deferred {
         /// The tool.
         tool: String,
+        /// What the tool that looks for it is called.
+        search: String,
     },
     /// The arguments do not match the schema (S0-4).
     #[error("{0}")]

@@ -374,7 +374,9 @@ impl Session {
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }
-            Task::Delegate { args, most } => self.delegate(tool, (&args, &most), (known, recording.id()), turn).await,
+            Task::Delegate { args, told, most } => {
+                self.delegate_all(tool, (&args, &told, &most), (known, recording.id()), turn).await
+            }
         }
     }
 

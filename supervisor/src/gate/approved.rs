@@ -98,6 +98,8 @@ pub(crate) enum Task {
     Delegate {
         most: Box<EffectiveSet>,
         args: Value,
+        /// What its surface says besides.
+        told: Map<String, Value>,
     },
 }
 

@@ -23,7 +23,8 @@ use callgate_policy::sql::{SqlKind, SqlNeed};
 use callgate_policy::tool::Subject;
 use callgate_policy::watchdog::Reason;
 use callgate_policy::watchdog::{CallFacts, Verdict};
-use serde_json::json;
+use callgate_worker::tools::database::CONNECTION;
+use serde_json::{Map, json};
 
 use super::approved::{Approved, ApprovedPlan, Task};
 use super::sub_policy::GrantedPlaces;
@@ -62,6 +63,8 @@ struct Presented<'a> {
     own: Option<&'a EffectiveSet>,
     /// What egress adds to its requests, if it fetches.
     credentials: &'a [Credential],
+    /// What its worker is told besides the arguments.
+    told: &'a Map<String, serde_json::Value>,
 }
 
 /// What rules and mode make of a call.
@@ -82,6 +85,20 @@ impl Presented<'_> {
             Some(sql) if sql.changes() => Subject::Mutate,
             Some(_) | None => self.tool.subject,
         }
+    }
+
+    /// Its arguments with all else that decides what it does: a person says yes to that. A connection to a database has its password
+    /// and is shown to nobody; the alias stands for it.
+    fn whole(&self) -> serde_json::Value {
+        let mut args = self.args.clone();
+        if let serde_json::Value::Object(args) = &mut args {
+            let shown = self.told.iter().filter(|(name, _)| *name != CONNECTION);
+            args.extend(shown.map(|(name, value)| (name.clone(), value.clone())));
+            if let Some(sql) = &self.needs.sql {
+                args.insert("database".to_owned(), sql.database.clone().into());
+            }
+        }
+        args
     }
 
     /// The key under which an answer is kept (S1-13): what makes a call another one for a person, and nothing else. How long it
@@ -153,6 +170,7 @@ impl Session {
             line: line.as_ref(),
             own: own.as_ref(),
             credentials: &credentials,
+            told: &told,
         };
         let (decided, watchdog) = self.judged(&presented, known).await?;
         let why = self.asks(&decided, watchdog.as_ref());
@@ -191,12 +209,15 @@ impl Session {
                 let lost = || CallError::Tool(format!("`{}` has no sandbox of its own", tool.name));
                 Task::Declared { plan, own: Box::new(left.ok_or_else(lost)?), args }
             }
-            (Executor::Session(hosted), _) => Task::Session { hosted: *hosted, args },
+            (Executor::Session(hosted), _) => {
+                let whole = presented.whole();
+                Task::Session { hosted: *hosted, args: whole }
+            }
             (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
             (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
             (Executor::Delegate, _) => {
                 let lost = || CallError::Tool(format!("`{}` has no agent to start", tool.name));
-                Task::Delegate { args, most: Box::new(left.ok_or_else(lost)?) }
+                Task::Delegate { args, told, most: Box::new(left.ok_or_else(lost)?) }
             }
             (Executor::Worker(_) | Executor::Program(_) | Executor::Declared(_), None) => {
                 return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
@@ -225,11 +246,11 @@ impl Session {
             Some(_) => None,
             None => self.line_of(&checked).await?,
         };
-        let Checked { tool, args, needs, root, own, work, credentials, .. } = &checked;
+        let Checked { tool, args, needs, root, own, work, credentials, told, .. } = &checked;
         let line = line.or(understood.as_ref());
         let (decided, watchdog) = self
             .judged(
-                &Presented { tool, args, needs, root, work: work.as_ref(), line, own: own.as_ref(), credentials },
+                &Presented { tool, args, needs, root, work: work.as_ref(), line, own: own.as_ref(), credentials, told },
                 &mut Known::default(),
             )
             .await?;
@@ -497,7 +518,8 @@ impl Session {
             (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => argv.first(),
             _ => None,
         };
-        let digest = people::digest(&call.tool.rule_name(), call.args, plan, program);
+        let whole = call.whole();
+        let digest = people::digest(&call.tool.rule_name(), &whole, plan, program);
         // A person sees what a line is made of, though no rule looked at that.
         let line = match (call.line, call.needs.command_line()) {
             (None, Some(command)) => self.understand(command).await.ok(),
@@ -512,7 +534,7 @@ impl Session {
         let _asking = asking.turn().await;
         // A question that nobody has answered is there after a crash.
         recording.wait_for_approval().await?;
-        let holds = || people::digest(&call.tool.rule_name(), call.args, plan, program) == digest;
+        let holds = || people::digest(&call.tool.rule_name(), &call.whole(), plan, program) == digest;
         match self.people.ask(question, holds).await {
             Ok(Yes::Kept(scope)) => Ok(Some(scope.name().to_owned())),
             Ok(Yes::Now { by, .. }) => Ok(Some(by)),
@@ -586,9 +608,10 @@ impl Session {
         };
         Question {
             session: self.id.clone(),
+            agent: self.rearing.agent.clone(),
             tool: call.tool.rule_name(),
             kind: call.tool.kind().to_owned(),
-            arguments: call.args.clone(),
+            arguments: call.whole(),
             why,
             reads,
             writes: texts(&needs.write),

@@ -23,6 +23,8 @@ pub(crate) struct Watch {
     pub(crate) people: Arc<People>,
     pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) session: String,
+    /// The subagent whose session it is.
+    pub(crate) agent: Option<String>,
 }
 
 /// Answers until it is dropped; then nothing is started any more.
@@ -77,6 +79,7 @@ impl Watch {
         let digest = digest_of(&shown);
         Question {
             session: self.session.clone(),
+            agent: self.agent.clone(),
             tool: "exec".to_owned(),
             kind: "execute".to_owned(),
             why: vec![why],

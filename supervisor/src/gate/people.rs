@@ -30,6 +30,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5 * 60);
 pub struct Question {
     /// The session.
     pub session: String,
+    /// The subagent whose call it is, by its name in the manifest. Without one it is the call of the session that began.
+    pub agent: Option<String>,
     /// The tool's id.
     pub tool: String,
     /// The kind that an ACP host shows (X0-50).
@@ -68,6 +70,7 @@ impl Question {
     pub fn new(tool: impl Into<String>, kind: impl Into<String>, arguments: Value, key: ApprovalKey) -> Self {
         Self {
             session: String::new(),
+            agent: None,
             tool: tool.into(),
             kind: kind.into(),
             arguments,

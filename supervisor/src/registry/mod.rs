@@ -30,7 +30,7 @@ pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};
 pub use lifecycle::ToolState;
 pub(crate) use lifecycle::{InFlight, Inactive, Lifecycle};
-pub(crate) use surface::{Understood, further as of_surface};
+pub(crate) use surface::{TASKS, Understood, further as of_surface};
 pub use tool::{Origin, Tool};
 pub(crate) use web::{Hop, NO_PROVIDER, Searches, with_failed};
 

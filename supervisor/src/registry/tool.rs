@@ -276,13 +276,18 @@ impl Tool {
         self.name == name || self.own_name() == name
     }
 
+    /// Whether subagents do not have it (S4-22).
+    pub(crate) fn is_single_level(&self) -> bool {
+        self.shown.as_ref().is_some_and(Shown::is_single_level)
+    }
+
     pub(super) fn is_bundled(&self) -> bool {
         self.origin == Origin::Bundled
     }
 
     /// The same as a surface shows it.
-    pub(super) fn seen_as(&self, face: &'static Face) -> Self {
-        let mut seen = Self { shown: Some(Shown::of(face)), shows: face.limit.or(self.shows), ..self.clone() };
+    pub(super) fn seen_as(&self, face: &'static Face, agent: Option<String>) -> Self {
+        let mut seen = Self { shown: Some(Shown::of(face, agent)), shows: face.limit.or(self.shows), ..self.clone() };
         face.name.clone_into(&mut seen.name);
         if !face.description.is_empty() {
             face.description.clone_into(&mut seen.description);

@@ -138,6 +138,8 @@ impl Places {
 pub(crate) struct Rearing {
     pub(crate) supervisor: Supervisor,
     pub(crate) depth: usize,
+    /// Which agent it is.
+    pub(crate) agent: Option<String>,
     pub(crate) ancestry: Ancestry,
     pub(crate) ad_hoc: Vec<PathBuf>,
     pub(crate) user_data: Option<PathBuf>,
@@ -228,9 +230,10 @@ impl Session {
         let manifest = self.manifest.as_ref()?;
         let declared = manifest.agents.get(agent)?;
         let mut manifest = manifest.of_agent(agent)?;
-        let tools = self.registry().only(|tool| self.tools.state(&tool.name) == ToolState::Active);
+        let tools = self.registry();
+        let tools = tools.only(|tool| self.tools.state(&tool.name) == ToolState::Active && !tool.is_single_level());
         if let Some(wanted) = &mut manifest.tools {
-            wanted.retain(|tool| tools.find(tool).is_some());
+            wanted.retain(|name| tools.tools().any(|tool| tool.is_called(name)));
         }
         // A variable may hold a credential, whatever it is called (X0-27).
         let mut env = self.rearing.env.clone();

@@ -177,6 +177,7 @@ impl Supervisor {
         let rearing = Rearing {
             supervisor: self.clone(),
             depth: lineage.as_ref().map_or(0, |lineage| lineage.depth),
+            agent: lineage.as_ref().map(|lineage| lineage.agent.clone()),
             ancestry,
             ad_hoc: spec.ad_hoc,
             user_data: spec.user_data,
@@ -197,7 +198,8 @@ impl Supervisor {
         let manifest = spec.manifest.map(Arc::new);
         let watching = opened.tracer().map(|tracer| {
             let (gate, people) = (Arc::clone(&gate), Arc::clone(&people));
-            Watch { gate, people, manifest: manifest.clone(), session: id.clone() }.start(tracer)
+            let agent = rearing.agent.clone();
+            Watch { gate, people, manifest: manifest.clone(), session: id.clone(), agent }.start(tracer)
         });
         // Now that the kernel is bound to it. What takes its place later is noticed by each call.
         if let Some(project) = found_in.filter(|project| !roots.first().is_some_and(|root| project.is_at(root))) {

@@ -61,7 +61,8 @@ impl Session {
         let mut opened = Opened::open(&self.launcher, plan, (None, None), self.opened.groups()).await?;
         let watching = opened.tracer().map(|tracer| {
             let (gate, people) = (self.gate.clone(), self.people.clone());
-            Watch { gate, people, manifest: self.manifest.clone(), session: self.id.clone() }.start(tracer)
+            let agent = self.rearing.agent.clone();
+            Watch { gate, people, manifest: self.manifest.clone(), session: self.id.clone(), agent }.start(tracer)
         });
         Ok(Part { opened, temporary, _watching: watching })
     }

@@ -142,7 +142,7 @@ impl Sources {
             registry.know_tools_of(&self.agents)?;
             registry.add_task(&self.agents)?;
             registry.offer(&self.profile)?;
-            registry = registry.seen_through(self.surface)?;
+            registry = registry.seen_through(self.surface, &self.agents)?;
         }
         if let Some(offered) = &self.offered {
             registry.offer_only(offered)?;

@@ -55,6 +55,12 @@ pub enum StoreError {
         /// The latest version that this build knows.
         known: u32,
     },
+    /// A subagent's session has recorded as much as one may. A model, or a program that it wrote, decides how many calls there are.
+    #[error("the session of a subagent records at most {most} bytes, and this one has")]
+    Full {
+        /// The most, in bytes.
+        most: u64,
+    },
     /// There is no such session.
     #[error("there is no session {id:?}")]
     NoSession {
@@ -144,6 +150,7 @@ impl StoreError {
                     .to_owned(),
             ),
             Self::Newer { .. } => Some("update callgate, or set XDG_STATE_HOME to another directory".to_owned()),
+            Self::Full { .. } => Some("have another subagent do the rest".to_owned()),
             Self::NoSession { .. } => Some("callgate session list".to_owned()),
             Self::Ambiguous { .. } => Some("give more of the id".to_owned()),
             Self::InUse { .. } => Some("wait until its call has ended, or fork it: callgate session fork ID".to_owned()),

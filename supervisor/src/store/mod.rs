@@ -527,7 +527,8 @@ impl Store {
             )?;
             Ok(connection.last_insert_rowid())
         })?;
-        self.open(number, new.id, new.role, true)
+        let stored = self.open(number, new.id, new.role, true)?;
+        Ok(if new.lineage.is_some() { stored.of_agent() } else { stored })
     }
 
     /// Continues a session, if it is the one that it was.

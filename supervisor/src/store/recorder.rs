@@ -3,7 +3,7 @@
 //! A call takes two writes to the database, one before it runs and one after. Where a person is asked first there is one more,
 //! so that a question that nobody has answered is still there after a crash.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -29,6 +29,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it tries meanwhile.
 pub(super) const AGAIN: Duration = Duration::from_millis(5);
 
+/// Most bytes that the session of a subagent records.
+const AGENT_MAX: u64 = 256 << 20;
+/// What a row takes besides its texts, bytes, about.
+const ROW: u64 = 256;
+
 /// A session's recorder. Without a store it only tells events, and nothing at all while nobody listens.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -50,6 +55,8 @@ pub(crate) struct Stored {
     role: &'static str,
     /// Ends that could not be written. Nothing runs before they are.
     unwritten: Mutex<Vec<End>>,
+    /// Bytes of calls that may still be recorded.
+    room: AtomicU64,
     /// Made by this opening, which has not succeeded yet.
     is_new: AtomicBool,
     _lock: Lock,
@@ -197,7 +204,21 @@ impl Recorder {
 impl Stored {
     pub(super) fn new(store: Store, number: i64, role: &'static str, is_new: bool, lock: Lock) -> Self {
         let (message, unwritten, is_new) = (AtomicI64::new(0), Mutex::default(), AtomicBool::new(is_new));
-        Self { store, number, message, role, unwritten, is_new, _lock: lock }
+        Self { store, number, message, role, unwritten, room: AtomicU64::new(u64::MAX), is_new, _lock: lock }
+    }
+
+    /// The same with room for what a subagent may record.
+    pub(super) fn of_agent(self) -> Self {
+        self.room.store(AGENT_MAX, Ordering::Relaxed);
+        self
+    }
+
+    /// Takes room for a text that is written. Once there is none left, nothing new is.
+    fn take_room(&self, text: &str) -> Result<(), StoreError> {
+        let bytes = ROW + text.len() as u64;
+        let take = |room: u64| (room > 0).then(|| room.saturating_sub(bytes));
+        let taken = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.map(drop).map_err(|_none| StoreError::Full { most: AGENT_MAX })
     }
 
     /// Tried again while another process writes: this thread may have others to serve.
@@ -303,6 +324,7 @@ impl Recording {
     pub(crate) async fn wait_for_approval(&mut self) -> Result<(), StoreError> {
         let Some(recorder) = self.recorder.clone() else { return Ok(()) };
         let (Some(stored), None) = (&recorder.stored, self.number) else { return Ok(()) };
+        stored.take_room(&self.input)?;
         let waiting = Written { is_waited_for: true, ..Written::default() };
         let insert = |connection: &mut Connection| stored.insert(connection, self, waiting);
         let number = stored.write("record the call", insert).await?;
@@ -325,6 +347,9 @@ impl Recording {
             self.started = Some(self.tell(EventKind::Started, None));
             return Ok(());
         };
+        if self.number.is_none() {
+            stored.take_room(&self.input)?;
+        }
         let start = |connection: &mut Connection| {
             // Nothing takes a place in between, and what could not be written takes none.
             let mut place = recorder.place.lock().unwrap_or_else(PoisonError::into_inner);
@@ -364,7 +389,10 @@ impl Recording {
     async fn record_end(self, end: Option<(Arc<Recorder>, End)>, envelope: &mut ResultEnvelope) {
         let Some((recorder, end)) = end else { return };
         let Some(stored) = &recorder.stored else { return };
-        let written = stored.write("record the result", |connection| self.write_end(stored, connection, &end)).await;
+        let written = match self.take_room_for(stored, &end) {
+            Ok(()) => stored.write("record the result", |connection| self.write_end(stored, connection, &end)).await,
+            full => full,
+        };
         self.tell_unwritten(stored, written, end, envelope);
     }
 
@@ -372,8 +400,19 @@ impl Recording {
     pub(crate) fn end_now(mut self, envelope: &mut ResultEnvelope) {
         let Some((recorder, end)) = self.ended(envelope) else { return };
         let Some(stored) = &recorder.stored else { return };
-        let written = stored.store.write("record the result", |connection| self.write_end(stored, connection, &end));
+        let written = self.take_room_for(stored, &end).and_then(|()| {
+            stored.store.write("record the result", |connection| self.write_end(stored, connection, &end))
+        });
         self.tell_unwritten(stored, written, end, envelope);
+    }
+
+    /// The end of a call that has begun is written whatever room there is: it is as long as a result may be, once.
+    fn take_room_for(&self, stored: &Stored, end: &End) -> Result<(), StoreError> {
+        let of_envelope = stored.take_room(end.envelope.as_deref().unwrap_or_default());
+        match self.number {
+            Some(_) => Ok(()),
+            None => of_envelope.and_then(|()| stored.take_room(&self.input)),
+        }
     }
 
     fn ended(&mut self, envelope: &ResultEnvelope) -> Option<(Arc<Recorder>, End)> {
@@ -477,6 +516,9 @@ impl Drop for Recording {
         }
         let Some((recorder, end)) = self.cancelled() else { return };
         let Some(stored) = &recorder.stored else { return };
+        if self.take_room_for(stored, &end).is_err() {
+            return;
+        }
         // Nobody is left to wait for another process's write.
         let written = stored.store.once(&mut |connection| self.write_end(stored, connection, &end));
         if let Err(error) = written {
@@ -514,4 +556,46 @@ impl Recorder {
 pub(super) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     i64::try_from(since).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    use callgate_policy::envelope::Metadata;
+    use serde_json::json;
+
+    use super::super::NewSession;
+    use super::*;
+
+    /// D11: a subagent's calls are recorded up to a bound, denied ones too; a call that began before it keeps its end, and after it
+    /// nothing of its runs.
+    #[test]
+    fn d11_a_subagent_does_not_fill_the_disk_with_its_record() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::at(&directory.path().canonicalize().unwrap().join("store")).unwrap();
+        let (id, settings) = ("ses_x", &Value::Null);
+        let new =
+            NewSession { id, title: None, workspace: &[], manifest: None, settings, role: "assistant", lineage: None };
+        let stored = store.begin(&new).unwrap().of_agent();
+        stored.room.store(2300, Ordering::Relaxed);
+        let recorder = Recorder::new(id.to_owned(), Redaction::default(), Some(stored), 0);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let denied = || ResultEnvelope::error("no", Metadata::new(0));
+        let propose = || recorder.propose("read", "bundled", &json!({ "path": "x".repeat(500) }));
+        let mut begun = propose();
+        runtime.block_on(begun.start()).unwrap();
+        let mut not_recorded = 0;
+        for _ in 0..10 {
+            let mut envelope = denied();
+            runtime.block_on(propose().end(&mut envelope));
+            not_recorded += usize::from(envelope.metadata.not_recorded.is_some());
+        }
+        assert_eq!(not_recorded, 8, "two had room");
+        let full = runtime.block_on(propose().start()).unwrap_err();
+        assert!(matches!(full, StoreError::Full { .. }), "{full}");
+        runtime.block_on(begun.end(&mut denied()));
+        let calls = store.calls(&store.session(id).unwrap()).unwrap();
+        assert_eq!(calls.len(), 3);
+        assert!(calls.iter().all(|call| call.result.is_some()), "the one that had begun has its end");
+    }
 }

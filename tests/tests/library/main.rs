@@ -17,6 +17,7 @@ mod scopes;
 mod servers;
 mod shell;
 mod soak;
+mod surfaces;
 mod task;
 mod task_holds;
 mod terminals;

@@ -258,7 +258,8 @@ impl Approver for Person {
 
     fn ask(&self, question: Arc<Question>) -> Asked {
         let asked = question.arguments["command"].as_str().unwrap_or(&question.tool).to_owned();
-        self.0.lock().unwrap().push(format!("{asked} in {}", question.session));
+        let by = question.agent.as_deref().unwrap_or("the session");
+        self.0.lock().unwrap().push(format!("{asked} by {by} in {}", question.session));
         Box::pin(async { Some(Answer::Always) })
     }
 }
@@ -327,6 +328,10 @@ action = "deny"
         let asked: Vec<String> = person.0.lock().unwrap().clone();
         assert_eq!(asked.len(), 2, "once in each session: {asked:?}");
         assert!(asked[0].ends_with(session.id()) && !asked[1].ends_with(session.id()), "{asked:?}");
+        assert!(
+            asked[0].contains(" by the session ") && asked[1].contains(" by any "),
+            "F17: whose call it is: {asked:?}"
+        );
         assert_eq!(session.call("bash", json!({ "command": "touch own" })).await.kind, Outcome::Output, "X0-26");
         assert!(!workspace.join("denied-1").exists() && !workspace.join("later").exists());
     });

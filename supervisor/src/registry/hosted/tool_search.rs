@@ -56,8 +56,13 @@ const OUTPUT: &str = r#"{
   "anyOf": [{ "required": ["head"] }, { "required": ["matches", "omitted"] }]
 }"#;
 
+const NAME: &str = "tool_search";
+
+/// What a surface says where all that match are returned (S3-9, C-11).
+pub(in crate::registry) const UNLIMITED: &str = "unlimited";
+
 pub(super) fn tool_search() -> Result<Tool, RegistryError> {
-    Ok(tool(Hosted::ToolSearch, "tool_search", (DESCRIPTION, SCHEMA, OUTPUT))?.side_by_side())
+    Ok(tool(Hosted::ToolSearch, NAME, (DESCRIPTION, SCHEMA, OUTPUT))?.side_by_side())
 }
 
 pub(super) fn answer(session: &Session, registry: &Registry, args: &Value) -> Result<Value, CallError> {
@@ -71,7 +76,8 @@ pub(super) fn answer(session: &Session, registry: &Registry, args: &Value) -> Re
     if found.is_empty() {
         return Err(CallError::Told { text: nothing(registry, query), code: ErrorCode::NotFound });
     }
-    let (told, omitted) = found.split_at(found.len().min(MOST));
+    let most = if args[UNLIMITED].as_u64() == Some(1) { usize::MAX } else { MOST };
+    let (told, omitted) = found.split_at(found.len().min(most));
     session.change_notes(|notes| notes.loaded.extend(told.iter().map(|tool| tool.name.clone())))?;
     let whole = |tool: &&Tool| {
         let mut whole = json!({ "id": tool.name, "description": tool.description, "parameters": tool.parameters });
@@ -124,7 +130,9 @@ impl Session {
         if !tool.deferred || self.is_loaded(tool) {
             return Ok(());
         }
-        Err(CallError::Deferred { tool: tool.name.clone() })
+        let registry = self.registry();
+        let search = registry.tools().find(|tool| tool.own_name() == NAME).map_or(NAME, |tool| tool.name.as_str());
+        Err(CallError::Deferred { tool: tool.name.clone(), search: search.to_owned() })
     }
 
     /// Whether a tool can be called as far as that goes: it is not deferred, or `tool_search` has returned it.

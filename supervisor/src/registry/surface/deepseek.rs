@@ -47,7 +47,7 @@ pub(super) const FACES: &[Face] = &[
         "Search the contents of files for a regular expression. Returns structured matches with the lines around them.",
         &[
             Param::text("pattern", "A regular expression in Rust's syntax.").required(),
-            Param::text_or("path", ".", "The file or directory to search."),
+            Param::text_or("path", ".", "The file or directory to search.").stated(),
             Param::texts("include", "Search only files that match one of these patterns, such as `*.rs`.").told("include"),
             Param::texts(
                 "exclude",
@@ -69,7 +69,7 @@ pub(super) const FACES: &[Face] = &[
         "Search the web. Returns ranked results, each with a `ref_id` by which it can be cited.",
         &[
             Param::text_or_texts("query", "What to search the web for.").required().also(&["q", "search_query"]),
-            Param::whole_or("max_results", 5, (1, 10), "The most results."),
+            Param::whole_or("max_results", 5, (1, 10), "The most results.").stated(),
         ],
     )
     .adapted(one_query)
@@ -79,9 +79,9 @@ pub(super) const FACES: &[Face] = &[
         "Fetch a URL that is known, from a granted host. HTML is returned as Markdown unless `format` says otherwise.",
         &[
             Param::text("url", "What to fetch: an http or https URL.").required(),
-            Param::choice("format", &["markdown", "text", "raw"], "markdown", "How a page is returned."),
-            Param::whole_or("max_bytes", 1_000_000, (1, 10 << 20), "The most bytes of the body that are read."),
-            Param::whole_or("timeout_ms", 15_000, (1, 60_000), "Milliseconds for each hop."),
+            Param::choice("format", &["markdown", "text", "raw"], "markdown", "How a page is returned.").stated(),
+            Param::whole_or("max_bytes", 1_000_000, (1, 10 << 20), "The most bytes of the body that are read.").stated(),
+            Param::whole_or("timeout_ms", 15_000, (1, 60_000), "Milliseconds for each hop.").stated(),
         ],
     )
     .shaped(Shape::Fetched),

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::TASKS;
 use super::face::{Face, Param, Understood};
-use super::shape::Shape;
 
 /// Lines that `Read` returns, if the call does not say (X3-8).
 const LINES: u64 = 2000;
@@ -51,7 +51,7 @@ pub(super) const FACES: &[Face] = &[
          Each call is a new shell. Nothing that the command starts outlives it.",
         &[
             Param::text("command", "The command line, as bash reads it.").required(),
-            Param::whole_or("timeout", 120_000, (1, 600_000), "Milliseconds after which it is killed.").to("timeout_ms"),
+            Param::whole_or("timeout", 120_000, (1, 600_000), "Milliseconds after which it is killed.").to("timeout_ms").stated(),
         ],
     )
     .limit(BYTES),
@@ -81,9 +81,10 @@ pub(super) const FACES: &[Face] = &[
         ("Delegate", "task"),
         "",
         &[
-            Param::text("goal", "What the subagent is to do.").nowhere(),
-            Param::text("context", "What it needs to know for that.").nowhere(),
-            Param::text("subagent_type", "Which subagent. Default: the first that there is."),
+            Param::text("goal", "What a subagent is to do.").nowhere(),
+            Param::text("context", "What it needs to know for that, or what all of `tasks` need to know.").nowhere(),
+            Param::json("tasks", DELEGATED, "In place of `goal`: what several subagents are to do side by side, at most 5.").nowhere(),
+            Param::whole_or("max_iterations", 50, (1, 1000), "How often a subagent may call the model.").nowhere(),
         ],
     )
     .adapted(goal),
@@ -93,7 +94,7 @@ pub(super) const FACES: &[Face] = &[
          one whose name or description contains `query`, whatever the case.",
         &[Param::text("query", "Text that the tool's name or description contains.").required()],
     )
-    .shaped(Shape::AsItIs),
+    .telling(&[("unlimited", 1)]),
 ];
 
 /// `limit` lines from `offset`.
@@ -104,11 +105,29 @@ fn lines_from_limit(given: &Map<String, Value>, understood: &mut Understood) -> 
     Ok(())
 }
 
-/// What it is to do, in one text.
+const DELEGATED: &str =
+    r#"{ "type": "array", "minItems": 1, "maxItems": 5, "items": { "type": "string", "minLength": 1 } }"#;
+
+/// What it is to do, in one text, or what each of several is to do.
 fn goal(given: &Map<String, Value>, understood: &mut Understood) -> Result<(), String> {
     let text = |name: &str| given.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
-    let goal = text("goal").ok_or("`goal` is missing: say what the subagent is to do")?;
-    let prompt = text("context").map_or_else(|| goal.to_owned(), |context| format!("{goal}\n\n{context}"));
+    let with_context = |goal: &str| match text("context") {
+        Some(context) => format!("{goal}\n\n{context}"),
+        None => goal.to_owned(),
+    };
+    let tasks = given.get(TASKS).and_then(Value::as_array);
+    let tasks: Option<Vec<String>> = tasks.map(|all| all.iter().filter_map(Value::as_str).map(with_context).collect());
+    let prompt = match (text("goal"), &tasks) {
+        (Some(_), Some(_)) => return Err("`goal` is one task, and `tasks` are several: give one of them".to_owned()),
+        (Some(goal), None) => with_context(goal),
+        (None, Some(tasks)) => tasks.join("\n\n"),
+        (None, None) => return Err("`goal` is missing: say what the subagent is to do".to_owned()),
+    };
     understood.set("prompt", prompt);
+    let most = given.get("max_iterations").cloned().unwrap_or_else(|| 50.into());
+    understood.set("metadata", serde_json::json!({ "max_iterations": most }));
+    if let Some(tasks) = tasks {
+        understood.told.insert(TASKS.to_owned(), tasks.into());
+    }
     Ok(())
 }

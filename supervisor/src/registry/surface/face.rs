@@ -6,6 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::shape::Shape;
 
+/// The tool that starts subagents.
+const TASK: &str = "task";
+
 /// A tool as a surface shows it.
 #[derive(Debug)]
 pub(crate) struct Face {
@@ -25,6 +28,8 @@ pub(crate) struct Face {
     pub(super) adapt: Option<Adapt>,
     /// What becomes of a result.
     pub(in crate::registry) shape: Shape,
+    /// Whether only the session that began has it, and none of its subagents.
+    pub(super) is_single_level: bool,
 }
 
 /// Changes arguments that have been mapped. It is given those of the call as well. The error is for the model.
@@ -38,6 +43,9 @@ pub(super) struct Param {
     also: &'static [&'static str],
     kind: Kind,
     is_required: bool,
+    /// Whether what counts without an argument is what the tool does anyway. It is not passed on then: what a call is known by would
+    /// be another than that of the same call by the tool's own name.
+    is_own_default: bool,
     to: To,
     about: &'static str,
 }
@@ -82,7 +90,7 @@ enum To {
 
 impl Param {
     const fn of(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, also: &[], kind, is_required: false, to: To::Argument(name), about }
+        Self { name, also: &[], kind, is_required: false, is_own_default: false, to: To::Argument(name), about }
     }
 
     pub(super) const fn text(name: &'static str, about: &'static str) -> Self {
@@ -133,6 +141,10 @@ impl Param {
 
     pub(super) const fn required(self) -> Self {
         Self { is_required: true, ..self }
+    }
+
+    pub(super) const fn stated(self) -> Self {
+        Self { is_own_default: true, ..self }
     }
 
     pub(super) const fn also(self, also: &'static [&'static str]) -> Self {
@@ -193,10 +205,11 @@ impl Param {
         let default = || match self.kind {
             Kind::Text { default } => default.map(Value::from),
             Kind::Whole { default, .. } => default.map(Value::from),
-            Kind::Flag { default } => Some(default.into()),
             Kind::Choice { default, .. } => Some(default.into()),
-            Kind::Texts | Kind::TextOrTexts | Kind::Json(_) => None,
+            // All are false without one.
+            Kind::Flag { .. } | Kind::Texts | Kind::TextOrTexts | Kind::Json(_) => None,
         };
+        let default = || default().filter(|_| !self.is_own_default);
         let value = given.cloned().or_else(default)?;
         Some(match self.kind {
             // A negative number is below whatever bound there is, and 2.0 is a whole number too.
@@ -262,6 +275,7 @@ impl Face {
             limit: None,
             adapt: None,
             shape: Shape::AsItIs,
+            is_single_level: false,
         }
     }
 
@@ -283,6 +297,10 @@ impl Face {
 
     pub(super) const fn adapted(self, adapt: Adapt) -> Self {
         Self { adapt: Some(adapt), ..self }
+    }
+
+    pub(super) const fn single_level(self) -> Self {
+        Self { is_single_level: true, ..self }
     }
 
     pub(super) const fn shaped(self, shape: Shape) -> Self {
@@ -347,13 +365,19 @@ impl Face {
 #[derive(Debug, Clone)]
 pub(crate) struct Shown {
     face: &'static Face,
+    /// Which subagent is started where a call names none.
+    agent: Option<String>,
     /// Of what is seen. Built when first used, as the tool's own.
     pub(crate) validator: OnceLock<Arc<jsonschema::Validator>>,
 }
 
 impl Shown {
-    pub(crate) fn of(face: &'static Face) -> Self {
-        Self { face, validator: OnceLock::new() }
+    pub(crate) fn of(face: &'static Face, agent: Option<String>) -> Self {
+        Self { face, agent, validator: OnceLock::new() }
+    }
+
+    pub(crate) fn is_single_level(&self) -> bool {
+        self.face.is_single_level
     }
 
     /// Which tool it is.
@@ -363,7 +387,15 @@ impl Shown {
 
     pub(crate) fn understand(&self, args: Value) -> Result<Understood, String> {
         match args {
-            Value::Object(args) => self.face.understand(args),
+            Value::Object(args) => {
+                let mut understood = self.face.understand(args)?;
+                if let Some(agent) = self.agent.as_ref().filter(|_| self.face.of == TASK) {
+                    if understood.argument("subagent_type").is_null() {
+                        understood.set("subagent_type", agent.clone());
+                    }
+                }
+                Ok(understood)
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 Err(format!("invalid arguments for `{}`: they are no object", self.face.name))
             }

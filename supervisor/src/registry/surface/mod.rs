@@ -10,6 +10,9 @@ mod face;
 mod rho;
 mod shape;
 
+use std::collections::BTreeMap;
+
+use callgate_policy::manifest::Agent;
 use callgate_policy::tool::Surface;
 
 pub(crate) use face::Understood;
@@ -44,6 +47,9 @@ fn faces(surface: Surface) -> &'static [Face] {
     }
 }
 
+/// What a surface says to `task` where one call has several tasks.
+pub(crate) const TASKS: &str = "tasks";
+
 /// The tools outside the lock that a surface has.
 pub(crate) fn further(surface: Surface) -> impl Iterator<Item = &'static str> {
     faces(surface).iter().map(|face| face.of)
@@ -52,16 +58,27 @@ pub(crate) fn further(surface: Surface) -> impl Iterator<Item = &'static str> {
 impl Registry {
     /// The same tools as a surface shows them: those that it has, by its names, and those that are not callgate's.
     ///
+    /// `agents` are those that `task` starts: where a call does not name one, it is `general`, or the first.
+    ///
     /// # Errors
     /// [`RegistryError::Taken`] for a tool of the host's, the user's or the project's that has one of the surface's names.
-    pub(crate) fn seen_through(mut self, surface: Surface) -> Result<Self, RegistryError> {
+    pub(crate) fn seen_through(
+        mut self,
+        surface: Surface,
+        agents: &BTreeMap<String, Agent>,
+    ) -> Result<Self, RegistryError> {
         if surface == Surface::Locked {
             return Ok(self);
         }
         let faces = faces(surface);
         let is_shown = |tool: &Tool| faces.iter().any(|face| face.of == tool.name);
         let (own, others): (Vec<Tool>, Vec<Tool>) = self.tools.into_iter().partition(is_shown);
-        let shown = faces.iter().filter_map(|face| Some(own.iter().find(|tool| tool.name == face.of)?.seen_as(face)));
+        let mut named = agents.iter().filter(|(_, agent)| agent.mode.is_subagent()).map(|(name, _)| name);
+        let agent = agents.get_key_value("general").filter(|(_, agent)| agent.mode.is_subagent()).map(|(name, _)| name);
+        let agent = agent.or_else(|| named.next()).cloned();
+        let seen =
+            |face: &'static Face| Some(own.iter().find(|tool| tool.name == face.of)?.seen_as(face, agent.clone()));
+        let shown = faces.iter().filter_map(seen);
         self.tools = shown.collect();
         for tool in others.into_iter().filter(|tool| !tool.is_bundled()) {
             if self.find(&tool.name).is_some() {

@@ -19,7 +19,7 @@ pub(super) const FACES: &[Face] = &[
          characters of a line. Files that are not text are refused.",
         &[
             Param::text("path", "The file, absolute or relative to the workspace.").required(),
-            Param::whole_or("start_line", 1, (1, u64::MAX), "The first line, counted from 1."),
+            Param::whole_or("start_line", 1, (1, u64::MAX), "The first line, counted from 1.").stated(),
             Param::whole("end_line", (1, u64::MAX), "The last line, included. Default: 499 lines after the first."),
         ],
     )
@@ -35,7 +35,7 @@ pub(super) const FACES: &[Face] = &[
             Param::text("path", "The file or directory to search. Default: the workspace."),
             Param::text("glob", "Search only files that match this pattern, such as `*.py`."),
             Param::flag("ignore_case", false, "Upper and lower case match each other."),
-            Param::whole_or("context_lines", 0, (0, 50), "How many lines to return before and after each match."),
+            Param::whole_or("context_lines", 0, (0, 50), "How many lines to return before and after each match.").stated(),
             Param::whole_or("max_matches", 100, (1, 10_000), "The most matches.").limit(),
         ],
     )
@@ -97,7 +97,9 @@ pub(super) const FACES: &[Face] = &[
             Param::text("instruction", "What the subagent is to do, with all that it needs to know.").required().to("prompt"),
             Param::flag("full_context", false, "Give it what was said so far.").nowhere(),
         ],
-    ),
+    )
+    .adapted(with_context)
+    .single_level(),
 ];
 
 /// Directories that hold what others have written (S4-4, X4-11).
@@ -136,4 +138,11 @@ fn something(given: &Map<String, Value>, _: &mut Understood) -> Result<(), Strin
         Some("") => Err("`content` is empty, and a file without content is not written".to_owned()),
         Some(_) | None => Ok(()),
     }
+}
+
+/// Whoever runs it knows what was said.
+fn with_context(given: &Map<String, Value>, understood: &mut Understood) -> Result<(), String> {
+    let full_context = given.get("full_context").cloned().unwrap_or(Value::Bool(false));
+    understood.set("metadata", serde_json::json!({ "full_context": full_context }));
+    Ok(())
 }
