@@ -67,6 +67,7 @@
 pub mod approval;
 pub mod call_grant;
 pub mod ceiling;
+pub mod databases;
 pub mod document;
 pub mod effective;
 pub mod envelope;
@@ -85,6 +86,7 @@ pub mod requirement;
 pub mod rules;
 pub mod shell;
 pub mod skill;
+pub mod sql;
 pub mod step;
 pub mod tool;
 pub mod unit;

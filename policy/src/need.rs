@@ -1,6 +1,7 @@
 //! What one call needs: checked by layer 1, and part of the key under which a person's answer is kept.
 
 use crate::path::HostPath;
+use crate::sql::SqlNeed;
 
 /// What one call would do, worked out from its validated arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct CallNeeds {
     pub hosts: Vec<HostNeed>,
     /// What it changes at such a host, in words: rules and people are told it, and no watchdog has to ask what it may be.
     pub changes: Option<String>,
+    /// What a database is to do.
+    pub sql: Option<SqlNeed>,
     /// Named capabilities.
     pub capabilities: Vec<String>,
 }
@@ -27,8 +30,9 @@ impl CallNeeds {
     /// Whether nothing is changed, started or reached: files are read, or nothing is.
     #[must_use]
     pub fn only_reads(&self) -> bool {
-        let reaches = !self.hosts.is_empty() || self.changes.is_some();
-        self.write.is_empty() && self.shell.is_none() && !reaches && self.capabilities.is_empty()
+        let changes = self.changes.is_some() || self.sql.as_ref().is_some_and(SqlNeed::changes);
+        let acts = self.shell.is_some() || !self.hosts.is_empty() || !self.capabilities.is_empty();
+        self.write.is_empty() && !acts && !changes
     }
 
     /// The command line, if that is what the call runs.

@@ -23,6 +23,10 @@ pub enum Subject {
     Execute,
     /// Fetches from hosts.
     Fetch,
+    /// Queries a database.
+    Query,
+    /// Changes what a database holds.
+    Mutate,
     /// Looks something up that the session itself knows, such as a skill.
     Think,
     /// Asks a person something.
@@ -67,9 +71,15 @@ impl Subject {
     pub fn changes_nothing(self) -> bool {
         match self {
             Self::Read | Self::Search | Self::Think | Self::Ask | Self::Note => true,
-            Self::Create | Self::Edit | Self::Execute | Self::Fetch | Self::Delegate | Self::Serve | Self::Change => {
-                false
-            }
+            Self::Create
+            | Self::Edit
+            | Self::Execute
+            | Self::Fetch
+            | Self::Query
+            | Self::Mutate
+            | Self::Delegate
+            | Self::Serve
+            | Self::Change => false,
         }
     }
 
@@ -86,8 +96,8 @@ impl Subject {
             Self::Read => "read",
             Self::Search => "search",
             Self::Create | Self::Edit => "edit",
-            Self::Execute => "execute",
-            Self::Fetch => "fetch",
+            Self::Execute | Self::Mutate => "execute",
+            Self::Fetch | Self::Query => "fetch",
             Self::Think => "think",
             Self::Ask | Self::Note | Self::Delegate | Self::Serve | Self::Change => "other",
         }
@@ -103,6 +113,8 @@ impl fmt::Display for Subject {
             Self::Edit => "edits files",
             Self::Execute => "starts programs",
             Self::Fetch => "fetches",
+            Self::Query => "queries a database",
+            Self::Mutate => "changes a database",
             Self::Think => "looks things up in the session",
             Self::Ask => "asks a person",
             Self::Note => "keeps the session's notes",

@@ -44,6 +44,11 @@ pub(crate) fn is_set(variable: &str) -> bool {
     value.is_some()
 }
 
+/// From now on it may.
+pub(crate) fn are_read() {
+    WERE_READ.store(true, Ordering::Relaxed);
+}
+
 /// Why a credential cannot be used. None of this has its value.
 #[derive(Debug, thiserror::Error)]
 #[error("the credential {credential}: {why}")]
@@ -157,7 +162,7 @@ fn may_read(effective: &EffectiveSet, plan: &SessionPlan, file: &Path) -> bool {
 
 impl Held {
     fn read(credential: &Credential, changeable: &Changeable) -> Result<Self, String> {
-        WERE_READ.store(true, Ordering::Relaxed);
+        are_read();
         let (value, file) = match &credential.from {
             CredentialSource::Variable(name) => {
                 let value = host::variable(name).ok_or("callgate was started without that variable")?;

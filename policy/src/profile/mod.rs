@@ -37,7 +37,7 @@ pub const DANGEROUS_PATTERNS: [&str; 10] = [
     "dd if=",
 ];
 
-/// Tools of S4's that there are not yet. A profile may name them: what is not there needs no asking.
+/// Tools of S4's that a session need not have. A profile may name them: what is not there needs no asking.
 pub const NOT_YET: [&str; 9] =
     ["list", "read_excel", "sqlite", "postgres", "mysql", "oracle", "vertica", "azure_devops", "delegate"];
 
@@ -60,7 +60,7 @@ pub struct Profile {
     pub shell: Shell,
     /// What `write` and `edit` may do.
     pub file_write: FileWrite,
-    /// What tools for databases may do. Kept, and nothing looks at it: there is no such tool yet.
+    /// What tools for databases may do (S4-16).
     pub database: Database,
     /// `bash` is the only tool.
     pub bash_only: bool,
@@ -99,6 +99,8 @@ pub enum FileWrite {
 /// What a tool for databases may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Database {
+    /// They are not there.
+    Off,
     /// Look.
     Readonly,
     /// Change what is there.
@@ -196,7 +198,10 @@ impl Profile {
                 let bash = Self::with("developer-bash-only", Shell::Unrestricted, FileWrite::Off);
                 Some(Self { bash_only: true, ..bash })
             }
-            "plan" => Some(Self::with("plan", Shell::Absent, FileWrite::Off)),
+            "plan" => {
+                let plan = Self::with("plan", Shell::Absent, FileWrite::Off);
+                Some(Self { database: Database::Off, ..plan })
+            }
             _ => None,
         }
     }
@@ -236,6 +241,9 @@ impl Profile {
         if self.bash_only {
             return false;
         }
+        if matches!(subject, Subject::Query | Subject::Mutate) {
+            return self.database != Database::Off;
+        }
         let creates = subject == Subject::Create && self.file_write != FileWrite::Off;
         creates || subject.changes_nothing() || self.file_write == FileWrite::Full
     }
@@ -274,7 +282,7 @@ impl Profile {
         match self.file_write {
             FileWrite::Full => None,
             FileWrite::Off => Some(format!("the profile `{}` lets no tool write {first}", self.name)),
-            FileWrite::CreateOnly if subject != Subject::Create => {
+            FileWrite::CreateOnly if !matches!(subject, Subject::Create | Subject::Query) => {
                 Some(format!("the profile `{}` lets new files be made, and none be changed", self.name))
             }
             FileWrite::CreateOnly => writes.iter().find(|path| is_sensitive(path)).map(|path| {

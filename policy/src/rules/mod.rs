@@ -249,11 +249,12 @@ impl RuleSet {
         self.subjects.get(tool).copied().or_else(|| Subject::of_locked(tool))
     }
 
-    /// Has a person asked about commands that hold a text, in capitals or not (X4-3). It is told as a rule about each tool that
-    /// starts programs.
+    /// Has a person asked about commands and statements that hold a text, in capitals or not (X4-3). It is told as a rule about each
+    /// tool that starts programs, or queries databases.
     pub fn add_phrase(&mut self, text: &str, source: &RuleSource) {
         let further = self.subjects.iter().map(|(name, subject)| (name.as_str(), *subject));
-        let shells = Subject::LOCKED.into_iter().chain(further).filter(|(_, subject)| *subject == Subject::Execute);
+        let takes_text = |subject: Subject| matches!(subject, Subject::Execute | Subject::Query);
+        let shells = Subject::LOCKED.into_iter().chain(further).filter(|(_, subject)| takes_text(*subject));
         let names: BTreeSet<String> = shells.map(|(name, _)| name.to_owned()).collect();
         self.has_phrases = true;
         for name in names {

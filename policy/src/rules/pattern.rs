@@ -241,7 +241,7 @@ fn meaning(permission: &Permission, about: Option<Subject>) -> Meaning {
         Permission::Capability(Capability::ShellRun) => Meaning::Command,
         Permission::Capability(Capability::NetFetch) => Meaning::Host,
         Permission::Tool(_) => match about {
-            Some(Subject::Execute) => Meaning::Command,
+            Some(Subject::Execute | Subject::Query | Subject::Mutate) => Meaning::Command,
             Some(Subject::Read | Subject::Search | Subject::Create | Subject::Edit) => Meaning::Path,
             Some(Subject::Fetch) => Meaning::Host,
             Some(

@@ -23,6 +23,7 @@ use super::{CallFacts, ExecFacts, Reason, Verdict, Watchdog};
 use crate::need::ShellNeed;
 use crate::path::HostPath;
 use crate::shell::starts::{self, Start, Text};
+use crate::sql::{Dialect, SqlNeed};
 use crate::tool::Subject;
 
 pub use guard::{Guard, Pack};
@@ -88,7 +89,10 @@ impl Watchdog for Builtin {
             Some(ShellNeed::Program { argv }) => {
                 verdict(&[Command::of(argv.iter().map(ToString::to_string).collect())])
             }
-            None => unknown(call),
+            None => match &call.needs.sql {
+                Some(sql) => statement(sql).stricter(unknown(call)),
+                None => unknown(call),
+            },
         };
         let touched = |touch: Touch| match touch {
             Touch::Read => [&call.needs.read[..], &call.needs.read_below[..]].concat(),
@@ -158,6 +162,17 @@ fn said(guard: Option<&Guard>) -> Verdict {
         Some(guard) => Verdict::Deny(reason(guard)),
         None => Verdict::Allow,
     }
+}
+
+/// A statement is what it would be for the database's own client.
+fn statement(sql: &SqlNeed) -> Verdict {
+    let client = match sql.dialect {
+        Dialect::Sqlite => ["sqlite3", "db"],
+        Dialect::Postgres => ["psql", "-c"],
+        Dialect::Mysql => ["mysql", "-e"],
+    };
+    let words = client.into_iter().chain([sql.statement.text.as_str()]).map(str::to_owned);
+    verdict(&[Command::of(words.collect())])
 }
 
 /// What a tool is about that the rules do not know, or that does more than it says.

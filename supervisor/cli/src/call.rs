@@ -9,6 +9,7 @@ use callgate_mcp::Servers;
 use callgate_policy::envelope::{Layer, Outcome, ResultEnvelope};
 use callgate_policy::plan::Calls;
 use callgate_policy::unit::parse_duration;
+use callgate_worker::tools::database::CONTRACTS as DATABASES;
 use serde_json::Value;
 
 use super::arguments::Call;
@@ -36,10 +37,11 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     recorded.as_ref().map_or(&call.offer, Recorded::offer).apply(&mut spec);
     let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
     spec.profile = show::profile(profile, &spec)?;
-    // What a skill says of itself is read by a worker of its own, as are the names in a patch; each host to which a fetch or a search goes
-    // on has one, and each program that says its version.
+    // What a skill says of itself is read by a worker of its own, as are the names in a patch and a statement in SQL; each host to which a
+    // fetch or a search goes on has one, and each program that says its version.
     let several = ["skill", "apply_patch", "web_fetch", "web_search", "diagnostics"];
-    let has_workers = call.tool.as_deref().is_some_and(|tool| several.contains(&tool));
+    let takes_sql = |tool: &str| DATABASES.iter().any(|contract| contract.name == tool);
+    let has_workers = call.tool.as_deref().is_some_and(|tool| several.contains(&tool) || takes_sql(tool));
     let has_servers = |tool: &str| {
         spec.manifest.iter().flat_map(|manifest| manifest.mcp.keys()).any(|server| Servers::may_have(server, tool))
     };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::envelope::Done;
 use super::{CallError, Going, Known, Proposed, enforced};
-use crate::registry::{Registry, Tool, Understood, versions};
+use crate::registry::{ReadBefore, Registry, Tool, Understood, versions};
 use crate::session::Session;
 use crate::turn::Concurrency;
 
@@ -51,7 +51,7 @@ impl Session {
     async fn version(&self, tool: &Tool, registry: &Registry, call: &mut Proposed<'_>) -> Result<String, String> {
         let understood = Understood::of(json!({}));
         let checked = self
-            .checked_on(tool, registry, (understood, &serde_json::Value::Null), Going::default())
+            .checked_on(tool, registry, (understood, &ReadBefore::default()), Going::default())
             .map_err(|e| cause(&e))?;
         let place = self.turns.queue(Concurrency::Alone).await;
         let asking = self.questions.queue(Concurrency::Alone).await;

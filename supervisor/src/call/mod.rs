@@ -41,8 +41,8 @@ use self::error::denied;
 use crate::confine::ConfineError;
 use crate::gate::{Approved, Passed, Task};
 use crate::registry::{
-    Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, Registry, Tool, Understood, is_a_pdf,
-    not_configured,
+    Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, ReadBefore, Registry, Tool, Understood,
+    is_a_pdf, not_configured,
 };
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
@@ -213,7 +213,8 @@ impl Session {
             let next = hop.next(before);
             args = Some(next.clone());
             let tool = self.offered(registry, &call.tool)?;
-            let checked = self.checked_on(tool, registry, (Understood::of(next), &Value::Null), Going::default())?;
+            let checked =
+                self.checked_on(tool, registry, (Understood::of(next), &ReadBefore::default()), Going::default())?;
             let place = self.turns.queue(checked.tool.concurrency).await;
             let asking = self.questions.queue(Concurrency::Alone).await;
             let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
@@ -280,7 +281,7 @@ impl Session {
         &self,
         tool: &'a Tool,
         registry: &Registry,
-        (Understood { args, told: of_surface, limit }, read): (Understood, &Value),
+        (Understood { args, told: of_surface, limit }, read): (Understood, &ReadBefore),
         going: Going,
     ) -> Result<Checked<'a>, CallError> {
         tool.validate(&args).map_err(CallError::Arguments)?;
@@ -289,8 +290,19 @@ impl Session {
         let Going { hop, left } = going;
         let limit = limit.unwrap_or_else(|| registry.output_limit(&tool.name));
         let (session, credentials) = (&*self.id, &*self.credentials);
-        let context =
-            Context { root: &root, shell_dir, limit, session, credentials, hop, left, told: &of_surface, read };
+        let (databases, profile) = (&self.databases, &self.profile);
+        let context = Context {
+            root: &root,
+            shell_dir,
+            limit,
+            session,
+            credentials,
+            hop,
+            left,
+            read,
+            databases,
+            profile,
+        };
         let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),

@@ -10,7 +10,7 @@ use super::envelope::Done;
 use super::{CallError, Going, Known, OnOutput};
 use crate::confine::ConfineError;
 use crate::gate::ApprovedPlan;
-use crate::registry::{Executor, Registry, Tool, Understood, read_pdf};
+use crate::registry::{Executor, ReadBefore, Registry, Tool, Understood, read_pdf};
 use crate::session::Session;
 use crate::store::Recording;
 use crate::turn::{Concurrency, Turn};
@@ -58,7 +58,8 @@ impl Session {
             let text = format!("it is a PDF, and the profile `{}` starts no program to read it", self.profile.name);
             return Err(CallError::Told { text, code: ErrorCode::Forbidden });
         }
-        let checked = self.checked_on(&tool, registry, (Understood::of(args), &Value::Null), Going::default())?;
+        let checked =
+            self.checked_on(&tool, registry, (Understood::of(args), &ReadBefore::default()), Going::default())?;
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
         let approved = self.pass(checked, asking, (&mut *known, &mut *recording)).await?;

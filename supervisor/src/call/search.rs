@@ -10,7 +10,7 @@ use super::envelope::Done;
 use super::error::error_text;
 use super::{CallError, Going, OnOutput, Proposed, Ready};
 use crate::gate::Approved;
-use crate::registry::{Registry, Searches, Understood, with_failed};
+use crate::registry::{ReadBefore, Registry, Searches, Understood, with_failed};
 use crate::session::Session;
 use crate::turn::{Concurrency, Turn};
 
@@ -44,7 +44,7 @@ impl Session {
         going: Going,
     ) -> Result<Ready<'a>, CallError> {
         let tool = self.offered(registry, &call.tool)?;
-        let checked = self.checked_on(tool, registry, (Understood::of(args), &Value::Null), going)?;
+        let checked = self.checked_on(tool, registry, (Understood::of(args), &ReadBefore::default()), going)?;
         let place = self.turns.queue(checked.tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
         let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;

@@ -4,6 +4,7 @@ use callgate_policy::envelope::{Denial, Layer};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::{Bounds, LimitName};
 use callgate_worker::protocol::LimitHit;
+use callgate_worker::tools::database::CONTRACTS as DATABASES;
 use callgate_worker::tools::is_refusal;
 use callgate_worker::tools::web::{fetch, search};
 
@@ -68,6 +69,7 @@ fn not_fetched(tool: &str, run: &ToolRun) -> Option<CallError> {
     let what = match tool {
         fetch::NAME => "fetched",
         search::NAME => "asked",
+        name if DATABASES.iter().any(|contract| contract.name == name) => "reached",
         _ => return None,
     };
     let not_reached = &run.changes.as_ref()?.not_reached;

@@ -14,13 +14,15 @@ use callgate_policy::need::CallNeeds;
 use callgate_policy::plan::Work;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::shell::Line;
+use callgate_policy::sql::Statement;
+use callgate_worker::tools::database::sql;
 use callgate_worker::tools::shell;
 use serde_json::{Value, json};
 
 use crate::call::CallError;
 use crate::confine::ConfineError;
 use crate::gate::ApprovedPlan;
-use crate::registry::{ReadFirst, Tool, Understood};
+use crate::registry::{ReadBefore, ReadFirst, Tool, Understood};
 use crate::session::Session;
 use crate::turn::{Concurrency, Turns};
 
@@ -30,6 +32,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MEMORY: u64 = 512 << 20;
 /// For errors.
 const UNDERSTAND: &str = "understand the command line";
+/// For errors.
+const READ: &str = "read the statement";
 
 impl Session {
     /// What a command line says. One that bash's grammar does not know, or that may be something else for bash, is a
@@ -46,11 +50,18 @@ impl Session {
         }
     }
 
-    /// What a worker of the readers says of an argument that has to be read before the call can be checked; null if there is none.
+    /// What workers of the readers say of arguments that have to be read before the call can be checked.
     ///
     /// # Errors
-    /// [`CallError::Arguments`] if the argument makes no sense to it; else as [`Session::understand`].
-    pub(crate) async fn read_first(&self, tool: &Tool, call: &Understood) -> Result<Value, CallError> {
+    /// [`CallError::Told`] if an argument makes no sense to them; else as [`Session::understand`].
+    pub(crate) async fn read_first(&self, tool: &Tool, call: &Understood) -> Result<ReadBefore, CallError> {
+        let statement = self.statement_of(tool, &call.args).await?;
+        let names = self.names_in(tool, call).await?;
+        Ok(ReadBefore { names, statement })
+    }
+
+    /// The names in a text; null if the call has none.
+    async fn names_in(&self, tool: &Tool, call: &Understood) -> Result<Value, CallError> {
         let Some(ReadFirst { what, tool: reader, args }) = tool.executor.read_first(&call.args) else {
             return Ok(Value::Null);
         };
@@ -64,6 +75,23 @@ impl Session {
             },
             Ok(_) => Ok(Value::Null),
             Err(why) => Err(told(format!("{what}: {why}"), ErrorCode::LimitExceeded)),
+        }
+    }
+
+    /// What the SQL of a call does, if it has some: before the capability check, which is about what the call needs for that.
+    async fn statement_of(&self, tool: &Tool, args: &Value) -> Result<Option<Statement>, CallError> {
+        let Some(dialect) = tool.executor.dialect() else { return Ok(None) };
+        let has_sql = matches!(args["operation"].as_str(), Some("query" | "export_query"));
+        let Some(text) = args["sql"].as_str().filter(|_| has_sql) else { return Ok(None) };
+        let input = |text: String| CallError::Told { text, code: ErrorCode::InputInvalid };
+        match self.said_by_reader(READ, sql::NAME, json!({ "sql": text, "dialect": dialect })).await {
+            Ok(Ok(said)) => {
+                let lost = |error: serde_json::Error| CallError::Output { what: READ, source: error.into() };
+                serde_json::from_value(said).map(Some).map_err(lost)
+            }
+            Ok(Err(why)) => Err(input(format!("argument `sql`: {why}"))),
+            Err(CallError::Tool(text)) => Err(input(text)),
+            Err(error) => Err(error),
         }
     }
 

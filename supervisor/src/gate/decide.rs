@@ -13,14 +13,17 @@ use callgate_policy::path::HostPath;
 use callgate_policy::pattern::Host;
 use callgate_policy::plan::compile::{self, CallSpec};
 use callgate_policy::plan::{CallPlan, Work};
+use callgate_policy::profile::Database;
 use callgate_policy::rules::commands;
 use callgate_policy::rules::{
     Action, Capability, DecidedBy, Decision, Part, Rule, RuleScope, RuleSource, RuledCall, SubPolicy, Value,
 };
 use callgate_policy::shell::{Line, restricted};
+use callgate_policy::sql::{SqlKind, SqlNeed};
 use callgate_policy::tool::Subject;
 use callgate_policy::watchdog::Reason;
 use callgate_policy::watchdog::{CallFacts, Verdict};
+use callgate_worker::tools::database::CONNECTION;
 use serde_json::{Map, json};
 
 use super::approved::{Approved, ApprovedPlan, Task};
@@ -78,11 +81,24 @@ pub(super) struct Decided {
 }
 
 impl Presented<'_> {
-    /// Its arguments with all else that decides what it does: a person says yes to that.
+    /// What the call is about: what its tool is, but of a database that it changes.
+    fn subject(&self) -> Subject {
+        match &self.needs.sql {
+            Some(sql) if sql.changes() => Subject::Mutate,
+            Some(_) | None => self.subject,
+        }
+    }
+
+    /// Its arguments with all else that decides what it does: a person says yes to that. A connection to a database has its password
+    /// and is shown to nobody; the alias stands for it.
     fn whole(&self) -> serde_json::Value {
         let mut args = self.args.clone();
         if let serde_json::Value::Object(args) = &mut args {
-            args.extend(self.told.clone());
+            let shown = self.told.iter().filter(|(name, _)| *name != CONNECTION);
+            args.extend(shown.map(|(name, value)| (name.clone(), value.clone())));
+            if let Some(sql) = &self.needs.sql {
+                args.insert("database".to_owned(), sql.database.clone().into());
+            }
         }
         args
     }
@@ -91,6 +107,14 @@ impl Presented<'_> {
     /// may take does not.
     fn key(&self) -> ApprovalKey {
         let of_digest = |shown: &str| ApprovalKey::of_digest(shown, &people::digest_of(shown));
+        if let Some(sql) = &self.needs.sql {
+            let (tool, database) = (sql.dialect.tool(), &sql.database);
+            // Who lets a database be read says so of each statement that reads, and of no other.
+            let reads = !sql.changes() && self.needs.write.is_empty();
+            let all = || ApprovalKey::of_text(&format!("{tool} {database}: whatever reads"));
+            let this = || of_digest(&format!("{tool} {database}: {} {}", sql.statement.text, self.args));
+            return reads.then(all).flatten().unwrap_or_else(this);
+        }
         if let Some(key_of) = &self.tool.key_of {
             let text = key_of(self.args);
             return ApprovalKey::of_text(&text).unwrap_or_else(|| of_digest(&text));
@@ -277,7 +301,7 @@ impl Session {
         }
         let name = call.tool.rule_name();
         let mut facts = CallFacts::new(&name, call.args, call.needs, call.root);
-        (facts.subject, facts.line) = (call.subject, call.line);
+        (facts.subject, facts.line) = (call.subject(), call.line);
         (facts.manifest, facts.session) = (self.manifest.as_deref(), &self.id);
         let mode = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).mode;
         match self.gate.judge(&facts, mode).await {
@@ -316,10 +340,36 @@ impl Session {
 
     /// X4-4: what the profile's tools may write, besides that only some of them are there.
     fn refuse_writing_past_the_profile(&self, call: &Presented<'_>) -> Result<(), CallError> {
-        let Some(reason) = self.profile.refuses(call.subject, &call.needs.write) else { return Ok(()) };
+        // The files of a database are for its own mode.
+        let changes = call.needs.sql.as_ref().is_some_and(SqlNeed::changes);
+        let reason = self.profile.refuses(call.subject(), &call.needs.write).filter(|_| !changes);
+        let Some(reason) = reason else { return Ok(()) };
         let asked = call.needs.write.first().map_or(call.tool.name.clone(), ToString::to_string);
         let remedy = "choose another place, or have its author change the profile";
         Err(CallError::Denied(Box::new(Denial::new(Layer::Rule, asked, reason).remedy(remedy))))
+    }
+
+    /// S4-16: what a statement may do.
+    fn refuse_statement_past_the_profile(&self, call: &Presented<'_>) -> Result<(), CallError> {
+        let Some(sql) = &call.needs.sql else { return Ok(()) };
+        let verb = &sql.statement.verb;
+        let denied = |reason: String| {
+            Denial::new(Layer::Rule, format!("{} {}: {verb}", sql.dialect.tool(), sql.database), reason)
+        };
+        let denial = match sql.statement.kind {
+            SqlKind::Reads => return Ok(()),
+            SqlKind::Changes if self.profile.database == Database::Mutations => return Ok(()),
+            SqlKind::Changes => {
+                let name = &self.profile.name;
+                denied(format!("it changes something, and the profile `{name}` has databases that are only read"))
+                    .remedy("open a session with a profile that has `database: mutations`, such as `eval`")
+            }
+            SqlKind::Neither => {
+                denied("it neither reads what a database holds nor changes that; it is about the server, the connection or a file".to_owned())
+                    .remedy("use a statement that reads; SELECT … INTO, FOR UPDATE, COPY, SET and the like are for no call")
+            }
+        };
+        Err(CallError::Denied(Box::new(denial)))
     }
 
     /// S0-15: a tool that names its hosts is judged by the grant of the rule that lets it pass, as a program would be held to it.
@@ -346,6 +396,7 @@ impl Session {
             self.refuse_what_does_more_than_read(call.line)?;
         }
         self.refuse_writing_past_the_profile(call)?;
+        self.refuse_statement_past_the_profile(call)?;
         let key = call.key();
         // A line that nothing looks at is for those rules alone that are about all of them.
         let commands = match &call.needs.shell {
@@ -355,9 +406,18 @@ impl Session {
             }
         };
         let unseen = if call.line.is_some() { Value::UnknownCommand } else { Value::WholeLine };
+        let statement = call.needs.sql.as_ref().map(|sql| Part::of_text(&sql.statement.text));
         let (named, reach) = parts(call.needs, (commands.as_deref(), unseen), &self.in_force_for(call, None));
+        let (named, reach) = match &statement {
+            // What a rule about the tool is about. Where the database is, rules about files and hosts can still tighten.
+            Some(statement) => {
+                let at = named.into_iter().chain(reach);
+                (vec![(Capability::None, Value::Command(statement))], at.collect())
+            }
+            None => (named, reach),
+        };
         let (tool, ungated) = (call.tool.rule_name(), !call.tool.gated);
-        let ruled = RuledCall { tool: &tool, subject: call.subject, ungated, key: &key.text, named, reach };
+        let ruled = RuledCall { tool: &tool, subject: call.subject(), ungated, key: &key.text, named, reach };
         let decision = self.judge(&ruled, known)?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
         self.refuse_hosts_past_the_rule(call, &ruled)?;

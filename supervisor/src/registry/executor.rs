@@ -9,9 +9,12 @@ use callgate_policy::manifest::Credential;
 use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::{Secured, Work};
+use callgate_policy::profile::Profile;
+use callgate_policy::sql::{Dialect, Statement};
 use callgate_policy::tool::Subject;
 use serde_json::{Map, Value};
 
+use super::database::Databases;
 use super::declared::Declared;
 use super::hosted::Hosted;
 use super::hosted::background::Act;
@@ -84,6 +87,20 @@ pub(crate) trait Prepare: Send + Sync {
     fn credential(&self) -> Option<Credential> {
         None
     }
+
+    /// Of a tool that queries databases: whose SQL it takes.
+    fn dialect(&self) -> Option<Dialect> {
+        None
+    }
+}
+
+/// What workers have said of a call's arguments before it is checked.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBefore {
+    /// The names in a patch.
+    pub(crate) names: Value,
+    /// What a statement does.
+    pub(crate) statement: Option<Statement>,
 }
 
 /// A text that is read in a worker which can open nothing.
@@ -138,14 +155,16 @@ pub(crate) struct Context<'a> {
     pub(crate) session: &'a str,
     /// For which hosts there are credentials.
     pub(crate) credentials: &'a [Credential],
-    /// What the session's surface tells its worker, besides the arguments.
-    pub(crate) told: &'a Map<String, Value>,
     /// What a worker has said of what was to be read first.
-    pub(crate) read: &'a Value,
+    pub(crate) read: &'a ReadBefore,
     /// How many hosts were asked before, in a call that goes on with another.
     pub(crate) hop: usize,
     /// What is left of a call's time, if it goes on.
     pub(crate) left: Option<Duration>,
+    /// What is configured.
+    pub(crate) databases: &'a Databases,
+    /// The session's.
+    pub(crate) profile: &'a Profile,
 }
 
 impl Context<'_> {
@@ -258,6 +277,21 @@ impl Executor {
     pub(crate) fn credential(&self) -> Option<Credential> {
         match self {
             Self::Worker(tool) => tool.credential(),
+            Self::Program(_)
+            | Self::Declared(_)
+            | Self::Session(_)
+            | Self::Host(_)
+            | Self::Remote(_)
+            | Self::Shell(_)
+            | Self::Background(_)
+            | Self::Delegate => None,
+        }
+    }
+
+    /// Of a tool that queries databases: whose SQL it takes.
+    pub(crate) fn dialect(&self) -> Option<Dialect> {
+        match self {
+            Self::Worker(tool) => tool.dialect(),
             Self::Program(_)
             | Self::Declared(_)
             | Self::Session(_)

@@ -3,6 +3,7 @@
 mod bash;
 mod catalogue;
 mod coerce;
+mod database;
 mod declared;
 mod exec_shell;
 mod executor;
@@ -27,10 +28,11 @@ use callgate_policy::profile::{FileWrite, Profile};
 use callgate_policy::tool::Subject;
 
 pub(crate) use catalogue::not_configured;
+pub(crate) use database::Databases;
 pub(crate) use declared::{Declared, STATE};
 pub(crate) use exec_shell::{ShellCall, input, refuse_two_inputs, time};
 pub use executor::{Answering, Handler, HandlerCall};
-pub(crate) use executor::{Context, Executor, Prepared, ReadFirst, started};
+pub(crate) use executor::{Context, Executor, Prepared, ReadBefore, ReadFirst, started};
 pub use hosted::{Skill, SkillLeftOut, Skills, Todo, TodoStatus};
 pub use layers::LeftOut;
 pub(crate) use layers::{Layer, counts};

@@ -35,7 +35,7 @@ impl Prepare for Patch {
             return Err(bad("give either `patch` or `changes`".to_owned()));
         }
         // What a worker says that has read a stranger's text is as hostile as the text.
-        let Ok(names) = serde_json::from_value::<patch::Names>(context.read.clone()) else {
+        let Ok(names) = serde_json::from_value::<patch::Names>(context.read.names.clone()) else {
             return Err(bad("its names could not be read".to_owned()));
         };
         let path = |name: &HostPath| normalize(context.root, name).map_err(|e| bad(e.to_string()));

@@ -46,7 +46,7 @@ use crate::gate::Gate;
 use crate::gate::execs::Watching;
 use crate::gate::people::People;
 use crate::place::{Changeable, Looked, Place};
-use crate::registry::{Lifecycle, hosted};
+use crate::registry::{Databases, Lifecycle, hosted};
 use crate::store::{Events, Recorder};
 use crate::turn::Turns;
 
@@ -100,6 +100,8 @@ pub struct Session {
     pub(crate) ablated: Option<callgate_policy::envelope::Layer>,
     /// For which hosts there are credentials. Their values are not here.
     pub(crate) credentials: Vec<Credential>,
+    /// What is configured for the tools that query them.
+    pub(crate) databases: Databases,
     env: Env,
     plan: SessionPlan,
     /// Held, to notice one that is replaced.

@@ -37,7 +37,7 @@ use crate::home::Homes;
 use crate::host::{self, Missing};
 use crate::place::{self, Changeable, Looked, Place, Unusable};
 use crate::profile::ProfileError;
-use crate::registry::{Lifecycle, Registry, hosted};
+use crate::registry::{Databases, Lifecycle, Registry, hosted};
 use crate::store::{self, Kept, KnownOutputs, NewSession, Recorder, Redaction, Store, StoreError, Stored};
 use crate::supervisor::Supervisor;
 use crate::trust::Project;
@@ -123,7 +123,8 @@ impl Supervisor {
         if lineage.is_none() {
             ancestry.credentials = Arc::clone(&credentials);
         }
-        let values = ancestry.credentials.values().chain(credentials.values());
+        let databases = Databases::of_session(&registry, &effective, &changeable);
+        let values = ancestry.credentials.values().chain(credentials.values()).chain(databases.secrets());
         let redaction = Redaction::of(&ancestry.env).and(values);
         let title = spec.title.as_deref().map(|title| redaction.text(title));
         let (stored, kept) = self.recorded(&spec, title.as_deref(), &workspace, lineage.as_ref())?;
@@ -235,6 +236,7 @@ impl Supervisor {
             facts,
             looked,
             credentials: credentials.declared(),
+            databases,
             env,
             plan,
             bounds,

@@ -27,7 +27,7 @@ CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID = 0x00020000, 0x08000000, 0x20000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 # The user that the servers run as.
 GIT = 4243
-PORTS = {"ssh": 22, "postgres": 5432, "redis": 6379}
+PORTS = {"ssh": 22, "postgres": 5432, "redis": 6379, "mariadb": 3306}
 
 
 def check(name, *args):
@@ -157,13 +157,29 @@ def postgres(address, directory, lock):
         words = ["--no-sync", "--no-locale", "--auth=trust", "--username=git", f"--pgdata={directory}/data"]
         run([f"{programs}/initdb", *words], directory)
         with open(f"{directory}/data/pg_hba.conf", "a") as file:
-            file.write("host all all all trust\n")
+            file.write("host all reader all scram-sha-256\nhost all all all trust\n")
     # One whose end nobody has waited for leaves it.
     if os.path.exists(f"{directory}/data/postmaster.pid"):
         os.unlink(f"{directory}/data/postmaster.pid")
     options = {"listen_addresses": address, "unix_socket_directories": "", "fsync": "off", "log_connections": "on"}
     words = [word for option in options.items() for word in ("-c", "{}={}".format(*option))]
     spawn([f"{programs}/postgres", "-D", f"{directory}/data", *words], directory, lock=lock)
+
+
+def mariadb(address, directory, lock):
+    own(directory)
+    data = f"--datadir={directory}/data"
+    if not os.path.exists(f"{directory}/data/mysql"):
+        words = ["--no-defaults", data, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
+        run(["mariadb-install-db", *words], directory)
+    with open(f"{directory}/first.sql", "w") as file:
+        file.write("CREATE DATABASE IF NOT EXISTS shop;\n")
+        file.write("CREATE USER IF NOT EXISTS git@'%' IDENTIFIED BY 'database-secret-77af01';\n")
+        file.write("GRANT ALL ON *.* TO git@'%';\n")
+    options = {"bind-address": address, "port": 3306, "socket": f"{directory}/socket", "init-file": f"{directory}/first.sql"}
+    options |= {"pid-file": f"{directory}/pid", "innodb-flush-log-at-trx-commit": 0, "innodb-buffer-pool-size": "16M"}
+    words = ["--{}={}".format(*option) for option in options.items()]
+    spawn(["mariadbd", "--no-defaults", data, "--skip-name-resolve", *words], directory, lock=lock)
 
 
 def redis(address, directory, lock):

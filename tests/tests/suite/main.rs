@@ -11,6 +11,7 @@ mod cli;
 // What calls are made with.
 mod arguments;
 // What comes of them.
+mod databases;
 mod hosted;
 mod kept_output;
 mod logs;

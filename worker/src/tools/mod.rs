@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::protocol::Threads;
 
+pub mod database;
 pub mod edit;
 pub mod file_search;
 pub mod git;
@@ -112,6 +113,7 @@ impl Kind {
     pub(crate) fn of(name: &str) -> Self {
         match threads_of(name) {
             _ if [web::fetch::NAME, web::search::NAME, web::azure::NAME].contains(&name) => Self::Fetches,
+            _ if [database::POSTGRES.name, database::MYSQL.name].contains(&name) => Self::Fetches,
             Threads::OfItsOwn if name == web::rlm::NAME => Self::Asks,
             Threads::OfItsOwn => Self::Searches,
             Threads::Never => Self::Plain,
@@ -274,6 +276,8 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         git::diagnostics::NAME => git::diagnostics::run(ctx),
         web::azure::NAME => web::azure::run(args, ctx),
         web::rlm::NAME => web::rlm::run(args, ctx),
+        "sqlite" | "postgres" | "mysql" => database::run(args, ctx),
+        database::sql::NAME => database::sql::run(args),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
@@ -509,6 +513,16 @@ pub enum ToolError {
         /// What kind of error that is.
         code: ErrorCode,
     },
+    /// A database has done nothing.
+    #[error("{database}: {why}")]
+    Database {
+        /// Which, by its tool and its alias.
+        database: String,
+        /// Why.
+        why: String,
+        /// What kind of error that is.
+        code: ErrorCode,
+    },
     /// A provider has given no results.
     #[error("ask {provider}: {why}")]
     Search {
@@ -588,7 +602,10 @@ impl ToolError {
             Self::NotText { .. } | Self::NotRegular { .. } | Self::NotADirectory { .. } | Self::Repository { .. } => {
                 ErrorCode::ToolExecutionFailed
             }
-            Self::Fetch { code, .. } | Self::Search { code, .. } | Self::Service { code, .. } => *code,
+            Self::Fetch { code, .. }
+            | Self::Search { code, .. }
+            | Self::Service { code, .. }
+            | Self::Database { code, .. } => *code,
             Self::Workbook { why, .. } => why.code(),
             Self::Patch(error) => error.code(),
             Self::Open { source, .. }
@@ -639,7 +656,11 @@ impl ToolError {
             Self::NoRepository { .. } => {
                 Some("name a directory of a repository; one above the workspace is not looked for")
             }
-            Self::Repository { .. } | Self::Fetch { .. } | Self::Search { .. } | Self::Service { .. } => None,
+            Self::Repository { .. }
+            | Self::Fetch { .. }
+            | Self::Search { .. }
+            | Self::Service { .. }
+            | Self::Database { .. } => None,
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -705,6 +726,7 @@ impl ToolError {
             | Self::Workbook { .. }
             | Self::Patch(_)
             | Self::Service { .. }
+            | Self::Database { .. }
             | Self::LinkChanged { .. } => None,
         }
     }

@@ -166,7 +166,7 @@ enum Taken {
 impl<'a> Target<'a> {
     /// A name that is not taken, in a directory to which no symbolic link leads. That it is not, is said for good only when
     /// the file takes it.
-    fn of_new(path: &'a HostPath) -> Result<Self, ToolError> {
+    pub(super) fn of_new(path: &'a HostPath) -> Result<Self, ToolError> {
         let (parent, name) = split(path.as_bytes()).ok_or_else(|| ToolError::NoFileName { path: path.clone() })?;
         let directory = open_parent_without_links(parent, Missing::Made)
             .map_err(|e| ToolError::Parent { path: path.clone(), source: e.into() })?;
@@ -242,19 +242,41 @@ impl<'a> Target<'a> {
     /// Puts `content`, these parts one after the other, in the file's place; if the file must still be what it `was`, only
     /// then.
     pub(super) fn publish(&self, content: &[&[u8]], was: Option<&Stat>) -> Result<(), ToolError> {
-        let staged = self.stage(content, self.replaces.map_or(Making::NEW, Making::Exactly))?;
+        let staged = self.stage(content, self.making())?;
         if let Some(was) = was {
             self.require_unchanged(was)?;
         }
         staged.publish()
     }
 
+    /// Puts what `fill` writes in the file's place. If it fails, the file is as it was.
+    pub(super) fn publish_by(&self, fill: impl FnOnce(&mut File) -> Result<(), ToolError>) -> Result<(), ToolError> {
+        self.stage_by(fill, self.making())?.publish()
+    }
+
+    fn making(&self) -> Making {
+        self.replaces.map_or(Making::NEW, Making::Exactly)
+    }
+
     /// Stores `content` beside the file, to be put in its place.
+    pub(super) fn stage(&self, content: &[&[u8]], making: Making) -> Result<Staged<'_>, ToolError> {
+        let write = |file: &mut File| {
+            let failed = |source| ToolError::Write { path: self.path.clone(), source };
+            content.iter().try_for_each(|part| file.write_all(part)).map_err(failed)
+        };
+        self.stage_by(write, making)
+    }
+
+    /// The same of what `fill` writes.
     ///
     /// Nobody may read the new content who could not read the old. A new file gets what open(2) gives one, so that
     /// the kernel applies the umask or the directory's default ACL. One that replaces another is made with its mode:
     /// the temporary name is not the granted one, so that the broker would refuse to change it afterwards.
-    pub(super) fn stage(&self, content: &[&[u8]], making: Making) -> Result<Staged<'_>, ToolError> {
+    fn stage_by(
+        &self,
+        fill: impl FnOnce(&mut File) -> Result<(), ToolError>,
+        making: Making,
+    ) -> Result<Staged<'_>, ToolError> {
         let path = self.path;
         let (mode, exactly) = match making {
             Making::Exactly(mode) => (mode, Some(mode)),
@@ -266,9 +288,7 @@ impl<'a> Target<'a> {
             rustix::process::umask(before);
         }
         let (temporary, mut file) = created.map_err(|source| ToolError::Temporary { path: path.clone(), source })?;
-        for part in content {
-            file.write_all(part).map_err(|source| ToolError::Write { path: path.clone(), source })?;
-        }
+        fill(&mut file)?;
         let made = rustix::fs::fstat(&file).map_err(|e| ToolError::Mode { path: path.clone(), source: e.into() })?;
         let differs = |mode: &Mode| *mode != Mode::from_raw_mode(made.st_mode & 0o7777);
         // A default ACL of the directory may have taken bits away.

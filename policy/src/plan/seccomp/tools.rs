@@ -1,8 +1,9 @@
 //! The filters of callgate's own tools.
 
 use super::constants::{
-    AF_UNIX, CLONE_THREAD_FLAGS, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFD, F_GETFL, F_SETFD, NONE, NOT_CLONE_DETACHED,
-    O_CHANGING, PR_SET_NAME, PROT_EXEC, SELF, SHM_EXEC, SIGCHLD, SIGKILL, SOCK_SEQPACKET, SOCK_TYPE_MASK,
+    AF_UNIX, CLONE_THREAD_FLAGS, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFD, F_GETFL, F_GETLK, F_SETFD, F_SETLK, NONE,
+    NOT_CLONE_DETACHED, O_CHANGING, PR_SET_NAME, PROT_EXEC, SELF, SHM_EXEC, SIGCHLD, SIGKILL, SOCK_SEQPACKET,
+    SOCK_TYPE_MASK,
 };
 use super::types::{
     ABSENT, ALLOW, Action, ArgRule, Condition, DENY, EPERM, Errno, Filter, Group, Verdict, Width, equal, equal_64,
@@ -38,10 +39,11 @@ fn connecting(threads: Threads, title: &str) -> Filter {
     filter.title = title.to_owned();
     let reaching = Group {
         title: "reaching anyone but hosts",
-        why: "a tool that fetches makes sockets and connects them; it serves nobody, and knows nobody whom it could signal",
+        why: "a tool that fetches makes sockets and connects them; it serves nobody, and knows nobody whom it could signal. A \
+              pair of sockets is its own, and tokio wakes itself by one",
         attacks: &["B7", "D2"],
         calls: vec![(
-            "socketpair bind listen accept accept4 kill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
+            "bind listen accept accept4 kill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
             Action::Always(EPERM),
         )],
     };
@@ -178,11 +180,12 @@ pub fn readers() -> Filter {
             ),
             group(
                 "descriptor flags",
-                "the commands that name a process to be signalled are not among them",
+                "the commands that name a process to be signalled are not among them. SQLite locks what it reads: with a \
+                 descriptor that only reads, no lock can be had that keeps other readers out",
                 vec![(
                     "fcntl",
                     Action::Args {
-                        rules: [F_GETFD, F_SETFD, F_GETFL, F_GET_SEALS, F_DUPFD_CLOEXEC]
+                        rules: [F_GETFD, F_SETFD, F_GETFL, F_GETLK, F_SETLK, F_GET_SEALS, F_DUPFD_CLOEXEC]
                             .map(|command| ArgRule { when: vec![equal(1, command)], then: Verdict::Allow })
                             .into(),
                         otherwise: EPERM,

@@ -6,6 +6,7 @@ use callgate_policy::effective::everything;
 use callgate_policy::envelope::Layer;
 use callgate_policy::plan::Strength;
 use callgate_policy::plan::compile::{self, CallSpec};
+use callgate_policy::profile::Profile;
 use serde_json::{Value, json};
 
 use super::super::DoctorError;
@@ -13,7 +14,7 @@ use super::field::Field;
 use super::report::{CallReport, Stopped};
 use super::subject::{self, Made};
 use crate::gate::ApprovedPlan;
-use crate::registry::Context;
+use crate::registry::{Context, Databases, ReadBefore};
 use crate::session::Session;
 
 /// A call that ends a worker which does not answer.
@@ -129,7 +130,7 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
     let (Some(tool), Some(everything)) = (registry.find(name), everything()) else { return Ok(String::new()) };
     let root = session.root();
     let limit = registry.output_limit(&tool.name);
-    let told = serde_json::Map::new();
+    let (databases, profile) = (Databases::default(), Profile::default());
     let context = Context {
         root: &root,
         shell_dir: &root,
@@ -138,8 +139,9 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
         credentials: &[],
         hop: 0,
         left: None,
-        told: &told,
-        read: &Value::Null,
+        databases: &databases,
+        profile: &profile,
+        read: &ReadBefore::default(),
     };
     let prepared = tool.executor.prepare(&arguments, &context);
     let prepared = prepared.map_err(|error| DoctorError::Attempt(error.to_string()))?;

@@ -414,19 +414,23 @@ impl Resolver for Names {
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let mut addresses = self.empty();
-        if let Ok(address) = bare.parse::<IpAddr>() {
-            addresses.push(SocketAddr::new(address, port));
-            return Ok(addresses);
-        }
         let wait = (*timeout.after).min(Duration::from_secs(60)).max(Duration::from_millis(1));
-        let answer = ask(host, wait)?;
-        let found = answer.answers.iter().find_map(|record| match &record.data {
-            RData::A(address) => Some(address.0),
-            _ => None,
-        });
-        addresses.push(SocketAddr::new(found.ok_or(ureq::Error::HostNotFound)?.into(), port));
+        addresses.push(SocketAddr::new(address_of(bare, wait)?, port));
         Ok(addresses)
     }
+}
+
+/// The address by which the session reaches a host: its own, or the one that egress gives its name.
+pub(in crate::tools) fn address_of(host: &str, wait: Duration) -> Result<IpAddr, ureq::Error> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(address);
+    }
+    let answer = ask(host, wait)?;
+    let found = answer.answers.iter().find_map(|record| match &record.data {
+        RData::A(address) => Some(address.0),
+        _ => None,
+    });
+    Ok(found.ok_or(ureq::Error::HostNotFound)?.into())
 }
 
 fn ask(host: &str, wait: Duration) -> Result<Message, ureq::Error> {
