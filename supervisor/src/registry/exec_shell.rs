@@ -39,15 +39,15 @@ const SCHEMA: &str = r#"{
       "description": "The command line, as bash reads it. It starts in the workspace."
     },
     "timeout_ms": {
-      "type": "integer",
+      "type": "integer", "default": 120000,
       "description": "The command is killed after this many milliseconds, 1000 to 600000. Default 120000; in the background there is none unless you give one."
     },
     "background": {
-      "type": "boolean",
+      "type": "boolean", "default": false,
       "description": "Return a task_id at once, and let the command go on. Default false."
     },
     "interactive": {
-      "type": "boolean",
+      "type": "boolean", "default": false,
       "description": "The person's own terminal, which no command gets here: only false is accepted. For a terminal of the command's own, use tty."
     },
     "stdin": {
@@ -58,7 +58,7 @@ const SCHEMA: &str = r#"{
     "input": { "type": "string", "maxLength": 262144, "description": "The same as stdin." },
     "data": { "type": "string", "maxLength": 262144, "description": "The same as stdin." },
     "tty": {
-      "type": "boolean",
+      "type": "boolean", "default": false,
       "description": "Give the command a terminal of its own, for programs that want one; implies background. All output is then in stdout. Default false."
     }
   },

@@ -47,7 +47,7 @@ const SCHEMA: &str = r#"{
       "items": { "type": "string", "maxLength": 4096 },
       "description": "Further arguments, such as the name of a test: a text that is split at blanks, or a list."
     },
-    "all_features": { "type": "boolean", "description": "With cargo: `--all-features`. Default false." },
+    "all_features": { "type": "boolean", "default": false, "description": "With cargo: `--all-features`. Default false." },
     "runner": {
       "enum": ["cargo", "go", "npm", "pytest", "make"],
       "description": "What runs the tests. Default: what the workspace's files speak of."

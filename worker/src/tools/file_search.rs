@@ -38,7 +38,7 @@ pub const FILE_SEARCH_SCHEMA: &str = r#"{
       "description": "The directory to search, absolute or relative to the workspace. Default: the workspace. A path that is not UTF-8 is `{\"b64\": \"…\"}`."
     },
     "limit": {
-      "type": "integer", "minimum": 1, "maximum": 200,
+      "type": "integer", "default": 20, "minimum": 1, "maximum": 200,
       "description": "How many files to return. Default: 20."
     },
     "extensions": {

@@ -35,15 +35,15 @@ pub const LIST_SCHEMA: &str = r#"{
       "description": "The directory to list, absolute or relative to the workspace. A path that is not UTF-8 is `{\"b64\": \"…\"}`."
     },
     "show_hidden": {
-      "type": "boolean",
+      "type": "boolean", "default": false,
       "description": "List names that begin with a dot too. Default: false."
     },
     "recursive": {
-      "type": "boolean",
+      "type": "boolean", "default": false,
       "description": "List what is in the directories too, as a tree. Default: false."
     },
     "max_depth": {
-      "type": "integer", "minimum": 1, "maximum": 32,
+      "type": "integer", "default": 3, "minimum": 1, "maximum": 32,
       "description": "How many levels of a tree to list. Default: 3. Only with recursive."
     }
   },

@@ -24,8 +24,8 @@ const WAIT_SCHEMA: &str = r#"{
   "type": "object",
   "properties": {
     "task_id": { "type": "string", "minLength": 1, "maxLength": 64, "description": "As exec_shell returned it." },
-    "wait": { "type": "boolean", "description": "Whether to wait for the task's end. Default true." },
-    "timeout_ms": { "type": "integer", "description": "How long to wait at most, milliseconds, up to 600000. Default 5000." }
+    "wait": { "type": "boolean", "default": true, "description": "Whether to wait for the task's end. Default true." },
+    "timeout_ms": { "type": "integer", "default": 5000, "description": "How long to wait at most, milliseconds, up to 600000. Default 5000." }
   },
   "required": ["task_id"],
   "additionalProperties": false
@@ -47,10 +47,10 @@ const INTERACT_SCHEMA: &str = r#"{
     "stdin": { "type": "string", "maxLength": 262144, "description": "The same as input." },
     "data": { "type": "string", "maxLength": 262144, "description": "The same as input." },
     "close_stdin": {
-      "type": "boolean",
+      "type": "boolean", "default": false,
       "description": "End the task's standard input after that; to a terminal it is Ctrl-D. Default false."
     },
-    "timeout_ms": { "type": "integer", "description": "How long to wait at most, milliseconds, up to 600000. Default 1000." }
+    "timeout_ms": { "type": "integer", "default": 1000, "description": "How long to wait at most, milliseconds, up to 600000. Default 1000." }
   },
   "required": ["task_id"],
   "additionalProperties": false
@@ -90,7 +90,7 @@ const CANCEL_SCHEMA: &str = r#"{
   "type": "object",
   "properties": {
     "task_id": { "type": "string", "minLength": 1, "maxLength": 64, "description": "As exec_shell returned it." },
-    "all": { "type": "boolean", "description": "All tasks that run, in place of a task_id." }
+    "all": { "type": "boolean", "default": false, "description": "All tasks that run, in place of a task_id." }
   },
   "additionalProperties": false
 }"#;

@@ -58,7 +58,7 @@ macro_rules! schema {
       "description": "For export_query: the CSV file to make, absolute or relative to the workspace. A file that is there already stays as it is, and is an error."
     },
     "row_limit": {
-      "type": "integer", "minimum": 1, "maximum": 1000000000,
+      "type": "integer", "default": 100, "minimum": 1, "maximum": 1000000000,
       "description": "The most rows: 100 by default, and all of them for export_query."
     }
   },

@@ -42,11 +42,11 @@ const SCHEMA: &str = r#"{
       "description": "The directory or file to compare, absolute or relative to the workspace; the repository is the one that it lies in. Default: the workspace. A path that is not UTF-8 is `{\"b64\": \"…\"}`."
     },
     "staged": {
-      "type": "boolean",
+      "type": "boolean", "default": false,
       "description": "Compare what is staged with the last commit, instead of the files with what is staged. Default: false."
     },
     "context": {
-      "type": "integer", "minimum": 0, "maximum": 50,
+      "type": "integer", "default": 3, "minimum": 0, "maximum": 50,
       "description": "How many lines to show around each change. Default: 3."
     }
   },

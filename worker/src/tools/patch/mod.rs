@@ -93,11 +93,11 @@ pub const PATCH_SCHEMA: &str = r#"{
       "description": "Files that are written as a whole, all of them or none. Not with `patch`."
     },
     "fuzz": {
-      "type": "integer", "minimum": 0, "maximum": 50,
+      "type": "integer", "default": 3, "minimum": 0, "maximum": 50,
       "description": "How many lines of context at each end of a hunk need not match, if the hunk then fits in exactly one place. Default 3. With 0, what git apply refuses is refused."
     },
     "create_if_missing": {
-      "type": "boolean",
+      "type": "boolean", "default": false,
       "description": "Whether a file that the patch changes and that is not there counts as an empty one. Default false."
     }
   },

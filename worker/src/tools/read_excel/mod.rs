@@ -55,7 +55,7 @@ pub const READ_EXCEL_SCHEMA: &str = r#"{
       "description": "Last row to return, included. Default, and at most: 500 rows in all."
     },
     "show_hidden": {
-      "type": "boolean",
+      "type": "boolean", "default": false,
       "description": "Return hidden rows and columns too, marked [H]. Default: false."
     }
   },
