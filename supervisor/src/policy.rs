@@ -116,6 +116,11 @@ pub mod skill {
     pub use callgate_policy::skill::FrontMatter;
 }
 
+/// A statement for a database, and what it does.
+pub mod sql {
+    pub use callgate_policy::sql::{Dialect, SQL_MAX, SqlKind, SqlNeed, Statement};
+}
+
 /// The steps of confinement.
 pub mod step {
     pub use callgate_policy::step::Step;

@@ -10,7 +10,7 @@
 //!
 //! A surface may have its `edit` do one thing differently (C-14), which no caller can: the worker is told besides the arguments.
 //! - `all`: every occurrence is replaced, from the beginning on, and `count` says how many they were (X2-14).
-//! - `flexible`: a text that is not there to the byte is looked for line by line ([`flexible`]), and `stage` says how it was
+//! - `flexible`: a text that is not there to the byte is looked for line by line (`flexible`), and `stage` says how it was
 //!   found (S4-15, X4-12).
 
 mod flexible;

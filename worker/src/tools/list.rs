@@ -1,6 +1,6 @@
 //! `list`: what is in a directory (S4-6, X4-11), and `list_dir`, which leaves out what git ignores (S2-3).
 //!
-//! Flat, it tells of each entry what `ls -l` tells; with `recursive` it is a tree, of which at most [`DEPTH`] levels are
+//! Flat, it tells of each entry what `ls -l` tells; with `recursive` it is a tree, of which at most `DEPTH` levels are
 //! shown unless the call says more. Directories come first, then names in the order of their bytes. Links are shown with
 //! where they lead and are not followed.
 //!

@@ -2,7 +2,7 @@
 //!
 //! A repository can configure dozens of programs that git starts while it only looks: a file system monitor, filters, external
 //! diffs, pagers (F4, F10). Here nothing can be started at all. The repository is read by `gix`, in a worker whose filter has no
-//! execve(2), and nothing of its configuration that names a program or another file counts ([`repository`]). Nothing is
+//! execve(2), and nothing of its configuration that names a program or another file counts (`repository`). Nothing is
 //! written either: the index stays as it is, byte for byte.
 
 use gix::bstr::{BStr, ByteSlice as _};
