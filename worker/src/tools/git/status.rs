@@ -472,7 +472,7 @@ fn worktree(
         repository.patterns(),
         &mut recorder,
         Compare,
-        Submodules { top: repository.top.clone() },
+        Submodules { ctx, top: &repository.top },
         &mut gix::progress::Discard,
         &AtomicBool::new(false),
         options,
@@ -533,15 +533,16 @@ impl CompareBlobs for Compare {
 /// Compares the commit of a submodule with the one that is staged. What has changed in it is its own business: a look into it would
 /// open another repository, with settings of its own.
 #[derive(Clone)]
-struct Submodules {
-    top: std::path::PathBuf,
+struct Submodules<'a> {
+    ctx: &'a Context,
+    top: &'a std::path::Path,
 }
 
-impl SubmoduleStatus for Submodules {
+impl SubmoduleStatus for Submodules<'_> {
     type Output = ();
 
     fn status(&mut self, entry: &gix::index::Entry, path: &BStr) -> gix::Result<Option<()>> {
         let at = self.top.join(std::ffi::OsStr::from_bytes(path));
-        Ok(super::repository::head_of(&at).filter(|head| *head != entry.id).map(drop))
+        Ok(super::repository::head_of(self.ctx, &at).filter(|head| *head != entry.id).map(drop))
     }
 }
