@@ -527,3 +527,40 @@ fn objects_elsewhere_are_granted_like_the_others() {
         assert!(matches!(error, ToolError::NotRegular { what: FileKind::Fifo, .. }), "{error}");
     }
 }
+
+/// Of a rename across what is granted only the end is told that is granted: an addition, or a deletion.
+#[test]
+fn a_rename_tells_nothing_of_its_other_end() {
+    let place = Place::new();
+    place.write("priv/key", &"a line that stays\n".repeat(30));
+    place.commit();
+    place.git(&["mv", "priv/key", "here"]);
+    place.write("here", &format!("one more\n{}", "a line that stays\n".repeat(30)));
+    place.git(&["add", "here"]);
+    let look = |granted: &[&str]| {
+        let mut ctx = place.context("");
+        let region = |name: &&str| {
+            callgate_policy::pattern::PathPattern::subtree(&place.top().join(name).into()).unwrap().into()
+        };
+        ctx.within = granted.iter().map(region).collect();
+        let status = run("git_status", &json!({}), &ctx).unwrap();
+        let diff = run("git_diff", &json!({ "staged": true }), &ctx).unwrap();
+        (content(&status).to_owned(), content(&diff).to_owned(), status.data, diff.data)
+    };
+    let (status, diff, ..) = look(&[]);
+    assert_eq!(status, "## main\nR  priv/key -> here\n", "the control");
+    assert!(diff.contains("rename from priv/key") && diff.contains("+one more\n a line"), "the control: {diff}");
+    let (status, diff, ..) = look(&[".git", "here", "priv"]);
+    assert!(status.contains("R  priv/key") && diff.contains("rename from"), "{status}{diff}");
+
+    let (status, diff, entries, files) = look(&[".git", "here"]);
+    assert_eq!(status, "## main\nA  here\n");
+    assert!(diff.contains("new file mode 100644\n") && diff.contains("+one more\n+a line that stays\n"), "{diff}");
+    assert!(!diff.contains("priv") && !entries.to_string().contains("priv") && !files.to_string().contains("priv"));
+    let (status, diff, entries, files) = look(&[".git", "priv"]);
+    assert_eq!(status, "## main\nD  priv/key\n");
+    assert!(diff.contains("deleted file mode 100644\n") && diff.contains("-a line that stays\n"), "{diff}");
+    for told in [diff, entries.to_string(), files.to_string()] {
+        assert!(!told.contains("here") && !told.contains("one more"), "{told}");
+    }
+}
