@@ -191,6 +191,14 @@ pub struct RuledCall<'a> {
     pub reach: Vec<(Capability, Value<'a>)>,
 }
 
+/// Tools that do what a locked tool does, and more or less besides. What is said against the locked one is said against them.
+const KIN: [(&str, &[&str]); 4] = [
+    ("bash", &["exec_shell", "exec_shell_interact", "run_tests", "repo_clone", "read_pdf"]),
+    ("write", &["apply_patch", "note"]),
+    ("edit", &["apply_patch", "note"]),
+    ("read", &["read_excel", "read_pdf"]),
+];
+
 /// All rules of a session, with what holds where none matches.
 ///
 /// Invariant: in the order of their rank, best first; so the first that matches is the one that decides.
@@ -237,9 +245,35 @@ impl RuleSet {
         self.has_grants |= narrower.is_some();
         self.added += 1;
         for matcher in matchers {
-            let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
-            let told = Box::new(Told { rule: rule.clone(), source: source.clone() });
-            self.insert(&permission, Compiled { rank, matcher, action: rule.action, told, narrower: narrower.clone() });
+            let compiled = self.compiled(&permission, rule, source, (matcher, narrower.clone()));
+            self.insert(&permission, compiled);
+        }
+        self.add_to_kin(rule, source, variables)
+    }
+
+    fn compiled(
+        &self,
+        permission: &Permission,
+        rule: &Rule,
+        source: &RuleSource,
+        (matcher, narrower): (Matcher, Option<Arc<Narrower>>),
+    ) -> Compiled {
+        let rank = Rank::of(permission, &matcher, rule.action, source.scope, self.added);
+        let told = Box::new(Told { rule: rule.clone(), source: source.clone() });
+        Compiled { rank, matcher, action: rule.action, told, narrower }
+    }
+
+    /// Has a rule that denies or asks hold for the tools that do the same by another name. What allows is for its tool alone.
+    fn add_to_kin(&mut self, rule: &Rule, source: &RuleSource, variables: &Variables) -> Result<(), RuleError> {
+        let kin = KIN.iter().find(|(tool, _)| *tool == rule.permission).map_or(&[][..], |(_, kin)| *kin);
+        for tool in kin.iter().filter(|_| rule.action != Action::Allow) {
+            let permission = Permission::Tool((*tool).to_owned());
+            let matchers = Matcher::compile(&permission, self.subject_of(tool), rule.pattern.as_deref(), variables)
+                .map_err(|error| RuleError::Pattern { place: source.place.clone(), source: error })?;
+            for matcher in matchers {
+                let compiled = self.compiled(&permission, rule, source, (matcher, None));
+                self.insert(&permission, compiled);
+            }
         }
         Ok(())
     }

@@ -307,6 +307,7 @@ fn store_status(error: &StoreError) -> u8 {
         | StoreError::Linked { .. }
         | StoreError::Database { .. }
         | StoreError::Newer { .. }
+        | StoreError::Full { .. }
         | StoreError::InUse { .. } => UNAVAILABLE,
         StoreError::Random(_) => SOFTWARE,
         _ => SOFTWARE,

@@ -133,6 +133,7 @@ impl Presented<'_> {
             Some(ShellNeed::Program { argv }) => {
                 of_digest(&json!(argv).to_string()).in_directory(working_dir, self.root)
             }
+            None if self.subject == Subject::Change => of_digest(&self.args.to_string()),
             None => ApprovalKey::of_files(self.needs, self.root).unwrap_or_else(|| of_digest(&self.args.to_string())),
         }
     }

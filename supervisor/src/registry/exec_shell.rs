@@ -187,7 +187,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
     use super::*;
     use callgate_policy::path::HostPath;
+    use callgate_policy::profile::Profile;
     use serde_json::json;
+
+    use crate::registry::{Databases, ReadBefore};
 
     fn prepared(args: &Value) -> Result<Prepared, String> {
         let (root, tool) = (HostPath::from("/work"), exec_shell().unwrap());
@@ -200,7 +203,9 @@ mod tests {
             credentials: &[],
             hop: 0,
             left: None,
-            told: &serde_json::Map::new(),
+            read: &ReadBefore::default(),
+            databases: &Databases::default(),
+            profile: &Profile::default(),
         };
         tool.executor.prepare(args, &context).map_err(|error| error.to_string())
     }

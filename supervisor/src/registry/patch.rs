@@ -47,6 +47,8 @@ impl Prepare for Patch {
             ..CallNeeds::default()
         };
         let mut prepared = prepared(needs, [read, change, write].concat(), context);
+        // Who lets files be edited has not said that they may be removed, or run.
+        prepared.subject = names.is_more_than_an_edit.then_some(Subject::Change);
         prepared.told.insert(patch::CHECKED.to_owned(), json!(names.all().collect::<Vec<_>>()));
         Ok(prepared)
     }

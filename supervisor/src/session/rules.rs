@@ -68,6 +68,10 @@ pub(super) fn rules(
     }
 }
 
+/// What S4 calls the tool that starts subagents.
+const DELEGATE: &str = "delegate";
+const TASK: &str = "task";
+
 /// What a profile says of approval. It is its author's, as a manifest is.
 fn add_clause(
     rules: &mut RuleSet,
@@ -83,6 +87,14 @@ fn add_clause(
         Clause::Rest if mode.is_none() => rules.add(&rest(), &source, variables).map_err(OpenError::Rule)?,
         // Who names a mode says by that what the rest is.
         Clause::Rest => {}
+        // S4's name for it.
+        Clause::Rule(rule) if rule.permission == DELEGATE => {
+            if known.find(TASK).is_some() {
+                let mut rule = rule.clone();
+                TASK.clone_into(&mut rule.permission);
+                rules.add(&rule, &source, variables).map_err(OpenError::Rule)?;
+            }
+        }
         Clause::Rule(rule) => {
             let is_to_come = NOT_YET.contains(&rule.permission.as_str()) && known.find(&rule.permission).is_none();
             if !is_to_come {

@@ -78,7 +78,7 @@ fn s0_25_a_file_that_may_not_be_written_stops_all() {
             (one("out/theirs"), "out/theirs"),
             (new("out/more"), "out/more"),
         ] {
-            let patch = format!("{}{middle}{}", one("a"), format!("diff --git a/z b/z\n{}", one("z")));
+            let patch = format!("{}{middle}diff --git a/z b/z\n{}", one("a"), one("z"));
             let (status, envelope) = call(&env, &[], &json!({ "patch": patch }));
             assert_eq!(status, 1, "{envelope}");
             assert!(envelope["error_text"].as_str().is_some_and(|text| text.contains(asked)), "{envelope}");

@@ -130,8 +130,8 @@ const TASKS: &str = r#"{
   "required": ["tasks"]
 }"#;
 
-/// All of them. What reads, or ends what the session itself has started, changes nothing outside it; who types has a program do
-/// something, which was let pass when it was started.
+/// All of them. What reads, or ends what the session itself has started, changes nothing outside it. Typing has a program do
+/// something that nobody may have seen when it was started: an editor on a terminal runs any command. So it is asked about.
 pub(in crate::registry) fn tools() -> Result<Vec<Tool>, RegistryError> {
     let background = |act, name, contract| Tool::bundled(name, contract, Executor::Background(act));
     Ok(vec![
@@ -139,9 +139,7 @@ pub(in crate::registry) fn tools() -> Result<Vec<Tool>, RegistryError> {
             .subject(Subject::Think)
             .side_by_side()
             .ungated(),
-        background(Act::Interact, "exec_shell_interact", (INTERACT, INTERACT_SCHEMA, DELTA))?
-            .subject(Subject::Execute)
-            .ungated(),
+        background(Act::Interact, "exec_shell_interact", (INTERACT, INTERACT_SCHEMA, DELTA))?.subject(Subject::Execute),
         background(Act::Cancel, "exec_shell_cancel", (CANCEL, CANCEL_SCHEMA, TASKS))?.subject(Subject::Note).ungated(),
         background(Act::List, "exec_shell_list", (LIST, LIST_SCHEMA, TASKS))?
             .subject(Subject::Think)

@@ -389,10 +389,10 @@ impl Shown {
         match args {
             Value::Object(args) => {
                 let mut understood = self.face.understand(args)?;
-                if let Some(agent) = self.agent.as_ref().filter(|_| self.face.of == TASK) {
-                    if understood.argument("subagent_type").is_null() {
-                        understood.set("subagent_type", agent.clone());
-                    }
+                if let Some(agent) = self.agent.as_ref().filter(|_| self.face.of == TASK)
+                    && understood.argument("subagent_type").is_null()
+                {
+                    understood.set("subagent_type", agent.clone());
                 }
                 Ok(understood)
             }

@@ -42,8 +42,8 @@ fn faces(surface: Surface) -> &'static [Face] {
         Surface::Deepseek => deepseek::FACES,
         Surface::Engine => engine::FACES,
         Surface::Rho => rho::FACES,
-        // That is what they are called.
-        _ => &[],
+        // That is what they are called, and one that this build does not know has no others.
+        Surface::Locked | _ => &[],
     }
 }
 

@@ -276,7 +276,7 @@ impl Asked {
         let wants = "what the supervisor says of it";
         let connection = serde_json::from_value(args[CONNECTION].clone());
         // What is wrong with it is not shown: it may hold a password.
-        let connection = connection.map_err(|_| ToolError::Argument {
+        let connection = connection.map_err(|_hidden| ToolError::Argument {
             name: CONNECTION,
             wants,
             found: "something else".to_owned(),

@@ -84,7 +84,7 @@ impl Cell {
                 bytes.shrink_to_fit();
                 (Self::Bytes(bytes), true)
             }
-            whole => (whole, false),
+            whole @ (Self::Null | Self::Integer(_) | Self::Real(_) | Self::Text(_) | Self::Bytes(_)) => (whole, false),
         }
     }
 
@@ -312,10 +312,9 @@ impl<W: Write> Sink for Csv<W> {
 
 /// With the kernel's own number, if there is one.
 fn io_error(error: csv::Error) -> std::io::Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => error,
-        kind => std::io::Error::other(format!("{kind:?}")),
-    }
+    let kind = error.into_kind();
+    let text = format!("{kind:?}");
+    if let csv::ErrorKind::Io(error) = kind { error } else { std::io::Error::other(text) }
 }
 
 #[cfg(test)]

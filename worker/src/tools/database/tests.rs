@@ -227,7 +227,7 @@ fn a_file_that_is_no_database_is_named() {
     assert_eq!(error.text(), "sqlite shop: the file is not an SQLite database");
     fs::remove_file(shop.file()).expect("a file");
     assert_eq!(shop.query("SELECT 1").expect_err("nothing").errno(), Some(libc::ENOENT));
-    rustix::fs::mknodat(rustix::fs::CWD, &shop.file(), rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a FIFO");
+    rustix::fs::mknodat(rustix::fs::CWD, shop.file(), rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a FIFO");
     assert!(matches!(shop.query("SELECT 1"), Err(ToolError::NotRegular { .. })));
 }
 

@@ -326,6 +326,8 @@ pub struct Names {
     pub change: Vec<HostPath>,
     /// Those that are made.
     pub write: Vec<HostPath>,
+    /// Whether it removes or renames a file, or lets one be executed: more than an edit.
+    pub is_more_than_an_edit: bool,
 }
 
 impl Names {
@@ -343,6 +345,8 @@ impl Names {
             }
         };
         for file in files {
+            names.is_more_than_an_edit |=
+                matches!(file.change, Change::Delete | Change::Rename) || file.executable == Some(true);
             match file.change {
                 Change::Modify | Change::Delete => add(&mut names.change, &file.new),
                 Change::Create => add(&mut names.write, &file.new),

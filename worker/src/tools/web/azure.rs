@@ -532,7 +532,7 @@ fn shown(operation: Operation, answer: Value, limit: usize) -> Output {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a failing test may stop")]
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test may stop")]
     use super::*;
 
     fn at() -> Url {
