@@ -68,7 +68,10 @@ impl Azure {
         let place = place.ok_or("there is no `azure_devops` here: AZURE_DEVOPS_URL is not an https URL of a server")?;
         // Whatever is no clear no is a yes: it is the safe side.
         let reads_only = given("AZURE_DEVOPS_READONLY").is_some_and(|value| !matches!(&*value, "false" | "0" | "no"));
-        Ok(Self { url, place, project: given("AZURE_DEVOPS_PROJECT"), reads_only })
+        let project = given("AZURE_DEVOPS_PROJECT");
+        azure::place(&url, project.as_deref())
+            .map_err(|why| format!("there is no `azure_devops` here: AZURE_DEVOPS_PROJECT: {why}"))?;
+        Ok(Self { url, place, project, reads_only })
     }
 
     fn bad(name: &str, reason: impl Into<String>) -> InvalidArgument {
@@ -81,15 +84,16 @@ impl Azure {
     }
 
     /// What rules are compared with, and what an "always" is remembered for: the operation and where; of one that changes something,
-    /// also what.
+    /// also what. Where is what requests begin with, and not a text that might be read in another way.
     fn key(&self, args: &Value) -> String {
         let operation = args["operation"].as_str().unwrap_or_default();
-        let place = match self.project_of(args) {
-            Some(project) => format!("{}/{project}", self.url),
-            None => self.url.clone(),
-        };
         let changes = Operation::named(operation).is_none_or(Operation::changes);
-        if changes { format!("{operation} in {place}: {args}") } else { format!("{operation} in {place}") }
+        match azure::place(&self.url, self.project_of(args)) {
+            Ok(place) if changes => format!("{operation} in {place}: {args}"),
+            Ok(place) => format!("{operation} in {place}"),
+            // Such a call is refused.
+            Err(_no_place) => format!("{operation} in no place: {args}"),
+        }
     }
 }
 
@@ -104,6 +108,7 @@ impl Prepare for Azure {
                 format!("AZURE_DEVOPS_READONLY is set, and `{name}` changes something"),
             ));
         }
+        azure::place(&self.url, self.project_of(args)).map_err(|why| Self::bad("project", why))?;
         let changes = operation.changes().then(|| self.key(args));
         let needs = CallNeeds { changes, ..needs(self.place.clone()) };
         let mut told = Map::from_iter([
@@ -224,6 +229,24 @@ mod tests {
             ["http://tfs.example", "tfs.example", "https://u:p@tfs.example", "https://tfs.example/?a=", "file:///x"]
         {
             assert!(azure(&[("AZURE_DEVOPS_URL", url)]).is_err(), "{url}");
+        }
+    }
+
+    /// What rules see of a project is where its requests go. A name that leads elsewhere is refused, and no rule was about it.
+    #[test]
+    fn rules_see_where_requests_go() {
+        let there = azure(&[("AZURE_DEVOPS_PROJECT", "Shop")]).unwrap();
+        let search =
+            |project: &str| there.key(&serde_json::json!({ "operation": "search", "wiql": "x", "project": project }));
+        assert_eq!(search("a b/c"), "search in https://dev.azure.com/acme/a%20b%2Fc");
+        assert_eq!(
+            there.key(&serde_json::json!({ "operation": "search" })),
+            "search in https://dev.azure.com/acme/Shop"
+        );
+        for project in ["sec\tret", "..", "\t.."] {
+            let key = search(project);
+            assert!(key.starts_with("search in no place: {"), "{key}");
+            assert!(azure(&[("AZURE_DEVOPS_PROJECT", project)]).unwrap_err().contains("AZURE_DEVOPS_PROJECT"));
         }
     }
 

@@ -202,10 +202,16 @@ fn rules_tell_the_operations_of_azure_devops_apart() {
         assert_eq!(reads.done(&get)["id"], 1);
         let (status, error) = reads.fails(&create);
         assert_eq!(status, 77, "{error}");
-        let makes = Caller::new(&internet, &with_rule("create in https://good.example/acme/Web Shop: *"));
+        let makes = Caller::new(&internet, &with_rule("create in https://good.example/acme/Web%20Shop: *"));
         assert_eq!(makes.done(&create)["id"], 2);
         let elsewhere = json!({ "operation": "create", "project": "Other", "work_item_type": "Task", "title": "x" });
         assert_eq!(makes.fails(&elsewhere).0, 77);
+        // Neither a name that a URL's reader takes for another, nor one that leads out of the organization.
+        for project in ["Web\t Shop", ".\t.", ".."] {
+            let odd = json!({ "operation": "create", "project": project, "work_item_type": "Task", "title": "x" });
+            let (status, error) = Caller::new(&internet, GRANTED).fails(&odd);
+            assert!(status == 65 && error.contains("project"), "{project:?}: {status} {error}");
+        }
         // What a profile lets only read has no tool that changes things.
         let profile = GRANTED.replace("mode = \"yolo\"\n", "profile = \"readonly\"\n");
         let (status, error) = Caller::new(&internet, &profile).fails(&create);

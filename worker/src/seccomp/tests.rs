@@ -207,7 +207,7 @@ fn program_does_what_the_table_says_on_aarch64() {
     variants().for_each(|variant| check(&base(variant), Arch::Aarch64));
 }
 
-/// C7, D2: a worker that searches makes threads exactly as C libraries do, and by no flag more or less another process or a
+/// C7, D2: a worker that searches or asks makes threads exactly as C libraries do, and by no flag more or less another process or a
 /// namespace; any other worker makes nothing.
 #[test]
 fn c7_d2_threads_are_made_by_searches_alone_and_nothing_else_is() {
@@ -220,7 +220,8 @@ fn c7_d2_threads_are_made_by_searches_alone_and_nothing_else_is() {
             run(&program, call, &mut vec![false; program.len()]).expect("the kernel takes the program").0
         };
         let allows = |filter: &Filter, flags| answer(filter, flags) == 0x7fff_0000;
-        let (searching, plain) = ([search_delta(), searcher_delta()], [tool_delta(), reader_delta()]);
+        let searching = [search_delta(), searcher_delta(), ask_delta()];
+        let plain = [tool_delta(), reader_delta(), fetch_delta()];
         for flags in [THREAD, THREAD | DETACHED] {
             assert!(searching.iter().chain([&readers()]).all(|filter| allows(filter, flags)), "{flags:x}");
             assert!(!plain.iter().any(|filter| allows(filter, flags)), "{flags:x}");

@@ -109,7 +109,7 @@ pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let repository = Repository::of(ctx)?;
     let changes = Changes::of(&repository, ctx, Untracked::Hidden)?;
     let pairs = if is_staged { staged(&changes) } else { unstaged(&changes) };
-    let mut reader = Reader::new(&repository)?;
+    let mut reader = Reader::new(&repository, ctx)?;
     let mut text = Text::new();
     let mut files = Vec::new();
     for pair in &pairs {
@@ -358,6 +358,7 @@ fn of_a_kind(old: Mode, new: Mode) -> bool {
 
 /// Reads contents.
 struct Reader<'a> {
+    ctx: &'a Context,
     repository: &'a Repository,
     /// What git does to a file's lines before it stores them; no filter of the repository's is among it.
     pipeline: gix::filter::Pipeline<'a>,
@@ -365,10 +366,10 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(repository: &'a Repository) -> Result<Self, ToolError> {
+    fn new(repository: &'a Repository, ctx: &'a Context) -> Result<Self, ToolError> {
         let (pipeline, index) =
             repository.gix.filter_pipeline(None).map_err(|e| failed("read the attributes of files", e))?;
-        Ok(Self { repository, pipeline, index })
+        Ok(Self { ctx, repository, pipeline, index })
     }
 
     /// What is stored.
@@ -401,7 +402,7 @@ impl<'a> Reader<'a> {
             return Ok(Content { mode: Mode::SYMLINK, id: hashed(&bytes)?, bytes: Some(bytes) });
         }
         if about.is_dir() {
-            let id = super::repository::head_of(&place).ok_or("it is a directory")?;
+            let id = super::repository::head_of(self.ctx, &place).ok_or("it is a directory")?;
             let bytes = format!("Subproject commit {id}\n").into_bytes();
             return Ok(Content { mode: Mode::COMMIT, id, bytes: Some(bytes) });
         }

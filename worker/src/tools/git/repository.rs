@@ -21,6 +21,12 @@ use super::failed;
 const SETTINGS_MAX: u64 = 16 * 1024 * 1024;
 /// The largest index, and list of references, that is read, bytes.
 const INDEX_MAX: u64 = 1024 * 1024 * 1024;
+/// The longest list of other directories with objects, bytes.
+const ALTERNATES_SIZE_MAX: u64 = 64 * 1024;
+/// How many directories with objects a repository may have besides its own.
+const ALTERNATES_MAX: usize = 64;
+/// How many of its directories may be links to others.
+const LINKS_MAX: usize = 64;
 /// How many names are looked at before anything is read.
 const NAMES_MAX: usize = 4_000_000;
 
@@ -40,17 +46,8 @@ impl Repository {
     /// If there is none, or it is not one that can be read.
     pub(super) fn of(ctx: &Context) -> Result<Self, ToolError> {
         let (top, part) = found(ctx)?;
-        let at = top.join(".git");
-        let directory = git_directory(&at)?;
-        require_granted(ctx, &at, &directory)?;
-        require_readable(&directory)?;
         require_patterns(&top)?;
-        // Whoever owns the files: ownership says nothing of who wrote them.
-        let options = gix::open::Options::isolated().with(gix::sec::Trust::Reduced).open_path_as_is(true);
-        let gix = options.open(&at).map_err(|e| failed("open the repository", e))?.to_thread_local();
-        let common = gix.common_dir().to_owned();
-        require_granted(ctx, &at, &common)?;
-        require_readable(&common)?;
+        let gix = opened(ctx, &top.join(".git"))?;
         match gix.workdir() {
             Some(worktree) if worktree == top => Ok(Self { gix, top, part }),
             Some(_) | None => Err(failed("open the repository", "it says that its working tree is elsewhere")),
@@ -72,6 +69,28 @@ impl Repository {
     pub(super) fn place(&self, path: &[u8]) -> PathBuf {
         self.top.join(OsStr::from_bytes(path))
     }
+}
+
+/// Opens what `.git` is or names, if all of it may be read.
+fn opened(ctx: &Context, at: &Path) -> Result<gix::Repository, ToolError> {
+    let directory = git_directory(at)?;
+    let common = common_directory(&directory)?;
+    require_granted(ctx, at, &directory)?;
+    require_readable(ctx, &directory)?;
+    if common != directory {
+        require_granted(ctx, at, &common)?;
+        require_readable(ctx, &common)?;
+    }
+    // The library reads these as soon as it opens the repository.
+    require_alternates(ctx, &common.join("objects"))?;
+    // Whoever owns the files: ownership says nothing of who wrote them.
+    let options = gix::open::Options::isolated().with(gix::sec::Trust::Reduced).open_path_as_is(true);
+    let gix = options.open(at).map_err(|e| failed("open the repository", e))?.to_thread_local();
+    let real = |path: &Path| fs::canonicalize(path).map_err(|e| failed("open the repository", e));
+    if real(gix.common_dir())? != real(&common)? || real(gix.git_dir())? != real(&directory)? {
+        return Err(failed("open the repository", "it says in two ways where it is"));
+    }
+    Ok(gix)
 }
 
 /// The top of the working tree, and where the call's path lies in it.
@@ -109,6 +128,69 @@ fn git_directory(at: &Path) -> Result<PathBuf, ToolError> {
     }
 }
 
+/// The directory with the objects and references, which another working tree shares (gitrepository-layout(5)).
+fn common_directory(directory: &Path) -> Result<PathBuf, ToolError> {
+    let at = directory.join("commondir");
+    match kind_of(&at) {
+        Ok(Kind::File(size)) if size <= 4096 => {
+            let text = fs::read(&at).map_err(|source| ToolError::Open { path: at.into(), source })?;
+            Ok(directory.join(OsStr::from_bytes(text.trim_end())))
+        }
+        Ok(Kind::File(_)) => Err(failed("open the repository", "`commondir` is a long file")),
+        Ok(Kind::Directory) => Err(failed("open the repository", "`commondir` is a directory")),
+        Ok(Kind::Other(what)) => Err(ToolError::NotRegular { path: at.into(), what }),
+        Err(ToolError::Open { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(directory.to_owned())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Repositories take objects from other directories, which those name in turn: each of them has to be granted as its own are.
+fn require_alternates(ctx: &Context, objects: &Path) -> Result<(), ToolError> {
+    let mut seen = Vec::new();
+    let mut left = vec![objects.to_owned()];
+    while let Some(at) = left.pop() {
+        let list = at.join("info/alternates");
+        match kind_of(&list) {
+            Ok(Kind::File(size)) if size <= ALTERNATES_SIZE_MAX => {}
+            Ok(Kind::File(_)) => return Err(failed("open the repository", "`info/alternates` is a long file")),
+            Ok(Kind::Directory) => continue,
+            Ok(Kind::Other(what)) => return Err(ToolError::NotRegular { path: list.into(), what }),
+            // What is not there, or not visible, names nothing to the library either.
+            Err(_unreadable) => continue,
+        }
+        let text = fs::read(&list).map_err(|source| ToolError::Open { path: list.into(), source })?;
+        let named = gix::odb::alternate::parse(&text).map_err(|e| failed("open the repository", e))?;
+        // As the library has them: relative to the objects of the repository, whoever names them.
+        for other in named.into_iter().map(|other| objects.join(other)) {
+            let real = match fs::canonicalize(&other) {
+                Ok(real) => real,
+                // It has nothing, then. Whoever sees no such directory is not told which one is there.
+                Err(_unreadable) => continue,
+            };
+            if seen.contains(&real) {
+                continue;
+            }
+            if seen.len() == ALTERNATES_MAX {
+                return Err(failed("open the repository", format!("it has more than {ALTERNATES_MAX} alternates")));
+            }
+            if !ctx.may_tell_of(&real.join("pack/one")) {
+                return Err(not_granted(real));
+            }
+            require_readable(ctx, &real)?;
+            seen.push(real);
+            left.push(other);
+        }
+    }
+    Ok(())
+}
+
+/// The error of what the kernel may show, and nobody has granted.
+fn not_granted(path: PathBuf) -> ToolError {
+    ToolError::Open { path: HostPath::from(path), source: std::io::Error::from_raw_os_error(libc::EACCES) }
+}
+
 /// Rules that have judged names hold for the directory with the objects as well: who may not read that sees nothing of them.
 fn require_granted(ctx: &Context, at: &Path, directory: &Path) -> Result<(), ToolError> {
     let real =
@@ -119,15 +201,16 @@ fn require_granted(ctx: &Context, at: &Path, directory: &Path) -> Result<(), Too
     if ctx.may_tell_of(&real.join("HEAD")) && ctx.may_tell_of(&real.join("objects/pack/one")) {
         return Ok(());
     }
-    let source = std::io::Error::from_raw_os_error(libc::EACCES);
-    Err(ToolError::Open { path: HostPath::from(real), source })
+    Err(not_granted(real))
 }
 
-/// What the library opens as it is must not keep it waiting, and not be without end: it opens files as git does.
-fn require_readable(directory: &Path) -> Result<(), ToolError> {
+/// What the library opens as it is must not keep it waiting, and not be without end: it opens files as git does. Nor may a link in it
+/// lead to what is not granted.
+fn require_readable(ctx: &Context, directory: &Path) -> Result<(), ToolError> {
     // Of other working trees and of submodules, and what nobody here reads.
     let skipped = ["modules", "worktrees", "hooks", "lfs", "logs"];
     let mut seen = 0;
+    let mut linked = Vec::new();
     let mut left = vec![directory.to_owned()];
     while let Some(at) = left.pop() {
         let entries = fs::read_dir(&at).map_err(|source| ToolError::Open { path: at.clone().into(), source })?;
@@ -136,10 +219,28 @@ fn require_readable(directory: &Path) -> Result<(), ToolError> {
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
             let is_top = at == directory;
-            if kind.is_dir() && seen < NAMES_MAX {
-                if !(is_top && skipped.iter().any(|name| entry.file_name() == *name)) {
-                    left.push(path);
+            if is_top && skipped.iter().any(|name| entry.file_name() == *name) {
+                continue;
+            }
+            if kind.is_symlink()
+                && let Ok(real) = fs::canonicalize(&path)
+            {
+                let is_directory = real.is_dir();
+                // Of a directory, what is in it.
+                if !ctx.may_tell_of(&if is_directory { real.join("one") } else { real.clone() }) {
+                    return Err(not_granted(path));
                 }
+                if is_directory && !linked.contains(&real) {
+                    if linked.len() == LINKS_MAX {
+                        let why = format!("it has more than {LINKS_MAX} links to directories");
+                        return Err(failed("open the repository", why));
+                    }
+                    linked.push(real.clone());
+                    left.push(real);
+                }
+            }
+            if kind.is_dir() && seen < NAMES_MAX {
+                left.push(path);
             } else if !kind.is_file() || is_top {
                 require_bounded(&path, if is_setting(&path) { SETTINGS_MAX } else { INDEX_MAX })?;
             }
@@ -206,10 +307,6 @@ fn require_bounded(path: &Path, most: u64) -> Result<(), ToolError> {
 }
 
 /// The commit that a submodule is at, if it is there and can be read.
-pub(super) fn head_of(top: &Path) -> Option<gix::ObjectId> {
-    let directory = git_directory(&top.join(".git")).ok()?;
-    require_readable(&directory).ok()?;
-    let options = gix::open::Options::isolated().with(gix::sec::Trust::Reduced).open_path_as_is(true);
-    let submodule = options.open(directory).ok()?.to_thread_local();
-    submodule.head_id().ok().map(gix::Id::detach)
+pub(super) fn head_of(ctx: &Context, top: &Path) -> Option<gix::ObjectId> {
+    opened(ctx, &top.join(".git")).ok()?.head_id().ok().map(gix::Id::detach)
 }

@@ -266,6 +266,16 @@ pub(super) struct Staged {
 }
 
 impl Staged {
+    /// What may be told of it. Of a file that was renamed one end may not: nothing came from there then, or nothing went there.
+    fn told(self, may_tell_of: impl Fn(&BString) -> bool) -> Option<Self> {
+        let is_told = may_tell_of(&self.path);
+        match self.from {
+            Some(from) if !may_tell_of(&from) => is_told.then_some(Self { from: None, old: None, ..self }),
+            Some(from) if !is_told => Some(Self { path: from, from: None, new: None, ..self }),
+            from => is_told.then_some(Self { from, ..self }),
+        }
+    }
+
     fn letter(&self) -> char {
         match (&self.old, &self.new) {
             (None, _) => 'A',
@@ -313,13 +323,14 @@ impl Changes {
     /// Compares HEAD, the index and the working tree.
     pub(super) fn of(repository: &Repository, ctx: &Context, untracked: Untracked) -> Result<Self, ToolError> {
         let index = repository.gix.index_or_empty().map_err(|e| failed("read the index", e))?;
-        let mut staged = staged(repository, &index)?;
-        staged.retain(|change| ctx.may_tell_of(&repository.place(&change.path)));
+        let staged = staged(repository, &index)?;
+        let may_tell_of = |path: &BString| ctx.may_tell_of(&repository.place(path));
+        let mut staged: Vec<Staged> = staged.into_iter().filter_map(|change| change.told(may_tell_of)).collect();
         let mut worktree = worktree(repository, ctx, &index, untracked)?;
         let is_unmerged = |path: &BString| index.entry_range(path.as_bstr()).is_some();
         // The library does not count them as tracked.
         worktree.retain(|change| change.what != What::Untracked || !is_unmerged(&change.path));
-        worktree.retain(|change| ctx.may_tell_of(&repository.place(&change.path)));
+        worktree.retain(|change| may_tell_of(&change.path));
         staged.sort_by(|a, b| a.path.cmp(&b.path));
         worktree.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Self { staged, worktree })
@@ -472,7 +483,7 @@ fn worktree(
         repository.patterns(),
         &mut recorder,
         Compare,
-        Submodules { top: repository.top.clone() },
+        Submodules { ctx, top: &repository.top },
         &mut gix::progress::Discard,
         &AtomicBool::new(false),
         options,
@@ -533,15 +544,16 @@ impl CompareBlobs for Compare {
 /// Compares the commit of a submodule with the one that is staged. What has changed in it is its own business: a look into it would
 /// open another repository, with settings of its own.
 #[derive(Clone)]
-struct Submodules {
-    top: std::path::PathBuf,
+struct Submodules<'a> {
+    ctx: &'a Context,
+    top: &'a std::path::Path,
 }
 
-impl SubmoduleStatus for Submodules {
+impl SubmoduleStatus for Submodules<'_> {
     type Output = ();
 
     fn status(&mut self, entry: &gix::index::Entry, path: &BStr) -> gix::Result<Option<()>> {
         let at = self.top.join(std::ffi::OsStr::from_bytes(path));
-        Ok(super::repository::head_of(&at).filter(|head| *head != entry.id).map(drop))
+        Ok(super::repository::head_of(self.ctx, &at).filter(|head| *head != entry.id).map(drop))
     }
 }

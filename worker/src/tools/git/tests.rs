@@ -459,3 +459,108 @@ fn only_what_is_granted_is_told() {
     let error = run("git_status", &json!({}), &ctx).unwrap_err();
     assert_eq!(error.errno(), Some(libc::EACCES), "{error}");
 }
+
+/// Objects come from granted directories alone, whatever names others: an alternate, an alternate's alternate, or a link.
+#[test]
+fn objects_elsewhere_are_granted_like_the_others() {
+    let place = Place::new();
+    let [public, private] = ["pub", "private"].map(|name| place.top().join(name));
+    for directory in [&public, &private] {
+        fs::create_dir(directory).unwrap();
+        Place::git_in(directory, &["init", "-q", "-b", "main"]);
+    }
+    fs::write(private.join("key"), "TOP-SECRET\n").unwrap();
+    Place::git_in(&private, &["add", "key"]);
+    let id = Place::git_in(&private, &["rev-parse", ":key"]).trim().to_owned();
+    Place::git_in(&public, &["update-index", "--add", "--cacheinfo", &format!("100644,{id},key")]);
+    let region =
+        |directory: &Path| callgate_policy::pattern::PathPattern::subtree(&directory.to_owned().into()).unwrap().into();
+    let diff = |granted: &[&Path]| {
+        let mut ctx = place.context("pub");
+        ctx.within = granted.iter().map(|directory| region(directory)).collect();
+        run("git_diff", &json!({ "staged": true }), &ctx)
+    };
+    let is_refused = |what: &str| {
+        let shown = diff(&[&public, &private]).unwrap();
+        assert!(content(&shown).contains("+TOP-SECRET"), "the control, {what}: {shown:?}");
+        let error = diff(&[&public]).unwrap_err();
+        assert_eq!(error.errno(), Some(libc::EACCES), "{what}: {error}");
+    };
+    let without = diff(&[&public, &private]).unwrap();
+    assert!(!content(&without).contains("SECRET"), "the object is not there: {without:?}");
+
+    let list = public.join(".git/objects/info/alternates");
+    let secret = private.join(".git/objects");
+    for named in
+        [secret.display().to_string(), "../../../private/.git/objects".to_owned(), format!("# a\n{secret:?}\n")]
+    {
+        fs::write(&list, &named).unwrap();
+        is_refused(&named);
+    }
+    let between = public.join("between");
+    fs::create_dir_all(between.join("info")).unwrap();
+    fs::write(&list, between.display().to_string()).unwrap();
+    fs::write(between.join("info/alternates"), secret.display().to_string()).unwrap();
+    is_refused("an alternate's alternate");
+    fs::write(between.join("info/alternates"), "").unwrap();
+    symlink(secret.join(&id[..2]), between.join(&id[..2])).unwrap();
+    is_refused("a link in an alternate");
+    fs::remove_file(&list).unwrap();
+    symlink(secret.join(&id[..2]), public.join(".git/objects").join(&id[..2])).unwrap();
+    is_refused("a link to a directory");
+    fs::remove_file(public.join(".git/objects").join(&id[..2])).unwrap();
+    fs::create_dir(public.join(".git/objects").join(&id[..2])).unwrap();
+    let object = format!("{}/{}", &id[..2], &id[2..]);
+    symlink(secret.join(&object), public.join(".git/objects").join(&object)).unwrap();
+    is_refused("a link to a file");
+    fs::rename(public.join(".git/objects"), place.top().join("own")).unwrap();
+    symlink(&secret, public.join(".git/objects")).unwrap();
+    is_refused("a link in place of the objects");
+
+    fs::remove_file(public.join(".git/objects")).unwrap();
+    fs::rename(place.top().join("own"), public.join(".git/objects")).unwrap();
+    fs::remove_dir_all(public.join(".git/objects").join(&id[..2])).unwrap();
+    nix::unistd::mkfifo(&between.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::write(&list, between.display().to_string()).unwrap();
+    for granted in [&[][..], &[public.as_path()]] {
+        let error = diff(granted).unwrap_err();
+        assert!(matches!(error, ToolError::NotRegular { what: FileKind::Fifo, .. }), "{error}");
+    }
+}
+
+/// Of a rename across what is granted only the end is told that is granted: an addition, or a deletion.
+#[test]
+fn a_rename_tells_nothing_of_its_other_end() {
+    let place = Place::new();
+    place.write("priv/key", &"a line that stays\n".repeat(30));
+    place.commit();
+    place.git(&["mv", "priv/key", "here"]);
+    place.write("here", &format!("one more\n{}", "a line that stays\n".repeat(30)));
+    place.git(&["add", "here"]);
+    let look = |granted: &[&str]| {
+        let mut ctx = place.context("");
+        let region = |name: &&str| {
+            callgate_policy::pattern::PathPattern::subtree(&place.top().join(name).into()).unwrap().into()
+        };
+        ctx.within = granted.iter().map(region).collect();
+        let status = run("git_status", &json!({}), &ctx).unwrap();
+        let diff = run("git_diff", &json!({ "staged": true }), &ctx).unwrap();
+        (content(&status).to_owned(), content(&diff).to_owned(), status.data, diff.data)
+    };
+    let (status, diff, ..) = look(&[]);
+    assert_eq!(status, "## main\nR  priv/key -> here\n", "the control");
+    assert!(diff.contains("rename from priv/key") && diff.contains("+one more\n a line"), "the control: {diff}");
+    let (status, diff, ..) = look(&[".git", "here", "priv"]);
+    assert!(status.contains("R  priv/key") && diff.contains("rename from"), "{status}{diff}");
+
+    let (status, diff, entries, files) = look(&[".git", "here"]);
+    assert_eq!(status, "## main\nA  here\n");
+    assert!(diff.contains("new file mode 100644\n") && diff.contains("+one more\n+a line that stays\n"), "{diff}");
+    assert!(!diff.contains("priv") && !entries.to_string().contains("priv") && !files.to_string().contains("priv"));
+    let (status, diff, entries, files) = look(&[".git", "priv"]);
+    assert_eq!(status, "## main\nD  priv/key\n");
+    assert!(diff.contains("deleted file mode 100644\n") && diff.contains("-a line that stays\n"), "{diff}");
+    for told in [diff, entries.to_string(), files.to_string()] {
+        assert!(!told.contains("here") && !told.contains("one more"), "{told}");
+    }
+}

@@ -171,7 +171,7 @@ impl Operation {
             Self::Get | Self::GetHistory => &[(ITEM, true), (PROJECT, false)],
             Self::GetComments => &[(ITEM, true), (PROJECT, true)],
             Self::ListProjects => &[],
-            Self::Create => &[("work_item_type", true), ("title", true), ("fields", false), (PROJECT, true)],
+            Self::Create => &[(KIND, true), ("title", true), ("fields", false), (PROJECT, true)],
             Self::AddComment => &[(ITEM, true), ("comment", true), (PROJECT, true)],
             Self::Update => &[(ITEM, true), ("fields", true), (PROJECT, false)],
             Self::Link => &[(ITEM, true), ("target_work_item_id", true), ("link_type", true), (PROJECT, false)],
@@ -181,6 +181,7 @@ impl Operation {
 
 const PROJECT: &str = "project";
 const ITEM: &str = "work_item_id";
+const KIND: &str = "work_item_type";
 
 /// The operation of a call, whose parameters belong to it (S4-23). `project` is the one that counts if the call names none.
 ///
@@ -199,6 +200,12 @@ pub fn operation(args: &Value, project: Option<&str>) -> Result<Operation, (Stri
             let of: Vec<&str> = Operation::ALL.iter().filter(|other| has(other)).map(|other| other.name()).collect();
             let reason = format!("it belongs to {}, and not to {}", of.join(", "), operation.name());
             return Err((name.to_owned(), reason));
+        }
+    }
+    for name in [PROJECT, KIND] {
+        // Nothing is called that, and what reads a URL drops some of them: the name would become another.
+        if args[name].as_str().is_some_and(|text| text.chars().any(char::is_control)) {
+            return Err((name.to_owned(), "it has a control character".to_owned()));
         }
     }
     let is_there = |name: &str| args.get(name).is_some() || (name == PROJECT && project.is_some());
@@ -278,7 +285,7 @@ impl Service<'_> {
         }
         let batch = Request {
             method: Method::Post,
-            url: url(&self.at, project(args), &["wit", "workitemsbatch"], VERSION, &[]),
+            url: url(&self.at, project(args), &["wit", "workitemsbatch"], VERSION, &[])?,
             // One that is gone by now is left out, and is no error of the others.
             body: Body::Json(json!({ "ids": ids, "fields": SHOWN, "errorPolicy": "omit" })),
         };
@@ -315,13 +322,13 @@ fn request(operation: Operation, args: &Value, at: &Url) -> Result<Request, Tool
     Ok(match operation {
         Operation::Search => Request {
             method: Method::Post,
-            url: there(&["wit", "wiql"], VERSION, &[("$top", &top)]),
+            url: there(&["wit", "wiql"], VERSION, &[("$top", &top)])?,
             body: Body::Json(json!({ "query": words("wiql")? })),
         },
-        Operation::Get => get(there(&["wit", "workitems", &id], VERSION, &[("$expand", "relations")])),
-        Operation::GetComments => get(there(&["wit", "workItems", &id, "comments"], VERSION_OF_COMMENTS, &[])),
-        Operation::GetHistory => get(there(&["wit", "workItems", &id, "updates"], VERSION, &[])),
-        Operation::ListProjects => get(url(at, None, &["projects"], VERSION, &[("$top", "1000")])),
+        Operation::Get => get(there(&["wit", "workitems", &id], VERSION, &[("$expand", "relations")])?),
+        Operation::GetComments => get(there(&["wit", "workItems", &id, "comments"], VERSION_OF_COMMENTS, &[])?),
+        Operation::GetHistory => get(there(&["wit", "workItems", &id, "updates"], VERSION, &[])?),
+        Operation::ListProjects => get(url(at, None, &["projects"], VERSION, &[("$top", "1000")])?),
         Operation::Create => {
             let kind = format!("${}", words("work_item_type")?);
             let title = json!({ "op": "add", "path": "/fields/System.Title", "value": words("title")? });
@@ -329,26 +336,26 @@ fn request(operation: Operation, args: &Value, at: &Url) -> Result<Request, Tool
             patch.extend(changes(args, operation)?);
             Request {
                 method: Method::Post,
-                url: there(&["wit", "workitems", &kind], VERSION, &[]),
+                url: there(&["wit", "workitems", &kind], VERSION, &[])?,
                 body: Body::Patch(patch.into()),
             }
         }
         Operation::AddComment => Request {
             method: Method::Post,
-            url: there(&["wit", "workItems", &id, "comments"], VERSION_OF_COMMENTS, &[]),
+            url: there(&["wit", "workItems", &id, "comments"], VERSION_OF_COMMENTS, &[])?,
             body: Body::Json(json!({ "text": words("comment")? })),
         },
         Operation::Update => {
-            Request { method: Method::Patch, url: item(), body: Body::Patch(changes(args, operation)?.into()) }
+            Request { method: Method::Patch, url: item()?, body: Body::Patch(changes(args, operation)?.into()) }
         }
         Operation::Link => {
             let target = integer(args, "target_work_item_id", 1, whole)?.unwrap_or_default().to_string();
             let relation = relation(words("link_type")?)?;
             // Without a project and a version: it is a name, by which the service knows the work item.
-            let mut to = url(at, None, &["wit", "workItems", &target], VERSION, &[]);
+            let mut to = url(at, None, &["wit", "workItems", &target], VERSION, &[])?;
             to.set_query(None);
             let link = json!({ "op": "add", "path": "/relations/-", "value": { "rel": relation, "url": to.as_str() } });
-            Request { method: Method::Patch, url: item(), body: Body::Patch(json!([link])) }
+            Request { method: Method::Patch, url: item()?, body: Body::Patch(json!([link])) }
         }
     })
 }
@@ -395,19 +402,57 @@ fn changes(args: &Value, operation: Operation) -> Result<Vec<Value>, ToolError> 
     Ok(changes)
 }
 
-/// A place of the interface: each part of the path is encoded for itself, so that none of them leads elsewhere.
-fn url(at: &Url, project: Option<&str>, path: &[&str], version: &str, query: &[(&str, &str)]) -> Url {
+/// Where a project of the organization is, or the organization itself. Requests begin with it, and rules and approvals are about it.
+///
+/// # Errors
+/// Why the project has no place of its own there.
+pub fn place(at: &str, project: Option<&str>) -> Result<String, String> {
+    let at = Url::parse(at).map_err(|error| error.to_string())?;
+    place_below(&at, project).map(String::from)
+}
+
+fn place_below(at: &Url, project: Option<&str>) -> Result<Url, String> {
+    let place = below(at, project.as_slice());
+    place.map_err(|part| format!("{} is not the name of a project", crate::tools::shorten(&part.into())))
+}
+
+/// A place with more parts: each is encoded for itself, so that none of them leads elsewhere. The error is one that would.
+fn below<'a>(at: &Url, more: &[&'a str]) -> Result<Url, &'a str> {
     let mut url = at.clone();
-    // One that has no path cannot be given as the place.
-    if let Ok(mut parts) = url.path_segments_mut() {
-        parts.pop_if_empty();
-        for part in project.into_iter().chain(["_apis"]).chain(path.iter().copied()) {
-            // A part of dots would be a step in the path, however it is encoded: no project is called that.
-            parts.push(if part.chars().all(|c| c == '.') { "-" } else { part });
+    let count = |url: &Url| url.path_segments().into_iter().flatten().filter(|part| !part.is_empty()).count();
+    for part in more {
+        let before = url.clone();
+        // Dots would be a step in the path, however they are encoded. Control characters are dropped, which may leave dots.
+        let is_name = !part.chars().all(|c| c == '.') && !part.chars().any(char::is_control);
+        // One that has no path cannot be given as the place.
+        match url.path_segments_mut() {
+            Ok(mut parts) if is_name => parts.pop_if_empty().push(part),
+            Ok(_) | Err(()) => return Err(part),
+        };
+        // Whatever the library makes of it: one part has come to those that were there.
+        let longer = url.as_str().strip_prefix(before.as_str().trim_end_matches('/'));
+        if !longer.is_some_and(|rest| rest.starts_with('/')) || count(&url) != count(&before) + 1 {
+            return Err(part);
         }
     }
+    Ok(url)
+}
+
+/// A place of the interface.
+fn url(
+    at: &Url,
+    project: Option<&str>,
+    path: &[&str],
+    version: &str,
+    query: &[(&str, &str)],
+) -> Result<Url, ToolError> {
+    let bad = |why: String| failed(why, ErrorCode::InputInvalid);
+    let place = place_below(at, project).map_err(bad)?;
+    let parts = [&["_apis"], path].concat();
+    let url = below(&place, &parts);
+    let mut url = url.map_err(|part| bad(format!("there is no {}", crate::tools::shorten(&part.into()))))?;
     url.query_pairs_mut().extend_pairs(query).append_pair("api-version", version);
-    url
+    Ok(url)
 }
 
 /// What the service answers, if it does what it is asked.
@@ -590,13 +635,34 @@ mod tests {
     /// A model's text stays one part of a path, whatever is in it.
     #[test]
     fn text_does_not_lead_to_another_place() {
-        for project in ["..", ".", "a/../../other", "a?x=1#y", "%2e%2e", "a\\..\\b", "ü \n"] {
+        for project in ["a/../../other", "a?x=1#y", "%2e%2e", "a\\..\\b", "ü ", ".a", "a%2f..", "\u{a0}..", "a."] {
             let (_, url, _) = asked(&json!({ "operation": "get_comments", "work_item_id": 1, "project": project }));
             let url = Url::parse(&url).unwrap();
             let parts: Vec<&str> = url.path_segments().unwrap().collect();
             assert_eq!((parts.len(), parts[0], parts[2]), (7, "acme", "_apis"), "{project:?}: {url}");
             assert_eq!(url.query(), Some("api-version=7.1-preview.4"));
         }
+        // The library drops tabs and ends of lines, and then reads dots.
+        for project in ["..", ".", ".\t.", "..\n", "\t..", "\r.", "a\tb", "\u{85}..", "\0", ""] {
+            let args = json!({ "operation": "search", "wiql": "x", "project": project });
+            assert!(request(Operation::Search, &args, &at()).is_err(), "{project:?}");
+            assert!(place("https://dev.azure.com/acme", Some(project)).is_err(), "{project:?}");
+            let said = operation(&args, None).map_err(|(name, _)| name);
+            let is_odd = project.chars().any(char::is_control);
+            assert_eq!(said, if is_odd { Err("project".to_owned()) } else { Ok(Operation::Search) }, "{project:?}");
+        }
+        let kind = json!({ "operation": "create", "project": "p", "title": "x", "work_item_type": "Ta\tsk" });
+        assert_eq!(operation(&kind, None).unwrap_err().0, "work_item_type");
+        assert!(request(Operation::Create, &kind, &at()).is_err());
+        // Which names are the same place is what the place says, and no other name is.
+        assert_eq!(
+            place("https://dev.azure.com/acme", Some("Web Shop")).unwrap(),
+            "https://dev.azure.com/acme/Web%20Shop"
+        );
+        assert_eq!(
+            place("https://dev.azure.com/acme", Some("Web%20Shop")).unwrap(),
+            "https://dev.azure.com/acme/Web%2520Shop"
+        );
         for name in ["", "a/b", "~", "System.Title/0", "a\nb"] {
             let args = json!({ "operation": "update", "work_item_id": 1, "fields": { name: "x" } });
             assert!(request(Operation::Update, &args, &at()).is_err(), "{name:?}");
