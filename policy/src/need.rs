@@ -18,8 +18,8 @@ pub struct CallNeeds {
     pub shell: Option<ShellNeed>,
     /// Hosts it connects to.
     pub hosts: Vec<HostNeed>,
-    /// What it changes at such a host, in words: rules and people are told it, and no watchdog has to ask what it may be.
-    pub changes: Option<String>,
+    /// What it asks of such a host, in words: rules are compared with it, and no watchdog has to ask what it may be.
+    pub asks: Option<String>,
     /// What a database is to do.
     pub sql: Option<SqlNeed>,
     /// Named capabilities.
@@ -30,7 +30,7 @@ impl CallNeeds {
     /// Whether nothing is changed, started or reached: files are read, or nothing is.
     #[must_use]
     pub fn only_reads(&self) -> bool {
-        let changes = self.changes.is_some() || self.sql.as_ref().is_some_and(SqlNeed::changes);
+        let changes = self.asks.is_some() || self.sql.as_ref().is_some_and(SqlNeed::changes);
         let acts = self.shell.is_some() || !self.hosts.is_empty() || !self.capabilities.is_empty();
         self.write.is_empty() && !acts && !changes
     }

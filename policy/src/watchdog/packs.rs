@@ -179,7 +179,7 @@ fn statement(sql: &SqlNeed) -> Verdict {
 fn unknown(call: &CallFacts<'_>) -> Verdict {
     let ask = |text: String| Verdict::Ask(Reason { rule: "unknown-tool".to_owned(), text });
     // What a call changes is for rules to decide, if it is known.
-    if call.subject == Subject::Change && call.needs.changes.is_none() {
+    if call.subject == Subject::Change && call.needs.asks.is_none() && call.needs.write.is_empty() {
         return ask(format!("no rule knows what `{}` does, and it may do more than read", call.tool));
     }
     if call.subject.changes_nothing() && !call.needs.only_reads() {

@@ -407,7 +407,8 @@ impl Session {
             }
         };
         let unseen = if call.line.is_some() { Value::UnknownCommand } else { Value::WholeLine };
-        let statement = call.needs.sql.as_ref().map(|sql| Part::of_text(&sql.statement.text));
+        let said = call.needs.sql.as_ref().map(|sql| &sql.statement.text).or(call.needs.asks.as_ref());
+        let statement = said.map(|said| Part::of_text(said));
         let (named, reach) = parts(call.needs, (commands.as_deref(), unseen), &self.in_force_for(call, None));
         let (named, reach) = match &statement {
             // What a rule about the tool is about. Where the database is, rules about files and hosts can still tighten.

@@ -109,8 +109,7 @@ impl Prepare for Azure {
             ));
         }
         azure::place(&self.url, self.project_of(args)).map_err(|why| Self::bad("project", why))?;
-        let changes = operation.changes().then(|| self.key(args));
-        let needs = CallNeeds { changes, ..needs(self.place.clone()) };
+        let needs = CallNeeds { asks: Some(self.key(args)), ..needs(self.place.clone()) };
         let mut told = Map::from_iter([
             (azure::AT.to_owned(), self.url.as_str().into()),
             (fetch::BY_EGRESS.to_owned(), true.into()),
