@@ -290,7 +290,7 @@ impl Session {
         let Going { hop, left } = going;
         let limit = limit.unwrap_or_else(|| registry.output_limit(&tool.name));
         let (session, credentials) = (&*self.id, &*self.credentials);
-        let (databases, profile) = (&self.databases, &self.profile);
+        let (databases, profile, effective) = (&self.databases, &self.profile, &self.effective);
         let context = Context {
             root: &root,
             shell_dir,
@@ -302,6 +302,7 @@ impl Session {
             read,
             databases,
             profile,
+            effective,
         };
         let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
