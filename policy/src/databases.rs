@@ -17,6 +17,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::document::error::Fault;
 use crate::document::table::{Table, choice, name, text, wrong};
 use crate::document::tree::{Node, Value, Whole};
@@ -59,9 +61,38 @@ pub struct Server {
     pub user: String,
     /// With which password.
     pub password: Option<String>,
-    /// Whether there has to be TLS, with a certificate that this host's authorities vouch for. Otherwise there is TLS where the
-    /// server offers it, with any certificate.
-    pub verify: bool,
+    /// What the connection has to be.
+    pub tls: Tls,
+}
+
+/// What a connection to a server has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tls {
+    /// TLS where the server offers it, with any certificate. But a password goes to no other host than this one without a
+    /// certificate that this host's authorities vouch for.
+    #[default]
+    Prefer,
+    /// TLS, with a certificate that this host's authorities vouch for.
+    Verify,
+    /// As `Prefer`, and a password goes to whoever answers.
+    Insecure,
+}
+
+impl Tls {
+    /// The names of all of them.
+    pub const NAMES: [&str; 3] = ["prefer", "verify", "insecure"];
+
+    /// The one of this name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "prefer" => Some(Self::Prefer),
+            "verify" => Some(Self::Verify),
+            "insecure" => Some(Self::Insecure),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Debug for Server {
@@ -156,18 +187,10 @@ fn database(alias: String, node: Node, variable: Variable<'_>) -> Result<Databas
                 let span = node.span.clone();
                 filled(&text(node)?, variable).map_err(|why| Fault::new(span, why))
             })?,
-            verify: table.optional("tls", |node| choice(node, tls, &["prefer", "verify"]))?.unwrap_or_default(),
+            tls: table.optional("tls", |node| choice(node, Tls::of_name, &Tls::NAMES))?.unwrap_or_default(),
         }),
     };
     Ok(Database { alias, dialect, at })
-}
-
-fn tls(text: &str) -> Option<bool> {
-    match text {
-        "prefer" => Some(false),
-        "verify" => Some(true),
-        _ => None,
-    }
 }
 
 fn port(node: Node, variable: Variable<'_>) -> Result<u16, Fault> {
@@ -214,7 +237,7 @@ mod tests {
             database: "orders".to_owned(),
             user: "reader".to_owned(),
             password: Some("ahunter22b".to_owned()),
-            verify: true,
+            tls: Tls::Verify,
         };
         let file = At::File("/srv/shop.db".to_owned());
         let found = parsed(text).expect("databases");

@@ -5,8 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The longest statement, bytes.
-pub const SQL_MAX: usize = 256 * 1024;
+use crate::path::HostPath;
+
+/// The longest statement, bytes: rules and people see all of it.
+pub const SQL_MAX: usize = 16 * 1024;
 
 /// Whose SQL it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,7 +53,7 @@ pub struct Statement {
     pub kind: SqlKind,
     /// Its first words, in capitals: `SELECT`, `DELETE`, `SELECT FOR UPDATE`.
     pub verb: String,
-    /// All of it in one line, with one blank between two words, without comments, and with its keywords in capitals.
+    /// All of it, with one blank between two words and with its keywords in capitals. What is in quotes is there to the byte.
     pub text: String,
 }
 
@@ -64,6 +66,8 @@ pub struct SqlNeed {
     pub database: String,
     /// What it is to do.
     pub statement: Statement,
+    /// The file that is made of its rows.
+    pub output: Option<HostPath>,
 }
 
 impl SqlNeed {

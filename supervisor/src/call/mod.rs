@@ -290,9 +290,20 @@ impl Session {
         let Going { hop, left } = going;
         let limit = limit.unwrap_or_else(|| registry.output_limit(&tool.name));
         let (session, credentials) = (&*self.id, &*self.credentials);
-        let (databases, profile) = (&self.databases, &self.profile);
-        let context =
-            Context { root: &root, shell_dir, limit, session, credentials, hop, left, read, databases, profile };
+        let (databases, profile, effective) = (&self.databases, &self.profile, &self.effective);
+        let context = Context {
+            root: &root,
+            shell_dir,
+            limit,
+            session,
+            credentials,
+            hop,
+            left,
+            read,
+            databases,
+            profile,
+            effective,
+        };
         let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),

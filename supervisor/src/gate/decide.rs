@@ -421,15 +421,34 @@ impl Session {
         let (tool, ungated) = (call.tool.rule_name(), !call.tool.gated);
         let ruled = RuledCall { tool: &tool, subject: call.subject(), ungated, key: &key.text, named, reach };
         let decision = self.judge(&ruled, known)?;
+        let of_file = self.decide_file_of_rows(call, &ruled, known)?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
         self.refuse_hosts_past_the_rule(call, &ruled)?;
         let (of_program, sub_policy) = if matches!(call.tool.executor, Executor::Delegate) {
             self.decide_program_of_agent(call, &ruled, sub_policy, known)?
         } else {
-            (None, sub_policy)
+            (of_file, sub_policy)
         };
         drop(ruled);
         Ok(Decided { decision, of_program, key, sub_policy })
+    }
+
+    /// Of the file that is made of a statement's rows, what is said of one that `write` makes: both have to pass.
+    fn decide_file_of_rows(
+        &self,
+        call: &Presented<'_>,
+        ruled: &RuledCall<'_>,
+        known: &mut Known,
+    ) -> Result<Option<Decision>, CallError> {
+        let Some(output) = call.needs.sql.as_ref().and_then(|sql| sql.output.as_ref()) else { return Ok(None) };
+        let named = vec![(Capability::FsWrite, Value::File(output))];
+        let file = RuledCall { tool: "write", subject: Subject::Create, named, reach: Vec::new(), ..ruled.clone() };
+        let of_statement = known.passed.decision.take();
+        let decision = self.judge(&file, known)?;
+        if let Some(of_statement) = of_statement.filter(|of_statement| of_statement.action >= decision.action) {
+            known.passed.decision = Some(of_statement);
+        }
+        Ok(Some(decision))
     }
 
     /// What the rules in an agent's session say of the program that runs it: they ask or deny as they do about a program that a

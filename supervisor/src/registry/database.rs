@@ -11,14 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callgate_policy::databases::{self, At, Database, Server, usual_port};
+use callgate_policy::databases::{self, At, Database, Server, Tls, usual_port};
 use callgate_policy::effective::EffectiveSet;
+use callgate_policy::limit::Limits;
 use callgate_policy::need::{CallNeeds, HostNeed};
-use callgate_policy::path::HostPath;
+use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::Work;
 use callgate_policy::profile;
 use callgate_policy::sql::{Dialect, SqlKind, SqlNeed, Statement};
 use callgate_policy::tool::Subject;
+use callgate_policy::unit::ByteSize;
 use callgate_worker::tools::database::{self as tools, CONNECTION, Connection, ServerConnection};
 use callgate_worker::way::Way;
 use rustix::fs::FileType;
@@ -33,6 +35,8 @@ use crate::store::SHORTEST;
 
 /// How long a call may take.
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// What a call may hold: a server decides how long its rows and messages are.
+const MEMORY: ByteSize = ByteSize(1 << 30);
 /// How long a statement may take at a server, which ends it itself.
 const STATEMENT: Duration = Duration::from_secs(100);
 
@@ -59,7 +63,8 @@ pub(super) fn mysql() -> Result<Tool, RegistryError> {
 fn tool(contract: &'static callgate_worker::tools::Contract, dialect: Dialect) -> Result<Tool, RegistryError> {
     let texts = (contract.description, contract.schema, contract.output);
     let tool = Tool::bundled(contract.name, texts, Executor::Worker(Arc::new(Query(dialect))))?;
-    Ok(tool.subject(Subject::Query))
+    let limits = Limits { memory: Some(MEMORY), ..Limits::default() };
+    Ok(tool.subject(Subject::Query).limits(limits))
 }
 
 /// The databases of a session.
@@ -91,6 +96,11 @@ impl Databases {
             Ok(None) => Some(format!("{}: there is no such file", path.display())),
             Err(why) => Some(format!("{}: {why}", path.display())),
         });
+        for database in &mut all {
+            if let At::File(file) = &mut database.at {
+                *file = settled(file, changeable);
+            }
+        }
         let databases = Self { all, wrong };
         if databases.secrets().next().is_some() {
             credentials::are_read();
@@ -159,7 +169,8 @@ fn server(prefix: &str, dialect: Dialect) -> Option<Database> {
         database: database.clone(),
         user: variable("USER")?,
         password: variable("PASSWORD"),
-        verify: false,
+        // What makes no sense is no leave to be careless.
+        tls: variable("TLS").map_or(Tls::Prefer, |name| Tls::of_name(&name).unwrap_or(Tls::Verify)),
     };
     Some(Database { alias: database, dialect, at: At::Server(at) })
 }
@@ -217,11 +228,13 @@ impl Prepare for Query {
         let changes = statement.kind == SqlKind::Changes && context.profile.database == profile::Database::Mutations;
         let output = args.get("output_path").map(|_| context.path_argument(args, "output_path")).transpose()?;
         let mut needs = CallNeeds { write: output.iter().cloned().collect(), ..CallNeeds::default() };
-        let (mut paths, mut told_of) = (Vec::new(), None);
+        let (mut paths, mut told_of, mut log) = (Vec::new(), None, false);
         match &database.at {
             At::File(file) => {
-                let file = absolute(file).map_err(|reason| bad("database", reason))?;
+                let file = normalize(context.root, &HostPath::from(PathBuf::from(file)));
+                let file = file.map_err(|error| bad("database", error.to_string()))?;
                 need_file(&mut needs, &file, changes);
+                log = changes || context.effective.allows_read(&beside(&file, "-wal"));
                 paths.push(file);
             }
             At::Server(server) => {
@@ -229,11 +242,11 @@ impl Prepare for Query {
                 told_of = Some(connection_to(server));
             }
         }
-        paths.extend(output);
+        paths.extend(output.clone());
         let (dialect, alias) = (self.0, database.alias.clone());
-        let connection = Connection { dialect, database: alias.clone(), changes, server: told_of };
+        let connection = Connection { dialect, database: alias.clone(), changes, server: told_of, log };
         let connection = serde_json::to_value(connection).map_err(|error| bad("database", error.to_string()))?;
-        needs.sql = Some(SqlNeed { dialect, database: alias, statement });
+        needs.sql = Some(SqlNeed { dialect, database: alias, statement, output: output.clone() });
         let work = Work::Tool { name: self.0.tool().to_owned(), paths, limit: context.limit };
         let told = Map::from_iter([(CONNECTION.to_owned(), connection)]);
         Ok(Prepared { told, ..Prepared::new(needs, Some(work), Some(TIMEOUT)) })
@@ -241,9 +254,9 @@ impl Prepare for Query {
 }
 
 fn connection_to(server: &Server) -> ServerConnection {
-    let Server { host, port, database, user, password, verify } = server.clone();
+    let Server { host, port, database, user, password, tls } = server.clone();
     let timeout_ms = u64::try_from(STATEMENT.as_millis()).unwrap_or(u64::MAX);
-    ServerConnection { host, port, database, user, password, verify, timeout_ms }
+    ServerConnection { host, port, database, user, password, tls, timeout_ms }
 }
 
 /// What is asked about the schema, as rules and people see it: the tool has a statement of its own for that.
@@ -257,19 +270,19 @@ fn asked(args: &Value) -> Option<Statement> {
     Some(Statement { kind: SqlKind::Reads, verb: verb.to_owned(), text })
 }
 
-/// A path in the environment is relative to where the session was started.
-fn absolute(file: &str) -> Result<HostPath, String> {
-    let path = std::path::absolute(file).map_err(|error| error.to_string())?;
-    // As the kernel has it: rules and grants are about that name.
-    Ok(std::fs::canonicalize(&path).unwrap_or(path).into())
+/// Where a file is, once and for all: a path in the environment is relative to where the session was started, and links that
+/// whoever started it has made are followed now. What a call makes of the place later says nothing about other places, and
+/// leads to none.
+fn settled(file: &str, changeable: &Changeable) -> String {
+    let Ok(path) = std::path::absolute(file) else { return file.to_owned() };
+    let followed = Way::follow(&path).ok().filter(|way| changeable.planted(&way.links).is_none());
+    let real = followed.and_then(|way| way.real_path().ok()).unwrap_or(path);
+    real.into_os_string().into_string().unwrap_or_else(|_odd| file.to_owned())
 }
 
 /// The file, and what SQLite keeps beside it.
 fn need_file(needs: &mut CallNeeds, file: &HostPath, changes: bool) {
-    let beside = ["-journal", "-wal", "-shm"].map(|suffix| {
-        let name = [file.as_bytes(), suffix.as_bytes()].concat();
-        HostPath::from(PathBuf::from(OsString::from_vec(name)))
-    });
+    let beside = ["-journal", "-wal", "-shm"].map(|suffix| beside(file, suffix));
     if changes {
         needs.write.push(file.clone());
         needs.write.extend(beside);
@@ -277,4 +290,9 @@ fn need_file(needs: &mut CallNeeds, file: &HostPath, changes: bool) {
         needs.read.push(file.clone());
         needs.read_if_granted.extend(beside);
     }
+}
+
+fn beside(file: &HostPath, suffix: &str) -> HostPath {
+    let name = [file.as_bytes(), suffix.as_bytes()].concat();
+    HostPath::from(PathBuf::from(OsString::from_vec(name)))
 }

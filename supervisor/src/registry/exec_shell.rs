@@ -186,8 +186,10 @@ impl Prepare for ExecShell {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
     use super::*;
+    use callgate_policy::effective::{Declared, narrow};
     use callgate_policy::path::HostPath;
     use callgate_policy::profile::Profile;
+    use callgate_policy::variable::Variables;
     use serde_json::json;
 
     use crate::registry::{Databases, ReadBefore};
@@ -206,6 +208,7 @@ mod tests {
             read: &ReadBefore::default(),
             databases: &Databases::default(),
             profile: &Profile::default(),
+            effective: &narrow(&Declared::union(&[], &Variables::default(), &[]).unwrap(), &[]),
         };
         tool.executor.prepare(args, &context).map_err(|error| error.to_string())
     }

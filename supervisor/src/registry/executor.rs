@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callgate_policy::effective::EffectiveSet;
 use callgate_policy::manifest::Credential;
 use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
@@ -165,6 +166,8 @@ pub(crate) struct Context<'a> {
     pub(crate) databases: &'a Databases,
     /// The session's.
     pub(crate) profile: &'a Profile,
+    /// What the session may do.
+    pub(crate) effective: &'a EffectiveSet,
 }
 
 impl Context<'_> {

@@ -201,6 +201,50 @@ fn s4_16_grants_and_rules_decide() {
     });
 }
 
+/// S4-16, X4-3: what rules see is what runs, all of it, and an export is judged as a file that is written.
+#[test]
+fn s4_16_rules_see_what_runs() {
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let (path, run) = shop(&env);
+        let before = fs::read(&path).unwrap();
+        let rule = |permission: &str, pattern: &str, action: &str| {
+            format!("[[rules]]\npermission = \"{permission}\"\npattern = \"{pattern}\"\naction = \"{action}\"\n")
+        };
+        let denies = [rule("sqlite", "*DELETE FROM*", "deny"), rule("sqlite", "DROP TABLE*", "deny")].concat();
+        let manifest = env.file("deny.toml", &denies).text().to_owned();
+        let flags = ["--manifest", manifest.as_str(), "--profile", "eval"];
+        for filling in ["x".to_owned(), "x".repeat(15_000), "x".repeat(16_400)] {
+            let sql = format!("WITH x AS (SELECT '{filling}') DELETE FROM item WHERE id = 2");
+            let (status, envelope) = call(&run, &flags, "sqlite", &query(&sql));
+            assert!(status != 0, "{}: {envelope}", filling.len());
+        }
+        for sql in ["DROP TABLE item", "DROP \u{feff}TABLE item", "DROP/**/TABLE item", "drop\ntable item"] {
+            let (status, envelope) = call(&run, &flags, "sqlite", &query(sql));
+            assert!(status != 0, "{sql}: {envelope}");
+        }
+        assert!(fs::read(&path).unwrap() == before, "a byte changed");
+
+        let allows = rule("sqlite", "SELECT *", "allow");
+        let export = |path: &str| json!({ "operation": "export_query", "sql": ROWS, "output_path": path });
+        let manifest = env.file("allow.toml", &allows).text().to_owned();
+        let flags = ["--manifest", manifest.as_str(), "--asked-by", "agent", "--mode", "ask"];
+        let (status, envelope) = call(&run, &flags, "sqlite", &query(ROWS));
+        assert_eq!(status, 0, "{envelope}");
+        let (status, envelope) = call(&run, &flags, "sqlite", &export("run.sh"));
+        assert!(status != 0, "{envelope}");
+        assert_eq!(names(&env.workspace()), ["shop.db"]);
+        let allows = [allows, rule("fs.write", "**/*.csv", "allow")].concat();
+        let manifest = env.file("both.toml", &allows).text().to_owned();
+        let flags = ["--manifest", manifest.as_str(), "--asked-by", "agent", "--mode", "ask"];
+        let (status, envelope) = call(&run, &flags, "sqlite", &export("out.csv"));
+        assert_eq!(status, 0, "{envelope}");
+        let (status, envelope) = call(&run, &flags, "sqlite", &export("run.sh"));
+        assert!(status != 0, "{envelope}");
+        assert_eq!(names(&env.workspace()), ["out.csv", "shop.db"]);
+    });
+}
+
 /// X4-15: aliases of the user's own file, which has to be theirs alone.
 #[test]
 fn x4_15_a_file_has_aliases() {
@@ -316,7 +360,7 @@ fn s4_16_postgres_answers() {
 }
 
 /// Statements that change something, or act beyond their transaction.
-const ACTS: [&str; 34] = [
+const ACTS: [&str; 43] = [
     "INSERT INTO item VALUES (3, 'x')",
     "UPDATE item SET name = 'x'",
     "DELETE FROM item",
@@ -351,6 +395,15 @@ const ACTS: [&str; 34] = [
     "SELECT \"pg_read_file\" ('PG_VERSION')",
     "SELECT lo_export(lo_from_bytea(0, 'x'), '/tmp/callgate-lo')",
     "SELECT pg_terminate_backend(pg_backend_pid())",
+    "SELECT $€$/*$€$, pg_read_file('PG_VERSION'), $€$*/$€$",
+    "SELECT 1 </*'*/ 2, pg_read_file('PG_VERSION') /*'*/",
+    "SELECT E''\n'\\'' || pg_read_file('PG_VERSION') --'",
+    "SELECT U&\"pg_read_fil\\0065\"('PG_VERSION')",
+    "SELECT (t).pg_read_file FROM (SELECT 'PG_VERSION' AS x) t",
+    "SELECT PG_Read_File('PG_VERSION')",
+    "SELECT * FROM crosstab('SELECT 1, 2, pg_read_file(''PG_VERSION'')') AS t(a int)",
+    "SELECT query_to_xml('SELECT pg_' || 'read_file(''PG_VERSION'')', true, true, '')",
+    "EXPLAIN ANALYZE CREATE TABLE t AS SELECT 1",
 ];
 
 /// S4-16: none of them changes a row, a sequence, a setting or a file.
@@ -379,6 +432,10 @@ fn s4_19_passwords_and_servers_that_are_not_there() {
     on_postgres(|_, run| {
         let reader = run.clone().variable("POSTGRES_USER", "reader");
         let right = reader.clone().variable("POSTGRES_PASSWORD", PASSWORD);
+        // It shows no certificate: nobody knows who would get the password.
+        let (status, envelope) = call(&right, &GRANTED, "postgres", &query("SELECT current_user"));
+        assert!(status != 0 && envelope["error_text"].as_str().unwrap().contains("tls: insecure"), "{envelope}");
+        let (reader, right) = (reader.variable("POSTGRES_TLS", "insecure"), right.variable("POSTGRES_TLS", "insecure"));
         let (status, envelope) = call(&right, &GRANTED, "postgres", &query("SELECT current_user"));
         assert_eq!((status, &envelope["data"]["rows"]), (0, &json!([["reader"]])), "{envelope}");
         let (status, envelope) = call(&right, &GRANTED, "postgres", &query(&format!("SELECT nothing('{PASSWORD}')")));
@@ -402,7 +459,13 @@ fn on_mariadb(test: impl Fn(&Internet, &Run)) {
     }
     on_an_internet_with("mariadb", |internet| {
         let run = internet.on(user(&internet.env, internet.env.weakened()));
-        let variables = [("HOST", "good.example"), ("DATABASE", "shop"), ("USER", "git"), ("PASSWORD", PASSWORD)];
+        let variables = [
+            ("HOST", "good.example"),
+            ("DATABASE", "shop"),
+            ("USER", "git"),
+            ("PASSWORD", PASSWORD),
+            ("TLS", "insecure"),
+        ];
         let run = variables.iter().fold(run, |run, (name, value)| run.variable(&format!("MYSQL_{name}"), value));
         let made = [
             "DROP TABLE IF EXISTS item",
@@ -422,7 +485,6 @@ const AT_MARIADB: [&str; 2] = ["--net", "good.example:3306"];
 
 /// S4-16 to S4-19: MariaDB is asked at the one host and port of its alias, which has to be granted.
 #[test]
-#[ignore = "it has failed on a busy machine, and the cause is not known yet"]
 fn s4_16_mysql_answers() {
     on_mariadb(|_, run| {
         let (status, envelope) = call(run, &AT_MARIADB, "mysql", &query("SELECT * FROM item ORDER BY id"));
@@ -455,7 +517,7 @@ fn s4_16_mysql_answers() {
 }
 
 /// Statements that change something, or act beyond their transaction.
-const ACTS_OF_MYSQL: [&str; 31] = [
+const ACTS_OF_MYSQL: [&str; 35] = [
     "INSERT INTO item (id) VALUES (3)",
     "UPDATE item SET name = 'x'",
     "DELETE FROM item",
@@ -487,19 +549,18 @@ const ACTS_OF_MYSQL: [&str; 31] = [
     "DO sleep(0)",
     "CALL p()",
     "ANALYZE DELETE FROM item",
+    "SELECT 5 --\u{a0}x AS v FROM (SELECT 2 AS `\u{a0}x`) t INTO OUTFILE '/tmp/callgate-outfile'",
+    "SELECT 1 --\u{1}'\n INTO OUTFILE '/tmp/callgate-outfile' -- '",
+    "SELECT '\\' INTO OUTFILE '/tmp/callgate-outfile' -- '",
+    "SELECT `load_file` ('/etc/passwd')",
 ];
 
 /// S4-16: none of them changes a row, a sequence, a setting or a file.
 #[test]
-#[ignore = "it has failed on a busy machine, and the cause is not known yet"]
+#[ignore = "it looked at a sequence in a way that MariaDB refuses; it has not passed since that was changed"]
 fn s4_16_mysql_is_read_only_unless_the_profile_says_so() {
     on_mariadb(|internet, run| {
-        let state = [
-            "SELECT * FROM item ORDER BY id",
-            "SELECT next_not_cached_value FROM number",
-            "SHOW TABLES",
-            "SELECT @@max_connections",
-        ];
+        let state = ["SELECT * FROM item ORDER BY id", "SHOW TABLES", "SELECT @@max_connections"];
         let seen = || {
             let envelopes = all(&internet.env, run, "--net good.example:3306", "mysql", &state);
             envelopes.into_iter().map(|envelope| envelope["data"]["rows"].clone()).collect::<Vec<_>>()
@@ -517,5 +578,11 @@ fn s4_16_mysql_is_read_only_unless_the_profile_says_so() {
         let (status, envelope) = call(run, &flags, "mysql", &query("UPDATE item SET name = 'x'"));
         assert_eq!((status, &envelope["data"]["changed"]), (0, &json!(2)), "{envelope}");
         assert!(seen() != before);
+        // The sequence is where it was: a transaction that only reads cannot look at it in MariaDB.
+        let (status, envelope) =
+            call(run, &flags, "mysql", &query("INSERT INTO item (id) VALUES (10 + nextval(number))"));
+        assert_eq!(status, 0, "{envelope}");
+        let (_, envelope) = call(run, &AT_MARIADB, "mysql", &query("SELECT max(id) FROM item"));
+        assert_eq!(envelope["data"]["rows"], json!([[11]]), "{envelope}");
     });
 }

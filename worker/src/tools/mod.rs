@@ -643,6 +643,7 @@ impl ToolError {
             Self::Pattern { argument: "pattern", reason, .. } if reason.contains("\\n") => {
                 Some("each line is matched alone; look for a part of one line, with context_lines")
             }
+            Self::Pattern { argument: "sql", .. } => Some("a statement is words, numbers and plain texts in quotes"),
             Self::Pattern { .. } => Some("see the tool's schema; a backslash takes a character literally"),
             Self::NotFound { why, .. } => Some(why.next_step()),
             Self::NotUnique { .. } => Some("give more of the lines around it, so that it is there once"),

@@ -141,6 +141,7 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
         left: None,
         databases: &databases,
         profile: &profile,
+        effective: session.effective(),
         read: &ReadBefore::default(),
     };
     let prepared = tool.executor.prepare(&arguments, &context);

@@ -7,7 +7,9 @@
 //! What the supervisor says of a connection, its password among it, is an argument that no model can give: it is not in the schema.
 
 use std::fs::File;
+use std::net::IpAddr;
 
+use callgate_policy::databases::Tls;
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::path::HostPath;
 use callgate_policy::sql::{Dialect, SqlKind, Statement};
@@ -15,12 +17,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use self::rows::{Csv, Sink, Table};
+use self::secret::Secret;
 use super::write::Target;
 use super::{Context, Contract, Output, ToolError, integer, name_path, required_text, text};
 
 mod mysql;
 mod postgres;
 mod rows;
+mod secret;
 pub mod sql;
 mod sqlite;
 mod tls;
@@ -42,8 +46,8 @@ macro_rules! schema {
       "description": "`query` runs one statement, `list_tables` lists tables and views, `describe` lists the columns of one, `export_query` writes the rows of a query to a new CSV file."
     },
     "sql": {
-      "type": "string", "minLength": 1, "maxLength": 262144,
-      "description": "For query and export_query: one statement."
+      "type": "string", "minLength": 1, "maxLength": 16384,
+      "description": "For query and export_query: one statement, without comments."
     },
     "table_pattern": {
       "type": "string", "minLength": 1, "maxLength": 256,
@@ -167,6 +171,8 @@ pub struct Connection {
     pub changes: bool,
     /// Where it is, if that is no file.
     pub server: Option<ServerConnection>,
+    /// Of a file: whether the call was granted the log beside it as well, if there is one.
+    pub log: bool,
 }
 
 /// A server, and who connects to it. A worker gets it for one call.
@@ -182,10 +188,35 @@ pub struct ServerConnection {
     pub user: String,
     /// With which password.
     pub password: Option<String>,
-    /// Whether its certificate has to be one that this host's authorities vouch for.
-    pub verify: bool,
+    /// What the connection has to be.
+    pub tls: Tls,
     /// Milliseconds that a statement may take.
     pub timeout_ms: u64,
+}
+
+impl ServerConnection {
+    /// Whether its certificate has to be one that this host's authorities vouch for. A password would otherwise go to whoever
+    /// answers. It goes by the name that was configured: each name has an address of the session's own here.
+    fn verifies(&self) -> bool {
+        let is_here = || self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        match self.tls {
+            Tls::Verify => true,
+            Tls::Insecure => false,
+            Tls::Prefer => self.password.is_some() && !is_here(),
+        }
+    }
+
+    /// Why there is no connection.
+    fn unreached(&self, why: &str) -> Failed {
+        let held = if self.verifies() && self.tls == Tls::Prefer {
+            "; a password goes only to a server with a certificate that this host's authorities vouch for, unless whoever \
+             configured it says `tls: insecure`"
+        } else {
+            ""
+        };
+        let why = format!("{}:{} was not reached: {why}{held}", self.host, self.port);
+        Failed::because(why, ErrorCode::ToolExecutionFailed)
+    }
 }
 
 /// One call.
@@ -264,9 +295,14 @@ pub fn check(args: &Value) -> Result<(), (&'static str, String)> {
 /// A parameter that makes no sense, a statement that may not be run, or what the database says.
 pub fn run(args: &Value, ctx: &Context) -> Result<Output, ToolError> {
     let asked = Asked::read(args, ctx)?;
-    match &asked.output {
+    let done = match &asked.output {
         Some(path) => asked.export(path, ctx),
         None => asked.answer(ctx),
+    };
+    let server = asked.connection.server.as_ref();
+    match server.and_then(|server| server.password.as_deref()).and_then(Secret::of) {
+        Some(secret) => secret.kept_out_of(done),
+        None => done,
     }
 }
 

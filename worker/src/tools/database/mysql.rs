@@ -4,8 +4,11 @@
 //! - It runs in a `READ ONLY` transaction, in which the server changes no table, and which is rolled back.
 //! - It is one prepared statement: the server's protocol has no second one in it.
 //! - Such a transaction holds neither files (`INTO OUTFILE`, `LOAD_FILE`) nor locks (`GET_LOCK`, `FOR UPDATE`) nor sequences. So a
-//!   query has no `INTO` and no `FOR UPDATE`, and names none of the functions below. The client sends no file, whatever the server
-//!   asks for. What a function of somebody's own library does is for the rights of the database's user.
+//!   query has no `INTO` and no `FOR UPDATE`, and calls none of the functions below. The client sends no file, whatever the server
+//!   asks for.
+//! - What ends a text or begins a comment is a setting of MySQL's. So each call sets it, and runs nothing if it cannot.
+//! - What a function of somebody's own library does, or a view, is for the rights of the database's user. These rights are the
+//!   boundary that counts.
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are libraries', and what they add is one failure more")]
 
 use std::time::Duration;
@@ -28,7 +31,7 @@ const CONNECTING: Duration = Duration::from_secs(15);
 const BINARY: u16 = 63;
 
 /// Functions that act on more than tables.
-const REFUSED: [&str; 15] = [
+const REFUSED: [&str; 20] = [
     "load_file",
     "get_lock",
     "release_lock",
@@ -42,9 +45,42 @@ const REFUSED: [&str; 15] = [
     "master_gtid_wait",
     "wait_for_executed_gtid_set",
     "wait_until_sql_thread_after_gtids",
-    "sys_exec",
-    "sys_eval",
+    "is_used_lock",
+    "is_free_lock",
+    "do_system",
+    "load_rewrite_rules",
+    "flush_rewrite_cache",
+    "set_firewall_mode",
+    "read_firewall_users",
 ];
+
+/// How the names of others begin: of libraries that come with a server or are known, which reach programs, servers, files or
+/// settings.
+const REFUSED_LIBRARIES: [&str; 14] = [
+    "sys_",
+    "spider_",
+    "gen_",
+    "audit_",
+    "keyring_",
+    "group_replication_",
+    "asynchronous_connection_failover_",
+    "version_tokens_",
+    "firewall_",
+    "mysql_firewall_",
+    "service_",
+    "mysqlx_",
+    "lib_mysqludf",
+    "http_",
+];
+
+/// Words that no query has, not even in a text.
+const REFUSED_WORDS: [&str; 2] = ["outfile", "dumpfile"];
+
+/// How a server reads statements: a backslash escapes, `"` is for texts, and a name has to stand before its parenthesis. Whoever
+/// set up the server may have chosen otherwise; `sql.rs` reads them like this.
+const MODE: &str = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'";
+/// In which encoding they come: in some, the second byte of a character can be a backslash.
+const ENCODING: &str = "SET NAMES utf8mb4";
 
 const TABLES: &str = "SELECT table_schema AS `schema`, table_name AS name, LOWER(table_type) AS type FROM information_schema.tables \
     WHERE table_name LIKE ? AND table_schema = COALESCE(?, DATABASE()) ORDER BY 1, 2";
@@ -70,7 +106,7 @@ pub(super) fn run(asked: &Asked, certificates: &[u8], sink: &mut dyn Sink) -> Re
     let missing = || Failed::because("there is no server for it", ErrorCode::ToolExecutionFailed);
     let server = asked.connection.server.as_ref().ok_or_else(missing).map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    let runtime = runtime.map_err(|error| failed(unreached(server, &error.to_string())))?;
+    let runtime = runtime.map_err(|error| failed(server.unreached(&error.to_string())))?;
     let done = runtime.block_on(async {
         let mut conn = connect(server, certificates).await?;
         let done = match kind {
@@ -85,12 +121,8 @@ pub(super) fn run(asked: &Asked, certificates: &[u8], sink: &mut dyn Sink) -> Re
     done.map_err(failed)
 }
 
-fn unreached(server: &ServerConnection, why: &str) -> Failed {
-    Failed::because(format!("{}:{} was not reached: {why}", server.host, server.port), ErrorCode::ToolExecutionFailed)
-}
-
 async fn connect(server: &ServerConnection, certificates: &[u8]) -> Result<Conn, Failed> {
-    let address = fetch::address_of(&server.host, CONNECTING).map_err(|error| unreached(server, &error.to_string()))?;
+    let address = fetch::address_of(&server.host, CONNECTING).map_err(|error| server.unreached(&error.to_string()))?;
     let options = OptsBuilder::default()
         .ip_or_hostname(address.to_string())
         .tcp_port(server.port)
@@ -99,16 +131,18 @@ async fn connect(server: &ServerConnection, certificates: &[u8]) -> Result<Conn,
         .pass(server.password.as_deref())
         .db_name(Some(server.database.as_str()));
     let secured = SslOpts::default().with_danger_tls_hostname_override(Some(server.host.clone()));
-    let secured = if server.verify {
+    let secured = if server.verifies() {
         secured.with_root_certs(vec![certificates.to_owned().into()]).with_disable_built_in_roots(true)
     } else {
         secured.with_danger_accept_invalid_certs(true)
     };
     match connected(server, options.clone().ssl_opts(Some(secured))).await? {
         // It has no TLS.
-        Err(Error::Driver(DriverError::NoClientSslFlagFromServer)) if !server.verify => {
+        Err(Error::Driver(DriverError::NoClientSslFlagFromServer)) if !server.verifies() => {
             connected(server, options).await?.map_err(|error| words(&error))
         }
+        // It shows nobody's certificate: the password stays here.
+        Err(Error::Driver(error @ DriverError::NoClientSslFlagFromServer)) => Err(server.unreached(&error.to_string())),
         done => done.map_err(|error| words(&error)),
     }
 }
@@ -116,13 +150,16 @@ async fn connect(server: &ServerConnection, certificates: &[u8]) -> Result<Conn,
 async fn connected(server: &ServerConnection, options: OptsBuilder) -> Result<Result<Conn, Error>, Failed> {
     let connecting = tokio::time::timeout(CONNECTING, Conn::new(options));
     match connecting.await {
-        Err(_elapsed) => Err(unreached(server, "it does not answer")),
-        Ok(Err(Error::Io(error))) => Err(unreached(server, &error.to_string())),
+        Err(_elapsed) => Err(server.unreached("it does not answer")),
+        Ok(Err(Error::Io(error))) => Err(server.unreached(&error.to_string())),
         Ok(done) => Ok(done),
     }
 }
 
 async fn begin(conn: &mut Conn, asked: &Asked, how: &str) -> Result<(), Failed> {
+    for setting in [ENCODING, MODE] {
+        conn.query_drop(setting).await.map_err(|error| words(&error))?;
+    }
     let limit = asked.connection.server.as_ref().map_or(0, |server| server.timeout_ms);
     // The one is MySQL's, the other MariaDB's.
     drop(conn.query_drop(format!("SET SESSION max_execution_time = {limit}")).await);
@@ -145,13 +182,17 @@ async fn read(conn: &mut Conn, asked: &Asked, sql: Option<&Sql>, sink: &mut dyn 
 }
 
 fn refuse_what_acts(sql: &Sql) -> Result<(), Failed> {
-    let named = REFUSED.iter().find(|refused| sql.calls.iter().any(|call| call == *refused));
-    let why = match named {
-        Some(name) => format!("`{name}` does more than read tables, and a read-only transaction does not hold that"),
-        None if sql.statement.text.to_ascii_uppercase().contains("NEXT VALUE FOR") => {
-            "`NEXT VALUE FOR` changes a sequence".to_owned()
-        }
-        None => return Ok(()),
+    let acts = |call: &&String| {
+        REFUSED.contains(&call.as_str()) || REFUSED_LIBRARIES.iter().any(|library| call.starts_with(library))
+    };
+    let why = if let Some(name) = sql.calls.iter().find(acts) {
+        format!("`{name}` does more than read tables, and a read-only transaction does not hold that")
+    } else if let Some(word) = REFUSED_WORDS.iter().find(|word| sql.names.iter().any(|name| name == *word)) {
+        format!("it has the word `{word}`, which writes a file at the server; leave it out, in a text too")
+    } else if sql.has("NEXT VALUE FOR") {
+        "`NEXT VALUE FOR` changes a sequence".to_owned()
+    } else {
+        return Ok(());
     };
     Err(Failed::because(why, ErrorCode::Forbidden))
 }

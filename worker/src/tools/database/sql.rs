@@ -2,26 +2,22 @@
 //! check, in a worker that can read nothing, write nothing and reach nobody. The tools for databases ask it again, since what
 //! they are told of a statement comes from another process.
 //!
-//! The words are cut by the tokenizer of the `sqlparser` crate. Its grammar is not asked: it would refuse much that the databases
-//! accept, and each database reads its own grammar anyway. What counts here is where a word stands, so that a quoted name, a
-//! string or a comment never looks like a keyword.
+//! **It is strict rather than clever.** Where a word, a literal or a comment ends is read differently by each database, and by
+//! each version and setting of one. Whoever knows a difference could show people one statement and run another. So nothing is
+//! read that could be read in two ways: no comment, no dollar quote, no escape that decides where a literal ends, no control
+//! character, and nothing beyond ASCII outside quotes. A model needs none of them, and is told what to write instead. What is
+//! left has words, quotes and marks, and all of it is shown.
 //!
 //! **It errs towards "changes".** And it is the second line: that a call which reads changes nothing is held by the database, in
 //! a read-only transaction or connection, whatever was made of the words here.
-#![expect(clippy::wildcard_enum_match_arm, reason = "the tokens are a library's, and what it adds is no keyword")]
 
 use callgate_policy::sql::{Dialect, SQL_MAX, SqlKind, Statement};
 use serde_json::Value;
-use sqlparser::dialect::{MySqlDialect, PostgreSqlDialect, SQLiteDialect};
-use sqlparser::tokenizer::{Token, Tokenizer, Word};
 
 use crate::tools::{Output, ToolError, required_text};
 
 /// The name by which the supervisor calls it.
 pub const NAME: &str = "sql";
-
-/// Characters of a statement that rules and people see.
-const SHOWN: usize = 16 * 1024;
 
 /// Statements that only read. `WITH` and `EXPLAIN` are looked into.
 const READING: [&str; 9] = ["SELECT", "VALUES", "TABLE", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "PRAGMA"];
@@ -33,6 +29,9 @@ const WRITING: [&str; 5] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE"];
 /// connection or a file: `COPY`, `LOAD`, `ATTACH`, `SET`, `DO`, `BEGIN`.
 const CHANGING: [&str; 11] =
     ["INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "DROP", "CREATE", "ALTER", "TRUNCATE", "GRANT", "REVOKE"];
+
+/// What acts behind an `EXPLAIN ANALYZE`, besides those: `CREATE TABLE … AS`, a view that is made anew, what was prepared.
+const EXPLAINED: [&str; 3] = ["CREATE", "REFRESH", "EXECUTE"];
 
 /// What else is in the patterns of rules.
 const PHRASES: [&str; 17] = [
@@ -83,19 +82,23 @@ pub(in crate::tools) fn run(args: &Value) -> Result<Output, ToolError> {
 #[derive(Debug)]
 pub(super) struct Sql {
     pub(super) statement: Statement,
-    /// The names that an opening parenthesis follows, as the database reads them: in small letters, unless they are quoted.
+    /// Whatever could be a name, wherever it stands, in literals too: as it is spelt, and in small letters.
+    pub(super) names: Vec<String>,
+    /// The words that an opening parenthesis follows, in small letters, wherever they stand.
     pub(super) calls: Vec<String>,
 }
 
-/// A word, and what is said of the rest.
-#[derive(Debug, PartialEq, Eq)]
+/// A part of a statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     /// A keyword or a name without quotes, in capitals.
     Word(String),
     /// A name in quotes.
     Quoted(String),
-    /// Anything else.
-    Other(Token),
+    /// A literal: a text, or a number.
+    Literal,
+    /// A mark.
+    Mark(char),
 }
 
 impl Piece {
@@ -103,16 +106,25 @@ impl Piece {
         matches!(self, Self::Word(word) if words.contains(&word.as_str()))
     }
 
-    fn is_token(&self, token: &Token) -> bool {
-        matches!(self, Self::Other(other) if other == token)
+    fn is_mark(&self, mark: char) -> bool {
+        *self == Self::Mark(mark)
     }
+}
+
+/// A piece, with how it is spelt.
+#[derive(Debug)]
+struct Token<'a> {
+    piece: Piece,
+    text: &'a str,
+    /// Whether a blank is before it.
+    apart: bool,
 }
 
 impl Sql {
     /// Reads the words of one statement.
     ///
     /// # Errors
-    /// What is no statement, or more than one.
+    /// What is no statement, more than one, or one that could be read in two ways.
     pub(super) fn read(dialect: Dialect, text: &str) -> Result<Self, ToolError> {
         let bad = |reason: String| ToolError::Pattern {
             argument: "sql",
@@ -120,80 +132,193 @@ impl Sql {
             reason,
         };
         if text.len() > SQL_MAX {
-            return Err(bad(format!("it has more than {SQL_MAX} bytes")));
-        }
-        if text.contains('\0') {
-            return Err(bad("it has a NUL, where databases stop reading".to_owned()));
-        }
-        // In a string it would be harmless. MySQL and MariaDB run what is in such a comment, each from another version on.
-        if dialect == Dialect::Mysql && (text.contains("/*!") || text.contains("/*M!")) {
-            return Err(bad("it has a comment that some servers would run (`/*!`); write it out".to_owned()));
-        }
-        // The name of a function, spelt so that nothing else here would know it.
-        if dialect == Dialect::Postgres && text.to_ascii_uppercase().contains("U&\"") {
-            return Err(bad("it has a name with Unicode escapes (`U&\"`); write it out".to_owned()));
+            return Err(bad(format!(
+                "it has more than {SQL_MAX} bytes, and nobody could look at all of it; write less at a time"
+            )));
         }
         let tokens = tokens(dialect, text).map_err(bad)?;
-        let (shown, pieces) = taken_apart(tokens);
-        let last = pieces.iter().rposition(|piece| !piece.is_token(&Token::SemiColon));
+        let shown = shown(&tokens);
+        let names = names(text, &tokens);
+        let pieces: Vec<Piece> = tokens.into_iter().map(|token| token.piece).collect();
+        let last = pieces.iter().rposition(|piece| !piece.is_mark(';'));
         let pieces = &pieces[..last.map_or(0, |last| last + 1)];
-        let first = pieces.iter().position(|piece| !piece.is_token(&Token::SemiColon)).unwrap_or_default();
+        let first = pieces.iter().position(|piece| !piece.is_mark(';')).unwrap_or_default();
         let pieces = &pieces[first.min(pieces.len())..];
-        if pieces.iter().any(|piece| piece.is_token(&Token::SemiColon)) && !is_a_trigger(pieces) {
+        if pieces.iter().any(|piece| piece.is_mark(';')) && !is_a_trigger(pieces) {
             return Err(bad("it has more than one statement; a call runs one".to_owned()));
         }
         let (kind, verb) = judged(dialect, pieces).ok_or_else(|| bad("it has no statement".to_owned()))?;
-        Ok(Self { statement: Statement { kind, verb, text: shown }, calls: calls(dialect, pieces) })
+        Ok(Self { statement: Statement { kind, verb, text: shown }, names, calls: calls(text) })
+    }
+
+    /// Whether these words stand there, one behind the other.
+    pub(super) fn has(&self, words: &str) -> bool {
+        self.statement.text.to_ascii_uppercase().contains(words)
     }
 }
 
-fn tokens(dialect: Dialect, text: &str) -> Result<Vec<Token>, String> {
-    let cut = |dialect: &dyn sqlparser::dialect::Dialect| {
-        // As it is spelt: people see the statement, and not what became of it.
-        Tokenizer::new(dialect, text).with_unescape(false).tokenize().map_err(|error| error.to_string())
-    };
-    match dialect {
-        Dialect::Sqlite => cut(&SQLiteDialect {}),
-        Dialect::Postgres => cut(&PostgreSqlDialect {}),
-        Dialect::Mysql => cut(&MySqlDialect {}),
+/// Cuts a statement up.
+///
+/// # Errors
+/// What could be read in two ways, with what to write instead.
+fn tokens(dialect: Dialect, text: &str) -> Result<Vec<Token<'_>>, String> {
+    let is_odd = |c: &char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
+    if let Some(odd) = text.chars().find(is_odd) {
+        return Err(format!("it has the control character {}; leave it out", odd.escape_unicode()));
     }
-}
-
-/// The statement in a line, and its words.
-fn taken_apart(tokens: Vec<Token>) -> (String, Vec<Piece>) {
-    let (mut shown, mut pieces) = (String::new(), Vec::new());
-    for token in tokens {
-        match token {
-            Token::Whitespace(_) => {}
-            Token::EOF => break,
-            token => {
-                let text = match &token {
-                    Token::Word(Word { value, quote_style: None, .. }) => spelt(value),
-                    token => token.to_string(),
-                };
-                if shown.len() < SHOWN {
-                    let joins = matches!(text.as_str(), "." | "," | ";" | ")")
-                        || shown.ends_with(['.', '('])
-                        || (text == "(" && !shown.is_empty());
-                    if !joins && !shown.is_empty() {
-                        shown.push(' ');
-                    }
-                    shown.push_str(&text);
-                }
-                pieces.push(piece(token));
-            }
+    let mut tokens: Vec<Token<'_>> = Vec::new();
+    let (mut at, mut apart) = (0, true);
+    while let Some(c) = text[at..].chars().next() {
+        if c.is_ascii_whitespace() {
+            (at, apart) = (at + 1, true);
+            continue;
         }
+        let (piece, length) = first_of(dialect, &text[at..], text[..at].ends_with('&'))?;
+        let is_text = |piece: &Piece, text: &str| *piece == Piece::Literal && text.ends_with(['\'', '"']);
+        let token = Token { piece, text: &text[at..at + length], apart };
+        if tokens.last().is_some_and(|last| is_text(&last.piece, last.text)) && is_text(&token.piece, token.text) {
+            return Err(
+                "it has two texts in quotes with nothing between them; write one text, or put `||` or AS there"
+                    .to_owned(),
+            );
+        }
+        tokens.push(token);
+        (at, apart) = (at + length, false);
     }
-    shown.truncate(shown.floor_char_boundary(SHOWN));
-    (shown, pieces)
+    Ok(tokens)
 }
 
-fn piece(token: Token) -> Piece {
-    match token {
-        Token::Word(word) if word.quote_style.is_none() => Piece::Word(word.value.to_ascii_uppercase()),
-        Token::Word(word) => Piece::Quoted(word.value),
-        token => Piece::Other(token),
+/// The first piece of a text that begins with one, and how many bytes it has.
+fn first_of(dialect: Dialect, text: &str, behind_and: bool) -> Result<(Piece, usize), String> {
+    let c = text.chars().next().unwrap_or_default();
+    let comment = || Err("it has a comment, and databases differ about where one ends; leave it out".to_owned());
+    match c {
+        _ if text.starts_with("--") => {
+            Err("it has `--`, which begins a comment; leave it out, and write a minus before a minus as `- -`"
+                .to_owned())
+        }
+        '#' if dialect == Dialect::Mysql => comment(),
+        _ if text.starts_with("/*") => comment(),
+        '$' => Err("it has a `$` outside quotes; write a text as '…', and values as they are".to_owned()),
+        '\\' => Err("it has a backslash outside quotes; leave it out".to_owned()),
+        '`' if dialect == Dialect::Postgres => Err("it has a backtick; write names as \"…\"".to_owned()),
+        '\'' | '"' if behind_and => {
+            Err("it has a quote right behind `&`, as Unicode escapes (`U&'…'`) have; write the characters themselves"
+                .to_owned())
+        }
+        '\'' | '"' | '`' => quoted(dialect, text, c, c),
+        '[' if dialect == Dialect::Sqlite => quoted(dialect, text, c, ']'),
+        c if is_of_word(c) => word(text),
+        c if c.is_ascii() => Ok((Piece::Mark(c), 1)),
+        c => Err(format!("it has {c:?} outside quotes; write a name that has it in quotes")),
     }
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// A name or a text in quotes. A closing quote that is written twice does not close it.
+fn quoted(dialect: Dialect, text: &str, opens: char, closes: char) -> Result<(Piece, usize), String> {
+    let is_text = opens == '\'' || opens == '"' && dialect == Dialect::Mysql;
+    let mut at = 1;
+    loop {
+        let end = text[at..].find(closes).ok_or_else(|| format!("a quote (`{opens}`) is not closed"))? + at;
+        // In a bracket there is no way to write its end.
+        if closes != ']' && text[end + 1..].starts_with(closes) {
+            at = end + 2;
+            continue;
+        }
+        let inside = &text[1..end];
+        // Whether it escapes the quote is a setting of the server.
+        if is_text && dialect == Dialect::Mysql && ["\\'", "\\\""].iter().any(|pair| text[..=end].contains(pair)) {
+            return Err("it has a backslash before a quote; write a quote in a text twice (''), and a backslash at its end as CHAR(92)".to_owned());
+        }
+        let twice = format!("{closes}{closes}");
+        let piece = if is_text { Piece::Literal } else { Piece::Quoted(inside.replace(&twice, &closes.to_string())) };
+        return Ok((piece, end + 1));
+    }
+}
+
+/// A word or a number.
+fn word(text: &str) -> Result<(Piece, usize), String> {
+    let length = text.find(|c| !is_of_word(c)).unwrap_or(text.len());
+    let (word, rest) = text.split_at(length);
+    let binary = matches!(word, "x" | "X" | "b" | "B") && rest.starts_with('\'');
+    if binary {
+        let digits = rest[1..].find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(rest.len() - 1);
+        return if rest[1 + digits..].starts_with('\'') {
+            Ok((Piece::Literal, length + digits + 2))
+        } else {
+            Err(format!("behind `{word}'` there is something else than digits and a quote"))
+        };
+    }
+    if rest.starts_with(['\'', '"']) {
+        return Err(format!(
+            "a quote stands right behind `{word}`, as in a text with escapes (E'…'); write a plain text '…', or put a blank there"
+        ));
+    }
+    if !word.starts_with(|c: char| c.is_ascii_digit()) {
+        return Ok((Piece::Word(word.to_ascii_uppercase()), length));
+    }
+    let number = word.to_ascii_lowercase();
+    let plain = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = match (number.strip_prefix("0x"), number.split_once('e')) {
+        (Some(digits), _) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        (None, Some((mantissa, exponent))) => plain(mantissa) && plain(exponent),
+        (None, None) => plain(&number),
+    };
+    if is_number {
+        return Ok((Piece::Literal, length));
+    }
+    Err(format!("`{word}` begins like a number and goes on like a word; put a blank there, or write a name in quotes"))
+}
+
+/// All of a statement, to the byte, but for blanks between its words and the capitals of keywords.
+fn shown(tokens: &[Token<'_>]) -> String {
+    let is_operator = |piece: &Piece| matches!(piece, Piece::Mark(mark) if !"().,;".contains(*mark));
+    let mut shown = String::new();
+    let mut before: Option<&Piece> = None;
+    for token in tokens {
+        let joins = matches!(token.text, "." | "," | ";" | ")" | "(")
+            || before.is_some_and(|before| before.is_mark('.') || before.is_mark('('))
+            || !token.apart && is_operator(&token.piece) && before.is_some_and(is_operator);
+        if !joins && before.is_some() {
+            shown.push(' ');
+        }
+        match &token.piece {
+            Piece::Word(_) => shown.push_str(&spelt(token.text)),
+            Piece::Quoted(_) | Piece::Literal | Piece::Mark(_) => shown.push_str(token.text),
+        }
+        before = Some(&token.piece);
+    }
+    shown
+}
+
+/// Whatever a database could take for a name. It does not go by pieces: what is in a literal counts as well.
+fn names(text: &str, tokens: &[Token<'_>]) -> Vec<String> {
+    let is_of_name = |c: char| is_of_word(c) || c == '$' || !c.is_ascii();
+    let runs = text.split(|c| !is_of_name(c)).filter(|run| !run.is_empty()).map(str::to_owned);
+    let quoted = tokens.iter().filter_map(|token| match &token.piece {
+        Piece::Quoted(name) => Some(name.clone()),
+        Piece::Word(_) | Piece::Literal | Piece::Mark(_) => None,
+    });
+    let mut names: Vec<String> = runs.chain(quoted).flat_map(|name| [name.to_ascii_lowercase(), name]).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The words that are called, with or without quotes.
+fn calls(text: &str) -> Vec<String> {
+    let called = text.match_indices('(').filter_map(|(at, _)| {
+        let before = text[..at].trim_end().trim_end_matches(['`', '"', ']', '\'']);
+        before.rsplit(|c| !is_of_word(c)).next().filter(|word| !word.is_empty()).map(str::to_ascii_lowercase)
+    });
+    let mut calls: Vec<String> = called.collect();
+    calls.sort_unstable();
+    calls.dedup();
+    calls
 }
 
 /// Of words that could be names as well, only those are shown in capitals that say what a statement does to what.
@@ -213,13 +338,13 @@ fn is_a_trigger(pieces: &[Piece]) -> bool {
 
 /// What it does, and its verb.
 fn judged(dialect: Dialect, pieces: &[Piece]) -> Option<(SqlKind, String)> {
-    let start = pieces.iter().position(|piece| !piece.is_token(&Token::LParen))?;
+    let start = pieces.iter().position(|piece| !piece.is_mark('('))?;
     let (first, rest) = pieces[start..].split_first()?;
     let Piece::Word(verb) = first else { return Some((SqlKind::Neither, "?".to_owned())) };
     let verb = verb.to_ascii_uppercase();
     if verb == "PRAGMA" {
         let named = matches!(rest, [Piece::Word(name), ..] if PRAGMAS.contains(&name.to_ascii_lowercase().as_str()));
-        let sets = rest.iter().any(|piece| piece.is_token(&Token::Eq));
+        let sets = rest.iter().any(|piece| piece.is_mark('='));
         let reads = dialect == Dialect::Sqlite && named && !sets;
         return Some((if reads { SqlKind::Reads } else { SqlKind::Neither }, verb));
     }
@@ -249,31 +374,17 @@ fn written_within(pieces: &[Piece], explained: bool) -> Option<String> {
     let begins = |at: usize| match at.checked_sub(1).map(|before| &pieces[before]) {
         None => true,
         Some(before) => {
-            let behind = before.is_token(&Token::LParen) || before.is_token(&Token::RParen);
-            behind || explained && !matches!(before, Piece::Other(_))
+            let behind = before.is_mark('(') || before.is_mark(')');
+            behind || explained && !matches!(before, Piece::Mark(_) | Piece::Literal)
         }
     };
-    let is_called = |at: usize| pieces.get(at + 1).is_some_and(|next| next.is_token(&Token::LParen));
-    let found = pieces.iter().enumerate().find(|(at, piece)| piece.is(&WRITING) && begins(*at) && !is_called(*at));
+    let is_called = |at: usize| pieces.get(at + 1).is_some_and(|next| next.is_mark('('));
+    let writes = |piece: &Piece| piece.is(&WRITING) || explained && piece.is(&EXPLAINED);
+    let found = pieces.iter().enumerate().find(|(at, piece)| writes(piece) && begins(*at) && !is_called(*at));
     found.and_then(|(_, piece)| match piece {
         Piece::Word(word) => Some(word.clone()),
-        Piece::Quoted(_) | Piece::Other(_) => None,
+        Piece::Quoted(_) | Piece::Literal | Piece::Mark(_) => None,
     })
-}
-
-/// The functions that a statement names.
-fn calls(dialect: Dialect, pieces: &[Piece]) -> Vec<String> {
-    let open = |pair: &&[Piece]| pair[1].is_token(&Token::LParen);
-    let named = pieces.windows(2).filter(open).filter_map(|pair| match &pair[0] {
-        Piece::Word(word) => Some(word.to_lowercase()),
-        Piece::Quoted(name) if dialect == Dialect::Postgres => Some(name.clone()),
-        Piece::Quoted(name) => Some(name.to_lowercase()),
-        Piece::Other(_) => None,
-    });
-    let mut calls: Vec<String> = named.collect();
-    calls.sort_unstable();
-    calls.dedup();
-    calls
 }
 
 #[cfg(test)]
@@ -292,8 +403,8 @@ mod tests {
         for dialect in ALL {
             for text in [
                 "SELECT 1",
-                "select * from t -- DELETE FROM t",
-                "/* DROP TABLE t; */ SELECT 'DELETE FROM t; --' AS x",
+                "SELECT 'DELETE FROM t; -- /* #' AS x",
+                "SELECT a - -1, 1.5e3 * 2, 1e-5, 'it''s', 'ü', x'00ff' FROM t WHERE a <> '' AND b >= 'two\nlines'",
                 "(SELECT 1) UNION (SELECT 2)",
                 "WITH x AS (SELECT 1 AS a) SELECT a FROM x",
                 "VALUES (1), (2)",
@@ -307,7 +418,8 @@ mod tests {
         assert_eq!(judge(Dialect::Sqlite, "PRAGMA table_info(t)").0, SqlKind::Reads);
         assert_eq!(judge(Dialect::Sqlite, "SELECT \"delete\" FROM [update]").0, SqlKind::Reads);
         assert_eq!(judge(Dialect::Mysql, "SELECT `delete` FROM `update`").0, SqlKind::Reads);
-        assert_eq!(judge(Dialect::Postgres, "SELECT $$DELETE FROM t; DROP TABLE t$$").0, SqlKind::Reads);
+        let json = "SELECT a #>> '{b}', c::text, d->'e', ARRAY['f'], '\\d' FROM \"ü\"";
+        assert_eq!(judge(Dialect::Postgres, json).0, SqlKind::Reads);
     }
 
     #[test]
@@ -315,16 +427,17 @@ mod tests {
         for dialect in ALL {
             for (text, verb) in [
                 ("insert into t values (1)", "INSERT"),
-                ("/* SELECT */ UPDATE t SET a = 1", "UPDATE"),
-                ("-- SELECT\nDELETE FROM t", "DELETE"),
+                ("UPDATE t SET a = 'SELECT'", "UPDATE"),
+                ("\n\tDELETE\r\nFROM t", "DELETE"),
                 ("DROP TABLE t", "DROP"),
                 ("CREATE TABLE t (a int)", "CREATE"),
                 ("ALTER TABLE t ADD b int", "ALTER"),
                 ("TRUNCATE t", "TRUNCATE"),
                 ("WITH x AS (SELECT 1) DELETE FROM t", "WITH DELETE"),
                 ("WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x", "WITH DELETE"),
-                ("WITH x AS (SELECT 1)/**/insert INTO t SELECT * FROM x", "WITH INSERT"),
+                ("WITH x AS (SELECT 1)insert INTO t SELECT * FROM x", "WITH INSERT"),
                 ("EXPLAIN ANALYZE DELETE FROM t", "EXPLAIN DELETE"),
+                ("EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1", "EXPLAIN CREATE"),
             ] {
                 assert_eq!(judge(dialect, text), (SqlKind::Changes, verb.to_owned()), "{dialect:?} {text}");
             }
@@ -371,17 +484,75 @@ mod tests {
             Sql::read(dialect, &"(".repeat(SQL_MAX + 1)).expect_err("it is too long");
             Sql::read(dialect, &"(".repeat(SQL_MAX)).expect_err("it is no statement");
         }
-        let error = Sql::read(Dialect::Mysql, "SELECT 1 /*!50000 INTO OUTFILE '/tmp/x' */").expect_err("it runs");
-        assert!(error.to_string().contains("write it out"), "{error}");
         let trigger = "CREATE TRIGGER a AFTER INSERT ON t BEGIN DELETE FROM u; UPDATE v SET a = 1; END";
         assert_eq!(judge(Dialect::Sqlite, trigger).0, SqlKind::Changes);
     }
 
+    /// S4-16: a statement that two readers could read differently is read by nobody.
     #[test]
-    fn what_people_see_is_one_line_without_comments() {
-        let shown = |text| Sql::read(Dialect::Postgres, text).expect(text).statement.text;
-        assert_eq!(shown("delete\n from /* x */ public . t where a='b' -- c"), "DELETE FROM public.t WHERE a = 'b'");
-        let calls = Sql::read(Dialect::Postgres, "SELECT pg_read_file('x'), \"Odd\" (1), a FROM b").expect("SQL").calls;
-        assert_eq!(calls, ["Odd", "pg_read_file"]);
+    fn s4_16_what_could_be_read_in_two_ways_is_refused() {
+        let says = |dialect, text: &str, says: &str| {
+            let error = Sql::read(dialect, text).expect_err(text).to_string();
+            assert!(error.contains(says), "{dialect:?} {text}: {error}");
+        };
+        for dialect in ALL {
+            for (text, said) in [
+                ("SELECT 1 -- x", "begins a comment"),
+                ("SELECT 1 --\u{a0}x", "begins a comment"),
+                ("SELECT 1 --\u{1}'\n INTO OUTFILE '/x' -- '", "control character"),
+                ("SELECT 1--1", "`- -`"),
+                ("SELECT 1 /* x */", "has a comment"),
+                ("SELECT 1 </*'*/ 2, f('x') /*'*/", "has a comment"),
+                ("SELECT 1 /*!50000 INTO OUTFILE '/x' */", "has a comment"),
+                ("SELECT $$x$$", "a `$` outside"),
+                ("SELECT $€$/*$€$, f(), $€$*/$€$", "a `$` outside"),
+                ("DROP \u{feff}TABLE item", "outside quotes"),
+                ("SELECT\u{a0}1", "outside quotes"),
+                ("SELECT 1\u{c}", "control character"),
+                ("SELECT 'a\u{7f}'", "control character"),
+                ("SELECT 'a\u{85}'", "control character"),
+                ("SELECT E''\n'\\'' || f('x') --'", "right behind `E`"),
+                ("SELECT N'x'", "right behind `N`"),
+                ("SELECT _gbk'x'", "right behind `_gbk`"),
+                ("SELECT U&'\\0061'", "right behind `&`"),
+                ("SELECT U&\"x\"", "right behind `&`"),
+                ("SELECT 'a'\n'b'", "nothing between them"),
+                ("SELECT 'a", "is not closed"),
+                ("SELECT 1INTO t", "begins like a number"),
+                ("SELECT \\N", "backslash outside"),
+            ] {
+                says(dialect, text, said);
+            }
+        }
+        says(Dialect::Mysql, "SELECT 1 # x", "has a comment");
+        says(Dialect::Mysql, "SELECT '\\' INTO OUTFILE '/x' -- '", "backslash before a quote");
+        says(Dialect::Mysql, "SELECT \"a\\\" b\"", "backslash before a quote");
+        says(Dialect::Mysql, "SELECT 'a' \"b\"", "nothing between them");
+        says(Dialect::Postgres, "SELECT `a`", "backtick");
+    }
+
+    #[test]
+    fn what_people_see_is_all_of_it() {
+        let shown = |text: &str| Sql::read(Dialect::Postgres, text).expect(text).statement.text;
+        assert_eq!(shown("delete\n from public . t where a='b'"), "DELETE FROM public.t WHERE a = 'b'");
+        assert_eq!(shown("select a->>'b'::text,c(1)"), "SELECT a ->> 'b' :: text, c(1)");
+        let long = format!("WITH x AS (SELECT '{}') DELETE FROM item", "x".repeat(16_000));
+        assert_eq!(shown(&long), long.replace("AS (", "AS("));
+        let error = Sql::read(Dialect::Postgres, &long.replace("xxx", "xxxx")).expect_err("it is too long");
+        assert!(error.to_string().contains("write less at a time"), "{error}");
+    }
+
+    /// S4-16: whatever could name a function counts, wherever it stands.
+    #[test]
+    fn s4_16_names_are_found_everywhere() {
+        let read = |text: &str| Sql::read(Dialect::Postgres, text).expect(text);
+        let text = "SELECT i.Wipe, 'pg_sleep', \"an odd \"\"one\", 'x.f€g(' FROM Item i";
+        let names = read(text).names;
+        for name in ["wipe", "Wipe", "pg_sleep", "an odd \"one", "f€g", "item"] {
+            assert!(names.iter().any(|found| found == name), "{name}: {names:?}");
+        }
+        let sql =
+            Sql::read(Dialect::Mysql, "SELECT `Load_File` ('x'), sleep\n(1), 'get_lock(', a FROM b").expect("SQL");
+        assert_eq!(sql.calls, ["get_lock", "load_file", "sleep"]);
     }
 }

@@ -54,7 +54,12 @@ pub(super) fn run(asked: &Asked, path: &HostPath, sink: &mut dyn Sink) -> Result
         }
         Operation::ListTables { .. } | Operation::Describe { .. } => For::Reading,
     };
-    require_file(path)?;
+    let has_log = require_file(path)?;
+    if has_log && !asked.connection.log {
+        let why = "it is in WAL mode, where the newest rows are in a log beside it, and the log is not granted; grant the \
+                   directory, or the files with `-wal` and `-shm` at the end of their names as well";
+        return Err(failed(Failed::because(why, ErrorCode::Forbidden)));
+    }
     let connection = open(path, purpose).map_err(|error| failed(words(&error)))?;
     match &asked.operation {
         Operation::Query { sql } | Operation::Export { sql } => {
@@ -78,14 +83,23 @@ const TABLES: &str = "SELECT name, type FROM sqlite_schema WHERE type IN ('table
 const COLUMNS: &str = "SELECT name AS column_name, type AS data_type, CASE \"notnull\" WHEN 0 THEN 'YES' ELSE 'NO' END AS is_nullable, \
     dflt_value AS column_default, pk AS primary_key FROM pragma_table_xinfo(?1)";
 
-/// A FIFO would keep SQLite waiting for somebody who writes to it.
-fn require_file(path: &HostPath) -> Result<(), ToolError> {
+/// Where a database's header says whether it has a log (SQLite's database file format, "File format version numbers").
+const VERSIONS: u64 = 18;
+/// What it says then.
+const WAL: u8 = 2;
+
+/// A FIFO would keep SQLite waiting for somebody who writes to it. Whether it is in WAL mode.
+fn require_file(path: &HostPath) -> Result<bool, ToolError> {
     let failed = |e: rustix::io::Errno| ToolError::Open { path: path.clone(), source: e.into() };
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path.as_path(), flags, Mode::empty()).map_err(failed)?;
     let stat = rustix::fs::fstat(&file).map_err(failed)?;
     match FileKind::of_other(stat.st_mode) {
-        None => Ok(()),
+        None => {
+            let mut versions = [0; 2];
+            let read = rustix::io::pread(&file, &mut versions, VERSIONS).map_err(failed)?;
+            Ok(read == versions.len() && versions.contains(&WAL))
+        }
         Some(what) => Err(ToolError::NotRegular { path: path.clone(), what }),
     }
 }

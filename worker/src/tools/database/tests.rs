@@ -10,17 +10,19 @@ const ALIAS: &str = "shop";
 struct Shop {
     directory: TempDir,
     may_change: bool,
+    log: bool,
 }
 
 impl Shop {
     fn new() -> Self {
         let directory = TempDir::new().expect("a directory");
-        let shop = Self { directory, may_change: false };
+        let shop = Self { directory, may_change: false, log: true };
         let connection = rusqlite::Connection::open(shop.file()).expect("a database");
         connection
             .execute_batch(
                 "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT NOT NULL DEFAULT 'x', price NUMERIC, pic BLOB);
                  INSERT INTO item VALUES (1, 'tea', 2.5, NULL), (2, CAST(x'ff41' AS TEXT), NULL, x'00ff');
+                 CREATE INDEX by_name ON item (name);
                  CREATE VIEW cheap AS SELECT * FROM item WHERE price < 3;",
             )
             .expect("SQL");
@@ -32,8 +34,8 @@ impl Shop {
     }
 
     fn call(&self, mut args: Value) -> Result<Value, ToolError> {
-        let connection =
-            Connection { dialect: Dialect::Sqlite, database: ALIAS.to_owned(), changes: self.may_change, server: None };
+        let (dialect, database) = (Dialect::Sqlite, ALIAS.to_owned());
+        let connection = Connection { dialect, database, changes: self.may_change, server: None, log: self.log };
         args[CONNECTION] = serde_json::to_value(connection).expect("JSON");
         let path = HostPath::from(self.file());
         let mut ctx = Context::new(path.clone(), 200 * 1024);
@@ -242,6 +244,32 @@ fn a_million_rows_are_not_held() {
     assert_eq!((&data["row_count"], &data["has_more"]), (&json!(1_000_000), &json!(true)));
 }
 
+/// S4-19: without a certificate that somebody vouches for, a password goes to this host alone, unless its owner says otherwise.
+#[test]
+fn s4_19_a_password_needs_a_verified_server() {
+    let verifies = |host: &str, password: Option<&str>, tls| {
+        let server = ServerConnection {
+            host: host.to_owned(),
+            port: 1,
+            database: "d".to_owned(),
+            user: "u".to_owned(),
+            password: password.map(str::to_owned),
+            tls,
+            timeout_ms: 1,
+        };
+        server.verifies()
+    };
+    for host in ["db.example.org", "10.0.0.1", "localhost.example.org", "127.0.0.1.example.org"] {
+        assert!(verifies(host, Some("secret"), Tls::Prefer), "{host}");
+        assert!(!verifies(host, Some("secret"), Tls::Insecure), "{host}");
+        assert!(!verifies(host, None, Tls::Prefer), "{host}");
+    }
+    for host in ["localhost", "127.0.0.1", "::1"] {
+        assert!(!verifies(host, Some("secret"), Tls::Prefer), "{host}");
+        assert!(verifies(host, None, Tls::Verify), "{host}");
+    }
+}
+
 #[test]
 fn a_log_that_was_left_is_read() {
     let shop = Shop::new();
@@ -258,4 +286,10 @@ fn a_log_that_was_left_is_read() {
         fs::copy(shop.directory.path().join(name), copied.directory.path().join(name)).expect("a copy");
     }
     assert_eq!(read(&copied), 3, "without the log's index");
+    // Who may not see the log is not told of what was there before it.
+    let blind = Shop { log: false, ..copied };
+    let error = blind.query("SELECT count(*) FROM item").expect_err("the log is not granted");
+    assert!(error.text().contains("the log is not granted"), "{}", error.text());
+    let without = Shop { log: false, ..Shop::new() };
+    assert_eq!(read(&without), 2, "without a log");
 }
