@@ -344,6 +344,32 @@ fn what_allows_is_inherited_from_the_author_alone() {
     assert!(RuleSet::default().is_empty());
 }
 
+/// C-22: what is said against a locked tool holds for the tools that do the same and more; what allows it does not.
+#[test]
+fn c_22_what_denies_or_asks_about_a_tool_does_so_for_its_kin() {
+    let push = Part::of_text("git push");
+    let judged = |tool, action| {
+        let mut set = RuleSet { mode: Mode::Ask, ..RuleSet::default() };
+        let kin = [("exec_shell", Subject::Execute), ("apply_patch", Subject::Edit), ("lookup", Subject::Execute)];
+        set.subjects = kin.into_iter().map(|(name, subject)| (name.to_owned(), subject)).collect();
+        let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
+        set.add(&Rule::new("bash", action).pattern("git push*"), &source, &Variables::default()).unwrap();
+        let named = vec![(Capability::ShellRun, Value::Command(&push))];
+        set.judge(&RuledCall { tool, named, ..RuledCall::default() })
+    };
+    for action in [Action::Deny, Action::Ask] {
+        for tool in ["bash", "exec_shell"] {
+            assert!(
+                matches!(judged(tool, action), Decision { action: is, by: DecidedBy::Rule(_), .. } if is == action),
+                "{tool}"
+            );
+        }
+        assert!(!matches!(judged("lookup", action).by, DecidedBy::Rule(_)), "it is somebody's own");
+    }
+    assert!(matches!(judged("bash", Action::Allow).by, DecidedBy::Rule(_)), "the control");
+    assert!(!matches!(judged("exec_shell", Action::Allow).by, DecidedBy::Rule(_)));
+}
+
 /// X0-10: globs in either part, and a server's tool by its name.
 #[test]
 fn servers_tools_are_meant_by_globs() {

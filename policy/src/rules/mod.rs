@@ -266,7 +266,8 @@ impl RuleSet {
     /// Has a rule that denies or asks hold for the tools that do the same by another name. What allows is for its tool alone.
     fn add_to_kin(&mut self, rule: &Rule, source: &RuleSource, variables: &Variables) -> Result<(), RuleError> {
         let kin = KIN.iter().find(|(tool, _)| *tool == rule.permission).map_or(&[][..], |(_, kin)| *kin);
-        for tool in kin.iter().filter(|_| rule.action != Action::Allow) {
+        let there = kin.iter().filter(|tool| rule.action != Action::Allow && self.subjects.contains_key(**tool));
+        for tool in there.collect::<Vec<_>>() {
             let permission = Permission::Tool((*tool).to_owned());
             let matchers = Matcher::compile(&permission, self.subject_of(tool), rule.pattern.as_deref(), variables)
                 .map_err(|error| RuleError::Pattern { place: source.place.clone(), source: error })?;

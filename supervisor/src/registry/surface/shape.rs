@@ -130,10 +130,7 @@ mod tests {
         let (cut, is_cut) =
             Shape::HeadAndTail(20).apply(json!({ "content": format!("a{}\nz", "ä".repeat(10)) }), false);
         assert!(is_cut);
-        assert_eq!(
-            cut["content"],
-            "[2 lines in all; 5 bytes in the middle are left out]\naäääa".replace("äa", "") + "ää\n[…]\näää\nz"
-        );
+        assert_eq!(cut["content"], "[2 lines in all; 4 bytes in the middle are left out]\naääää\n[…]\nääää\nz");
     }
 
     /// X2-15: the names of S2, and what is not UTF-8 stays with its line.
