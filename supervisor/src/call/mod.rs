@@ -167,15 +167,15 @@ impl Session {
         if let Some(searches) = registry.find(&call.tool).and_then(|tool| tool.executor.searches()) {
             searches.has_room().map_err(too_many)?;
             let args = self.offered(registry, &call.tool)?.understand(args).map_err(CallError::Arguments)?.args;
-            return self.let_search_pass(registry, searches, call, args, Going::default()).await;
+            return Box::pin(self.let_search_pass(registry, searches, call, args, Going::default())).await;
         }
         let tool = self.offered(registry, &call.tool)?;
-        let args = self.with_runner(Some(tool), args).await?;
+        let args = Box::pin(self.with_runner(Some(tool), args)).await?;
         let understood = tool.understand(args).map_err(CallError::Arguments)?;
         // Before anything is waited for: in the order of the calls.
         let place = self.turns.queue(tool.concurrency).await;
         let asking = self.questions.queue(Concurrency::Alone).await;
-        let read = self.read_first(tool, &understood).await?;
+        let read = Box::pin(self.read_first(tool, &understood)).await?;
         let checked = self.checked_on(tool, registry, (understood, &read), Going::default())?;
         let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
         Ok(Ready { approved, place, going: Going::default() })
@@ -195,16 +195,17 @@ impl Session {
         // Nothing runs that is not recorded.
         call.recording.start().await?;
         if let Some(searches) = searches {
-            return self.run_search((registry, searches), (approved, turn, going), on_output, call).await;
+            return Box::pin(self.run_search((registry, searches), (approved, turn, going), on_output, call)).await;
         }
         let (mut args, of_pdf) = (approved.may_go_on(), approved.for_a_pdf());
         let about = (&mut call.known, &mut call.recording);
         let mut done = self.execute(registry, approved, turn, &mut *on_output, about).await?;
         if let Some(args) = of_pdf.filter(|_| is_a_pdf(&done.data)) {
-            return self.go_on_with_pdf(registry, args, on_output, (&mut call.known, &mut call.recording)).await;
+            let about = (&mut call.known, &mut call.recording);
+            return Box::pin(self.go_on_with_pdf(registry, args, on_output, about)).await;
         }
         if registry.find(&call.tool).is_some_and(|tool| tool.executor.diagnoses()) {
-            self.diagnose(&mut done, registry, call).await?;
+            Box::pin(self.diagnose(&mut done, registry, call)).await?;
         }
         // Each hop of a fetch passes all layers.
         for _ in 0..Hop::MOST {
@@ -217,11 +218,11 @@ impl Session {
                 self.checked_on(tool, registry, (Understood::of(next), &ReadBefore::default()), Going::default())?;
             let place = self.turns.queue(checked.tool.concurrency).await;
             let asking = self.questions.queue(Concurrency::Alone).await;
-            let approved = self.pass(checked, asking, (&mut call.known, &mut call.recording)).await?;
+            let approved = Box::pin(self.pass(checked, asking, (&mut call.known, &mut call.recording))).await?;
             let turn = place.turn().await;
             self.goes_on(&call.tool)?;
             let about = (&mut call.known, &mut call.recording);
-            done = self.execute(registry, approved.going_on(&hop), turn, &mut *on_output, about).await?;
+            done = Box::pin(self.execute(registry, approved.going_on(&hop), turn, &mut *on_output, about)).await?;
         }
         // A worker that was told how many are left ends before that.
         Err(CallError::Told { text: "it redirects too often".to_owned(), code: ErrorCode::LimitExceeded })
@@ -361,7 +362,8 @@ impl Session {
         Err(CallError::Halted { tool: tool.to_owned(), why: "an earlier call has not been answered".to_owned() })
     }
 
-    /// Has an approved call carried out by whoever does that: the one way to a worker, a program, the host and others.
+    /// Has an approved call carried out by whoever does that: the one way to a worker, a program, the host and others. What few calls
+    /// come to is boxed: a host that makes several at once holds all of them on its stack.
     async fn execute(
         &self,
         registry: &Registry,
@@ -394,22 +396,22 @@ impl Session {
             }
             Task::Shell { plan, places, args } => {
                 places.refuse_links()?;
-                self.run_exec_shell(tool, (plan, &args), turn, on_output, known).await
+                Box::pin(self.run_exec_shell(tool, (plan, &args), turn, on_output, known)).await
             }
             Task::Declared { plan, own, args } => {
-                self.run_declared(tool, (plan, &own), args, turn, on_output, known).await
+                Box::pin(self.run_declared(tool, (plan, &own), args, turn, on_output, known)).await
             }
             Task::Session { hosted, args } => {
-                let data = self.answer_itself(hosted, registry, args, recording).await?;
+                let data = Box::pin(self.answer_itself(hosted, registry, args, recording)).await?;
                 drop(turn);
                 self.cut(tool, data)
             }
-            Task::Background { act, args } => self.about_background(act, &args, turn).await,
+            Task::Background { act, args } => Box::pin(self.about_background(act, &args, turn)).await,
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }
             Task::Delegate { args, told, most } => {
-                self.delegate_all(tool, (&args, &told, &most), (known, recording.id()), turn).await
+                Box::pin(self.delegate_all(tool, (&args, &told, &most), (known, recording.id()), turn)).await
             }
         }
     }

@@ -42,7 +42,6 @@ pub(super) fn rules(
     }
     // Of the locked tools also those that the profile does not offer: a rule about one is no mistake.
     let mut known = Registry::locked()?;
-    known.add_further(Registry::further()?.iter().map(String::as_str))?;
     known.add_task(&manifest.map(|manifest| manifest.agents.clone()).unwrap_or_default())?;
     let is_of_others = |tool: &&Tool| tool.origin != Origin::Bundled || Registry::has_to_be_configured(tool.own_name());
     for tool in registry.tools().filter(is_of_others) {
@@ -50,6 +49,8 @@ pub(super) fn rules(
             known.add(tool.clone())?;
         }
     }
+    // A name of theirs that a tool of the host's has is the host's.
+    known.add_further(Registry::further()?.iter().map(String::as_str))?;
     // A child has them from its parent.
     for clause in profile.approval.iter().filter(|_| !is_child) {
         add_clause(&mut rules, clause, mode, &known, variables)?;

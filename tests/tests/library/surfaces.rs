@@ -441,3 +441,54 @@ fn s2_4_s2_5_s2_7_x2_14_x2_15_the_file_tools_of_deepseek() {
         assert_eq!(notes, "- first\n- second\n  line\n");
     });
 }
+
+/// S4-2, S4-4, S4-5, S4-6: what others have written is left out of searches, and there are as many results as were asked for; the tools
+/// that look at files are there in every profile.
+#[test]
+fn s4_2_s4_4_s4_5_s4_6_searches_of_rho_leave_out_what_others_wrote() {
+    in_surface(Surface::Rho, async |session, workspace| {
+        for file in ["a.py", "b.py", "node_modules/x.py", "venv/x.py", "__pycache__/x.py"] {
+            let file = workspace.join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "word\n").unwrap();
+        }
+        let found = data(session, "glob", json!({ "pattern": "*.py" })).await;
+        assert_eq!(found["paths"], json!([workspace.join("a.py"), workspace.join("b.py")]));
+        let found = data(session, "glob", json!({ "pattern": "*.py", "max_results": 1 })).await;
+        assert_eq!(found["head"], json!([workspace.join("a.py")]));
+        let found = data(session, "grep", json!({ "pattern": "WORD", "ignore_case": true })).await;
+        assert_eq!(found["matches"].as_array().unwrap().len(), 2);
+        let found = data(session, "grep", json!({ "pattern": "word", "max_matches": 1 })).await;
+        assert_eq!(found["head"].as_array().unwrap().len(), 1);
+        let listed = data(session, "list", json!({ "path": "." })).await;
+        assert!(listed["content"].as_str().unwrap().contains("a.py"), "{listed}");
+    });
+    for profile in ["readonly", "developer", "eval", "unrestricted", "plan"] {
+        let workspace = tempfile::tempdir().unwrap();
+        let profile = callgate::policy::profile::Profile::built_in(profile).unwrap();
+        let registry = Registry::offered(spec(workspace.path(), Surface::Rho).profile(profile)).unwrap();
+        for tool in ["read", "grep", "glob", "list", "read_excel"] {
+            assert!(registry.find(tool).is_some(), "{tool}");
+        }
+    }
+}
+
+/// S4-22: only the first session delegates.
+#[test]
+fn s4_22_delegate_has_one_level() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    runtime.block_on(async {
+        let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+        let runner = super::task::by(|task: callgate::AgentTask| async move {
+            let registry = task.session.registry();
+            Ok(format!("{} {}", registry.find("delegate").is_some(), registry.find("read").is_some()))
+        });
+        let manifest = MANIFEST.replace("runner = [\"cat\"]", "");
+        let manifest = Manifest::parse(&manifest, Format::Toml, "test").unwrap();
+        let spec = SessionSpec::with_manifest(workspace.path(), manifest).surface(Surface::Rho).mode(Mode::Yolo);
+        let session = supervisor.open(spec.agent_runner(runner)).await.unwrap();
+        let answer = data(&session, "delegate", json!({ "instruction": "look" })).await;
+        assert_eq!(answer["output"], "false true");
+    });
+}
