@@ -178,7 +178,6 @@ impl Sources {
         if let Some(rlm) = self.rlm.as_ref().filter(|_| is_asked_for("rlm_query")) {
             registry.add_rlm(Arc::clone(rlm))?;
         }
-        registry.add_further(Registry::further()?.iter().filter(|name| named(name)).map(String::as_str))?;
         for tool in &self.further {
             registry.add(tool.clone())?;
         }
@@ -186,6 +185,8 @@ impl Sources {
         let project = self.project.as_ref().map(Project::layer);
         let layers: Vec<Layer> = user.into_iter().chain(project.cloned()).collect();
         registry.declare(&layers);
+        // A name that others have is theirs.
+        registry.add_further(Registry::further()?.iter().filter(|name| named(name)).map(String::as_str))?;
         // Before it is asked whether anybody could reach what they keep.
         registry.leave_out(|tool| without_state(tool, variables));
         Ok(registry)

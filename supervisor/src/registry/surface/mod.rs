@@ -13,7 +13,7 @@ mod shape;
 use std::collections::BTreeMap;
 
 use callgate_policy::manifest::Agent;
-use callgate_policy::tool::Surface;
+use callgate_policy::tool::{Subject, Surface};
 
 pub(crate) use face::Understood;
 pub(super) use face::{Face, Shown};
@@ -71,7 +71,9 @@ impl Registry {
             return Ok(self);
         }
         let faces = faces(surface);
-        let is_shown = |tool: &Tool| faces.iter().any(|face| face.of == tool.name);
+        // Of the tools of others only those that stand for a locked one, whose parameters are the same (C-10).
+        let stands = |tool: &Tool| tool.is_bundled() || Subject::of_locked(&tool.name).is_some();
+        let is_shown = |tool: &Tool| stands(tool) && faces.iter().any(|face| face.of == tool.name);
         let (own, others): (Vec<Tool>, Vec<Tool>) = self.tools.into_iter().partition(is_shown);
         let mut named = agents.iter().filter(|(_, agent)| agent.mode.is_subagent()).map(|(name, _)| name);
         let agent = agents.get_key_value("general").filter(|(_, agent)| agent.mode.is_subagent()).map(|(name, _)| name);
