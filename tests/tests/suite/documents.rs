@@ -79,9 +79,10 @@ fn s2_2_x2_13_read_file_reads_pdfs_where_the_program_is_there() {
         fs::copy(documents().join("five.pdf"), &unnamed).unwrap();
         env.give(&unnamed);
         env.workspace_file("text", "plain\n");
+        // Without `exec_shell`, which requires every program.
         env.workspace_file(
             "other.toml",
-            "[[requires.shell]]\ncmd = \"ls\"\n[requires.fs]\nread = [\"{workspace}/**\"]\n",
+            "tools = [\"read\"]\n[[requires.shell]]\ncmd = \"ls\"\n[requires.fs]\nread = [\"{workspace}/**\"]\n",
         );
         env.workspace_file(
             "granted.toml",
