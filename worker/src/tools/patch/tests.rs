@@ -376,7 +376,16 @@ fn names_are_read_before_anything_else() {
         diff --git a/h b/i\nsimilarity index 100%\nrename from h\nrename to i\n\
         diff --git \"a/\\377\" \"b/\\377\"\n--- \"a/\\377\"\n+++ \"b/\\377\"\n@@ -1 +1 @@\n-1\n+2\n";
     let data = read_names(&json!({ "patch": text })).expect("read").data;
-    assert_eq!(data["names"], json!({ "read": ["f"], "change": ["h", { "b64": "/w==" }], "write": ["g", "i"] }));
+    assert_eq!(
+        data["names"],
+        json!({ "read": ["f"], "change": ["h", { "b64": "/w==" }], "write": ["g", "i"], "is_more_than_an_edit": true })
+    );
+    let edit = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n";
+    let more =
+        |text: &str| read_names(&json!({ "patch": text })).expect("read").data["names"]["is_more_than_an_edit"].clone();
+    assert_eq!(more(edit), false);
+    assert_eq!(more(&format!("diff --git a/f b/f\nold mode 100644\nnew mode 100755\n{edit}")), true);
+    assert_eq!(more("--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n"), true);
     let data = read_names(&json!({ "patch": "nothing" })).expect("read").data;
     assert!(data["why"].as_str().is_some_and(|why| why.starts_with("line 1 of the patch")), "{data}");
 }
