@@ -64,7 +64,7 @@ pub(crate) fn versions() -> Vec<(&'static str, Tool)> {
 }
 
 const CLONE: &str = "Clone a git repository of a granted host, over https, into a new directory of the workspace. Runs git in the \
-sandbox, with none of the hooks, templates, filters and credential helpers that settings could name; submodules are not followed. \
+sandbox, with none of the hooks, templates and credential helpers that settings could name; submodules are not followed. \
 Returns what git printed and its `exit_code`, which is not 0 if the clone failed; git then removes what it had made.";
 
 const CLONE_SCHEMA: &str = r#"{
@@ -90,7 +90,7 @@ const CLONE_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// Settings with which git runs nothing but itself, whatever other settings say, and connects by https alone.
+/// Settings with which git runs nothing but itself and the filters that other settings name, and connects by https alone.
 const SETTINGS: &[&str] = &[
     "advice.detachedHead=false",
     "core.askPass=",
