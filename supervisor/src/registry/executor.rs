@@ -216,10 +216,10 @@ impl Executor {
         matches!(self, Self::Declared(_))
     }
 
-    /// Of a tool that searches: whom it asks, and how often.
-    pub(crate) fn searches(&self) -> Option<&Searches> {
+    /// The tool, if the worker itself carries its calls out.
+    fn worker(&self) -> Option<&dyn Prepare> {
         match self {
-            Self::Worker(tool) => tool.searches(),
+            Self::Worker(tool) => Some(&**tool),
             Self::Program(_)
             | Self::Shell(_)
             | Self::Declared(_)
@@ -229,81 +229,36 @@ impl Executor {
             | Self::Remote(_)
             | Self::Delegate => None,
         }
+    }
+
+    /// Of a tool that searches: whom it asks, and how often.
+    pub(crate) fn searches(&self) -> Option<&Searches> {
+        self.worker()?.searches()
     }
 
     /// Whether its program may do nothing but read.
     pub(crate) fn reads_alone(&self) -> bool {
-        match self {
-            Self::Program(tool) => tool.reads_alone(),
-            Self::Worker(_)
-            | Self::Declared(_)
-            | Self::Session(_)
-            | Self::Host(_)
-            | Self::Remote(_)
-            | Self::Shell(_)
-            | Self::Background(_)
-            | Self::Delegate => false,
-        }
+        matches!(self, Self::Program(tool) if tool.reads_alone())
     }
 
     /// Whether the session adds to the result what it alone knows of itself.
     pub(crate) fn diagnoses(&self) -> bool {
-        match self {
-            Self::Worker(tool) => tool.diagnoses(),
-            Self::Program(_)
-            | Self::Declared(_)
-            | Self::Session(_)
-            | Self::Host(_)
-            | Self::Remote(_)
-            | Self::Shell(_)
-            | Self::Background(_)
-            | Self::Delegate => false,
-        }
+        self.worker().is_some_and(Prepare::diagnoses)
     }
 
     /// What has to be read before the call can be prepared.
     pub(crate) fn read_first(&self, args: &Value) -> Option<ReadFirst> {
-        match self {
-            Self::Worker(tool) => tool.read_first(args),
-            Self::Program(_)
-            | Self::Declared(_)
-            | Self::Session(_)
-            | Self::Host(_)
-            | Self::Remote(_)
-            | Self::Shell(_)
-            | Self::Background(_)
-            | Self::Delegate => None,
-        }
+        self.worker()?.read_first(args)
     }
 
     /// What egress is to add to its requests and to no others, from the caller's environment.
     pub(crate) fn credential(&self) -> Option<Credential> {
-        match self {
-            Self::Worker(tool) => tool.credential(),
-            Self::Program(_)
-            | Self::Declared(_)
-            | Self::Session(_)
-            | Self::Host(_)
-            | Self::Remote(_)
-            | Self::Shell(_)
-            | Self::Background(_)
-            | Self::Delegate => None,
-        }
+        self.worker()?.credential()
     }
 
     /// Of a tool that queries databases: whose SQL it takes.
     pub(crate) fn dialect(&self) -> Option<Dialect> {
-        match self {
-            Self::Worker(tool) => tool.dialect(),
-            Self::Program(_)
-            | Self::Declared(_)
-            | Self::Session(_)
-            | Self::Host(_)
-            | Self::Remote(_)
-            | Self::Shell(_)
-            | Self::Background(_)
-            | Self::Delegate => None,
-        }
+        self.worker()?.dialect()
     }
 
     /// Whether it runs the tests of a workspace, by what the session finds there.
