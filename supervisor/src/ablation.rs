@@ -41,12 +41,13 @@ pub(crate) fn unconfined(task: &Task) -> Result<Value, String> {
             let (name, context) = tools::Context::of(plan).ok_or("the plan of a program")?;
             tools::run(name, args, &context).map(|output| output.data).map_err(|e| e.text())
         }
-        Work::Program { argv, working_dir } => {
+        Work::Program { argv, working_dir, env } => {
             let [program, rest @ ..] = argv.as_slice() else { return Err("an empty argv".to_owned()) };
             #[allow(clippy::disallowed_methods, reason = "the sandbox is what is missing here")]
             let output = std::process::Command::new(program.as_path())
                 .args(rest.iter().map(HostPath::as_path))
                 .current_dir(working_dir.as_path())
+                .envs(env.iter().filter_map(|pair| pair.as_path().to_str()?.split_once('=')))
                 .output()
                 .map_err(|e| e.to_string())?;
             Ok(json!({

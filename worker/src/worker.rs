@@ -154,7 +154,7 @@ fn get_ready() -> io::Result<()> {
         network: None,
         as_spelt: false,
         serves_session: false,
-        work: Work::Program { argv: vec!["true".into()], working_dir: "/".into() },
+        work: Work::program(vec!["true".into()], "/".into()),
         limits: vec![Limit { resource: Resource::OpenFiles, max: 1024 }],
         bounds: Bounds::of(&Limits::default(), 0),
         timeout: Duration::ZERO,
@@ -232,7 +232,7 @@ impl Programs {
             if plan.serves_session {
                 broker.send(&Register::Serves { pid: process::id() }, &[])?;
             }
-            let (argv, working_dir) = match &plan.work {
+            let (argv, working_dir, env) = match &plan.work {
                 Work::Tool { .. } if self.attempts.is_some() => {
                     return channel.send(&FromWorker::Failed(no_tools()), &[]);
                 }
@@ -244,7 +244,7 @@ impl Programs {
                     let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, kind, channel);
                     return tool(channel, &plan, (threads, certificates), confined);
                 }
-                Work::Program { argv, working_dir } => (argv, working_dir),
+                Work::Program { argv, working_dir, env } => (argv, working_dir, env),
             };
             let Some((streams, endpoint, group)) = fds.map(descriptors) else {
                 let what = "other descriptors came than the call speaks of";
@@ -263,7 +263,7 @@ impl Programs {
             if base.is_stale() {
                 base = Base::now(&counters, &self.writable);
             }
-            let start = Start { inherited: self, plan: &plan, argv, working_dir, group, has_endpoint };
+            let start = Start { inherited: self, plan: &plan, argv, working_dir, env, group, has_endpoint };
             let Some(end) = program(channel, &start, (signals, scope), streams, (&counters, &base))? else {
                 return Ok(());
             };
@@ -400,6 +400,7 @@ struct Start<'a> {
     plan: &'a CallPlan,
     argv: &'a [HostPath],
     working_dir: &'a HostPath,
+    env: &'a [HostPath],
     group: Option<Group>,
     /// Whether it may connect to its session's endpoint.
     has_endpoint: bool,
@@ -485,7 +486,7 @@ struct Started {
 }
 
 fn start(wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> {
-    let Start { inherited, plan, argv, working_dir, group, has_endpoint } = wanted;
+    let Start { inherited, plan, argv, working_dir, env, group, has_endpoint } = wanted;
     let (built, changing);
     let (ruleset, domain) = match &plan.rules {
         CallRules::OfSession => (&inherited.ruleset, inherited.call_domain.clone()),
@@ -532,7 +533,12 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> 
     }
     // With namespaces procfs shows no more than the session's own processes, and all of it is granted.
     let own = if is_its_own && inherited.procfs.is_none() { OWN } else { &[] };
-    let env = if *has_endpoint { &with_endpoint(&inherited.env)? } else { &inherited.env };
+    let mut variables: Vec<Vec<u8>> = env.iter().map(|variable| variable.as_bytes().to_vec()).collect();
+    if *has_endpoint {
+        // What a manifest says of this variable would lead the session's agent astray.
+        variables.push([ENDPOINT_VARIABLE.as_bytes(), b"=", ENDPOINT.as_bytes()].concat());
+    }
+    let env = if variables.is_empty() { &inherited.env } else { &with(strings(variables)?, &inherited.env) };
     let [input, output, error] = &streams.stdio;
     let exec = Exec {
         files: &files,
@@ -566,13 +572,14 @@ fn start(wanted: &Start<'_>, streams: &Streams) -> Result<Started, StepFailure> 
     Ok(Started { pid: spawned.pid, steps, _kept: keep_own(own, spawned.pid) })
 }
 
-/// The environment of the program that is the session's agent. What a manifest says of this variable would lead it astray.
-fn with_endpoint(env: &[CString]) -> Result<Vec<CString>, StepFailure> {
-    let variable = [ENDPOINT_VARIABLE.as_bytes(), b"="].concat();
-    let own = CString::new([&variable[..], ENDPOINT.as_bytes()].concat());
-    let own = own.map_err(|_nul| StepFailure::new(Step::Exec, "a NUL in the endpoint's name"))?;
-    let others = env.iter().filter(|other| !other.as_bytes().starts_with(&variable)).cloned();
-    Ok(others.chain([own]).collect())
+/// An environment with variables of its own, each in place of the session's of that name.
+fn with(own: Vec<CString>, env: &[CString]) -> Vec<CString> {
+    fn name(variable: &CString) -> Option<&[u8]> {
+        variable.as_bytes().split(|byte| *byte == b'=').next()
+    }
+    let others = env.iter().filter(|other| own.iter().all(|own| name(own) != name(other))).cloned();
+    let others: Vec<CString> = others.collect();
+    [others, own].concat()
 }
 
 /// A session without some mechanism has no tools.

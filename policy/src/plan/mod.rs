@@ -443,7 +443,17 @@ pub enum Work {
         argv: Vec<HostPath>,
         /// Where it starts; an absolute path.
         working_dir: HostPath,
+        /// `NAME=value`, each in place of what the session's programs have by that name. A tool says this, never its arguments.
+        env: Vec<HostPath>,
     },
+}
+
+impl Work {
+    /// A program that starts with the session's variables.
+    #[must_use]
+    pub fn program(argv: Vec<HostPath>, working_dir: HostPath) -> Self {
+        Self::Program { argv, working_dir, env: Vec::new() }
+    }
 }
 
 /// The file system rules of one call.

@@ -1,7 +1,9 @@
 //! Programs in the background: their start, their life, and the calls about them (S2-12, S2-13, X2-3, X2-4).
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use callgate_policy::envelope::{Enforced, Metadata, ResultEnvelope};
@@ -9,7 +11,7 @@ use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::Bounds;
 use callgate_worker::protocol::ProgramEnd;
 use serde_json::{Value, json};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{MutexGuard, OwnedSemaphorePermit};
 use tokio::time::{Instant, Sleep};
 
 use super::envelope::Done;
@@ -143,8 +145,8 @@ impl Session {
 
     /// Answers a call about tasks. Whoever stops waiting leaves the task as it is (X2-4).
     ///
-    /// The call keeps its turn until it has written what it writes, so that inputs come in the order of their calls. Nobody waits for
-    /// one that waits itself.
+    /// The call keeps its turn until it has its place among those who type to its task, so that inputs come in the order of their
+    /// calls. Nobody waits for one that waits itself.
     pub(super) async fn about_background(&self, act: Act, args: &Value, turn: Turn) -> Result<Done, CallError> {
         match act {
             Act::List => Ok(Done::of(self.listed())),
@@ -177,8 +179,16 @@ impl Session {
                 let bytes = input(args).unwrap_or_default().as_bytes();
                 let closes = args["close_stdin"].as_bool() == Some(true);
                 let before = task.heard().total();
-                let typed = type_to(&task, (bytes, closes), deadline).await;
+                let mut input = pin!(task.input.lock());
+                let first = poll_fn(|context| Poll::Ready(input.as_mut().poll(context))).await;
                 drop(turn);
+                let input = async {
+                    match first {
+                        Poll::Ready(input) => input,
+                        Poll::Pending => input.await,
+                    }
+                };
+                let typed = type_to(input, (bytes, closes), deadline).await;
                 let has_typed = closes || !bytes.is_empty();
                 let answers = task.until(|heard| {
                     let is_new = !has_typed || heard.total() > before;
@@ -229,10 +239,14 @@ struct Typed {
 }
 
 /// Types to a task, and ends its input, as far as it takes that until then.
-async fn type_to(task: &Task, (bytes, closes): (&[u8], bool), deadline: Instant) -> Typed {
+async fn type_to(
+    input: impl Future<Output = MutexGuard<'_, TaskInput>>,
+    (bytes, closes): (&[u8], bool),
+    deadline: Instant,
+) -> Typed {
     let mut written = 0;
     let types = async {
-        let mut input = task.input.lock().await;
+        let mut input = input.await;
         if !input.is_open() {
             return Err("its input is closed".to_owned());
         }

@@ -115,7 +115,7 @@ impl Session {
     ) -> Result<Program, CallError> {
         let needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
         let grant = self.check(&needs)?;
-        let work = Work::Program { argv, working_dir };
+        let work = Work::program(argv, working_dir);
         let spec = CallSpec { work, bounds: self.bounds, timeout: FOREVER };
         let plan = CallPlan { serves_session: true, ..compile::call(&grant, &self.facts, spec)? };
         let plan = self.pass_of_host(&needs, plan)?;

@@ -118,6 +118,6 @@ impl Prepare for Bash {
         // Also layer 1's business: a directory outside what may be read is not a place to start in (A10).
         needs.read.push(working_dir.clone());
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
-        Ok(Prepared::new(needs, Some(Work::Program { argv, working_dir }), timeout))
+        Ok(Prepared::new(needs, Some(Work::program(argv, working_dir)), timeout))
     }
 }

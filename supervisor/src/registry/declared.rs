@@ -353,7 +353,7 @@ impl Prepare for Declared {
         if let (Some(program), Some(found)) = (argv.first_mut(), &self.found) {
             program.clone_from(found);
         }
-        let work = Work::Program { argv, working_dir };
+        let work = Work::program(argv, working_dir);
         Ok(Prepared::new(needs, Some(work), None))
     }
 }

@@ -178,7 +178,7 @@ impl Prepare for ExecShell {
         let working_dir = context.shell_dir.clone();
         needs.read.push(working_dir.clone());
         let timeout = time(args, TIMES).or(call.is_in_background.then_some(FOREVER));
-        Ok(Prepared::new(needs, Some(Work::Program { argv, working_dir }), timeout))
+        Ok(Prepared::new(needs, Some(Work::program(argv, working_dir)), timeout))
     }
 }
 

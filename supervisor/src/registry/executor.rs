@@ -291,7 +291,7 @@ impl Prepare for Argv {
         }
         let argv: Vec<HostPath> = words.iter().map(|word| HostPath::from(word.as_str())).collect();
         let needs = CallNeeds { shell: Some(started(&argv, context.shell_dir)), ..CallNeeds::default() };
-        let work = Work::Program { argv, working_dir: context.shell_dir.clone() };
+        let work = Work::program(argv, context.shell_dir.clone());
         Ok(Prepared::new(needs, Some(work), None))
     }
 }

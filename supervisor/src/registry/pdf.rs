@@ -112,7 +112,7 @@ impl Prepare for ReadPdf {
         argv.extend([path.clone(), HostPath::from("-")]);
         let shell = Some(started(&argv, context.root));
         let needs = CallNeeds { read: vec![path], shell, ..CallNeeds::default() };
-        let work = Work::Program { argv, working_dir: context.shell_dir.clone() };
+        let work = Work::program(argv, context.shell_dir.clone());
         Ok(Prepared::new(needs, Some(work), Some(TIMEOUT)))
     }
 

@@ -90,10 +90,15 @@ const CLONE_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// Settings with which git runs nothing but itself and the filters that other settings name, and connects by https alone.
+/// Nothing counts but what the call says: no file of settings, of which some name programs, and no attributes (git(1)).
+const WITHOUT_SETTINGS: &[&str] =
+    &["GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_COUNT=0", "GIT_ATTR_NOSYSTEM=1"];
+
+/// Settings with which git runs nothing but itself, and connects by https alone.
 const SETTINGS: &[&str] = &[
     "advice.detachedHead=false",
     "core.askPass=",
+    "core.attributesFile=/dev/null",
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "credential.helper=",
@@ -158,7 +163,8 @@ impl Prepare for Clone {
             hosts: vec![HostNeed { host: place.host, port: place.port }],
             ..CallNeeds::default()
         };
-        let work = Work::Program { argv, working_dir: context.root.clone() };
+        let env = WITHOUT_SETTINGS.iter().map(|variable| HostPath::from(*variable)).collect();
+        let work = Work::Program { argv, working_dir: context.root.clone(), env };
         Ok(Prepared::new(needs, Some(work), None))
     }
 }

@@ -78,7 +78,7 @@ impl Prepare for RunTests {
         let mut needs = CallNeeds { shell: Some(started(&argv, &working_dir)), ..CallNeeds::default() };
         needs.read.push(working_dir.clone());
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
-        Ok(Prepared::new(needs, Some(Work::Program { argv, working_dir }), timeout))
+        Ok(Prepared::new(needs, Some(Work::program(argv, working_dir)), timeout))
     }
 
     fn runs_tests(&self) -> bool {

@@ -33,6 +33,7 @@ use crate::gate::people::Approver;
 use crate::place::Place;
 use crate::registry::hosted::skill;
 use crate::registry::{Registry, ToolState};
+use crate::store::Room;
 use crate::supervisor::Supervisor;
 
 /// How deep subagents may be nested (X0-28, C-12).
@@ -114,6 +115,8 @@ pub(crate) struct Ancestry {
     pub(crate) credentials: Arc<Credentials>,
     /// Places for subagents.
     pub(crate) places: Places,
+    /// Room for what they record.
+    pub(crate) room: Room,
 }
 
 /// Places for the subagents of a family.

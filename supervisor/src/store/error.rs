@@ -55,9 +55,11 @@ pub enum StoreError {
         /// The latest version that this build knows.
         known: u32,
     },
-    /// A subagent's session has recorded as much as one may. A model, or a program that it wrote, decides how many calls there are.
-    #[error("the session of a subagent records at most {most} bytes, and this one has")]
+    /// Subagents have recorded as much as they may. A model, or a program that it wrote, decides how many calls there are.
+    #[error("{who} may record {most} bytes, and that is used up")]
     Full {
+        /// Which sessions: one subagent's, or those of all that a session has started.
+        who: &'static str,
         /// The most, in bytes.
         most: u64,
     },
@@ -150,7 +152,7 @@ impl StoreError {
                     .to_owned(),
             ),
             Self::Newer { .. } => Some("update callgate, or set XDG_STATE_HOME to another directory".to_owned()),
-            Self::Full { .. } => Some("have another subagent do the rest".to_owned()),
+            Self::Full { .. } => Some("have another subagent do the rest, or another session".to_owned()),
             Self::NoSession { .. } => Some("callgate session list".to_owned()),
             Self::Ambiguous { .. } => Some("give more of the id".to_owned()),
             Self::InUse { .. } => Some("wait until its call has ended, or fork it: callgate session fork ID".to_owned()),

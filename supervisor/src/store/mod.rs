@@ -40,7 +40,7 @@ use crate::session::{Lineage, new_id};
 
 pub use self::error::StoreError;
 pub use self::event::{Event, EventKind, Events, MissedEvents};
-pub(crate) use self::recorder::{Recorder, Recording, Stored};
+pub(crate) use self::recorder::{Recorder, Recording, Room, Stored};
 pub(crate) use self::redact::{Redaction, SHORTEST};
 
 /// What the end of a call says that had none when its process had gone.
@@ -528,7 +528,10 @@ impl Store {
             Ok(connection.last_insert_rowid())
         })?;
         let stored = self.open(number, new.id, new.role, true)?;
-        Ok(if new.lineage.is_some() { stored.of_agent() } else { stored })
+        Ok(match new.lineage {
+            Some(lineage) => stored.of_agent(lineage.ancestry.room.clone()),
+            None => stored,
+        })
     }
 
     /// Continues a session, if it is the one that it was.

@@ -31,6 +31,8 @@ pub(super) const AGAIN: Duration = Duration::from_millis(5);
 
 /// Most bytes that the session of a subagent records.
 const AGENT_MAX: u64 = 256 << 20;
+/// Most bytes that all subagents of a session record, and theirs, while it is open.
+const FAMILY_MAX: u64 = 1 << 30;
 /// What a row takes besides its texts, bytes, about.
 const ROW: u64 = 256;
 
@@ -55,11 +57,21 @@ pub(crate) struct Stored {
     role: &'static str,
     /// Ends that could not be written. Nothing runs before they are.
     unwritten: Mutex<Vec<End>>,
-    /// Bytes of calls that may still be recorded.
-    room: AtomicU64,
+    /// What bounds how much is recorded. Empty where a person decides how many calls there are.
+    rooms: Vec<Room>,
     /// Made by this opening, which has not succeeded yet.
     is_new: AtomicBool,
     _lock: Lock,
+}
+
+/// Room for what is recorded. Each clone takes from the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Room {
+    left: Arc<AtomicU64>,
+    /// What it had in the beginning, bytes.
+    most: u64,
+    /// Whose it is.
+    who: &'static str,
 }
 
 /// How a call ended.
@@ -204,21 +216,18 @@ impl Recorder {
 impl Stored {
     pub(super) fn new(store: Store, number: i64, role: &'static str, is_new: bool, lock: Lock) -> Self {
         let (message, unwritten, is_new) = (AtomicI64::new(0), Mutex::default(), AtomicBool::new(is_new));
-        Self { store, number, message, role, unwritten, room: AtomicU64::new(u64::MAX), is_new, _lock: lock }
+        Self { store, number, message, role, unwritten, rooms: Vec::new(), is_new, _lock: lock }
     }
 
-    /// The same with room for what a subagent may record.
-    pub(super) fn of_agent(self) -> Self {
-        self.room.store(AGENT_MAX, Ordering::Relaxed);
+    /// The same for a subagent: it takes from its own room and from its family's.
+    pub(super) fn of_agent(mut self, family: Room) -> Self {
+        self.rooms = vec![Room::new(AGENT_MAX, "the session of a subagent"), family];
         self
     }
 
     /// Takes room for a text that is written. Once there is none left, nothing new is.
     fn take_room(&self, text: &str) -> Result<(), StoreError> {
-        let bytes = ROW + text.len() as u64;
-        let take = |room: u64| (room > 0).then(|| room.saturating_sub(bytes));
-        let taken = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        taken.map(drop).map_err(|_none| StoreError::Full { most: AGENT_MAX })
+        self.rooms.iter().try_for_each(|room| room.take(ROW + text.len() as u64))
     }
 
     /// Tried again while another process writes: this thread may have others to serve.
@@ -262,6 +271,26 @@ impl Stored {
         transaction.commit()?;
         self.message.store(message, Ordering::Relaxed);
         Ok(number)
+    }
+}
+
+/// For all subagents of a session, and theirs.
+impl Default for Room {
+    fn default() -> Self {
+        Self::new(FAMILY_MAX, "all subagents of a session together")
+    }
+}
+
+impl Room {
+    fn new(most: u64, who: &'static str) -> Self {
+        Self { left: Arc::new(AtomicU64::new(most)), most, who }
+    }
+
+    /// The last that takes may take more than there is.
+    fn take(&self, bytes: u64) -> Result<(), StoreError> {
+        let take = |left: u64| (left > 0).then(|| left.saturating_sub(bytes));
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.map(drop).map_err(|_none| StoreError::Full { who: self.who, most: self.most })
     }
 }
 
@@ -567,17 +596,46 @@ mod tests {
     use super::super::NewSession;
     use super::*;
 
+    fn store() -> (tempfile::TempDir, Store) {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::at(&directory.path().canonicalize().unwrap().join("store")).unwrap();
+        (directory, store)
+    }
+
+    fn begin(store: &Store, id: &str) -> Stored {
+        let settings = &Value::Null;
+        let new =
+            NewSession { id, title: None, workspace: &[], manifest: None, settings, role: "assistant", lineage: None };
+        store.begin(&new).unwrap()
+    }
+
+    /// D11: one subagent after the other does not fill the disk either; the session that has started them goes on.
+    #[test]
+    fn d11_subagents_do_not_fill_the_disk_together() {
+        let (_directory, store) = store();
+        let family = Room::default();
+        family.left.store(1500, Ordering::Relaxed);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let starts = |id: &str, stored| {
+            let recorder = Recorder::new(id.to_owned(), Redaction::default(), Some(stored), 0);
+            runtime.block_on(recorder.propose("read", "bundled", &json!({ "path": "x".repeat(500) })).start())
+        };
+        for id in ["ses_1", "ses_2"] {
+            starts(id, begin(&store, id).of_agent(family.clone())).unwrap();
+        }
+        let full = starts("ses_3", begin(&store, "ses_3").of_agent(family.clone())).unwrap_err();
+        assert!(matches!(full, StoreError::Full { most: FAMILY_MAX, .. }), "{full}");
+        starts("ses_first", begin(&store, "ses_first")).unwrap();
+    }
+
     /// D11: a subagent's calls are recorded up to a bound, denied ones too; a call that began before it keeps its end, and after it
     /// nothing of its runs.
     #[test]
     fn d11_a_subagent_does_not_fill_the_disk_with_its_record() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Store::at(&directory.path().canonicalize().unwrap().join("store")).unwrap();
-        let (id, settings) = ("ses_x", &Value::Null);
-        let new =
-            NewSession { id, title: None, workspace: &[], manifest: None, settings, role: "assistant", lineage: None };
-        let stored = store.begin(&new).unwrap().of_agent();
-        stored.room.store(2300, Ordering::Relaxed);
+        let (_directory, store) = store();
+        let id = "ses_x";
+        let stored = begin(&store, id).of_agent(Room::default());
+        stored.rooms[0].left.store(2300, Ordering::Relaxed);
         let recorder = Recorder::new(id.to_owned(), Redaction::default(), Some(stored), 0);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let denied = || ResultEnvelope::error("no", Metadata::new(0));

@@ -125,9 +125,9 @@ fn d9_a_session_without_a_mechanism_runs_the_probe_alone() {
         let made =
             workspace.join("made").canonicalize().unwrap_or_else(|_| workspace.canonicalize().unwrap().join("made"));
         let word = |text: &str| HostPath::from(text);
-        let touch = || Work::Program {
-            argv: vec![word("/bin/touch"), HostPath::from(made.clone())],
-            working_dir: workspace.canonicalize().unwrap().into(),
+        let touch = || {
+            let argv = vec![word("/bin/touch"), HostPath::from(made.clone())];
+            Work::program(argv, workspace.canonicalize().unwrap().into())
         };
         let launcher = Launcher::start();
         // The control: with every mechanism it is a program.
@@ -154,7 +154,7 @@ fn d9_a_session_without_a_mechanism_runs_the_probe_alone() {
                 assert_eq!(failed.step, Step::Attempt, "{failed}");
             }
             // And what it is for.
-            let own = Work::Program { argv: vec![word("any"), word("own-pid")], working_dir: word("/") };
+            let own = Work::program(vec![word("any"), word("own-pid")], word("/"));
             let (_, printed) = call(&programs, own);
             assert!(printed.contains("\"ok\":true"), "{printed}");
         }

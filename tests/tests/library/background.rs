@@ -303,7 +303,15 @@ fn x2_3_input_goes_on_and_ends() {
             let full = data(&session, "exec_shell_interact", args).await;
             assert_eq!((&full["status"], &full["input_written"]), (&json!("Running"), &json!(65_536)), "{full}");
             assert!(full["notes"][0].as_str().unwrap().contains("does not read its input"), "{full}");
-            data(&session, "exec_shell_cancel", json!({ "all": true })).await;
+            // The session's other calls do not wait for one that types.
+            let args = json!({ "task_id": deaf, "input": "x".repeat(200_000), "timeout_ms": LONG });
+            let other = async {
+                let printed = data(&session, "exec_shell", json!({ "command": "echo other" })).await;
+                data(&session, "exec_shell_cancel", json!({ "all": true })).await;
+                printed["stdout"].clone()
+            };
+            let (full, printed) = tokio::join!(data(&session, "exec_shell_interact", args), other);
+            assert_eq!((&full["input_written"], printed.as_str()), (&json!(0), Some("other\n")), "{full}");
         },
     );
 }

@@ -133,11 +133,16 @@ fn s0_25_a_repository_is_cloned_from_a_granted_host() {
     }
     on_an_internet_with("git", |internet| {
         let workspace = internet.env.workspace();
-        let run =
-            internet.on(internet.env.weakened()).variable("GIT_SSL_CAINFO", &format!("{}/certificate.pem", data()));
+        // With these a clone would ask another host.
+        let elsewhere = "[url \"https://other.example/\"]\n\tinsteadOf = https://good.example/\n";
+        internet.env.workspace_file("settings", elsewhere);
+        let run = internet
+            .on(internet.env.weakened())
+            .variable("GIT_SSL_CAINFO", &format!("{}/certificate.pem", data()))
+            .variable("GIT_CONFIG_GLOBAL", &workspace.join("settings").display().to_string());
         let data = data();
         let clone = |granted: &str, arguments: &Value| {
-            let flags = ["--net", granted, "--read", &data, "--env", "GIT_SSL_CAINFO"];
+            let flags = ["--net", granted, "--read", &data, "--env", "GIT_SSL_CAINFO", "--env", "GIT_CONFIG_GLOBAL"];
             call(&run, &flags, "repo_clone", arguments)
         };
         let names = || {
@@ -148,7 +153,7 @@ fn s0_25_a_repository_is_cloned_from_a_granted_host() {
         let url = "https://good.example/git/repository";
         let (status, envelope) = clone("good.example", &json!({ "url": url, "depth": 1 }));
         assert_eq!((status, &envelope["data"]["exit_code"]), (0, &json!(0)), "{envelope}");
-        assert_eq!(names(), ["repository"]);
+        assert_eq!(names(), ["repository", "settings"]);
         let cloned = workspace.join("repository");
         assert!(cloned.join(".git/HEAD").is_file() && !cloned.join(".git/hooks").exists(), "no template");
         let settings = fs::read_to_string(cloned.join(".git/config")).unwrap();
@@ -182,7 +187,7 @@ fn s0_25_a_repository_is_cloned_from_a_granted_host() {
         assert_eq!((status, &envelope["metadata"]["denial"]["layer"]), (77, &json!("capability")), "{envelope}");
         assert_eq!(
             (names(), internet.seen().as_str()),
-            (vec!["repository".into()], ""),
+            (vec!["repository".into(), "settings".into()], ""),
             "nothing was made, nobody was asked"
         );
     });

@@ -128,7 +128,7 @@ fn a_call_gets_what_it_needs() {
 
     let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
     let argv = vec!["ls".into()];
-    let program = plan(&needs, Work::Program { argv, working_dir: "/w".into() });
+    let program = plan(&needs, Work::program(argv, "/w".into()));
     assert_eq!(program.rules, CallRules::OfSession);
     assert_eq!((program.bounds.memory, program.bounds.processes), (1 << 30, 4096));
     let spaces = program.limits.iter().filter(|limit| limit.resource == Resource::AddressSpace).count();
@@ -147,7 +147,7 @@ fn the_session_directory_is_in_the_plans() {
     };
     out(&session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap());
     let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line: "true".to_owned() }), ..CallNeeds::default() };
-    let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
+    let work = Work::program(vec!["ls".into()], "/w".into());
     let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
     assert_eq!(call(&effective.check(&needs).unwrap(), &facts(), spec).unwrap().rules, CallRules::OfSession);
 }
@@ -162,7 +162,7 @@ fn s4_9_a_reading_call_has_nothing_to_write() {
     assert!(!grant.write().is_empty() && !grant.only_reads(), "the control");
     let grant = grant.for_reading();
     assert!(grant.write().is_empty() && !grant.read().is_empty());
-    let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
+    let work = Work::program(vec!["ls".into()], "/w".into());
     let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
     assert_eq!(call(&grant, &facts(), spec).unwrap().rules, CallRules::Reading);
     let changes = |set: &EffectiveSet| set.reach().iter().any(|reach| reach.starts_with("change"));
@@ -359,7 +359,7 @@ fn s0_15_a_narrowed_call_is_within_its_session() {
         let line = "true".to_owned();
         let needs = CallNeeds { shell: Some(ShellNeed::CommandLine { line }), ..CallNeeds::default() };
         let checked = effective.check(&needs).unwrap();
-        let work = Work::Program { argv: vec!["ls".into()], working_dir: "/w".into() };
+        let work = Work::program(vec!["ls".into()], "/w".into());
         let spec = CallSpec { work, bounds: bounds(&manifest), timeout: Duration::from_secs(60) };
         let session = session(&effective, &facts(), &manifest.env, &bounds(&manifest)).unwrap();
         let mut rules = RuleSet::default();
