@@ -19,7 +19,9 @@ const MARGIN: &str = "  | ";
 /// Most lines of one text.
 const LINES: usize = 8;
 /// Most texts of one kind, such as files.
-const ITEMS: usize = 8;
+const ITEMS: usize = 64;
+/// How many lines of a text that is too long are its last.
+const LAST: usize = 3;
 /// Narrower terminals are taken to be so wide, columns.
 const NARROWEST: usize = 24;
 
@@ -141,16 +143,23 @@ impl Shown {
     /// Text of somebody else's, in lines of callgate's own making: no terminal has to break one.
     fn foreign(&mut self, text: &str) {
         let room = self.columns - MARGIN.len() - 1;
-        let mut lines = text.split('\n').flat_map(|line| wrapped(&escaped(line), room));
-        for line in lines.by_ref().take(LINES) {
-            self.text.push_str(MARGIN);
-            self.text.push_str(&line);
-            self.text.push('\n');
+        let lines: Vec<String> = text.split('\n').flat_map(|line| wrapped(&escaped(line), room)).collect();
+        if lines.len() <= LINES {
+            lines.iter().for_each(|line| self.line(line));
+            return;
         }
-        let more = lines.count();
-        if more > 0 {
-            self.own(&format!("  ... and {more} more lines; {} bytes in all", text.len()));
-        }
+        // What it does may stand at its end.
+        let (first, rest) = lines.split_at(LINES - LAST);
+        let (more, last) = rest.split_at(rest.len() - LAST);
+        first.iter().for_each(|line| self.line(line));
+        self.own(&format!("  ... and {} more lines, of {} bytes in all; its last are:", more.len(), text.len()));
+        last.iter().for_each(|line| self.line(line));
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text.push_str(MARGIN);
+        self.text.push_str(line);
+        self.text.push('\n');
     }
 }
 
@@ -429,11 +438,20 @@ mod tests {
         assert_eq!(lines.iter().map(|line| line.chars().count()).collect::<Vec<_>>(), [10, 10, 10]);
     }
 
+    /// What stands at the end of a long text is seen.
+    #[test]
+    fn the_end_of_a_long_text_is_shown() {
+        let statement = format!("WITH note AS (SELECT '{}') DELETE FROM item", "harmless words ".repeat(60));
+        let mut asked = of("");
+        (asked.tool, asked.arguments) = ("postgres".to_owned(), json!({ "sql": statement }));
+        assert!(question(&asked, 80).contains("DELETE FROM item"), "{}", question(&asked, 80));
+    }
+
     /// A flood is cut, and said to be; what is asked about stays on the screen.
     #[test]
     fn a_flood_is_cut() {
         let shown = question(&of(&"true\n".repeat(100_000)), 80);
-        assert!(shown.contains("  ... and 99993 more lines; 500000 bytes in all\n"), "{shown}");
+        assert!(shown.contains("  ... and 99993 more lines, of 500000 bytes in all; its last are:\n"), "{shown}");
         assert!(shown.lines().count() < 24, "it fits on a screen");
     }
 }

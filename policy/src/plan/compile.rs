@@ -86,7 +86,12 @@ pub fn is_offline(effective: &EffectiveSet) -> bool {
 /// What may be connected to, if anything.
 fn network(effective: &EffectiveSet, bounds: &Bounds) -> Option<Network> {
     let hosts = effective.rights().hosts().iter().map(|(host, _)| host.clone()).collect();
-    (!is_offline(effective)).then_some(Network { hosts, secured: None, carries: Carries::of(bounds) })
+    (!is_offline(effective)).then_some(Network {
+        hosts,
+        secured: None,
+        past_session: false,
+        carries: Carries::of(bounds),
+    })
 }
 
 /// What `shell` grants. Where it grants any program with any arguments, or nothing at all, nobody need be asked: in the latter
@@ -190,6 +195,7 @@ pub fn call(grant: &CallGrant, facts: &HostFacts, spec: CallSpec) -> Result<Call
         None => Some(Network {
             hosts: grant.hosts().iter().map(|(host, port)| HostPattern::of_host(host, *port)).collect(),
             secured: None,
+            past_session: false,
             carries: Carries::of(&bounds),
         }),
     };

@@ -28,6 +28,10 @@ pub struct Network {
     /// these. The supervisor says so for each call; no session has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secured: Option<Secured>,
+    /// Its connections pass by what listens in the session, such as a task in the background: the call is told a secret that is for a
+    /// server of the host's. The supervisor says so for each call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub past_session: bool,
     /// How much it may carry. Of a call's network only the least for the call is looked at.
     pub carries: Carries,
 }

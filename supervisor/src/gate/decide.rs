@@ -199,6 +199,7 @@ impl Session {
                 }
                 if let Some(network) = &mut plan.network {
                     network.secured = secured;
+                    network.past_session = tool.executor.dialect().is_some();
                 }
                 Some(plan)
             }
@@ -654,7 +655,8 @@ impl Session {
             (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => (texts(argv), reach),
             // A host's own loop is no program. What it may change is as much for a person to know.
             (None, None) if is_agents => (Vec::new(), reach),
-            _ => (Vec::new(), Vec::new()),
+            // What it does may stand where a long statement is cut.
+            _ => (Vec::new(), needs.sql.iter().map(does).collect()),
         };
         Question {
             session: self.id.clone(),
@@ -684,6 +686,10 @@ fn unless_denied(decision: Decision, call: &RuledCall<'_>) -> Result<Decision, C
     let asked = decision.about.clone().unwrap_or_else(|| call.tool.to_owned());
     let denial = Denial::new(Layer::Rule, asked, decision.to_string()).remedy(decision.remedy(call));
     Err(CallError::Denied(Box::new(denial)))
+}
+
+fn does(sql: &SqlNeed) -> String {
+    format!("{} in the database {}", sql.statement.verb, sql.database)
 }
 
 fn words(argv: &[HostPath]) -> Vec<String> {

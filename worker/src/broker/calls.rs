@@ -241,10 +241,11 @@ impl Calls {
     /// The workers of calls that have servers for this one, which is among them if it has some.
     pub(super) fn serving(&mut self, caller: &Caller<'_>) -> Vec<Pid> {
         let own = self.worker_of_caller(caller);
-        // One that only reads would change things by way of a server that may.
-        let reads = own.and_then(|own| self.calls.get(&own)).is_none_or(|call| call.only_reads);
+        // One that only reads would change things by way of a server that may, and one with a secret would tell it to a task.
+        let keeps_away = |call: &Call| call.only_reads || call.network.as_ref().is_some_and(|net| net.past_session);
+        let alone = own.and_then(|own| self.calls.get(&own)).is_none_or(keeps_away);
         let serves =
-            |(worker, call): (&Pid, &Call)| (call.serves_session && !reads && Some(*worker) != own).then_some(*worker);
+            |(worker, call): (&Pid, &Call)| (call.serves_session && !alone && Some(*worker) != own).then_some(*worker);
         own.into_iter().chain(self.calls.iter().filter_map(serves)).collect()
     }
 

@@ -259,6 +259,7 @@ mod tests {
                 &plan::Network {
                     hosts: vec![HostPattern::parse(granted).unwrap()],
                     secured: None,
+                    past_session: false,
                     carries: plan::Carries::UNBOUNDED,
                 },
             )

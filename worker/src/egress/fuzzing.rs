@@ -27,6 +27,7 @@ pub fn question(bytes: &[u8]) {
     let network = Network {
         hosts: HostPattern::parse(GRANTED).into_iter().collect(),
         secured: None,
+        past_session: false,
         carries: Carries::UNBOUNDED,
     };
     let question = Question::read(bytes, &network);

@@ -90,8 +90,12 @@ fn serve(hosts: &[&str]) -> Served {
 }
 
 fn serve_with(hosts: &[&str], room: usize, carries: Carries) -> Served {
-    let network =
-        Network { hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(), secured: None, carries };
+    let network = Network {
+        hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
+        secured: None,
+        past_session: false,
+        carries,
+    };
     let (server, table, asked) = name_server();
     let (broker, theirs) = Channel::pair().unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -329,14 +333,18 @@ fn b4_names_below_a_granted_one_are_asked_for_when_a_call_connects() {
     }
     let asked_for = |word: &str| served.asked.lock().unwrap().iter().any(|name| name.starts_with(word));
     let secret = Target::Address(SocketAddr::new(served.address_of("secret.below.example."), port));
-    let (_, reached) =
-        served.ask_for(8, Some(Network { hosts: vec![], secured: None, carries: Carries::UNBOUNDED }), secret, true);
+    let (_, reached) = served.ask_for(
+        8,
+        Some(Network { hosts: vec![], secured: None, past_session: false, carries: Carries::UNBOUNDED }),
+        secret,
+        true,
+    );
     assert_eq!(reached, Reached::Refused { host: format!("secret.below.example:{port}") });
     assert!(!asked_for("secret"));
     // By TCP it is known who asks.
     let (socket, _) = served.ask_for(
         8,
-        Some(Network { hosts: vec![], secured: None, carries: Carries::UNBOUNDED }),
+        Some(Network { hosts: vec![], secured: None, past_session: false, carries: Carries::UNBOUNDED }),
         Target::Names,
         true,
     );

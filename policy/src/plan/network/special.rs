@@ -281,6 +281,7 @@ mod tests {
         let network = |hosts: &[&str]| Network {
             hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
             secured: None,
+            past_session: false,
             carries: Carries::UNBOUNDED,
         };
         let allows = |network: &Network, address: &str, port| network.allows_address(address.parse().unwrap(), port);
@@ -341,6 +342,7 @@ mod tests {
             let network = Network {
                 hosts: hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect(),
                 secured: None,
+                past_session: false,
                 carries: Carries::UNBOUNDED,
             };
             assert_eq!(network.only_web(&host, port), only, "{hosts:?} {port}");

@@ -136,18 +136,21 @@ impl Sql {
                 "it has more than {SQL_MAX} bytes, and nobody could look at all of it; write less at a time"
             )));
         }
-        let tokens = tokens(dialect, text).map_err(bad)?;
+        let mut tokens = tokens(dialect, text).map_err(bad)?;
+        // The patterns of rules begin and end with a statement's words.
+        while tokens.last().is_some_and(|token| token.piece.is_mark(';')) {
+            tokens.pop();
+        }
+        if tokens.first().is_some_and(|token| token.piece.is_mark(';')) {
+            return Err(bad("it begins with a semicolon; leave it out".to_owned()));
+        }
         let shown = shown(&tokens);
         let names = names(text, &tokens);
         let pieces: Vec<Piece> = tokens.into_iter().map(|token| token.piece).collect();
-        let last = pieces.iter().rposition(|piece| !piece.is_mark(';'));
-        let pieces = &pieces[..last.map_or(0, |last| last + 1)];
-        let first = pieces.iter().position(|piece| !piece.is_mark(';')).unwrap_or_default();
-        let pieces = &pieces[first.min(pieces.len())..];
-        if pieces.iter().any(|piece| piece.is_mark(';')) && !is_a_trigger(pieces) {
+        if pieces.iter().any(|piece| piece.is_mark(';')) && !is_a_trigger(&pieces) {
             return Err(bad("it has more than one statement; a call runs one".to_owned()));
         }
-        let (kind, verb) = judged(dialect, pieces).ok_or_else(|| bad("it has no statement".to_owned()))?;
+        let (kind, verb) = judged(dialect, &pieces).ok_or_else(|| bad("it has no statement".to_owned()))?;
         Ok(Self { statement: Statement { kind, verb, text: shown }, names, calls: calls(text) })
     }
 
@@ -174,6 +177,12 @@ fn tokens(dialect: Dialect, text: &str) -> Result<Vec<Token<'_>>, String> {
             continue;
         }
         let (piece, length) = first_of(dialect, &text[at..], text[..at].ends_with('&'))?;
+        // `1.e0INTO` is a number and a word to some, and to others a column. `1.e5` alone is one number to all.
+        let behind_number = !apart
+            && matches!(&tokens[..], [.., number, point] if number.piece == Piece::Literal && point.text == "." && !point.apart);
+        if behind_number && matches!(piece, Piece::Word(_)) {
+            return Err("it has a word right behind a number and a point; write a number as 1.0e5".to_owned());
+        }
         let is_text = |piece: &Piece, text: &str| *piece == Piece::Literal && text.ends_with(['\'', '"']);
         let token = Token { piece, text: &text[at..at + length], apart };
         if tokens.last().is_some_and(|last| is_text(&last.piece, last.text)) && is_text(&token.piece, token.text) {
@@ -410,7 +419,7 @@ mod tests {
                 "VALUES (1), (2)",
                 "EXPLAIN SELECT 1",
                 "SELECT replace('a', 'b', 'c'), insert('a', 1, 1, 'b') FROM t",
-                "SELECT deleted_at, updated FROM t;",
+                "SELECT deleted_at, updated, t1.e0, t1.email FROM t AS t1;",
             ] {
                 assert_eq!(judge(dialect, text).0, SqlKind::Reads, "{dialect:?} {text}");
             }
@@ -519,6 +528,8 @@ mod tests {
                 ("SELECT 'a'\n'b'", "nothing between them"),
                 ("SELECT 'a", "is not closed"),
                 ("SELECT 1INTO t", "begins like a number"),
+                ("SELECT 1.e0INTO @x", "right behind a number and a point"),
+                ("; DROP TABLE item", "begins with a semicolon"),
                 ("SELECT \\N", "backslash outside"),
             ] {
                 says(dialect, text, said);
@@ -536,6 +547,7 @@ mod tests {
         let shown = |text: &str| Sql::read(Dialect::Postgres, text).expect(text).statement.text;
         assert_eq!(shown("delete\n from public . t where a='b'"), "DELETE FROM public.t WHERE a = 'b'");
         assert_eq!(shown("select a->>'b'::text,c(1)"), "SELECT a ->> 'b' :: text, c(1)");
+        assert_eq!(shown("drop table item;;"), "DROP TABLE item");
         let long = format!("WITH x AS (SELECT '{}') DELETE FROM item", "x".repeat(16_000));
         assert_eq!(shown(&long), long.replace("AS (", "AS("));
         let error = Sql::read(Dialect::Postgres, &long.replace("xxx", "xxxx")).expect_err("it is too long");
