@@ -102,6 +102,33 @@ pub struct Metadata {
     /// What the call has changed in trees with kept names, where the broker is the writer and knows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub changes: Option<Changes>,
+    /// The tool was called by a name that will go (S2-25).
+    #[serde(rename = "_deprecation", skip_serializing_if = "Option::is_none", default)]
+    pub deprecation: Option<Deprecation>,
+}
+
+/// A name of a tool that still works and will go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Deprecation {
+    /// The name that was called.
+    pub this_tool: String,
+    /// The name to call.
+    pub use_instead: String,
+    /// The version from which the old name is unknown.
+    pub removed_in: String,
+    /// The same in a sentence.
+    pub message: String,
+}
+
+impl Deprecation {
+    /// `this_tool` goes in the version `removed_in`, and `use_instead` stays.
+    #[must_use]
+    pub fn new(this_tool: impl Into<String>, use_instead: impl Into<String>, removed_in: impl Into<String>) -> Self {
+        let (this_tool, use_instead, removed_in) = (this_tool.into(), use_instead.into(), removed_in.into());
+        let message = format!("`{this_tool}` is deprecated and will be removed in {removed_in}; call `{use_instead}`");
+        Self { this_tool, use_instead, removed_in, message }
+    }
 }
 
 impl Metadata {

@@ -147,8 +147,18 @@ impl Session {
     ///
     /// The call keeps its turn until it has its place among those who type to its task, so that inputs come in the order of their
     /// calls. Nobody waits for one that waits itself.
-    pub(super) async fn about_background(&self, act: Act, args: &Value, turn: Turn) -> Result<Done, CallError> {
+    pub(super) async fn about_background(
+        &self,
+        tool: &Tool,
+        act: Act,
+        args: &Value,
+        turn: Turn,
+    ) -> Result<Done, CallError> {
         match act {
+            Act::Agents(act) => {
+                drop(turn);
+                self.about_agents(tool, act, args).await
+            }
             Act::List => Ok(Done::of(self.listed())),
             Act::Cancel => {
                 let tasks = self.to_cancel(args)?;

@@ -22,10 +22,11 @@ use super::spawn::OfAgent;
 use super::{CallError, Known};
 use crate::causes::with_causes;
 use crate::confine::{Endpoint, Stdio};
+use crate::registry::hosted::agents::{INBOX, REPORT};
 use crate::registry::{TASKS, Tool, started};
 use crate::session::{
-    AGENT_DEPTH_MAX, AGENTS_MAX, AgentRunner, AgentService, AgentTask, FAMILY_MAX, InFlight, Opening, Reared, Served,
-    Session,
+    AGENT_DEPTH_MAX, AGENTS_MAX, AgentRunner, AgentService, AgentStatus, AgentTask, FAMILY_MAX, InFlight, Kept,
+    Opening, Reared, Served, Session,
 };
 use crate::store::{Recorder, Recording};
 use crate::trace::{self, Traceparent};
@@ -53,8 +54,123 @@ type Work = Pin<Box<dyn Future<Output = Result<Answered, String>> + Send>>;
 enum Waits {
     /// The call, as long as the sender is there.
     Call(oneshot::Receiver<()>),
-    /// Nobody. It goes into the record of the parent.
-    Nobody { recorder: Arc<Recorder>, origin: String },
+    /// Nobody. It goes into the record of the parent, and to whoever keeps the agent.
+    Nobody { recorder: Arc<Recorder>, origin: String, keeps: Option<Keeping> },
+}
+
+/// What the parent keeps of an agent. Whatever becomes of its life, that ends for whoever waits.
+struct Keeping(Arc<Kept>);
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.0.ends(AgentStatus::Interrupted, "whoever started it stopped");
+    }
+}
+
+/// All that a subagent is started with, but its place and its prompt.
+pub(super) struct Beginning {
+    parent: String,
+    opening: Opening,
+    agent: Agent,
+    name: String,
+    metadata: Value,
+    runner: Option<Arc<dyn AgentRunner>>,
+    service: Option<Arc<AgentService>>,
+    reared: Arc<Mutex<Reared>>,
+    parents_stop: watch::Receiver<u64>,
+    recorder: Arc<Recorder>,
+    origin: String,
+}
+
+impl Beginning {
+    /// What the agent will be.
+    pub(super) fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
+    /// Whether what is sent to the agent can reach it: it has the tool for that, and can call it.
+    pub(super) fn takes_input(&self) -> bool {
+        self.opening.has(INBOX) && (self.runner.is_some() || self.service.is_some())
+    }
+
+    /// Whether it can report what came of its row.
+    pub(super) fn can_report(&self) -> bool {
+        self.opening.has(REPORT) && (self.runner.is_some() || self.service.is_some())
+    }
+
+    /// Who serves the agent's program, if a program is.
+    pub(super) fn service(&self) -> Option<Arc<AgentService>> {
+        self.service.clone()
+    }
+
+    /// Hears when the parent stops its agents.
+    pub(super) fn stops(&self) -> watch::Receiver<u64> {
+        self.parents_stop.clone()
+    }
+
+    /// Once more, for another agent of the same kind.
+    pub(super) fn again(&self, service: Option<Arc<AgentService>>) -> Self {
+        Self {
+            parent: self.parent.clone(),
+            opening: self.opening.clone(),
+            agent: self.agent.clone(),
+            name: self.name.clone(),
+            metadata: self.metadata.clone(),
+            runner: self.runner.clone(),
+            service,
+            reared: Arc::clone(&self.reared),
+            parents_stop: self.parents_stop.clone(),
+            recorder: Arc::clone(&self.recorder),
+            origin: self.origin.clone(),
+        }
+    }
+
+    /// Has the agent live in the background, as its parent keeps it. It ends with this future, or before.
+    pub(super) async fn live_kept(self, kept: Arc<Kept>, place: (InFlight, OwnedSemaphorePermit), tell: Tell) {
+        let takes_input = self.takes_input();
+        let Self {
+            parent,
+            opening,
+            agent,
+            name,
+            metadata,
+            runner,
+            service,
+            reared,
+            parents_stop,
+            recorder,
+            origin,
+            ..
+        } = self;
+        let prompt = told_who_calls(&agent, &kept.prompt());
+        let keeps = Some(Keeping(Arc::clone(&kept)));
+        let opening = opening.kept_as(&kept);
+        let waits = Waits::Nobody { recorder, origin, keeps };
+        let life = Life {
+            parent,
+            opening,
+            agent,
+            name,
+            prompt,
+            metadata,
+            runner,
+            service,
+            reared,
+            parents_stop,
+            waits,
+            place,
+            takes_input,
+        };
+        // What came of it is kept.
+        drop(life.live(tell).await);
+    }
+}
+
+/// Hears the id of the agent's session once it works, or why it does not.
+pub(super) type Tell = oneshot::Sender<Result<String, CallError>>;
+
+fn told_who_calls(agent: &Agent, prompt: &str) -> String {
+    if agent.knows_caller { format!("{CALLER}\n{prompt}") } else { prompt.to_owned() }
 }
 
 /// A subagent from its start to its end.
@@ -67,11 +183,12 @@ struct Life {
     metadata: Value,
     runner: Option<Arc<dyn AgentRunner>>,
     /// Who serves its program.
-    service: Option<AgentService>,
+    service: Option<Arc<AgentService>>,
     reared: Arc<Mutex<Reared>>,
     parents_stop: watch::Receiver<u64>,
     waits: Waits,
     place: (InFlight, OwnedSemaphorePermit),
+    takes_input: bool,
 }
 
 impl Session {
@@ -115,59 +232,33 @@ impl Session {
         (known, call): (&mut Known, &str),
     ) -> Result<Done, CallError> {
         let name = args["subagent_type"].as_str().unwrap_or_default();
-        let agent = self.subagent(name)?;
-        if self.rearing.depth >= AGENT_DEPTH_MAX {
-            return Err(CallError::Told {
-                code: ErrorCode::LimitExceeded,
-                text: format!(
-                    "subagents are nested at most {AGENT_DEPTH_MAX} deep, and this session is at that depth; do the work here"
-                ),
-            });
-        }
-        let is_program = !agent.runner.is_empty();
-        let runner = self.rearing.runner.clone().filter(|_| !is_program);
-        if !is_program && runner.is_none() {
-            return Err(CallError::Tool(format!(
-                "nobody runs the subagent `{name}` here: its manifest names no program (`runner`), and this host runs none"
-            )));
-        }
-        let Some(place) = self.children.enter() else {
-            return Err(CallError::Told {
-                code: ErrorCode::ResourceBusy,
-                text: format!(
-                    "{AGENTS_MAX} subagents of this session are in flight, and there are at most {AGENTS_MAX}; wait until one of \
-                 them has ended"
-                ),
-            });
-        };
-        let Some(of_family) = self.rearing.ancestry.places.take() else {
-            return Err(CallError::Told {
-                code: ErrorCode::ResourceBusy,
-                text: format!(
-                    "{FAMILY_MAX} subagents are in flight together, below the session that began, and there are at most {FAMILY_MAX}; \
-                 wait until one of them has ended"
-                ),
-            });
-        };
+        let beginning = self.beginning(tool, (name, &args["metadata"], None), (most, call))?;
+        let place = self.place_for_agent()?;
         let prompt = args["prompt"].as_str().unwrap_or_default();
         let is_background = args["background"].as_bool() == Some(true);
         let (guard, left) = oneshot::channel();
+        let Beginning { parent, opening, agent, name, metadata, runner, service, reared, parents_stop, .. } = beginning;
+        let is_inspectable = agent.inspectable;
         let life = Life {
-            parent: self.id.clone(),
-            opening: self.opening(name, most, call).ok_or_else(|| self.no_subagent(name))?,
-            agent: agent.clone(),
-            name: name.to_owned(),
-            prompt: if agent.knows_caller { format!("{CALLER}\n{prompt}") } else { prompt.to_owned() },
-            metadata: args["metadata"].clone(),
+            parent,
+            opening,
+            prompt: told_who_calls(&agent, prompt),
+            agent,
+            name: name.clone(),
+            metadata,
             runner,
-            service: self.rearing.endpoint.as_ref().filter(|_| is_program).map(|endpoint| endpoint.service()),
-            reared: self.children.reared_by(),
-            parents_stop: self.children.listen(),
+            service,
+            reared,
+            parents_stop,
             waits: match is_background {
-                true => Waits::Nobody { recorder: Arc::clone(&self.recorder), origin: tool.origin.to_string() },
+                true => {
+                    let (recorder, origin) = (Arc::clone(&self.recorder), tool.origin.to_string());
+                    Waits::Nobody { recorder, origin, keeps: None }
+                }
                 false => Waits::Call(left),
             },
-            place: (place, of_family),
+            place,
+            takes_input: false,
         };
         let (tell, told) = oneshot::channel();
         // Whatever becomes of this call, what was begun is ended by whoever began it.
@@ -194,7 +285,7 @@ impl Session {
             }
         };
         let notes = changes.as_ref().map(|changes| remarks(changes, true)).unwrap_or_default();
-        let id = told.await.ok().and_then(Result::ok).filter(|_| agent.inspectable);
+        let id = told.await.ok().and_then(Result::ok).filter(|_| is_inspectable);
         let data = |output: &str| {
             let mut data = json!({ "output": output });
             if let Some(id) = id {
@@ -208,12 +299,80 @@ impl Session {
         Ok(Done { changes, ..self.cut_text(tool, &output, data) })
     }
 
-    fn subagent(&self, name: &str) -> Result<&Agent, CallError> {
+    /// What a subagent is started with, if it may be: `only` are the tools that it has of those that it would have.
+    pub(super) fn beginning(
+        &self,
+        tool: &Tool,
+        (name, metadata, only): (&str, &Value, Option<&[String]>),
+        (most, call): (&EffectiveSet, &str),
+    ) -> Result<Beginning, CallError> {
+        let agent = self.subagent(name)?;
+        if self.rearing.depth >= AGENT_DEPTH_MAX {
+            return Err(CallError::Told {
+                code: ErrorCode::LimitExceeded,
+                text: format!(
+                    "subagents are nested at most {AGENT_DEPTH_MAX} deep, and this session is at that depth; do the work here"
+                ),
+            });
+        }
+        let is_program = !agent.runner.is_empty();
+        let runner = self.rearing.runner.clone().filter(|_| !is_program);
+        if !is_program && runner.is_none() {
+            return Err(CallError::Tool(format!(
+                "nobody runs the subagent `{name}` here: its manifest names no program (`runner`), and this host runs none"
+            )));
+        }
+        Ok(Beginning {
+            parent: self.id.clone(),
+            opening: self.opening(name, most, (call, only)).ok_or_else(|| self.no_subagent(name))?,
+            agent: agent.clone(),
+            name: name.to_owned(),
+            metadata: metadata.clone(),
+            runner,
+            service: self.service_for_agent(name)?,
+            reared: self.children.reared_by(),
+            parents_stop: self.children.listen(),
+            recorder: Arc::clone(&self.recorder),
+            origin: tool.origin.to_string(),
+        })
+    }
+
+    /// Who serves the program of an agent, if a program is.
+    pub(super) fn service_for_agent(&self, name: &str) -> Result<Option<Arc<AgentService>>, CallError> {
+        let is_program = !self.subagent(name)?.runner.is_empty();
+        let endpoint = self.rearing.endpoint.as_ref().filter(|_| is_program);
+        Ok(endpoint.map(|endpoint| Arc::new(endpoint.service())))
+    }
+
+    /// A place for one more.
+    pub(super) fn place_for_agent(&self) -> Result<(InFlight, OwnedSemaphorePermit), CallError> {
+        let Some(place) = self.children.enter() else {
+            return Err(CallError::Told {
+                code: ErrorCode::ResourceBusy,
+                text: format!(
+                    "{AGENTS_MAX} subagents of this session are in flight, and there are at most {AGENTS_MAX}; wait until one of \
+                     them has ended"
+                ),
+            });
+        };
+        let Some(of_family) = self.rearing.ancestry.places.take() else {
+            return Err(CallError::Told {
+                code: ErrorCode::ResourceBusy,
+                text: format!(
+                    "{FAMILY_MAX} subagents are in flight together, below the session that began, and there are at most {FAMILY_MAX}; \
+                 wait until one of them has ended"
+                ),
+            });
+        };
+        Ok((place, of_family))
+    }
+
+    pub(super) fn subagent(&self, name: &str) -> Result<&Agent, CallError> {
         let agent = self.manifest.as_ref().and_then(|manifest| manifest.agents.get(name));
         agent.filter(|agent| agent.mode.is_subagent()).ok_or_else(|| self.no_subagent(name))
     }
 
-    fn no_subagent(&self, name: &str) -> CallError {
+    pub(super) fn no_subagent(&self, name: &str) -> CallError {
         let agents = self.manifest.iter().flat_map(|manifest| &manifest.agents);
         let known: Vec<&str> =
             agents.filter(|(_, agent)| agent.mode.is_subagent()).map(|(name, _)| name.as_str()).collect();
@@ -231,7 +390,7 @@ fn not_started(name: &str, what: &str) -> CallError {
 impl Life {
     /// From the opening of its session until it has its answer, its parent stops it, or whoever waits for it does not any more.
     /// When this returns, nothing of it runs. `tell` hears its session's id once it works.
-    async fn live(self, tell: oneshot::Sender<Result<String, CallError>>) -> Result<Answered, CallError> {
+    async fn live(self, tell: Tell) -> Result<Answered, CallError> {
         let Self {
             parent,
             opening,
@@ -245,20 +404,27 @@ impl Life {
             mut parents_stop,
             waits,
             place,
+            takes_input,
         } = self;
         let child = match opening.open(&reared).await {
             Ok(child) => child,
             Err(error) => {
                 let what = with_causes(&error);
+                if let Waits::Nobody { keeps: Some(Keeping(kept)), .. } = &waits {
+                    kept.ends(AgentStatus::Failed, &error_text(&not_started(&name, &what)));
+                }
                 drop(tell.send(Err(not_started(&name, &what))));
                 return Err(not_started(&name, &what));
             }
         };
         let id = child.id().to_owned();
-        let (left, completion) = match waits {
-            Waits::Call(left) => (Some(left), None),
-            Waits::Nobody { recorder, origin } => {
-                let arguments = json!({ "subagent_type": name, "session_id": id });
+        let (left, completion, keeps) = match waits {
+            Waits::Call(left) => (Some(left), None, None),
+            Waits::Nobody { recorder, origin, keeps } => {
+                let mut arguments = json!({ "subagent_type": name, "session_id": id });
+                if let Some(Keeping(kept)) = &keeps {
+                    arguments["agent_id"] = kept.id.as_str().into();
+                }
                 let mut completion = recorder.propose(COMPLETION, &origin, &arguments);
                 // Nothing runs that is not recorded.
                 if let Err(error) = completion.start().await {
@@ -266,9 +432,12 @@ impl Life {
                     drop(tell.send(Err(error.into())));
                     return Err(CallError::Ended);
                 }
-                (None, Some(completion))
+                (None, Some(completion), keeps)
             }
         };
+        if let Some(Keeping(kept)) = &keeps {
+            kept.runs(&id, takes_input);
+        }
         drop(tell.send(Ok(id.clone())));
         let work: Work = match runner {
             None => Box::pin(run_program(Arc::clone(&child), agent.runner, prompt, service)),
@@ -287,9 +456,11 @@ impl Life {
                 None => std::future::pending().await,
             }
         };
+        let kept = keeps.as_ref().map(|Keeping(kept)| &**kept);
         let outcome = tokio::select! {
             biased;
             _ = parents_stop.changed() => Err(CallError::Ended),
+            error = is_to_end(kept) => Err(error),
             () = is_left => Err(CallError::Ended),
             done = work => done.map_err(CallError::Tool),
         };
@@ -305,8 +476,43 @@ impl Life {
             outcome => outcome,
         };
         let Some(completion) = completion else { return outcome };
+        let ending = ending(&outcome, kept);
         complete(completion, &id, outcome).await;
+        if let Some(kept) = kept {
+            kept.ends(ending.0, &ending.1);
+        }
         Err(CallError::Ended)
+    }
+}
+
+/// Waits until an agent that is kept is to end, and says why.
+async fn is_to_end(kept: Option<&Kept>) -> CallError {
+    let Some(kept) = kept else { return std::future::pending().await };
+    let time = async {
+        match kept.time {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = kept.cancelled() => CallError::Ended,
+        () = time => CallError::TimedOut(kept.time.unwrap_or_default()),
+    }
+}
+
+/// How an agent has ended for whoever keeps it, and its answer or why it has none.
+fn ending(outcome: &Result<Answered, CallError>, kept: Option<&Kept>) -> (AgentStatus, String) {
+    match outcome {
+        Ok(Answered { output: Ok(output), .. }) => (AgentStatus::Completed, output.clone()),
+        Ok(Answered { output: Err(text), .. }) => (AgentStatus::Failed, text.clone()),
+        Err(CallError::Ended) if kept.is_some_and(Kept::is_cancelled) => {
+            (AgentStatus::Cancelled, "it was cancelled".to_owned())
+        }
+        Err(CallError::Ended) => {
+            (AgentStatus::Interrupted, "the session that started it was aborted, or has ended".to_owned())
+        }
+        Err(CallError::TimedOut(time)) => (AgentStatus::Failed, format!("its time was up ({}s)", time.as_secs())),
+        Err(error) => (AgentStatus::Failed, error_text(error)),
     }
 }
 
@@ -362,7 +568,7 @@ async fn run_program(
     child: Arc<Session>,
     argv: Vec<String>,
     prompt: String,
-    service: Option<AgentService>,
+    service: Option<Arc<AgentService>>,
 ) -> Result<Answered, String> {
     if let Some(ShellNeed::Program { argv }) =
         argv.first().map(|program| started(&[program.as_str().into()], &child.root()))

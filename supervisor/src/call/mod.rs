@@ -1,6 +1,7 @@
 //! The story of one call.
 
 mod abort;
+mod agents;
 mod answer;
 mod background;
 mod batch;
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use callgate_policy::call_grant::CallGrant;
 use callgate_policy::effective::EffectiveSet;
-use callgate_policy::envelope::{Changes, Coerced, Denial, Layer, ResultEnvelope, StepReport};
+use callgate_policy::envelope::{Changes, Coerced, Denial, Deprecation, Layer, ResultEnvelope, StepReport};
 use callgate_policy::failure::ErrorCode;
 use callgate_policy::limit::Bounds;
 use callgate_policy::manifest::Credential;
@@ -40,9 +41,10 @@ use self::envelope::Done;
 use self::error::denied;
 use crate::confine::ConfineError;
 use crate::gate::{Approved, Passed, Task};
+use crate::registry::hosted::agents::Delegation;
 use crate::registry::{
-    Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, ReadBefore, Registry, Tool, Understood,
-    is_a_pdf, not_configured,
+    Context, Executor, Hop, InFlight, Inactive, NO_PROVIDER, Prepared, ReadBefore, Registry, Tool, Understood, VERSION,
+    is_a_pdf, not_configured, removed,
 };
 use crate::session::{Coercion, Session};
 use crate::store::Recording;
@@ -247,6 +249,10 @@ impl Session {
             None => done,
         });
         let mut envelope = self.envelope(outcome, runs, known, duration_ms);
+        envelope.metadata.deprecation = registry.ok().and_then(|registry| registry.deprecation(&tool));
+        if let Some(Deprecation { use_instead, removed_in, .. }) = &envelope.metadata.deprecation {
+            tracing::warn!(session = self.id, tool, use_instead, removed_in, "a call by a deprecated name");
+        }
         envelope.metadata.coerced = coerced;
         envelope.metadata.traceparent = traceparent.map(str::to_owned);
         if is_cancelled {
@@ -282,7 +288,7 @@ impl Session {
         &self,
         tool: &'a Tool,
         registry: &Registry,
-        (Understood { args, told: of_surface, limit }, read): (Understood, &ReadBefore),
+        (Understood { mut args, told: of_surface, limit }, read): (Understood, &ReadBefore),
         going: Going,
     ) -> Result<Checked<'a>, CallError> {
         tool.validate(&args).map_err(CallError::Arguments)?;
@@ -308,8 +314,12 @@ impl Session {
         let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
             Executor::Declared(_) => Some(self.part_for(tool)?),
-            Executor::Delegate => {
-                let (own, runner) = self.part_for_agent(args["subagent_type"].as_str().unwrap_or_default())?;
+            Executor::Delegate(how) => {
+                let agent = self.agent_of(*how, &args)?;
+                let (own, runner) = self.part_for_agent(&agent)?;
+                args["subagent_type"] = agent.into();
+                // What is read before an agent starts is read by this session.
+                self.check(&CallNeeds { shell: None, ..prepared.needs.clone() })?;
                 // The model starts it, with what it says: rules, watchdogs and people see it as they see what a shell starts.
                 prepared.needs.shell = runner;
                 Some(own)
@@ -323,6 +333,11 @@ impl Session {
             | Executor::Remote(_) => None,
         };
         let grant = match &own {
+            // What agents are started for is no need of theirs.
+            Some(own) if matches!(tool.executor, Executor::Delegate(_)) => {
+                let needs = CallNeeds { shell: prepared.needs.shell.clone(), ..CallNeeds::default() };
+                own.check(&needs).map_err(denied)?
+            }
             Some(own) => own.check(&prepared.needs).map_err(denied)?,
             None => self.check(&prepared.needs)?,
         };
@@ -342,6 +357,9 @@ impl Session {
         let has_providers = self.manifest.as_ref().is_some_and(|manifest| manifest.net.search.is_some());
         if name == "web_search" && !has_providers {
             return CallError::Told { text: NO_PROVIDER.to_owned(), code: ErrorCode::ToolNotActive };
+        }
+        if let Some(text) = removed(name, VERSION) {
+            return CallError::Told { text, code: ErrorCode::NotFound };
         }
         match not_configured(name, self.manifest.as_ref().map(|manifest| &manifest.net)) {
             Some(text) => CallError::Told { text, code: ErrorCode::ToolNotActive },
@@ -406,12 +424,15 @@ impl Session {
                 drop(turn);
                 self.cut(tool, data)
             }
-            Task::Background { act, args } => Box::pin(self.about_background(act, &args, turn)).await,
+            Task::Background { act, args } => Box::pin(self.about_background(tool, act, &args, turn)).await,
             Task::Host { handler, args } | Task::Remote { handler, args } => {
                 self.answered(tool, &*handler, args, turn).await
             }
-            Task::Delegate { args, told, most } => {
+            Task::Delegate { how: Delegation::Task, args, told, most } => {
                 Box::pin(self.delegate_all(tool, (&args, &told, &most), (known, recording.id()), turn)).await
+            }
+            Task::Delegate { how, args, most, .. } => {
+                Box::pin(self.start_agents(tool, how, (&args, &most), recording.id())).await
             }
         }
     }

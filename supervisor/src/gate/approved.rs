@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::sub_policy::GrantedPlaces;
 use crate::registry::hosted::Hosted;
+use crate::registry::hosted::agents::Delegation;
 use crate::registry::hosted::background::Act;
 use crate::registry::{Handler, Hop, Tool, instead_of_read};
 
@@ -44,6 +45,11 @@ impl ApprovedPlan {
     /// The worker that looks whether a file is there that says what runs a workspace's tests. It tells nothing else, and its plan grants
     /// that file to read, which the capability check has let pass.
     pub(crate) fn of_the_runner(plan: CallPlan) -> Self {
+        Self(plan)
+    }
+
+    /// The worker that reads the rows of a file for agents, in a call that the gate has let pass with this file as what it reads.
+    pub(crate) fn of_the_rows(plan: CallPlan) -> Self {
         Self(plan)
     }
 
@@ -118,6 +124,7 @@ pub(crate) enum Task {
     },
     /// By a session of its own, with this at most in force.
     Delegate {
+        how: Delegation,
         most: Box<EffectiveSet>,
         args: Value,
         /// What its surface says besides.

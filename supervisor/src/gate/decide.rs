@@ -230,9 +230,9 @@ impl Session {
             (Executor::Background(act), _) => Task::Background { act: *act, args },
             (Executor::Host(handler), _) => Task::Host { handler: Arc::clone(handler), args },
             (Executor::Remote(handler), _) => Task::Remote { handler: Arc::clone(handler), args },
-            (Executor::Delegate, _) => {
+            (Executor::Delegate(how), _) => {
                 let lost = || CallError::Tool(format!("`{}` has no agent to start", tool.name));
-                Task::Delegate { args, told, most: Box::new(left.ok_or_else(lost)?) }
+                Task::Delegate { how: *how, args, told, most: Box::new(left.ok_or_else(lost)?) }
             }
             (Executor::Worker(_) | Executor::Program(_) | Executor::Shell(_) | Executor::Declared(_), None) => {
                 return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
@@ -425,8 +425,10 @@ impl Session {
         let of_file = self.decide_file_of_rows(call, &ruled, known)?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
         self.refuse_hosts_past_the_rule(call, &ruled)?;
-        let (of_program, sub_policy) = if matches!(call.tool.executor, Executor::Delegate) {
-            self.decide_program_of_agent(call, &ruled, sub_policy, known)?
+        let (of_program, sub_policy) = if matches!(call.tool.executor, Executor::Delegate(_)) {
+            let of_read = self.decide_file_of_agents(call, &ruled, known)?;
+            let (of_program, sub_policy) = self.decide_program_of_agent(call, &ruled, sub_policy, known)?;
+            (stricter(of_read, of_program), sub_policy)
         } else {
             (of_file, sub_policy)
         };
@@ -448,6 +450,24 @@ impl Session {
         let decision = self.judge(&file, known)?;
         if let Some(of_statement) = of_statement.filter(|of_statement| of_statement.action >= decision.action) {
             known.passed.decision = Some(of_statement);
+        }
+        Ok(Some(decision))
+    }
+
+    /// Of the file that agents are started for, what is said of one that `read` reads: both have to pass.
+    fn decide_file_of_agents(
+        &self,
+        call: &Presented<'_>,
+        ruled: &RuledCall<'_>,
+        known: &mut Known,
+    ) -> Result<Option<Decision>, CallError> {
+        let Some(path) = call.needs.read.first() else { return Ok(None) };
+        let named = vec![(Capability::FsRead, Value::File(path))];
+        let file = RuledCall { tool: "read", subject: Subject::Read, named, reach: Vec::new(), ..ruled.clone() };
+        let of_call = known.passed.decision.take();
+        let decision = self.judge(&file, known)?;
+        if let Some(of_call) = of_call.filter(|of_call| of_call.action >= decision.action) {
+            known.passed.decision = Some(of_call);
         }
         Ok(Some(decision))
     }
@@ -623,7 +643,7 @@ impl Session {
                 let in_the_clear = self.credentials.iter().filter(|one| one.over == Over::Http);
                 in_the_clear.filter(|one| one.has_use(granted())).map(names).collect()
             }
-            Executor::Delegate => {
+            Executor::Delegate(_) => {
                 let agent = call.args["subagent_type"].as_str().unwrap_or_default();
                 let its = self.manifest.as_ref().and_then(|manifest| manifest.of_agent(agent));
                 let its = its.map(|manifest| manifest.net.credentials).unwrap_or_default();
@@ -650,7 +670,7 @@ impl Session {
         let texts = |paths: &[HostPath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut reads = texts(&needs.read);
         reads.extend(needs.read_below.iter().map(|dir| format!("{dir} and all beneath it")));
-        let is_agents = matches!(call.tool.executor, Executor::Delegate);
+        let is_agents = matches!(call.tool.executor, Executor::Delegate(_));
         let (argv, reach) = match (plan.map(|plan| &plan.work), &needs.shell) {
             (Some(Work::Program { argv, .. }), _) | (None, Some(ShellNeed::Program { argv })) => (texts(argv), reach),
             // A host's own loop is no program. What it may change is as much for a person to know.
@@ -676,6 +696,14 @@ impl Session {
             kept_for: self.people.kept_for(),
             digest,
         }
+    }
+}
+
+/// The one that asks or denies, of two.
+fn stricter(one: Option<Decision>, other: Option<Decision>) -> Option<Decision> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if one.action > other.action { one } else { other }),
+        (one, other) => one.or(other),
     }
 }
 

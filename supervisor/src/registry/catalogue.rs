@@ -19,11 +19,13 @@ pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
 }
 
 /// Those that are there only where the caller or a manifest has configured them.
-pub(super) const CONFIGURED: [&str; 2] = [azure::NAME, rlm::NAME];
+pub(super) fn configured() -> impl Iterator<Item = &'static str> {
+    [azure::NAME, rlm::NAME].into_iter().chain(hosted::agents::NAMES)
+}
 
 /// Whether a tool is one of those.
 pub(super) fn is_configured(name: &str) -> bool {
-    CONFIGURED.contains(&name)
+    name == hosted::agents::INBOX || configured().any(|configured| configured == name)
 }
 
 /// Why one of those is not there, if it is for that it is not configured.
@@ -31,6 +33,11 @@ pub(crate) fn not_configured(name: &str, net: Option<&Net>) -> Option<String> {
     match name {
         azure::NAME => Azure::of_caller().err(),
         rlm::NAME => net.is_none_or(|net| net.rlm.is_none()).then(|| NO_MODEL.to_owned()),
+        _ if hosted::agents::NAMES.contains(&name) => Some(
+            "there is no agent to start: the manifest declares none (`[agents.NAME]`), or the session did not ask for this tool \
+             (`extra`)"
+                .to_owned(),
+        ),
         _ => None,
     }
 }

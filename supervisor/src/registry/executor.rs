@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 use super::database::Databases;
 use super::declared::Declared;
 use super::hosted::Hosted;
+use super::hosted::agents::Delegation;
 use super::hosted::background::Act;
 use super::web::Searches;
 
@@ -41,7 +42,7 @@ pub(crate) enum Executor {
     /// Another process, such as an MCP server.
     Remote(Arc<dyn Handler>),
     /// A subagent, in a session of its own.
-    Delegate,
+    Delegate(Delegation),
 }
 
 /// How a tool turns validated arguments into work for the sandbox.
@@ -227,7 +228,7 @@ impl Executor {
             | Self::Background(_)
             | Self::Host(_)
             | Self::Remote(_)
-            | Self::Delegate => None,
+            | Self::Delegate(_) => None,
         }
     }
 
@@ -270,7 +271,11 @@ impl Executor {
         match self {
             Self::Worker(tool) | Self::Program(tool) | Self::Shell(tool) => tool.prepare(args, context),
             Self::Declared(tool) => tool.prepare(args, context),
-            Self::Session(_) | Self::Background(_) | Self::Host(_) | Self::Remote(_) | Self::Delegate => {
+            Self::Delegate(Delegation::Csv) => {
+                let path = context.path_argument(args, "csv_path")?;
+                Ok(Prepared::new(CallNeeds { read: vec![path], ..CallNeeds::default() }, None, None))
+            }
+            Self::Session(_) | Self::Background(_) | Self::Host(_) | Self::Remote(_) | Self::Delegate(_) => {
                 Ok(Prepared::new(CallNeeds::default(), None, None))
             }
         }

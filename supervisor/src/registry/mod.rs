@@ -1,5 +1,6 @@
 //! The tools there are, each under one contract whatever its origin (S0-1).
 
+mod aliases;
 mod bash;
 mod catalogue;
 mod coerce;
@@ -23,10 +24,12 @@ mod web;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use callgate_policy::envelope::Deprecation;
 use callgate_policy::manifest::Agent;
 use callgate_policy::profile::{FileWrite, Profile};
 use callgate_policy::tool::Subject;
 
+pub(crate) use aliases::{VERSION, removed};
 pub(crate) use catalogue::not_configured;
 pub(crate) use database::Databases;
 pub(crate) use declared::{Declared, STATE};
@@ -178,7 +181,7 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
     pub fn further() -> Result<Vec<String>, RegistryError> {
-        let configured = catalogue::CONFIGURED.into_iter().map(str::to_owned);
+        let configured = catalogue::configured().map(str::to_owned);
         Ok(catalogue::tools()?.into_iter().map(|tool| tool.name).chain(configured).collect())
     }
 
@@ -228,6 +231,38 @@ impl Registry {
     pub(crate) fn add_task(&mut self, agents: &BTreeMap<String, Agent>) -> Result<(), RegistryError> {
         if agents.values().any(|agent| agent.mode.is_subagent()) {
             self.tools.push(hosted::task(agents)?);
+        }
+        Ok(())
+    }
+
+    /// Adds those of the tools about subagents that are asked for, if there is an agent that they can start. A name that others have
+    /// is theirs.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
+    pub(crate) fn add_agents(
+        &mut self,
+        agents: &BTreeMap<String, Agent>,
+        is_asked_for: impl Fn(&str) -> bool,
+    ) -> Result<(), RegistryError> {
+        if !agents.values().any(|agent| agent.mode.is_subagent()) {
+            return Ok(());
+        }
+        for tool in hosted::agents::tools(agents)? {
+            if is_asked_for(&tool.name) && !self.has(&tool.name) {
+                self.tools.push(tool);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the tool by which a subagent reads what its parent sends it, if that has the one that sends.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; none in practice, as of [`Registry::locked`].
+    pub(crate) fn add_inbox(&mut self) -> Result<(), RegistryError> {
+        if self.has("agent_send_input") && !self.has(hosted::agents::INBOX) {
+            self.tools.push(hosted::agents::inbox()?);
         }
         Ok(())
     }
@@ -305,10 +340,26 @@ impl Registry {
         self.tools.iter()
     }
 
-    /// The tool that a visible name stands for.
+    /// The tool that a name stands for: one that is listed, or a deprecated one (S2-24).
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Tool> {
-        self.tools.iter().find(|tool| tool.name == name)
+        let listed = self.tools.iter().find(|tool| tool.name == name);
+        listed.or_else(|| {
+            let alias = aliases::deprecated(name, aliases::VERSION)?;
+            self.tools.iter().find(|tool| tool.is_bundled() && tool.own_name() == alias.instead)
+        })
+    }
+
+    /// Whether a tool is listed by this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tools.iter().any(|tool| tool.name == name)
+    }
+
+    /// What whoever calls by this name is told of it, if it will go.
+    pub(crate) fn deprecation(&self, name: &str) -> Option<Deprecation> {
+        let alias = aliases::deprecated(name, aliases::VERSION).filter(|_| !self.has(name))?;
+        let tool = self.find(name)?;
+        Some(Deprecation::new(alias.name, tool.name.clone(), aliases::REMOVED_IN))
     }
 
     /// The same with these tools in place of those that a server had before, as far as they can be added and the profile offers

@@ -343,7 +343,7 @@ impl Tool {
             | Executor::Background(_)
             | Executor::Host(_)
             | Executor::Remote(_)
-            | Executor::Delegate => None,
+            | Executor::Delegate(_) => None,
         }
     }
 

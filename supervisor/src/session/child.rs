@@ -22,6 +22,7 @@ use callgate_worker::way::Id;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use super::agents::Kept;
 use super::endpoint::AgentEndpoint;
 use super::open::{bounds, effective};
 use super::rules::rules;
@@ -31,8 +32,9 @@ use crate::credentials::Credentials;
 use crate::gate::Gate;
 use crate::gate::people::Approver;
 use crate::place::Place;
+use crate::registry::hosted::agents::INBOX;
 use crate::registry::hosted::skill;
-use crate::registry::{Registry, ToolState};
+use crate::registry::{Registry, Tool, ToolState};
 use crate::store::Room;
 use crate::supervisor::Supervisor;
 
@@ -71,6 +73,7 @@ pub struct AgentTask {
 }
 
 /// What a child is to its ancestors.
+#[derive(Clone)]
 pub(crate) struct Lineage {
     pub(crate) supervisor: Supervisor,
     pub(crate) parent: String,
@@ -89,9 +92,12 @@ pub(crate) struct Lineage {
     pub(crate) halt: Arc<Halt>,
     /// Held while a person is asked.
     pub(crate) asking: Arc<tokio::sync::Mutex<()>>,
+    /// What its parent keeps of it, if it does.
+    pub(crate) kept: Option<Arc<Kept>>,
 }
 
 /// A child that is to be opened.
+#[derive(Clone)]
 pub(crate) struct Opening {
     spec: SessionSpec,
     lineage: Lineage,
@@ -133,6 +139,11 @@ impl Places {
     /// `None` if there is none left.
     pub(crate) fn take(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).try_acquire_owned().ok()
+    }
+
+    /// Waits for one; `None` if there will be none.
+    pub(crate) async fn wait(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).acquire_owned().await.ok()
     }
 }
 
@@ -183,6 +194,10 @@ impl Reared {
     }
 }
 
+/// Places among those in flight, to wait for.
+#[derive(Debug, Clone)]
+pub(crate) struct Queue(watch::Sender<usize>);
+
 /// A child's place among those in flight.
 #[derive(Debug)]
 pub(crate) struct InFlight(watch::Sender<usize>);
@@ -190,12 +205,12 @@ pub(crate) struct InFlight(watch::Sender<usize>);
 impl Children {
     /// `None` if as many are in flight as may be.
     pub(crate) fn enter(&self) -> Option<InFlight> {
-        let entered = self.in_flight.send_if_modified(|count| {
-            let has_room = *count < AGENTS_MAX;
-            *count += usize::from(has_room);
-            has_room
-        });
-        entered.then(|| InFlight(self.in_flight.clone()))
+        enter(&self.in_flight, AGENTS_MAX)
+    }
+
+    /// The way to a place, for whoever waits for one without the session.
+    pub(crate) fn queue(&self) -> Queue {
+        Queue(self.in_flight.clone())
     }
 
     pub(crate) fn reared(&self) -> MutexGuard<'_, Reared> {
@@ -220,6 +235,30 @@ impl Children {
     }
 }
 
+/// A place, if fewer than `most` are in flight.
+fn enter(in_flight: &watch::Sender<usize>, most: usize) -> Option<InFlight> {
+    let entered = in_flight.send_if_modified(|count| {
+        let has_room = *count < most;
+        *count += usize::from(has_room);
+        has_room
+    });
+    entered.then(|| InFlight(in_flight.clone()))
+}
+
+impl Queue {
+    /// Waits until fewer than `most` are in flight.
+    pub(crate) async fn enter(&self, most: usize) -> InFlight {
+        let mut count = self.0.subscribe();
+        loop {
+            if let Some(entered) = enter(&self.0, most) {
+                return entered;
+            }
+            // The sender is here.
+            drop(count.changed().await);
+        }
+    }
+}
+
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count = count.saturating_sub(1));
@@ -233,7 +272,10 @@ impl Session {
         let manifest = self.manifest.as_ref()?;
         let declared = manifest.agents.get(agent)?;
         let mut manifest = manifest.of_agent(agent)?;
-        let tools = self.registry();
+        let mut tools = Registry::clone(&self.registry());
+        if let Err(error) = tools.add_inbox() {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a subagent takes no input");
+        }
         let tools = tools.only(|tool| self.tools.state(&tool.name) == ToolState::Active && !tool.is_single_level());
         if let Some(wanted) = &mut manifest.tools {
             wanted.retain(|name| tools.tools().any(|tool| tool.is_called(name)));
@@ -290,8 +332,17 @@ impl Session {
     }
 
     /// A session for one of the manifest's agents, with `most` at most in force. `None` if there is no such agent.
-    pub(crate) fn opening(&self, agent: &str, most: &EffectiveSet, call: &str) -> Option<Opening> {
-        let (spec, tools) = self.spec_for_agent(agent)?;
+    /// `only` are the tools that it has of those that it would have.
+    pub(crate) fn opening(
+        &self,
+        agent: &str,
+        most: &EffectiveSet,
+        (call, only): (&str, Option<&[String]>),
+    ) -> Option<Opening> {
+        let (mut spec, tools) = self.spec_for_agent(agent)?;
+        if let (Some(manifest), Some(only)) = (&mut spec.manifest, only) {
+            manifest.tools = Some(narrowed(manifest.tools.take(), only, &tools));
+        }
         let is_listed = self.manifest.as_ref()?.agents.get(agent)?.inspectable;
         let reared = self.children.reared();
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner).inherited();
@@ -310,6 +361,7 @@ impl Session {
             ancestry: self.rearing.ancestry.clone(),
             halt: Arc::clone(&self.halt),
             asking: self.people.turn(),
+            kept: None,
         };
         Some(Opening { spec, lineage, rules: reared.rules.len() })
     }
@@ -386,7 +438,44 @@ impl Session {
     }
 }
 
+/// Of the tools that an agent would have, those that are named. What its parent sends it comes by none of them.
+fn narrowed(offered: Option<Vec<String>>, only: &[String], tools: &Registry) -> Vec<String> {
+    let is_wanted = |tool: &Tool| tool.own_name() == INBOX || only.iter().any(|name| tool.is_called(name));
+    let is_offered = |tool: &Tool| match &offered {
+        Some(offered) => offered.iter().any(|name| tool.is_called(name)),
+        // As without a list: a server's tools come by name alone.
+        None => !tool.is_a_servers(),
+    };
+    tools.tools().filter(|tool| is_offered(tool) && is_wanted(tool)).map(|tool| tool.name.clone()).collect()
+}
+
 impl Opening {
+    /// The same for an agent that its parent keeps.
+    pub(crate) fn kept_as(mut self, kept: &Arc<Kept>) -> Self {
+        self.lineage.kept = Some(Arc::clone(kept));
+        self
+    }
+
+    /// Whether the child will have a tool, by its own name.
+    pub(crate) fn has(&self, tool: &str) -> bool {
+        self.tools().iter().any(|has| has.own_name() == tool)
+    }
+
+    /// The names of the tools that it will have.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.tools().iter().map(|tool| tool.name.clone()).collect()
+    }
+
+    fn tools(&self) -> Vec<&Tool> {
+        let offered = self.spec.manifest.as_ref().and_then(|manifest| manifest.tools.as_ref());
+        let is_offered = |tool: &&Tool| match offered {
+            Some(offered) => offered.iter().any(|name| tool.is_called(name)),
+            None => !tool.is_a_servers(),
+        };
+        let inherited = self.lineage.inherited.iter();
+        inherited.flat_map(|inherited| inherited.tools.tools()).filter(is_offered).collect()
+    }
+
     /// Opens it. From now on it hears of what its parent is given.
     pub(crate) async fn open(self, reared: &Mutex<Reared>) -> Result<Arc<Session>, OpenError> {
         let Self { spec, lineage, rules } = self;

@@ -36,12 +36,12 @@ pub type AgentServed = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The endpoint of an agent's program while that runs. Dropping it ends all connections.
 pub(crate) struct Served {
     endpoint: Endpoint,
-    service: AgentService,
+    service: Arc<AgentService>,
     connections: JoinSet<()>,
 }
 
 impl Served {
-    pub(crate) fn new(endpoint: Endpoint, service: AgentService) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, service: Arc<AgentService>) -> Self {
         Self { endpoint, service, connections: JoinSet::new() }
     }
 

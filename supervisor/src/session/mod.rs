@@ -1,5 +1,6 @@
 //! A confined place for one agent's calls.
 
+mod agents;
 mod background;
 mod child;
 mod endpoint;
@@ -13,9 +14,10 @@ mod spec;
 mod tools;
 mod warning;
 
+pub(crate) use agents::{AgentStatus, Agents, CSV_WORKERS_MAX, Kept, ROWS_MAX, SWARM_MAX, Swarm};
 pub(crate) use background::{Background, Ended, RUNNING_MAX, Status, Stop, Task};
 pub use child::{AGENT_DEPTH_MAX, AGENTS_MAX, AgentRun, AgentRunner, AgentTask, FAMILY_MAX};
-pub(crate) use child::{Children, InFlight, Lineage, Opening, Reared, Rearing};
+pub(crate) use child::{Children, InFlight, Lineage, Opening, Places, Queue, Reared, Rearing};
 pub(crate) use endpoint::Served;
 pub use endpoint::{AgentEndpoint, AgentServed, AgentService};
 pub use error::{OpenError, refuse_strangers};
@@ -91,6 +93,10 @@ pub struct Session {
     pub(crate) background: Background,
     /// The subagents that it has started.
     pub(crate) children: Children,
+    /// What it keeps of those that work in the background.
+    pub(crate) agents: Agents,
+    /// What its parent keeps of it, if it is a subagent that works in the background.
+    pub(crate) kept: Option<Arc<Kept>>,
     pub(crate) rearing: Rearing,
     /// Of the program that is this session's agent, if a program is.
     pub(crate) agents_program: Turns,

@@ -19,6 +19,7 @@ use callgate_policy::step::Step;
 use callgate_policy::variable::Variables;
 use callgate_policy::watchdog::{CallFacts, ExecFacts, Verdict, Wants, Watchdog};
 
+use super::agents::Agents;
 use super::background::Background;
 use super::id::new_id;
 use super::rules::rules;
@@ -248,6 +249,8 @@ impl Supervisor {
             aborts: Aborts::default(),
             background: Background::default(),
             children: Children::default(),
+            agents: Agents::default(),
+            kept: lineage.and_then(|lineage| lineage.kept),
             rearing,
             agents_program: Turns::default(),
             questions: Turns::default(),

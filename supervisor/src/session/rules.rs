@@ -45,7 +45,7 @@ pub(super) fn rules(
     known.add_task(&manifest.map(|manifest| manifest.agents.clone()).unwrap_or_default())?;
     let is_of_others = |tool: &&Tool| tool.origin != Origin::Bundled || Registry::has_to_be_configured(tool.own_name());
     for tool in registry.tools().filter(is_of_others) {
-        if known.find(&tool.name).is_none() {
+        if !known.has(&tool.name) {
             known.add(tool.clone())?;
         }
     }
@@ -56,9 +56,9 @@ pub(super) fn rules(
         add_clause(&mut rules, clause, mode, &known, variables)?;
     }
     // A misspelt name would be a rule that is never asked.
-    let unknown = rules.tools().find(|(tool, _)| {
-        known.find(tool).is_none() && !registry.is_left_out(tool) && !Registry::has_to_be_configured(tool)
-    });
+    let unknown = rules
+        .tools()
+        .find(|(tool, _)| !known.has(tool) && !registry.is_left_out(tool) && !Registry::has_to_be_configured(tool));
     match unknown {
         None => Ok(rules),
         Some((tool, source)) => Err(OpenError::UnknownTool {

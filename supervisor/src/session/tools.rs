@@ -67,7 +67,7 @@ pub(crate) struct Sources {
 }
 
 /// Of a subagent: what its parent had when it was started. It has nothing else, whatever is declared by now.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Inherited {
     pub(super) tools: Registry,
     pub(super) skills: Arc<skill::Found>,
@@ -150,6 +150,7 @@ impl Sources {
         if self.inherited.is_none() {
             registry.know_tools_of(&self.agents)?;
             registry.add_task(&self.agents)?;
+            registry.add_agents(&self.agents, |name| self.is_asked_for(name))?;
             registry.offer(&self.profile)?;
             registry = registry.seen_through(self.surface, &self.agents)?;
         }
@@ -157,6 +158,17 @@ impl Sources {
             registry.offer_only(offered)?;
         }
         Ok(registry)
+    }
+
+    /// Whether a list of tools or the surface names it.
+    fn is_named(&self, name: &str) -> bool {
+        let is_offered = self.offered.iter().flatten().any(|offered| offered == name);
+        is_offered || of_surface(self.surface).any(|tool| tool == name)
+    }
+
+    /// The same, or that it is named as one outside the lock.
+    fn is_asked_for(&self, name: &str) -> bool {
+        self.extra.iter().any(|extra| extra == name) || self.is_named(name)
     }
 
     /// Those that callgate, the host, the user and the project have.
@@ -167,11 +179,7 @@ impl Sources {
         }
         registry.add_further(self.extra.iter().map(String::as_str))?;
         // What a list of tools or a surface names is there as well, if it is.
-        let named = |name: &String| {
-            self.offered.iter().flatten().any(|offered| offered == name)
-                || of_surface(self.surface).any(|tool| tool == name)
-        };
-        let is_asked_for = |name: &str| self.extra.iter().any(|extra| extra == name) || named(&name.to_owned());
+        let is_asked_for = |name: &str| self.is_asked_for(name);
         if let Some(azure) = self.azure.as_ref().filter(|_| is_asked_for("azure_devops")) {
             registry.add_azure(Arc::clone(azure))?;
         }
@@ -186,7 +194,7 @@ impl Sources {
         let layers: Vec<Layer> = user.into_iter().chain(project.cloned()).collect();
         registry.declare(&layers);
         // A name that others have is theirs.
-        registry.add_further(Registry::further()?.iter().filter(|name| named(name)).map(String::as_str))?;
+        registry.add_further(Registry::further()?.iter().filter(|name| self.is_named(name)).map(String::as_str))?;
         // Before it is asked whether anybody could reach what they keep.
         registry.leave_out(|tool| without_state(tool, variables));
         Ok(registry)

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap fails the test")]
 
 mod ablated;
+mod agents;
 mod approvals;
 mod background;
 mod batch;

@@ -457,7 +457,7 @@ fn s4_19_passwords_and_servers_that_are_not_there() {
 fn s4_19_a_task_does_not_get_the_password() {
     const SERVER: &str = "import socket; s = socket.create_server(('127.0.0.1', 21532))\n\
         print('listens', flush=True)\n\
-        while True:\n    c, _ = s.accept(); print('heard', c.recv(64), flush=True); c.sendall(b'N'); print(c.recv(256), flush=True)";
+        while True:\n    c, _ = s.accept()\n    try:\n        print('heard', c.recv(64), flush=True); c.sendall(b'N'); print(c.recv(256), flush=True)\n    except OSError: pass";
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         env.workspace_file("server.py", SERVER);

@@ -117,3 +117,25 @@ fn e8_what_is_told_holds_no_control_characters() {
         }
     }
 }
+
+/// S2-27, S2-25: each call by a deprecated name is one line of the log, a warning; a call by the name that stays is none.
+#[test]
+fn s2_27_s2_25_a_deprecated_name_is_a_warning() {
+    let env = TestEnv::new(HERE);
+    env.workspace_file("m.toml", "mode = \"yolo\"\n[agents.general]\ndescription = \"x\"\nrunner = [\"cat\"]\n");
+    let ended = |tool: &str| {
+        let words = ["call", "--log", "warn", "--manifest", "m.toml", "--extra", "agent_cancel", tool];
+        callgate(&env, &[&words[..], &[r#"{"agent_id": "agent_0"}"#]].concat())
+    };
+    let old = ended("close_agent");
+    let lines: Vec<_> = old.stderr.lines().filter(|line| line.contains("a call by a deprecated name")).collect();
+    assert_eq!(lines.len(), 1, "{old:?}");
+    assert!(lines[0].starts_with("callgate: WARN ") && lines[0].contains("close_agent"), "{old:?}");
+    assert!(lines[0].contains("agent_cancel") && lines[0].contains("0.8.0"), "{old:?}");
+    let envelope: Value = serde_json::from_str(&old.stdout).unwrap();
+    assert_eq!(envelope["metadata"]["_deprecation"]["use_instead"], "agent_cancel");
+    assert!(envelope["error_text"].as_str().unwrap().contains("there is no agent `agent_0`"), "it was dispatched");
+    let new = ended("agent_cancel");
+    assert_eq!(new.stderr, "", "{new:?}");
+    assert!(!new.stdout.contains("_deprecation"), "{new:?}");
+}

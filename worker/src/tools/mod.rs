@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::protocol::Threads;
 
+pub mod csv_tasks;
 pub mod database;
 pub mod edit;
 pub mod file_search;
@@ -280,6 +281,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         database::sql::NAME => database::sql::run(args),
         shell::NAME => shell::run(args),
         skill::NAME => skill::run(args),
+        csv_tasks::NAME => csv_tasks::run(args, ctx),
         _ => Err(ToolError::UnknownTool { name: name.to_owned() }),
     }
 }

@@ -6,6 +6,7 @@ use callgate_policy::tool::Subject;
 
 use super::super::executor::Executor;
 use super::super::{RegistryError, Tool};
+use super::agents::AgentsAct;
 
 /// What is done about a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(crate) enum Act {
     Interact,
     Cancel,
     List,
+    /// About subagents.
+    Agents(AgentsAct),
 }
 
 const WAIT: &str = "Reads what a task of exec_shell has printed since it was last read. With `wait` it returns when the task has \

@@ -1,6 +1,7 @@
 //! The locked tools that the session itself answers. They read, write and start nothing outside it, so they need no sandbox;
 //! what they are given is a model's all the same, and is bounded by their schemas.
 
+pub(crate) mod agents;
 pub(crate) mod background;
 mod plan;
 mod question;

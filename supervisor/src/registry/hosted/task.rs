@@ -6,6 +6,7 @@ use std::time::Duration;
 use callgate_policy::manifest::Agent;
 use serde_json::{Value, json};
 
+use super::agents::Delegation;
 use crate::registry::executor::Executor;
 use crate::registry::{RegistryError, Tool};
 use crate::session::{AGENT_DEPTH_MAX, AGENTS_MAX, FAMILY_MAX};
@@ -39,28 +40,34 @@ const OUTPUT: &str = r#"{
 
 /// The tool, with the agents that it can start.
 pub(in crate::registry) fn task(agents: &BTreeMap<String, Agent>) -> Result<Tool, RegistryError> {
-    let listed: String = agents
-        .iter()
-        .filter(|(_, agent)| agent.mode.is_subagent())
-        .map(|(name, agent)| format!("\n- {name}: {}", agent.description))
-        .collect();
+    let listed = listed(agents);
     let description = format!(
         "Hand a task to a subagent, which works in a session of its own with at most this session's rights, and returns its \
          answer. At most {AGENTS_MAX} subagents of a session are in flight at once, they are nested at most \
          {AGENT_DEPTH_MAX} deep, and {FAMILY_MAX} are in flight together. Calls of the same message that only read run beside \
          them. There are:{listed}"
     );
-    let tool = Tool::bundled("task", ("", SCHEMA, OUTPUT), Executor::Delegate)?;
+    let key = key(agents);
+    let tool = Tool::bundled("task", ("", SCHEMA, OUTPUT), Executor::Delegate(Delegation::Task))?;
+    // What subagents change, they change in their own sessions, each one thing at a time.
+    Ok(tool.description(description).side_by_side().timeout(TIMEOUT).approval_key(key))
+}
+
+/// Those that can be started, a line each.
+pub(super) fn listed(agents: &BTreeMap<String, Agent>) -> String {
+    let subagents = agents.iter().filter(|(_, agent)| agent.mode.is_subagent());
+    subagents.map(|(name, agent)| format!("\n- {name}: {}", agent.description)).collect()
+}
+
+/// What a person's "always" is kept for. Whoever said it of an agent has seen its program, and did not say it of another.
+pub(super) fn key(agents: &BTreeMap<String, Agent>) -> impl Fn(&Value) -> String + Send + Sync + Clone + 'static {
     let runners: BTreeMap<String, String> = agents
         .iter()
         .filter(|(_, agent)| !agent.runner.is_empty())
         .map(|(name, agent)| (name.clone(), json!(agent.runner).to_string()))
         .collect();
-    // Whoever said "always" of an agent has seen its program, and did not say it of another.
-    let key = move |args: &Value| {
+    move |args: &Value| {
         let name = args["subagent_type"].as_str().unwrap_or_default();
         runners.get(name).map_or_else(|| name.to_owned(), |runner| format!("{name}: {runner}"))
-    };
-    // What subagents change, they change in their own sessions, each one thing at a time.
-    Ok(tool.description(description).side_by_side().timeout(TIMEOUT).approval_key(key))
+    }
 }

@@ -102,6 +102,19 @@ pub(super) const FACES: &[Face] = &[
     Face::same("update_plan"),
     Face::same("note"),
     Face::same("rlm_query"),
+    Face::same("agent_spawn"),
+    Face::same("agent_swarm"),
+    Face::same("spawn_agents_on_csv"),
+    Face::same("agent_result"),
+    Face::same("swarm_result"),
+    Face::same("swarm_status"),
+    Face::same("agent_wait").named("wait"),
+    Face::same("agent_send_input"),
+    Face::same("agent_assign"),
+    Face::same("agent_cancel"),
+    Face::same("resume_agent"),
+    Face::same("agent_list"),
+    Face::same("report_agent_job_result"),
 ];
 
 const TODOS: &str = r#"{

@@ -287,6 +287,11 @@ impl Face {
         Self { of, description, params: Some(params), ..Self::same(name) }
     }
 
+    /// By another name.
+    pub(super) const fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
     pub(super) const fn telling(self, told: &'static [(&'static str, u64)]) -> Self {
         Self { told, ..self }
     }

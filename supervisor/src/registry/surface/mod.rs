@@ -83,7 +83,7 @@ impl Registry {
         let shown = faces.iter().filter_map(seen);
         self.tools = shown.collect();
         for tool in others.into_iter().filter(|tool| !tool.is_bundled()) {
-            if self.find(&tool.name).is_some() {
+            if self.has(&tool.name) {
                 return Err(RegistryError::Taken { tool: tool.name, origin: Origin::Bundled });
             }
             // S3-8: there are eight, and what else there is has to be looked for.
