@@ -193,10 +193,10 @@ pub struct RuledCall<'a> {
 
 /// Tools that do what a locked tool does, and more or less besides. What is said against the locked one is said against them.
 const KIN: [(&str, &[&str]); 4] = [
-    ("bash", &["exec_shell", "exec_shell_interact", "run_tests", "repo_clone", "read_pdf"]),
+    ("bash", &["exec_shell", "exec_shell_interact", "run_tests", "repo_clone", "read_pdf", "lsp"]),
     ("write", &["apply_patch", "note"]),
     ("edit", &["apply_patch", "note"]),
-    ("read", &["read_excel", "read_pdf"]),
+    ("read", &["read_excel", "read_pdf", "lsp"]),
 ];
 
 /// All rules of a session, with what holds where none matches.
