@@ -27,7 +27,10 @@ impl Session {
 pub(crate) fn unconfined(task: &Task) -> Result<Value, String> {
     let (plan, args) = match task {
         Task::Worker { plan, args, .. } => (plan, args),
-        Task::Program { plan, .. } | Task::Shell { plan, .. } | Task::Declared { plan, .. } => (plan, &Value::Null),
+        Task::Program { plan, .. }
+        | Task::Shell { plan, .. }
+        | Task::Server { plan, .. }
+        | Task::Declared { plan, .. } => (plan, &Value::Null),
         Task::Session { .. }
         | Task::Background { .. }
         | Task::Host { .. }

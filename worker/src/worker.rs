@@ -4,9 +4,10 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use callgate_policy::envelope::StepReport;
@@ -34,6 +35,7 @@ use crate::protocol::{
 use crate::sys::fd;
 use crate::sys::process::{self, Ended, Exec, Fork, OneThread, Pid};
 use crate::tools;
+use crate::tools::lsp::Peer;
 use crate::tools::web::fetch;
 use crate::zygote::{Trade, drain};
 
@@ -186,15 +188,17 @@ impl Readers {
         rehearse_result()?;
         // It takes nothing away that a worker needs from here on, and longer than the rest of a call's confinement.
         let forkless = call::confine_ready_reader(threads);
-        let Some((plan, _)) = receive_call(channel)? else { return Ok(()) };
+        let Some((plan, fds)) = receive_call(channel)? else { return Ok(()) };
         let Work::Tool { .. } = &plan.work else {
             return channel.send(&FromWorker::Failed(StepFailure::new(Step::Protocol, "a program for a reader")), &[]);
         };
         if self.attempts.is_some() {
             return channel.send(&FromWorker::Failed(no_tools()), &[]);
         }
-        let confined = forkless.and_then(|step| call::confine_reader(step, &plan, self.landlock_abi, channel));
-        tool(channel, &plan, (threads, Vec::new()), confined)
+        let peer = fds.map(peer);
+        let keep: Vec<BorrowedFd<'_>> = peer.iter().flat_map(Peer::streams).chain([channel.as_fd()]).collect();
+        let confined = forkless.and_then(|step| call::confine_reader(step, &plan, self.landlock_abi, &keep));
+        tool(channel, &plan, With { threads, certificates: Vec::new(), peer }, confined)
     }
 }
 
@@ -242,7 +246,7 @@ impl Programs {
                     // Before it is confined to its call.
                     let certificates = if kind.connects() { fetch::certificates() } else { Vec::new() };
                     let confined = call::confine_tool(&plan, &self.grants, self.landlock_abi, kind, channel);
-                    return tool(channel, &plan, (threads, certificates), confined);
+                    return tool(channel, &plan, With { threads, certificates, peer: None }, confined);
                 }
                 Work::Program { argv, working_dir, env } => (argv, working_dir, env),
             };
@@ -306,11 +310,25 @@ fn to_change(rules: &[FsRule]) -> (Vec<HostPath>, Vec<HostPath>) {
     (paths(trees), paths(names))
 }
 
+/// What a tool has besides its plan and its arguments.
+struct With {
+    threads: Threads,
+    certificates: Vec<u8>,
+    /// The program that it talks to.
+    peer: Option<Peer>,
+}
+
+/// The streams of the program that a tool talks to.
+fn peer(fds: ProgramFds<OwnedFd>) -> Peer {
+    let [input, output, errors] = fds.stdio;
+    Peer { input, output, errors }
+}
+
 /// Confines this process, then reads the arguments, then works: in that order, because the arguments are hostile.
 fn tool(
     channel: &Channel,
     plan: &CallPlan,
-    (threads, certificates): (Threads, Vec<u8>),
+    with: With,
     confined: Result<Vec<StepReport>, StepFailure>,
 ) -> io::Result<()> {
     match confined {
@@ -321,24 +339,21 @@ fn tool(
         Received::Message(ToWorker::Arguments(arguments), _) => arguments,
         Received::Message(..) | Received::Data(_) | Received::Closed => return Ok(()),
     };
-    work(channel, plan, (threads, certificates), &arguments)?;
+    work(channel, plan, with, &arguments)?;
     step_aside(channel);
     Ok(())
 }
 
-fn work(
-    channel: &Channel,
-    plan: &CallPlan,
-    (threads, certificates): (Threads, Vec<u8>),
-    arguments: &Value,
-) -> io::Result<()> {
+fn work(channel: &Channel, plan: &CallPlan, with: With, arguments: &Value) -> io::Result<()> {
     let error = |text, errno, code| {
         channel.send(&FromWorker::ToolEnded(ToolEnd::Error { text: shortened(text), errno, code }), &[])
     };
     let Some((name, mut context)) = tools::Context::of(plan) else {
         return error("a program".to_owned(), None, ErrorCode::ToolExecutionFailed);
     };
+    let With { threads, certificates, peer } = with;
     context.certificates = certificates;
+    context.peer = peer.map(Arc::new);
     if threads == Threads::OfItsOwn {
         context.threads = processors();
     }

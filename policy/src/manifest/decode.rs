@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::net::{check_provider_url, header_name};
 use super::{
-    Agent, AgentMode, Credential, CredentialSource, Env, Form, MCP_DESCRIPTION, MCP_START, Manifest, McpServer, Net,
-    Over, Provider, ProviderKind, Rlm, Search,
+    Agent, AgentMode, Credential, CredentialSource, Env, Form, LanguageServer, MCP_DESCRIPTION, MCP_START, Manifest,
+    McpServer, Net, Over, Provider, ProviderKind, Rlm, Search,
 };
 use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
@@ -51,6 +51,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         "net",
         "agents",
         "mcp",
+        "lsp",
     ];
     let mut top = Table::of(root, "the manifest", &known)?;
     let mut places = Places::new();
@@ -83,6 +84,7 @@ pub(super) fn manifest(root: Node, file: &str) -> Result<(Manifest, Places), Fau
         net: top.optional("net", of_the_net)?.unwrap_or_default(),
         agents: top.optional("agents", |node| agents(node, &mut agents_credentials))?.unwrap_or_default(),
         mcp: top.optional("mcp", |node| servers(node, &mut servers_credentials))?.unwrap_or_default(),
+        lsp: top.optional("lsp", |node| by_name(node, "a server", language_server))?.unwrap_or_default(),
         lines: BTreeMap::new(),
         rule_lines: rule_places,
         ceiling_lines: ceiling_places,
@@ -200,6 +202,21 @@ fn server(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Res
         lines: BTreeMap::new(),
     };
     Ok(McpServer { lines, ..server })
+}
+
+fn language_server(node: Node) -> Result<LanguageServer, Fault> {
+    let mut table = Table::of(node, "a language server", &["command", "files", "language"])?;
+    let pattern = |node: Node| {
+        let span = node.span.clone();
+        let pattern = text(node)?;
+        LanguageServer::check(&pattern).map_err(|problem| Fault::new(span, problem))?;
+        Ok(pattern)
+    };
+    Ok(LanguageServer {
+        command: table.required("command", runner)?,
+        files: table.required("files", |node| list(node, pattern))?,
+        language: table.optional("language", name)?,
+    })
 }
 
 fn agent(node: Node, credentials: &mut Vec<(HostPattern, Range<usize>)>) -> Result<Agent, Fault> {

@@ -69,6 +69,7 @@ impl Manifest {
             net: Net { credentials, search: None, rlm: None },
             agents: BTreeMap::new(),
             mcp: BTreeMap::new(),
+            lsp: BTreeMap::new(),
             lines: server.lines.clone(),
             ..self.clone()
         })

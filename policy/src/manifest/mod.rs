@@ -5,6 +5,7 @@
 
 mod agent;
 mod decode;
+mod lsp;
 mod mcp;
 mod net;
 mod shown;
@@ -26,6 +27,7 @@ use crate::tool::Surface;
 use crate::variable::Variables;
 
 pub use self::agent::{Agent, AgentMode};
+pub use self::lsp::LanguageServer;
 pub use self::mcp::{MCP_DESCRIPTION, MCP_START, McpServer};
 pub use self::net::{Credential, CredentialSource, Form, Net, Over, Provider, ProviderKind, Rlm, Search};
 pub use crate::document::{Format, ManifestError};
@@ -76,6 +78,8 @@ pub struct Manifest {
     pub agents: BTreeMap<String, Agent>,
     /// Servers whose tools its sessions have as well, by name.
     pub mcp: BTreeMap<String, McpServer>,
+    /// Language servers that `lsp` asks, besides those that it knows, by name.
+    pub lsp: BTreeMap<String, LanguageServer>,
     lines: BTreeMap<Kind, Vec<usize>>,
     rule_lines: Vec<usize>,
     ceiling_lines: BTreeMap<&'static str, usize>,

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Agent, AgentMode, Credential, Env, MCP_DESCRIPTION, MCP_START, Manifest, McpServer, Net, Rlm, Search};
+use super::{
+    Agent, AgentMode, Credential, Env, LanguageServer, MCP_DESCRIPTION, MCP_START, Manifest, McpServer, Net, Rlm,
+    Search,
+};
 use crate::approval::ApprovalScope;
 use crate::ceiling::{Ceiling, FsCeiling, NetCeiling};
 use crate::limit::{LimitName, Limits};
@@ -50,6 +53,7 @@ impl Manifest {
             net,
             agents,
             mcp,
+            lsp,
             lines: _,
             rule_lines: _,
             ceiling_lines: _,
@@ -78,6 +82,7 @@ impl Manifest {
             of_the_net(net),
             agents.iter().flat_map(|(name, agent)| declared(name, agent)).collect(),
             mcp.iter().flat_map(|(name, server)| started(name, server)).collect(),
+            lsp.iter().flat_map(|(name, server)| asked_about(name, server)).collect(),
         ];
         parts.into_iter().flatten().collect()
     }
@@ -109,6 +114,7 @@ impl Manifest {
             net,
             agents,
             mcp,
+            lsp,
             lines: _,
             rule_lines: _,
             ceiling_lines: _,
@@ -134,6 +140,7 @@ impl Manifest {
             "net": net_in_json(net),
             "agents": agents.iter().map(|(name, agent)| (name.clone(), agent.to_json())).collect::<serde_json::Map<_, _>>(),
             "mcp": mcp.iter().map(|(name, server)| (name.clone(), server.to_json())).collect::<serde_json::Map<_, _>>(),
+            "lsp": lsp.iter().map(|(name, server)| (name.clone(), server.to_json())).collect::<serde_json::Map<_, _>>(),
         });
         without_empty(all)
     }
@@ -203,6 +210,21 @@ impl McpServer {
             "max_description_length": max_description_length,
         }))
     }
+}
+
+impl LanguageServer {
+    fn to_json(&self) -> serde_json::Value {
+        let Self { command, files, language } = self;
+        without_empty(serde_json::json!({ "command": command, "files": files, "language": language }))
+    }
+}
+
+/// A language server, each line with its name.
+fn asked_about(name: &str, server: &LanguageServer) -> Entries {
+    let LanguageServer { command, files, language } = server;
+    let command = vec![("command", serde_json::json!(command).to_string())];
+    let parts = [command, each("file", files), each("language", language.as_slice())];
+    parts.into_iter().flatten().map(|(key, value)| ("lsp", format!("{name}: {key} {value}"))).collect()
 }
 
 /// A server, each line with its name.

@@ -193,10 +193,10 @@ pub struct RuledCall<'a> {
 
 /// Tools that do what a locked tool does, and more or less besides. What is said against the locked one is said against them.
 const KIN: [(&str, &[&str]); 5] = [
-    ("bash", &["exec_shell", "exec_shell_interact", "run_tests", "repo_clone", "read_pdf"]),
+    ("bash", &["exec_shell", "exec_shell_interact", "run_tests", "repo_clone", "read_pdf", "lsp"]),
     ("write", &["apply_patch", "note"]),
     ("edit", &["apply_patch", "note"]),
-    ("read", &["read_excel", "read_pdf"]),
+    ("read", &["read_excel", "read_pdf", "lsp"]),
     (
         "task",
         &["agent_spawn", "agent_swarm", "spawn_agents_on_csv", "agent_assign", "resume_agent", "agent_send_input"],

@@ -38,8 +38,8 @@ pub(super) fn call(call: Call, launcher: Launcher) -> Result<ExitCode, Failure> 
     let profile = recorded.as_ref().map_or(call.profile.as_deref(), Recorded::profile);
     spec.profile = show::profile(profile, &spec)?;
     // What a skill says of itself is read by a worker of its own, as are the names in a patch and a statement in SQL; each host to which a
-    // fetch or a search goes on has one, and each program that says its version.
-    let several = ["skill", "apply_patch", "web_fetch", "web_search", "diagnostics"];
+    // fetch or a search goes on has one, and each program that says its version. So has whoever talks to a language server.
+    let several = ["skill", "apply_patch", "web_fetch", "web_search", "diagnostics", "lsp"];
     let takes_sql = |tool: &str| DATABASES.iter().any(|contract| contract.name == tool);
     let has_workers = call.tool.as_deref().is_some_and(|tool| several.contains(&tool) || takes_sql(tool));
     let has_servers = |tool: &str| {

@@ -17,6 +17,7 @@ mod pdf;
 mod report;
 mod rest;
 mod search;
+mod server;
 mod shell;
 mod spawn;
 mod tests_of;
@@ -298,6 +299,7 @@ impl Session {
         let limit = limit.unwrap_or_else(|| registry.output_limit(&tool.name));
         let (session, credentials) = (&*self.id, &*self.credentials);
         let (databases, profile, effective) = (&self.databases, &self.profile, &self.effective);
+        let none = std::collections::BTreeMap::new();
         let context = Context {
             root: &root,
             shell_dir,
@@ -310,6 +312,7 @@ impl Session {
             databases,
             profile,
             effective,
+            servers: self.manifest.as_ref().map_or(&none, |manifest| &manifest.lsp),
         };
         let mut prepared = tool.executor.prepare(&args, &context).map_err(|e| CallError::Arguments(e.to_string()))?;
         let own = match &tool.executor {
@@ -327,6 +330,7 @@ impl Session {
             Executor::Worker(_)
             | Executor::Program(_)
             | Executor::Shell(_)
+            | Executor::Server(_)
             | Executor::Session(_)
             | Executor::Background(_)
             | Executor::Host(_)
@@ -415,6 +419,10 @@ impl Session {
             Task::Shell { plan, places, args } => {
                 places.refuse_links()?;
                 Box::pin(self.run_exec_shell(tool, (plan, &args), turn, on_output, known)).await
+            }
+            Task::Server { plan, places, args, told } => {
+                places.refuse_links()?;
+                Box::pin(self.run_server(tool, (plan, args, told), turn, known)).await
             }
             Task::Declared { plan, own, args } => {
                 Box::pin(self.run_declared(tool, (plan, &own), args, turn, on_output, known)).await

@@ -170,16 +170,46 @@ impl Opened {
 
     /// Runs a tool in a worker. Its turn is over when nothing of it runs any more, also if this is dropped before.
     pub(crate) async fn tool(&self, plan: ApprovedPlan, arguments: Value, turn: Turn) -> Result<ToolRun, ConfineError> {
-        let timeout = plan.timeout;
-        // Readers have no broker to ask, and so no name but what stood for it when the session began.
+        self.tool_with(plan, arguments, None, turn).await
+    }
+
+    /// The same for one that talks to a program by these streams. Its plan must be one of a reader ([`Opened::reads`]).
+    pub(crate) async fn tool_beside(
+        &self,
+        plan: ApprovedPlan,
+        arguments: Value,
+        streams: [OwnedFd; 3],
+        turn: Turn,
+    ) -> Result<ToolRun, ConfineError> {
+        self.tool_with(plan, arguments, Some(streams), turn).await
+    }
+
+    /// Whether a call is one that a reader carries out. Readers have no broker to ask, and so no name but what stood for it when the
+    /// session began.
+    pub(crate) fn reads(&self, plan: &CallPlan) -> bool {
         let reads = |rule: &FsRule| rule.access == FsAccess::Read && !self.names.contains(&rule.path);
-        let reader = self.has_readers() && plan.network.is_none() && plan.rules.own().iter().all(reads);
+        self.has_readers() && plan.network.is_none() && plan.rules.own().iter().all(reads)
+    }
+
+    async fn tool_with(
+        &self,
+        plan: ApprovedPlan,
+        arguments: Value,
+        streams: Option<[OwnedFd; 3]>,
+        turn: Turn,
+    ) -> Result<ToolRun, ConfineError> {
+        let timeout = plan.timeout;
+        let reader = self.reads(&plan);
         let threads = match &plan.work {
             Work::Tool { name, .. } if reader => tools::threads_of(name),
             Work::Tool { .. } | Work::Program { .. } => Threads::Never,
         };
-        let mut worker =
-            self.start((reader, threads), plan.into_plan(), (ProgramFdsSent::default(), &[]), Some(turn)).await?;
+        let fds: Vec<BorrowedFd<'_>> = streams.iter().flatten().map(AsFd::as_fd).collect();
+        let worker = self.start((reader, threads), plan.into_plan(), (ProgramFdsSent::default(), &fds), Some(turn));
+        let mut worker = worker.await?;
+        // Held on, they would not end with the program.
+        drop(fds);
+        drop(streams);
         match tokio::time::timeout(timeout, worker.tool(arguments)).await {
             Ok(Ok((steps, end))) => {
                 let tells = !reader && (self.writer.is_broker() || self.network);

@@ -4,6 +4,7 @@ use callgate_worker::protocol::ProgramFds;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use tokio::net::unix::pipe::{Receiver, Sender};
 
@@ -128,6 +129,14 @@ impl Stdio {
         let ((input, stdin), (stdout, output), (stderr, error)) = (io::pipe()?, io::pipe()?, io::pipe()?);
         let pipes = ProgramPipes { stdin: stdin.into(), stdout: stdout.into(), stderr: stderr.into() };
         Ok((Self::new(input.into(), output.into(), error.into()), pipes))
+    }
+
+    /// Streams that join a program to a worker, which gets the other ends, in the order of the program's: a socket, to which it can write
+    /// as its filter lets it, and two pipes.
+    pub(crate) fn joined() -> io::Result<(Self, [OwnedFd; 3])> {
+        let ((input, stdin), (stdout, output), (stderr, error)) = (UnixStream::pair()?, io::pipe()?, io::pipe()?);
+        let worker = [stdin.into(), stdout.into(), stderr.into()];
+        Ok((Self::new(input.into(), output.into(), error.into()), worker))
     }
 
     /// `/dev/null` for all three.

@@ -72,6 +72,12 @@ impl ApprovedPlan {
         self
     }
 
+    /// The worker that talks to the server of this plan. It reads what the call has been checked for, and is bound to names where the call
+    /// is.
+    pub(crate) fn its_client(&self, plan: CallPlan) -> Self {
+        Self(CallPlan { as_spelt: self.0.as_spelt, ..plan })
+    }
+
     pub(crate) fn into_plan(self) -> CallPlan {
         self.0
     }
@@ -99,6 +105,14 @@ pub(crate) enum Task {
         plan: ApprovedPlan,
         places: GrantedPlaces,
         args: Value,
+    },
+    /// A program, and the worker that talks to it.
+    Server {
+        plan: ApprovedPlan,
+        places: GrantedPlaces,
+        args: Value,
+        /// What the worker is told besides.
+        told: Map<String, Value>,
     },
     /// In a sandbox of its own, with this in force.
     Declared {

@@ -219,6 +219,7 @@ impl Session {
             (Executor::Worker(_), Some(plan)) => Task::Worker { plan, args, told },
             (Executor::Program(_), Some(plan)) => Task::Program { plan, places },
             (Executor::Shell(_), Some(plan)) => Task::Shell { plan, places, args },
+            (Executor::Server(_), Some(plan)) => Task::Server { plan, places, args, told },
             (Executor::Declared(_), Some(plan)) => {
                 let lost = || CallError::Tool(format!("`{}` has no sandbox of its own", tool.name));
                 Task::Declared { plan, own: Box::new(left.ok_or_else(lost)?), args }
@@ -234,7 +235,14 @@ impl Session {
                 let lost = || CallError::Tool(format!("`{}` has no agent to start", tool.name));
                 Task::Delegate { how: *how, args, told, most: Box::new(left.ok_or_else(lost)?) }
             }
-            (Executor::Worker(_) | Executor::Program(_) | Executor::Shell(_) | Executor::Declared(_), None) => {
+            (
+                Executor::Worker(_)
+                | Executor::Program(_)
+                | Executor::Shell(_)
+                | Executor::Server(_)
+                | Executor::Declared(_),
+                None,
+            ) => {
                 return Err(CallError::Tool(format!("`{}` gave the sandbox nothing to do", tool.name)));
             }
         };
@@ -649,8 +657,10 @@ impl Session {
                 let its = its.map(|manifest| manifest.net.credentials).unwrap_or_default();
                 its.iter().filter(|one| one.has_use(granted())).map(names).collect()
             }
-            // They have none: a sandbox of its own has no credentials, and what others do is not done by way of egress.
-            Executor::Declared(_)
+            // They have none: a sandbox of its own has no credentials, and what others do is not done by way of egress. A server reaches
+            // no host.
+            Executor::Server(_)
+            | Executor::Declared(_)
             | Executor::Session(_)
             | Executor::Background(_)
             | Executor::Host(_)

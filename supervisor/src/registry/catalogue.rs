@@ -4,7 +4,7 @@ use callgate_policy::manifest::Net;
 use callgate_worker::tools::web::{azure, rlm};
 
 use super::services::{Azure, NO_MODEL};
-use super::{RegistryError, Tool, database, exec_shell, files, hosted, patch, pdf, repositories, run_tests};
+use super::{RegistryError, Tool, database, exec_shell, files, hosted, lsp, patch, pdf, repositories, run_tests};
 
 /// All of them, in the order in which they are listed.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
@@ -13,6 +13,7 @@ pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
     tools.push(exec_shell::exec_shell()?);
     tools.extend(hosted::background::tools()?);
     tools.push(run_tests::run_tests()?);
+    tools.push(lsp::lsp()?);
     tools.extend(repositories::tools()?);
     tools.extend([database::sqlite()?, database::postgres()?, database::mysql()?]);
     Ok(tools)

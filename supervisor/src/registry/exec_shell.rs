@@ -208,6 +208,7 @@ mod tests {
             read: &ReadBefore::default(),
             databases: &Databases::default(),
             profile: &Profile::default(),
+            servers: &std::collections::BTreeMap::new(),
             effective: &narrow(&Declared::union(&[], &Variables::default(), &[]).unwrap(), &[]),
         };
         tool.executor.prepare(args, &context).map_err(|error| error.to_string())

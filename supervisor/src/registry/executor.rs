@@ -1,12 +1,13 @@
 //! Who carries a call out: a worker, a program in the sandbox, the host itself, or another process.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callgate_policy::effective::EffectiveSet;
-use callgate_policy::manifest::Credential;
+use callgate_policy::manifest::{Credential, LanguageServer};
 use callgate_policy::need::{CallNeeds, ShellNeed};
 use callgate_policy::path::{HostPath, normalize};
 use callgate_policy::plan::{Secured, Work};
@@ -31,6 +32,8 @@ pub(crate) enum Executor {
     Program(Arc<dyn Prepare>),
     /// A program with streams of its own, which may go on in the background.
     Shell(Arc<dyn Prepare>),
+    /// A program that a worker talks to, such as a language server.
+    Server(Arc<dyn Prepare>),
     /// A program that a definition names, in a sandbox of its own.
     Declared(Arc<Declared>),
     /// The session itself.
@@ -169,6 +172,8 @@ pub(crate) struct Context<'a> {
     pub(crate) profile: &'a Profile,
     /// What the session may do.
     pub(crate) effective: &'a EffectiveSet,
+    /// The language servers that its manifest names.
+    pub(crate) servers: &'a BTreeMap<String, LanguageServer>,
 }
 
 impl Context<'_> {
@@ -223,6 +228,7 @@ impl Executor {
             Self::Worker(tool) => Some(&**tool),
             Self::Program(_)
             | Self::Shell(_)
+            | Self::Server(_)
             | Self::Declared(_)
             | Self::Session(_)
             | Self::Background(_)
@@ -239,7 +245,7 @@ impl Executor {
 
     /// Whether its program may do nothing but read.
     pub(crate) fn reads_alone(&self) -> bool {
-        matches!(self, Self::Program(tool) if tool.reads_alone())
+        matches!(self, Self::Program(tool) | Self::Server(tool) if tool.reads_alone())
     }
 
     /// Whether the session adds to the result what it alone knows of itself.
@@ -269,7 +275,9 @@ impl Executor {
 
     pub(crate) fn prepare(&self, args: &Value, context: &Context<'_>) -> Result<Prepared, InvalidArgument> {
         match self {
-            Self::Worker(tool) | Self::Program(tool) | Self::Shell(tool) => tool.prepare(args, context),
+            Self::Worker(tool) | Self::Program(tool) | Self::Shell(tool) | Self::Server(tool) => {
+                tool.prepare(args, context)
+            }
             Self::Declared(tool) => tool.prepare(args, context),
             Self::Delegate(Delegation::Csv) => {
                 let path = context.path_argument(args, "csv_path")?;

@@ -12,6 +12,7 @@ mod files;
 pub(crate) mod hosted;
 mod layers;
 mod lifecycle;
+mod lsp;
 mod patch;
 mod pdf;
 mod repositories;

@@ -339,6 +339,7 @@ impl Tool {
             Executor::Worker(_)
             | Executor::Program(_)
             | Executor::Shell(_)
+            | Executor::Server(_)
             | Executor::Session(_)
             | Executor::Background(_)
             | Executor::Host(_)

@@ -14,6 +14,7 @@ mod arguments;
 mod databases;
 mod hosted;
 mod kept_output;
+mod language_servers;
 mod logs;
 mod patch;
 mod repositories;

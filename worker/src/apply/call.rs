@@ -1,6 +1,6 @@
 //! The steps that confine one call, in the order in which they must happen.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use callgate_policy::envelope::StepReport;
 use callgate_policy::plan::{CallPlan, FsRule};
@@ -27,7 +27,7 @@ pub(crate) fn confine_tool(
     let mut steps = inherited_steps();
     landlock::restrict(grants)?; // a link may lead a tool to what programs need besides, which is not its business
     steps.push(done(Step::Landlock, "tools' domain, the grants"));
-    steps.extend(narrow(plan, landlock_abi, Reach::Everything, channel)?);
+    steps.extend(narrow(plan, landlock_abi, Reach::Everything, &[channel.as_fd()])?);
     filters::install_tool(kind).map_err(failure(Step::Seccomp, "install the tool's filter"))?; // last: it forbids most of the above
     steps.push(done(Step::Seccomp, "tool filter"));
     Ok(steps)
@@ -45,20 +45,26 @@ pub(crate) fn confine_ready_reader(threads: Threads) -> Result<StepReport, StepF
     ))
 }
 
-/// Confines this process for a tool that only reads: what it may reach besides files, its zygote's domain has settled.
+/// Confines this process for a tool that only reads: what it may reach besides files, its zygote's domain has settled. Of descriptors it
+/// keeps its channel, and the streams of the program that it talks to.
 pub(crate) fn confine_reader(
     filter: StepReport,
     plan: &CallPlan,
     landlock_abi: u8,
-    channel: &Channel,
+    keep: &[BorrowedFd<'_>],
 ) -> Result<Vec<StepReport>, StepFailure> {
     let mut steps = vec![filter];
-    steps.extend(narrow(plan, landlock_abi, Reach::Files, channel)?);
+    steps.extend(narrow(plan, landlock_abi, Reach::Files, keep)?);
     Ok(steps)
 }
 
-/// Limits, the call's own domain, and no descriptor but the channel.
-fn narrow(plan: &CallPlan, landlock_abi: u8, reach: Reach, channel: &Channel) -> Result<Vec<StepReport>, StepFailure> {
+/// Limits, the call's own domain, and no descriptor but these.
+fn narrow(
+    plan: &CallPlan,
+    landlock_abi: u8,
+    reach: Reach,
+    keep: &[BorrowedFd<'_>],
+) -> Result<Vec<StepReport>, StepFailure> {
     let places = landlock::locate_for_call(plan.rules.own())?; // first: it opens paths
     let ruleset = landlock::build(landlock_abi, &places, reach, BOUNDED)?;
     let mut steps = Vec::with_capacity(4);
@@ -68,8 +74,9 @@ fn narrow(plan: &CallPlan, landlock_abi: u8, reach: Reach, channel: &Channel) ->
     landlock::restrict(&ruleset)?; // before descriptors go: the ruleset is one of them
     steps.push(done(Step::Landlock, domain(landlock_abi, places.len())));
     drop((ruleset, places));
-    fd::close_all_but(&[channel.as_fd()]).map_err(failure(Step::CloseFds, "close_range"))?; // the broker's and the zygote's go here
-    steps.push(done(Step::CloseFds, "only the channel"));
+    fd::close_all_but(keep).map_err(failure(Step::CloseFds, "close_range"))?; // the broker's and the zygote's go here
+    let kept = if keep.len() > 1 { "only the channel, and its program's streams" } else { "only the channel" };
+    steps.push(done(Step::CloseFds, kept));
     Ok(steps)
 }
 

@@ -12,6 +12,7 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use callgate_policy::effective::PathRegion;
 use callgate_policy::failure::ErrorCode;
@@ -30,6 +31,7 @@ pub mod git;
 pub mod glob;
 pub mod grep;
 pub mod list;
+pub mod lsp;
 pub mod note;
 pub mod numbered;
 pub mod overview;
@@ -82,6 +84,7 @@ pub const CONTRACTS: &[Contract] = &[
     git::diagnostics::CONTRACT,
     web::azure::CONTRACT,
     web::rlm::CONTRACT,
+    lsp::CONTRACT,
 ];
 
 /// What the worker of this tool may make.
@@ -143,6 +146,8 @@ pub struct Context {
     pub links: Links,
     /// The certificates of authorities, for a tool that fetches.
     pub certificates: Vec<u8>,
+    /// The program that it talks to, if it does.
+    pub peer: Option<Arc<lsp::Peer>>,
 }
 
 /// What becomes of symbolic links on the way to a file.
@@ -167,6 +172,7 @@ impl Context {
             threads: 1,
             links: Links::Followed,
             certificates: Vec::new(),
+            peer: None,
         }
     }
 
@@ -277,6 +283,7 @@ pub fn run(name: &str, args: &Value, ctx: &Context) -> Result<Output, ToolError>
         git::diagnostics::NAME => git::diagnostics::run(ctx),
         web::azure::NAME => web::azure::run(args, ctx),
         web::rlm::NAME => web::rlm::run(args, ctx),
+        lsp::NAME => lsp::run(args, ctx),
         "sqlite" | "postgres" | "mysql" => database::run(args, ctx),
         database::sql::NAME => database::sql::run(args),
         shell::NAME => shell::run(args),
@@ -564,6 +571,16 @@ pub enum ToolError {
         /// What kind of error that is.
         code: ErrorCode,
     },
+    /// A language server has not answered.
+    #[error("{server}: {why}{}", lsp::last_words(.words))]
+    LanguageServer {
+        /// Its name.
+        server: String,
+        /// Why.
+        why: lsp::LspError,
+        /// The end of what it had written on standard error.
+        words: String,
+    },
     /// The new content was complete and could not be put in the old one's place. The old content is as it was.
     #[error("replace {path}")]
     Publish {
@@ -609,6 +626,7 @@ impl ToolError {
             | Self::Service { code, .. }
             | Self::Database { code, .. } => *code,
             Self::Workbook { why, .. } => why.code(),
+            Self::LanguageServer { why, .. } => why.code(),
             Self::Patch(error) => error.code(),
             Self::Open { source, .. }
             | Self::Read { source, .. }
@@ -663,6 +681,7 @@ impl ToolError {
             | Self::Fetch { .. }
             | Self::Search { .. }
             | Self::Service { .. }
+            | Self::LanguageServer { .. }
             | Self::Database { .. } => None,
             Self::LinkChanged { .. } => Some("try again, or name the file that the link leads to"),
             Self::Open { source, .. }
@@ -729,6 +748,7 @@ impl ToolError {
             | Self::Workbook { .. }
             | Self::Patch(_)
             | Self::Service { .. }
+            | Self::LanguageServer { .. }
             | Self::Database { .. }
             | Self::LinkChanged { .. } => None,
         }
@@ -921,6 +941,7 @@ mod tests {
             "diagnostics",
             "azure_devops",
             "rlm_query",
+            "lsp",
         ];
         assert_eq!(CONTRACTS.iter().map(|c| c.name).collect::<Vec<_>>(), [&names[..], &others].concat());
         assert_eq!(read::CONTRACT.requires, ["fs.read"]); // S0-10

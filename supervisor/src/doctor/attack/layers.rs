@@ -142,6 +142,7 @@ async fn past_the_check(session: &Session, name: &str, arguments: Value) -> Resu
         databases: &databases,
         profile: &profile,
         effective: session.effective(),
+        servers: &std::collections::BTreeMap::new(),
         read: &ReadBefore::default(),
     };
     let prepared = tool.executor.prepare(&arguments, &context);

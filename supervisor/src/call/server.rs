@@ -1,0 +1,130 @@
+//! Running a language server and the worker that talks to it.
+//!
+//! The two are joined by streams that the supervisor makes and hands on. It reads none of them: what a server says is parsed in the
+//! worker, which can read what the call may and do nothing else.
+
+use callgate_policy::failure::ErrorCode;
+use callgate_policy::need::CallNeeds;
+use callgate_policy::path::HostPath;
+use callgate_policy::plan::Work;
+use callgate_policy::plan::compile::{self, CallSpec};
+use callgate_policy::step::Step;
+use callgate_worker::tools::lsp::{NAME, TIME};
+use serde_json::{Map, Value};
+
+use super::envelope::Done;
+use super::error::not_started;
+use super::shell::GRACE;
+use super::{CallError, Known, limits, lost};
+use crate::confine::{ConfineError, Program, Stdio};
+use crate::gate::ApprovedPlan;
+use crate::registry::Tool;
+use crate::session::Session;
+use crate::turn::{Concurrency, Turn, Turns};
+
+/// The most memory of the worker that talks to a server, bytes.
+const MEMORY: u64 = 512 << 20;
+
+impl Session {
+    /// Starts the server, has it asked, and ends it.
+    pub(super) async fn run_server(
+        &self,
+        tool: &Tool,
+        (plan, args, told): (ApprovedPlan, Value, Map<String, Value>),
+        turn: Turn,
+        known: &mut Known,
+    ) -> Result<Done, CallError> {
+        let failed = |source| CallError::Output { what: "make streams for the server", source };
+        let client = self.client_of(&plan, &args, self.tools.now().output_limit(&tool.name))?;
+        let mut args = args;
+        let (timeout, bounds) = (plan.timeout, plan.bounds);
+        if let Value::Object(args) = &mut args {
+            args.extend(told);
+            args.insert(TIME.to_owned(), limits::ms(timeout).into());
+        }
+        let argv = match &plan.work {
+            Work::Program { argv, .. } => argv.clone(),
+            Work::Tool { .. } => Vec::new(),
+        };
+        let (stdio, streams) = Stdio::joined().map_err(failed)?;
+        let started = self.opened.program(plan, (stdio, None), Some(turn)).await;
+        let mut program = started.map_err(|error| did_not_start(&argv, error))?;
+        known.steps = program.steps().to_vec();
+        // It touches nothing that another call could change, and the program has the call's turn.
+        let beside = Turns::default().take(Concurrency::SideBySide).await;
+        let asked = self.opened.tool_beside(client, args, streams, beside).await;
+        let end = ended(&mut program).await?;
+        let changes = program.changes().filter(|changes| !changes.is_empty()).cloned();
+        known.changes.clone_from(&changes);
+        let asked = asked.map_err(|error| lost(tool, &bounds, error))?;
+        let answered = asked.end.is_ok();
+        if !answered && let Some(hit) = limits::ended_for(&bounds, &end, None) {
+            let limits = limits::of_program(&bounds, &end, Some(limits::ms(timeout)), None, changes.as_ref());
+            let ended_for = Some(limits::denial(&bounds, hit, end.left));
+            return Ok(Done { limits, ended_for, changes, ..Done::of(Value::Null) });
+        }
+        if !answered && end.timed_out {
+            return Err(CallError::TimedOut(timeout));
+        }
+        let limits = limits::of_program(&bounds, &end, Some(limits::ms(timeout)), None, changes.as_ref());
+        let done = self.shape_tool(tool.own_name(), asked, (&bounds, limits::ms(timeout)))?;
+        Ok(Done { limits, changes, ..done })
+    }
+
+    /// The plan of the worker that talks to the server of an approved call: it reads what the call has been checked for.
+    fn client_of(&self, server: &ApprovedPlan, args: &Value, limit: u64) -> Result<ApprovedPlan, CallError> {
+        let root = self.root();
+        let path: HostPath = serde_json::from_value(args["path"].clone())
+            .ok()
+            .and_then(|path| callgate_policy::path::normalize(&root, &path).ok())
+            .ok_or_else(|| CallError::Arguments("argument `path` names no file".to_owned()))?;
+        let needs = CallNeeds { read: vec![path.clone()], read_below: vec![root.clone()], ..CallNeeds::default() };
+        let grant = self.check(&needs)?;
+        let work = Work::Tool { name: NAME.to_owned(), paths: vec![path, root], limit };
+        let mut bounds = self.bounds;
+        bounds.memory = bounds.memory.min(MEMORY);
+        // It gives up with the server, and says why.
+        let timeout = server.timeout.saturating_add(GRACE);
+        let plan = compile::call(&grant, &self.facts, CallSpec { work, bounds, timeout })?;
+        let client = server.its_client(plan);
+        if self.opened.reads(&client) {
+            return Ok(client);
+        }
+        let text = "no worker of this session can talk to a language server: it is for one call, or it may read the file only as long \
+                    as there is none of that name";
+        Err(CallError::Told { text: text.to_owned(), code: ErrorCode::SandboxFailed })
+    }
+}
+
+/// Ends the server, and waits until nothing of it is left.
+async fn ended(program: &mut Program) -> Result<callgate_worker::protocol::ProgramEnd, CallError> {
+    // One that has ended already is asked in vain.
+    drop(program.abort().await);
+    match tokio::time::timeout(GRACE, program.wait()).await {
+        Ok(end) => Ok(end?),
+        Err(_elapsed) => {
+            program.kill().await?;
+            Err(CallError::Confine(ConfineError::TimedOut(GRACE)))
+        }
+    }
+}
+
+/// A server that is not there, or may not start.
+fn did_not_start(argv: &[HostPath], error: ConfineError) -> CallError {
+    let ConfineError::Refused(failed) = &error else { return not_started(error) };
+    if failed.step != Step::Exec {
+        return not_started(error);
+    }
+    let program = argv.first().map(ToString::to_string).unwrap_or_default();
+    let hint = match program.as_str() {
+        "pylsp" => "install it (Debian: python3-pylsp; PyPI: python-lsp-server), ",
+        "rust-analyzer" => "install it (rustup component add rust-analyzer), ",
+        _ => "",
+    };
+    let what = failed.what_failed();
+    let text = format!(
+        "the language server {program} did not start: {what}; {hint}grant it in [[requires.shell]], or name another in [lsp.NAME] of \
+         the manifest"
+    );
+    CallError::Told { text, code: ErrorCode::NotFound }
+}
