@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use callgate::policy::manifest::{Format, Manifest};
 use callgate::policy::mode::Mode;
-use callgate::policy::tool::Surface;
+use callgate::policy::tool::{Subject, Surface};
 use callgate::{
     Answer, Approver, Asked, Launcher, Outcome, Question, Registry, ResultEnvelope, Session, SessionSpec, Supervisor,
     Tool,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{STRENGTHS, callgate};
 
@@ -40,7 +40,7 @@ const MANIFEST: &str = r#"
     runner = ["cat"]
 "#;
 
-fn spec(workspace: &Path, surface: Surface) -> SessionSpec {
+pub(super) fn spec(workspace: &Path, surface: Surface) -> SessionSpec {
     let manifest = Manifest::parse(MANIFEST, Format::Toml, "test").unwrap();
     SessionSpec::with_manifest(workspace, manifest).surface(surface)
 }
@@ -268,7 +268,7 @@ fn c_22_rules_for_the_locked_names_hold_under_each_surface() {
     assert!(compared > 800, "{compared}");
 }
 
-fn in_surface(surface: Surface, test: impl AsyncFn(&Session, &Path)) {
+pub(super) fn in_surface(surface: Surface, test: impl AsyncFn(&Session, &Path)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for strength in STRENGTHS {
         let workspace = tempfile::tempdir().unwrap();
@@ -281,13 +281,13 @@ fn in_surface(surface: Surface, test: impl AsyncFn(&Session, &Path)) {
     }
 }
 
-async fn data(session: &Session, tool: &str, args: Value) -> Value {
+pub(super) async fn data(session: &Session, tool: &str, args: Value) -> Value {
     let envelope: ResultEnvelope = session.call(tool, args).await;
     assert_eq!(envelope.kind, Outcome::Output, "{tool}: {:?}", envelope.error_text);
     envelope.data.unwrap()
 }
 
-async fn error(session: &Session, tool: &str, args: Value) -> String {
+pub(super) async fn error(session: &Session, tool: &str, args: Value) -> String {
     let envelope = session.call(tool, args).await;
     assert_eq!(envelope.kind, Outcome::Error, "{tool}");
     envelope.error_text.unwrap()
@@ -491,4 +491,80 @@ fn s4_22_delegate_has_one_level() {
         let answer = data(&session, "delegate", json!({ "instruction": "look" })).await;
         assert_eq!(answer["output"], "false true");
     });
+}
+
+/// S2-29: there is no `bash`, and a directory or a variable that one `exec_shell` sets is not there for the next.
+#[test]
+fn s2_29_deepseek_has_no_bash() {
+    in_surface(Surface::Deepseek, async |session, workspace| {
+        std::fs::create_dir(workspace.join("d")).unwrap();
+        for name in ["bash", "Bash", "shell"] {
+            let refused = error(session, name, json!({ "command": "touch made" })).await;
+            assert!(refused.contains(&format!("there is no tool `{name}`")), "{refused}");
+        }
+        assert!(!workspace.join("made").exists());
+        let run = async |command: &str| data(session, "exec_shell", json!({ "command": command })).await;
+        run("touch made; cd d; X=1; export X").await;
+        assert!(workspace.join("made").exists(), "the control");
+        let after = run("pwd; echo \"[$X]\"").await;
+        assert!(after.to_string().contains(&format!("{}\\n[]", workspace.display())), "{after}");
+    });
+}
+
+/// S3-1, S3-10: one registry has the eight and the tools of a server; in plan mode the eight are those that only read, and a call of
+/// the others changes nothing.
+#[test]
+fn s3_1_s3_10_one_registry_and_its_part_in_plan_mode() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (profile, there, of_servers) in [
+        (
+            "eval",
+            &["Read", "Write", "Edit", "Bash", "Grep", "Glob", "Delegate", "ToolSearch"][..],
+            &["mcp__git__log", "mcp__git__push"][..],
+        ),
+        ("plan", &["Read", "Grep", "Glob", "ToolSearch"], &["mcp__git__log"]),
+    ] {
+        let workspace = tempfile::tempdir().unwrap();
+        std::fs::write(workspace.path().join("kept"), "old\n").unwrap();
+        let profile = callgate::policy::profile::Profile::built_in(profile).unwrap();
+        runtime.block_on(async {
+            let supervisor = Supervisor::builder().launcher(Launcher::spawn(&callgate()).unwrap()).build().unwrap();
+            let spec = spec(workspace.path(), Surface::Engine).profile(profile.clone()).mode(Mode::Yolo);
+            let session = supervisor.open(spec).await.unwrap();
+            assert_eq!(session.registry().names(), there, "{}", profile.name);
+            let of_server = |name: &str| {
+                let answer = Tool::remote("git", name, |_: callgate::HandlerCall| async { Ok(json!("done")) });
+                answer.shown_as(format!("mcp__git__{name}")).description("Does it").deferred()
+            };
+            let tools = vec![of_server("log").subject(Subject::Search), of_server("push").subject(Subject::Serve)];
+            assert!(session.offer_tools_of("git", tools).is_empty());
+            let names: Vec<String> = session.registry().names().into_iter().map(str::to_owned).collect();
+            assert_eq!(names, [there, of_servers].concat(), "{}", profile.name);
+            assert!(error(&session, "mcp__git__log", json!({})).await.contains("ToolSearch"), "it is deferred");
+            let found = data(&session, "ToolSearch", json!({ "query": "log" })).await;
+            assert_eq!(found["matches"][0]["id"], "mcp__git__log", "{found}");
+            assert_eq!(data(&session, "mcp__git__log", json!({})).await, "done");
+            let pushed = session.call("mcp__git__push", json!({})).await;
+            assert_eq!(pushed.kind, Outcome::Error, "it was not searched for, or is not there");
+
+            let read = data(&session, "Read", json!({ "file_path": "kept" })).await;
+            assert_eq!(read["content"], "     1\told");
+            let changes = [
+                ("Write", json!({ "file_path": "kept", "content": "new\n" })),
+                ("Edit", json!({ "file_path": "kept", "old_string": "old", "new_string": "new" })),
+                ("Bash", json!({ "command": "echo new > kept" })),
+            ];
+            for (tool, args) in changes {
+                std::fs::write(workspace.path().join("kept"), "old\n").unwrap();
+                let is_there = there.contains(&tool);
+                if is_there {
+                    data(&session, tool, args).await;
+                } else {
+                    assert!(error(&session, tool, args).await.contains(&format!("there is no tool `{tool}`")));
+                }
+                let after = std::fs::read_to_string(workspace.path().join("kept")).unwrap();
+                assert_eq!(after, if is_there { "new\n" } else { "old\n" }, "{}: {tool}", profile.name);
+            }
+        });
+    }
 }

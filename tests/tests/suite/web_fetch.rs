@@ -218,3 +218,58 @@ fn x2_17_what_comes_is_bounded_and_told_apart() {
         assert_eq!((status, server.asked()), (65, Vec::new()), "{envelope}");
     });
 }
+
+/// S2-10, X2-17: `fetch_url` has Markdown unless it is asked for text or for what the server sent, and reads a million bytes unless it is
+/// asked for more. What is not granted is denied by that name too.
+#[test]
+fn s2_10_x2_17_fetch_url_by_its_name() {
+    const PAGE: &str =
+        "<title>T</title><script>s()</script><h1>Head</h1><p>see <a href=\"http://x.example/\">there</a>";
+    matrix(Host::STRENGTHS, |target| {
+        let env = TestEnv::new(target);
+        let server = Server::new(|path| match path {
+            "/gone" => response("410 Gone", HTML, b"<p>gone for good"),
+            "/long" => response("200 OK", HTML, format!("<p>begin<!--{}--><p>end", " ".repeat(1_000_000)).as_bytes()),
+            _ => response("200 OK", HTML, PAGE.as_bytes()),
+        });
+        let binary = Binaries::of_this_build().callgate().display().to_string();
+        let call = |host: &str, arguments: &Value| {
+            let arguments = arguments.to_string();
+            let words = [&binary, "call", "--surface", "deepseek", "--net", host, "fetch_url", &arguments];
+            let ended = env.weakened().run(&words);
+            let envelope: Value =
+                serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+            (ended.status.code().unwrap(), envelope)
+        };
+        let granted = server.granted();
+        let markdown = "# Head\n\nsee [there](http://x.example/)";
+        for (format, content) in
+            [(None, markdown), (Some("markdown"), markdown), (Some("text"), "Head\n\nsee there"), (Some("raw"), PAGE)]
+        {
+            let mut arguments = json!({ "url": server.url("/") });
+            arguments.as_object_mut().unwrap().extend(format.map(|format| ("format".to_owned(), format.into())));
+            let (status, envelope) = call(&granted, &arguments);
+            let data = &envelope["data"];
+            assert_eq!((status, &data["content"]), (0, &json!(content)), "{format:?}: {envelope}");
+            assert_eq!((&data["status"], &data["truncated"]), (&json!(200), &json!(false)), "{envelope}");
+            assert_eq!((&data["url"], &data["content_type"]), (&json!(server.url("/")), &json!("text/html")));
+        }
+        let gone = call(&granted, &json!({ "url": server.url("/gone") })).1;
+        assert_eq!((&gone["data"]["success"], &gone["data"]["content"]), (&json!(false), &json!("gone for good")));
+        for (most, cut) in [(None, true), (Some(2_000_000), false)] {
+            let mut arguments = json!({ "url": server.url("/long") });
+            arguments.as_object_mut().unwrap().extend(most.map(|most| ("max_bytes".to_owned(), most.into())));
+            let (_, envelope) = call(&granted, &arguments);
+            let data = &envelope["data"];
+            assert_eq!(data["truncated"], cut, "{envelope}");
+            assert_eq!(data["content"].as_str().unwrap().contains("end"), !cut, "{envelope}");
+        }
+        server.asked();
+        for arguments in [json!({ "url": server.url("/"), "format": "html" }), json!({ "url": "ftp://127.0.0.1/" })] {
+            assert_eq!(call(&granted, &arguments).0, 65, "{arguments}");
+        }
+        let (status, envelope) = call("example.com", &json!({ "url": server.url("/") }));
+        assert_eq!((status, &envelope["metadata"]["denial"]["layer"]), (77, &json!("capability")), "{envelope}");
+        assert_eq!(server.asked(), Vec::<String>::new(), "nobody was asked");
+    });
+}

@@ -84,6 +84,39 @@ fn s0_19_s0_33_a_granted_provider_is_asked_and_no_other() {
     });
 }
 
+/// S2-9, X2-17: by S2's name, with the query under each of its names; results are ranked and have a `ref_id` each. There are five unless
+/// the call says otherwise.
+#[test]
+fn s2_9_x2_17_web_search_by_its_name_in_deepseek() {
+    on_the_internet(|internet| {
+        let provider = "{ kind = \"duckduckgo\", url = \"https://good.example\" }";
+        let grants = |host: &str| format!("surface = \"deepseek\"\n{}", asking(&[host], provider, ""));
+        for arguments in [
+            json!({ "query": "what is it" }),
+            json!({ "q": "what is it" }),
+            json!({ "search_query": ["what is", "it"] }),
+            json!({ "query": "what is it", "max_results": 1 }),
+        ] {
+            let (status, envelope) = call(internet, &grants("good.example"), "web_search", &arguments);
+            assert_eq!(status, 0, "{arguments}: {envelope}");
+            let results = envelope["data"]["results"].as_array().unwrap();
+            assert_eq!(results[0]["url"], "https://www.rust-lang.org/", "{envelope}");
+            let most = arguments["max_results"].as_u64().unwrap_or(5);
+            assert!(results.len() as u64 <= most && (most == 1 || results.len() > 1), "{arguments}: {envelope}");
+            for (number, result) in results.iter().enumerate() {
+                assert_eq!(result["ref_id"], format!("web_{}", number + 1), "{envelope}");
+                assert!(result["title"].is_string() && result["snippet"].is_string(), "{envelope}");
+            }
+            let seen = internet.seen();
+            assert!(seen.contains("q=what+is+it"), "{arguments}: {seen}");
+        }
+        let none = call(internet, &grants("evil.example"), "web_search", &json!({ "q": "x" }));
+        assert_eq!((none.0, &none.1["metadata"]["denial"]["layer"]), (77, &json!("capability")), "{}", none.1);
+        assert_eq!(call(internet, &grants("good.example"), "web_search", &json!({ "max_results": 1 })).0, 65);
+        assert_eq!(internet.seen(), "", "nobody was asked");
+    });
+}
+
 /// S0-34, C-19: a session asks the same provider first, sessions do not all ask the same one, and another is asked if it fails, which
 /// the result says.
 #[test]
