@@ -501,9 +501,10 @@ fn on_mariadb(test: impl Fn(&Internet, &Run)) {
         let run = variables.iter().fold(run, |run, (name, value)| run.variable(&format!("MYSQL_{name}"), value));
         let made = [
             "DROP TABLE IF EXISTS item",
+            // It is written to the log with the next commit: the server is killed at the end of a run.
+            "CREATE OR REPLACE SEQUENCE number",
             "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(9,2), at DATETIME, pic BLOB)",
             "INSERT INTO item VALUES (1, 'tea', 2.50, '2024-02-29 12:00:00', x'00ff'), (2, NULL, NULL, NULL, NULL)",
-            "CREATE OR REPLACE SEQUENCE number",
         ];
         let flags = "--net good.example:3306 --profile eval";
         for (sql, envelope) in made.iter().zip(all(&internet.env, &run, flags, "mysql", &made)) {
@@ -589,7 +590,7 @@ const ACTS_OF_MYSQL: [&str; 35] = [
 
 /// S4-16: none of them changes a row, a sequence, a setting or a file.
 #[test]
-#[ignore = "it looked at a sequence in a way that MariaDB refuses; it has not passed since that was changed"]
+#[ignore = "it passes alone; beside other tests, its MariaDB is sometimes not ready within a minute"]
 fn s4_16_mysql_is_read_only_unless_the_profile_says_so() {
     on_mariadb(|internet, run| {
         let state = ["SELECT * FROM item ORDER BY id", "SHOW TABLES", "SELECT @@max_connections"];
