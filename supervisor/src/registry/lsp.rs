@@ -55,7 +55,7 @@ impl Prepare for Lsp {
             CallNeeds { read: vec![path], read_below: vec![working_dir.clone()], shell, ..CallNeeds::default() };
         let told = told(&name, &server);
         let timeout = args["timeout_ms"].as_u64().map(Duration::from_millis);
-        let prepared = Prepared::new(needs, Some(Work::Program { argv, working_dir }), timeout);
+        let prepared = Prepared::new(needs, Some(Work::program(argv, working_dir)), timeout);
         Ok(Prepared { told, ..prepared })
     }
 
