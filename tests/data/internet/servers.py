@@ -18,6 +18,7 @@ import select
 import shutil
 import socket
 import subprocess
+import sys
 import tarfile
 import time
 import zipfile
@@ -57,10 +58,13 @@ def start(wanted, address, directory):
                 select.select([parent], [], [])
         finally:
             os._exit(1)
-    deadline = time.monotonic() + 60
+    # Longer than MariaDB waits for a file that the one before it still holds (100 s).
+    deadline = time.monotonic() + 150
     for server in wanted:
         while not is_ready(server, address):
             if time.monotonic() > deadline:
+                with open(f"{directory}/{server}/log") as log:
+                    print(log.read()[-4000:], file=sys.stderr, flush=True)
                 raise TimeoutError(server)
             time.sleep(0.02)
 

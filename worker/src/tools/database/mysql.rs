@@ -7,8 +7,8 @@
 //!   query has no `INTO` and no `FOR UPDATE`, and calls none of the functions below. The client sends no file, whatever the server
 //!   asks for.
 //! - What ends a text or begins a comment is a setting of MySQL's. So each call sets it, and runs nothing if it cannot.
-//! - What a function of somebody's own library does, or a view, is for the rights of the database's user. These rights are the
-//!   boundary that counts.
+//! - Nor does it hold what a stored function does besides, so a query calls none. What a function of somebody's own library does,
+//!   or one that a view calls, is for the rights of the database's user. These rights are the boundary that counts.
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are libraries', and what they add is one failure more")]
 
 use std::time::Duration;
@@ -56,7 +56,7 @@ const REFUSED: [&str; 20] = [
 
 /// How the names of others begin: of libraries that come with a server or are known, which reach programs, servers, files or
 /// settings.
-const REFUSED_LIBRARIES: [&str; 14] = [
+const REFUSED_LIBRARIES: [&str; 16] = [
     "sys_",
     "spider_",
     "gen_",
@@ -71,6 +71,8 @@ const REFUSED_LIBRARIES: [&str; 14] = [
     "mysqlx_",
     "lib_mysqludf",
     "http_",
+    "masking_",
+    "wsrep_",
 ];
 
 /// Words that no query has, not even in a text.
@@ -81,6 +83,9 @@ const REFUSED_WORDS: [&str; 2] = ["outfile", "dumpfile"];
 const MODE: &str = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'";
 /// In which encoding they come: in some, the second byte of a character can be a backslash.
 const ENCODING: &str = "SET NAMES utf8mb4";
+
+/// Functions that somebody has written in SQL, in any database of the server that the user sees.
+const ROUTINES: &str = "SELECT LOWER(routine_name) FROM information_schema.routines WHERE routine_type = 'FUNCTION'";
 
 const TABLES: &str = "SELECT table_schema AS `schema`, table_name AS name, LOWER(table_type) AS type FROM information_schema.tables \
     WHERE table_name LIKE ? AND table_schema = COALESCE(?, DATABASE()) ORDER BY 1, 2";
@@ -173,6 +178,13 @@ async fn read(conn: &mut Conn, asked: &Asked, sql: Option<&Sql>, sink: &mut dyn 
     match (&asked.operation, sql) {
         (Operation::Query { sql: text } | Operation::Export { sql: text }, Some(sql)) => {
             refuse_what_acts(sql)?;
+            let routines: Vec<String> = conn.query(ROUTINES).await.map_err(|error| words(&error))?;
+            if let Some(name) = routines.iter().find(|routine| sql.names.contains(*routine)) {
+                let why = format!(
+                    "it has the name of the stored function `{name}`, and a read-only transaction does not hold what one does"
+                );
+                return Err(Failed::because(why, ErrorCode::Forbidden));
+            }
             rows(conn, text, Params::Empty, sink).await
         }
         (Operation::ListTables { pattern, schema }, _) => rows(conn, TABLES, of(pattern, schema), sink).await,
@@ -191,6 +203,8 @@ fn refuse_what_acts(sql: &Sql) -> Result<(), Failed> {
         format!("it has the word `{word}`, which writes a file at the server; leave it out, in a text too")
     } else if sql.has("NEXT VALUE FOR") {
         "`NEXT VALUE FOR` changes a sequence".to_owned()
+    } else if sql.has("SHOW GRANTS") || sql.has("SHOW CREATE USER") {
+        "it would show the hash of a password".to_owned()
     } else {
         return Ok(());
     };
