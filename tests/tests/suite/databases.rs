@@ -455,31 +455,47 @@ fn s4_19_passwords_and_servers_that_are_not_there() {
 /// configured.
 #[test]
 fn s4_19_a_task_does_not_get_the_password() {
-    const SERVER: &str = "import socket; s = socket.create_server(('127.0.0.1', 21532))\n\
-        print('listens', flush=True)\n\
-        while True:\n    c, _ = s.accept()\n    try:\n        print('heard', c.recv(64), flush=True); c.sendall(b'N'); print(c.recv(256), flush=True)\n    except OSError: pass";
+    const SERVER: &str = "
+import socket
+server = socket.create_server(('127.0.0.1', 21532))
+while True:
+    client, _ = server.accept()
+    client.recv(64)
+    client.sendall(b'N')
+";
+    const CLIENT: &str = "
+import socket, time
+while True:
+    try:
+        client = socket.create_connection(('127.0.0.1', 21532))
+        break
+    except OSError:
+        time.sleep(0.01)
+client.sendall(b'x')
+print('answered', client.recv(1))
+";
     matrix(Host::STRENGTHS, |target| {
         let env = TestEnv::new(target);
         env.workspace_file("server.py", SERVER);
+        env.workspace_file("client.py", CLIENT);
         let run = user(&env, env.weakened());
         let variables =
             [("HOST", "127.0.0.1"), ("PORT", "21532"), ("DATABASE", "x"), ("USER", "x"), ("PASSWORD", PASSWORD)];
         let run = variables.iter().fold(run, |run, (name, value)| run.variable(&format!("POSTGRES_{name}"), value));
-        let hello = "exec 3<>/dev/tcp/127.0.0.1/21532; echo control >&3; read -rn 1 <&3; echo answered $REPLY";
+        let asks = json!({ "tool": "bash", "arguments": { "command": "python3 client.py" } });
         let calls = [
             json!({ "tool": "exec_shell", "arguments": { "command": "python3 server.py", "background": true } }),
-            json!({ "tool": "bash", "arguments": { "command": "until 3<>/dev/tcp/127.0.0.1/21532; do :; done 2>/dev/null" } }),
+            asks.clone(),
             json!({ "tool": "postgres", "arguments": query("SELECT 1") }),
-            json!({ "tool": "bash", "arguments": { "command": hello } }),
+            asks,
             json!({ "tool": "exec_shell_cancel", "arguments": { "all": true } }),
         ];
         let lines = env.file("calls", &calls.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"));
         let extra = "--extra exec_shell --extra exec_shell_cancel --extra postgres --mode yolo --net 127.0.0.1:21532";
         let script = format!("'{}' call {extra} --batch < '{}'", binary(), lines.text());
         let ended = run.run(&["/bin/sh", "-c", &script]);
-        assert!(ended.stdout.contains("answered N"), "the control: {ended:?}");
+        assert_eq!(ended.stdout.matches("answered b'N'").count(), 2, "the controls: {ended:?}");
         assert!(ended.stdout.contains("127.0.0.1:21532 was not reached"), "{ended:?}");
-        println!("{}", ended.stdout);
     });
 }
 
