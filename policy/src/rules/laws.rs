@@ -445,8 +445,7 @@ fn statements_are_denied_in_capitals_or_not() {
     let judged = |pattern: &str, action, text: &str| {
         let part = Part::of_statement(text);
         let named = vec![(Capability::None, Value::Command(&part))];
-        let mut set = RuleSet::default();
-        set.subjects = [("postgres".to_owned(), Subject::Query)].into();
+        let mut set = RuleSet { subjects: [("postgres".to_owned(), Subject::Query)].into(), ..RuleSet::default() };
         let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
         set.add(&Rule::new("postgres", action).pattern(pattern), &source, &Variables::default()).unwrap();
         set.judge(&RuledCall { tool: "postgres", named, ..RuledCall::default() }).action
