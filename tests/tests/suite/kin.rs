@@ -123,7 +123,6 @@ fn c_22_what_bash_may_not_start_no_other_tool_starts() {
     };
     assert!(assert_done(&read(""))["content"].is_string(), "the control");
     assert_refused(&read(denied), "rule", "the rule deny bash (m.toml:1)");
-    // A git that leaves a trace.
     let clone = |pattern: &str| {
         let flags = ["--mode", "yolo", "--extra", "repo_clone", "--net", "127.0.0.1:9"];
         let arguments = json!({ "url": "https://127.0.0.1:9/x/y", "depth": 1 });
