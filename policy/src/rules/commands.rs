@@ -23,6 +23,19 @@ pub struct Part {
     within: Vec<(Arc<[Text]>, usize)>,
     /// Of a variable that a command sets: its name, or `None` if that is not known.
     set: Option<Option<String>>,
+    /// What else decides what it does.
+    reads: Reads,
+}
+
+/// What is to be read to know what a part does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// Its words.
+    Itself,
+    /// Its words and an input, in which there may be others.
+    Input,
+    /// Its words, as SQL: capitals make no difference to most names.
+    Sql,
 }
 
 impl Part {
@@ -30,7 +43,7 @@ impl Part {
     #[must_use]
     pub fn of_words(words: Vec<Text>) -> Self {
         let evaluates = evaluates(&words);
-        Self { text: joined(&words), words, evaluates, within: Vec::new(), set: None }
+        Self { text: joined(&words), words, evaluates, within: Vec::new(), set: None, reads: Reads::Itself }
     }
 
     /// Of a text whose words are parted by blanks; what is behind a [`HOLE`] may be several.
@@ -38,7 +51,26 @@ impl Part {
     pub fn of_text(text: &str) -> Self {
         let word = |word: &str| Text { text: word.to_owned(), several: word.contains(HOLE) };
         let words: Vec<Text> = text.split(' ').filter(|word| !word.is_empty()).map(word).collect();
-        Self { text: text.to_owned(), evaluates: evaluates(&words), words, within: Vec::new(), set: None }
+        Self {
+            text: text.to_owned(),
+            evaluates: evaluates(&words),
+            words,
+            within: Vec::new(),
+            set: None,
+            reads: Reads::Itself,
+        }
+    }
+
+    /// Of a statement of SQL. Rules that deny or ask compare it without regard to capitals.
+    #[must_use]
+    pub fn of_statement(text: &str) -> Self {
+        Self { reads: Reads::Sql, ..Self::of_text(text) }
+    }
+
+    /// The same of a command that is given something to read, which may be what it does: a pattern with a `*` does not allow it.
+    #[must_use]
+    pub fn fed(self) -> Self {
+        Self { reads: Reads::Input, ..self }
     }
 
     /// Of a program that is started without a shell, and of all that it starts in turn.
@@ -46,8 +78,14 @@ impl Part {
     pub fn of_argv<S: AsRef<str>>(argv: &[S]) -> Vec<Self> {
         let words: Vec<Text> = argv.iter().map(|word| Text::known(word.as_ref().replace(HOLE, "?"))).collect();
         // No shell reads it: its name is no builtin.
-        let outer =
-            Self { text: joined(&words), words: words.clone(), evaluates: false, within: Vec::new(), set: None };
+        let outer = Self {
+            text: joined(&words),
+            words: words.clone(),
+            evaluates: false,
+            within: Vec::new(),
+            set: None,
+            reads: Reads::Itself,
+        };
         std::iter::once(outer).chain(set_by(&words, &[])).chain(started(&words)).collect()
     }
 
@@ -59,7 +97,14 @@ impl Part {
         // Of what bash evaluates by itself, now or later.
         let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let evaluates = name.is_none_or(|name| is_evaluated(name) || (is_counted(name) && !is_number));
-        Self { words: vec![Text::known(text.clone())], text, evaluates, within, set: Some(name.map(str::to_owned)) }
+        Self {
+            words: vec![Text::known(text.clone())],
+            text,
+            evaluates,
+            within,
+            set: Some(name.map(str::to_owned)),
+            reads: Reads::Itself,
+        }
     }
 
     fn within(started: Started) -> Self {
@@ -108,6 +153,16 @@ impl Part {
         let name = self.words.first().and_then(Text::fixed).map(starts::base);
         let told = name.is_none_or(|name| matches!(name, "eval" | "trap" | "." | "source") || starts::is_shell(name));
         self.evaluates && (self.set.is_some() || !told)
+    }
+
+    /// Whether it is one of SQL.
+    pub(super) fn is_statement(&self) -> bool {
+        self.reads == Reads::Sql
+    }
+
+    /// Whether it is given something to read.
+    pub(super) fn is_fed(&self) -> bool {
+        self.reads == Reads::Input
     }
 
     /// Whether its words do not say what it does.

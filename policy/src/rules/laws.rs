@@ -344,30 +344,123 @@ fn what_allows_is_inherited_from_the_author_alone() {
     assert!(RuleSet::default().is_empty());
 }
 
-/// C-22: what is said against a locked tool holds for the tools that do the same and more; what allows it does not.
+/// C-22: what is said against a locked tool holds for a call that does the same and more; what allows it does not.
 #[test]
 fn c_22_what_denies_or_asks_about_a_tool_does_so_for_its_kin() {
-    let push = Part::of_text("git push");
-    let judged = |tool, action| {
-        let mut set = RuleSet { mode: Mode::Ask, ..RuleSet::default() };
-        let kin = [("exec_shell", Subject::Execute), ("apply_patch", Subject::Edit), ("lookup", Subject::Execute)];
-        set.subjects = kin.into_iter().map(|(name, subject)| (name.to_owned(), subject)).collect();
-        let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
-        set.add(&Rule::new("bash", action).pattern("git push*"), &source, &Variables::default()).unwrap();
-        let named = vec![(Capability::ShellRun, Value::Command(&push))];
-        set.judge(&RuledCall { tool, named, ..RuledCall::default() })
+    let (push, log) = (Part::of_text("git push"), Part::of_text("git log"));
+    let of = |permission: &str, action, pattern: Option<&str>| Rule {
+        pattern: pattern.map(str::to_owned),
+        ..Rule::new(permission, action)
     };
-    for action in [Action::Deny, Action::Ask] {
-        for tool in ["bash", "exec_shell"] {
-            assert!(
-                matches!(judged(tool, action), Decision { action: is, by: DecidedBy::Rule(_), .. } if is == action),
-                "{tool}"
-            );
-        }
-        assert!(!matches!(judged("lookup", action).by, DecidedBy::Rule(_)), "it is somebody's own");
+    let judged = |rules: &[Rule], mode, part| {
+        let mut set = RuleSet { mode, ..RuleSet::default() };
+        set.subjects = [("exec_shell".to_owned(), Subject::Execute)].into();
+        let source = RuleSource { scope: RuleScope::Project, place: "p:1".to_owned() };
+        rules.iter().for_each(|rule| set.add(rule, &source, &Variables::default()).unwrap());
+        let (named, kin) = (vec![(Capability::ShellRun, Value::Command(part))], vec![("bash", Value::Command(part))]);
+        let alone = RuledCall { tool: "exec_shell", named: named.clone(), ..RuledCall::default() };
+        let called = RuledCall { kin, ..alone.clone() };
+        (set.judge(&alone).action, set.judge(&called).action)
+    };
+    let every = of("exec_shell", Action::Allow, None);
+    for (action, in_yolo) in [(Action::Deny, Action::Deny), (Action::Ask, Action::Allow)] {
+        let rules = [every.clone(), of("bash", action, Some("git push*"))];
+        assert_eq!(judged(&rules, Mode::Ask, &push), (Action::Allow, action), "without kin it is the control");
+        assert_eq!(judged(&rules, Mode::Ask, &log), (Action::Allow, Action::Allow));
+        assert_eq!(judged(&rules, Mode::Yolo, &push), (Action::Allow, in_yolo));
+        // As far as it holds for `bash` itself.
+        let rules = [every.clone(), of("bash", action, None), of("bash", Action::Allow, Some("git log"))];
+        assert_eq!(judged(&rules, Mode::Ask, &push).1, action);
+        assert_eq!(judged(&rules, Mode::Ask, &log).1, Action::Allow);
     }
-    assert!(matches!(judged("bash", Action::Allow).by, DecidedBy::Rule(_)), "the control");
-    assert!(!matches!(judged("exec_shell", Action::Allow).by, DecidedBy::Rule(_)));
+    assert_eq!(judged(&[of("bash", Action::Allow, None)], Mode::Ask, &push).1, Action::Ask);
+}
+
+/// C-22, S0-15: the `grant` of a rule that asks about a locked tool narrows what is kin of it as well.
+#[test]
+fn c_22_a_grant_goes_with_its_rule() {
+    let part = Part::of_text("touch a");
+    let grant = RuleGrant { write: Some(Vec::new()), net: Some(Vec::new()) };
+    let set = |action| {
+        let mut set = RuleSet { mode: Mode::Yolo, ..RuleSet::default() };
+        let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
+        let rule = Rule { grant: Some(grant.clone()), ..Rule::new("bash", action).pattern("touch *") };
+        set.add(&rule, &source, &Variables::default()).unwrap();
+        set
+    };
+    let named = || vec![(Capability::ShellRun, Value::Command(&part))];
+    let bash = RuledCall { tool: "bash", named: named(), ..RuledCall::default() };
+    let kin = vec![("bash", Value::Command(&part))];
+    let exec_shell = RuledCall { tool: "exec_shell", named: named(), kin, ..RuledCall::default() };
+    let narrowed = |action| [&bash, &exec_shell].map(|call| set(action).sub_policy(call).is_some());
+    assert_eq!(narrowed(Action::Ask), [true, true]);
+    assert_eq!(narrowed(Action::Allow), [true, false], "what it allows is for `bash` alone");
+}
+
+/// X4-3: a text that a person is asked about is found in what a program is given to read; no other pattern looks there.
+#[test]
+fn x4_3_a_text_is_found_in_an_input() {
+    let bash = Part::of_text("bash");
+    let judged = |input, pattern: Option<&str>| {
+        let mut set = RuleSet { mode: Mode::Ask, ..RuleSet::default() };
+        let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
+        set.add(&Rule::new("bash", Action::Allow), &source, &Variables::default()).unwrap();
+        match pattern {
+            Some(pattern) => {
+                let deny = Rule::new("bash", Action::Deny).pattern(pattern);
+                set.add(&deny, &source, &Variables::default()).unwrap();
+            }
+            None => set.add_phrase("rm -rf", &source),
+        }
+        let kin = vec![("bash", Value::Command(&bash)), ("bash", Value::Input(input))];
+        let named = vec![(Capability::ShellRun, Value::Command(&bash))];
+        set.judge(&RuledCall { tool: "bash", named, kin, ..RuledCall::default() }).action
+    };
+    assert_eq!(judged("cd /\nRM -rf x; echo", None), Action::Ask);
+    assert_eq!(judged("rm x", None), Action::Allow, "the control");
+    assert_eq!(judged("rm -rf x", Some("rm *")), Action::Allow);
+}
+
+/// C-1: what a command is given to read may be what it does, so only a rule without a `*` allows it.
+#[test]
+fn a_pattern_does_not_allow_what_is_given_something_to_read() {
+    let judged = |pattern: &str, part: &Part| {
+        let call = RuledCall {
+            tool: "bash",
+            named: vec![(Capability::ShellRun, Value::Command(part))],
+            ..RuledCall::default()
+        };
+        one("bash", Some(pattern), Action::Allow).judge(&call).action
+    };
+    let commit = Part::of_text("git commit -v");
+    let fed = commit.clone().fed();
+    assert_eq!(judged("git commit *", &commit), Action::Allow, "the control");
+    assert_eq!(judged("git commit *", &fed), Action::Ask);
+    assert_eq!(judged("git commit -v", &fed), Action::Allow);
+}
+
+/// S4-16: servers take names in capitals for the same names; what allows is for one spelling.
+#[test]
+fn statements_are_denied_in_capitals_or_not() {
+    let judged = |pattern: &str, action, text: &str| {
+        let part = Part::of_statement(text);
+        let named = vec![(Capability::None, Value::Command(&part))];
+        let mut set = RuleSet { subjects: [("postgres".to_owned(), Subject::Query)].into(), ..RuleSet::default() };
+        let source = RuleSource { scope: RuleScope::Manifest, place: "m:1".to_owned() };
+        set.add(&Rule::new("postgres", action).pattern(pattern), &source, &Variables::default()).unwrap();
+        set.judge(&RuledCall { tool: "postgres", named, ..RuledCall::default() }).action
+    };
+    for text in ["SELECT * FROM secrets", "SELECT * FROM SECRETS", "SELECT * FROM \"Secrets\""] {
+        assert_eq!(judged("*secrets*", Action::Deny, text), Action::Deny, "{text}");
+        assert_eq!(judged("*SecretS*", Action::Deny, text), Action::Deny, "{text}");
+    }
+    assert_eq!(judged("*secrets*", Action::Deny, "SELECT * FROM items"), Action::Ask, "the control");
+    assert_eq!(judged("SELECT * FROM secrets", Action::Allow, "SELECT * FROM secrets"), Action::Allow, "the control");
+    assert_eq!(judged("SELECT * FROM secrets", Action::Allow, "SELECT * FROM SECRETS"), Action::Ask);
+    let part = Part::of_text("rm SECRETS");
+    let named = vec![(Capability::ShellRun, Value::Command(&part))];
+    let bash = RuledCall { tool: "bash", named, ..RuledCall::default() };
+    assert_eq!(one("bash", Some("*secrets*"), Action::Deny).judge(&bash).action, Action::Ask, "a command is not SQL");
 }
 
 /// X0-10: globs in either part, and a server's tool by its name.

@@ -189,19 +189,9 @@ pub struct RuledCall<'a> {
     pub named: Vec<(Capability, Value<'a>)>,
     /// What it could do besides. Only rules about the capability count, and only those that tighten.
     pub reach: Vec<(Capability, Value<'a>)>,
+    /// What it does that another tool does as well, with that tool's name: what the rules about that one tighten holds for it.
+    pub kin: Vec<(&'a str, Value<'a>)>,
 }
-
-/// Tools that do what a locked tool does, and more or less besides. What is said against the locked one is said against them.
-const KIN: [(&str, &[&str]); 5] = [
-    ("bash", &["exec_shell", "exec_shell_interact", "run_tests", "repo_clone", "read_pdf", "lsp"]),
-    ("write", &["apply_patch", "note"]),
-    ("edit", &["apply_patch", "note"]),
-    ("read", &["read_excel", "read_pdf", "lsp"]),
-    (
-        "task",
-        &["agent_spawn", "agent_swarm", "spawn_agents_on_csv", "agent_assign", "resume_agent", "agent_send_input"],
-    ),
-];
 
 /// All rules of a session, with what holds where none matches.
 ///
@@ -249,36 +239,10 @@ impl RuleSet {
         self.has_grants |= narrower.is_some();
         self.added += 1;
         for matcher in matchers {
-            let compiled = self.compiled(&permission, rule, source, (matcher, narrower.clone()));
-            self.insert(&permission, compiled);
-        }
-        self.add_to_kin(rule, source, variables)
-    }
-
-    fn compiled(
-        &self,
-        permission: &Permission,
-        rule: &Rule,
-        source: &RuleSource,
-        (matcher, narrower): (Matcher, Option<Arc<Narrower>>),
-    ) -> Compiled {
-        let rank = Rank::of(permission, &matcher, rule.action, source.scope, self.added);
-        let told = Box::new(Told { rule: rule.clone(), source: source.clone() });
-        Compiled { rank, matcher, action: rule.action, told, narrower }
-    }
-
-    /// Has a rule that denies or asks hold for the tools that do the same by another name. What allows is for its tool alone.
-    fn add_to_kin(&mut self, rule: &Rule, source: &RuleSource, variables: &Variables) -> Result<(), RuleError> {
-        let kin = KIN.iter().find(|(tool, _)| *tool == rule.permission).map_or(&[][..], |(_, kin)| *kin);
-        let there = kin.iter().filter(|tool| rule.action != Action::Allow && self.subjects.contains_key(**tool));
-        for tool in there.collect::<Vec<_>>() {
-            let permission = Permission::Tool((*tool).to_owned());
-            let matchers = Matcher::compile(&permission, self.subject_of(tool), rule.pattern.as_deref(), variables)
-                .map_err(|error| RuleError::Pattern { place: source.place.clone(), source: error })?;
-            for matcher in matchers {
-                let compiled = self.compiled(&permission, rule, source, (matcher, None));
-                self.insert(&permission, compiled);
-            }
+            let rank = Rank::of(&permission, &matcher, rule.action, source.scope, self.added);
+            let told = Box::new(Told { rule: rule.clone(), source: source.clone() });
+            let narrower = narrower.clone();
+            self.insert(&permission, Compiled { rank, matcher, action: rule.action, told, narrower });
         }
         Ok(())
     }
@@ -423,7 +387,8 @@ impl RuleSet {
         let mut judged = named.iter().map(|(capability, value)| self.judge_part(call, *capability, value));
         let first = judged.next().unwrap_or_else(|| self.unruled(call, &Value::Nothing));
         let reach = call.reach.iter().filter_map(|(capability, value)| self.tightened(*capability, value));
-        judged.chain(reach).fold(first, stricter).decision()
+        let kin = call.kin.iter().filter_map(|(tool, value)| self.judge_kin(tool, value));
+        judged.chain(kin).chain(reach).fold(first, stricter).decision()
     }
 
     /// What rules about capabilities say of what is done by whoever a call starts: the strictest that asks or denies. What allows
@@ -437,25 +402,35 @@ impl RuleSet {
     /// By the first of the rules about it that matches.
     fn judge_part<'a>(&'a self, call: &RuledCall<'_>, capability: Capability, value: &'a Value<'a>) -> Judged<'a> {
         let is_about = |permission: &Permission| permission.covers(call.tool, capability);
-        let found = self.first(is_about, value);
+        self.ruled(is_about, value).unwrap_or_else(|| self.unruled(call, value))
+    }
+
+    /// By what the rules about another tool say of it, if that tightens: what they allow is that tool's alone.
+    fn judge_kin<'a>(&'a self, tool: &str, value: &'a Value<'a>) -> Option<Judged<'a>> {
+        let judged = self.ruled(|permission| permission.tool() == Some(tool), value)?;
+        (judged.action != Action::Allow).then_some(judged)
+    }
+
+    fn ruled<'a>(&'a self, is_about: impl Fn(&Permission) -> bool, value: &'a Value<'a>) -> Option<Judged<'a>> {
+        let found = self.first(&is_about, value);
         let hides = matches!(value, Value::Command(command) if command.hides());
         let is_exact = found.is_some_and(|(rule, _)| rule.matcher.is_exact());
         if hides
             && !is_exact
-            && let Some(asked) = self.hidden(is_about, value)
+            && let Some(asked) = self.hidden(&is_about, value)
         {
             let by_rule = found.is_some_and(|(_, action)| action == Action::Deny);
             if !by_rule {
-                return asked;
+                return Some(asked);
             }
         }
-        let Some((rule, action)) = found else { return self.unruled(call, value) };
+        let (rule, action) = found?;
         // S1-16: nobody is asked. Denials hold (C-7).
         let by_mode = self.mode == Mode::Yolo && action == Action::Ask;
         let by = if by_mode { By::Other(DecidedBy::Mode { mode: self.mode }) } else { By::Rule(&rule.told) };
         // A rule without a pattern is about the call, whatever it names.
         let about = rule.told.rule.pattern.is_some().then_some(value);
-        Judged { action: if by_mode { Action::Allow } else { action }, by, about }
+        Some(Judged { action: if by_mode { Action::Allow } else { action }, by, about })
     }
 
     /// By the first rule that would tighten a command which the part may evaluate: nobody can tell whether it does, so that a
@@ -488,7 +463,11 @@ impl RuleSet {
             let (rule, _) = self.first(|permission| permission.covers(call.tool, *capability), value)?;
             rule.narrower.as_deref()
         });
-        grants.fold(None, |all: Option<SubPolicy>, one| {
+        let of_kin = call.kin.iter().filter_map(|(tool, value)| {
+            let (rule, action) = self.first(|permission| permission.tool() == Some(tool), value)?;
+            rule.narrower.as_deref().filter(|_| action != Action::Allow)
+        });
+        grants.chain(of_kin).fold(None, |all: Option<SubPolicy>, one| {
             let one = SubPolicy::of_rule(one);
             Some(match all {
                 Some(all) => all.within(one),
@@ -503,9 +482,12 @@ impl RuleSet {
             self.allowlist.iter().any(|entry| match value {
                 Value::Command(command) => entry.covers(call.tool, command),
                 Value::UnknownCommand | Value::WholeLine => entry.tool() == call.tool && !entry.has_keys(),
-                Value::Nothing | Value::File(_) | Value::Tree(_) | Value::Host(..) | Value::Anything => {
-                    entry.matches(call.tool, call.key)
-                }
+                Value::Nothing
+                | Value::File(_)
+                | Value::Tree(_)
+                | Value::Input(_)
+                | Value::Host(..)
+                | Value::Anything => entry.matches(call.tool, call.key),
             })
         };
         let (action, by) = match self.mode {

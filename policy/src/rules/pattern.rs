@@ -31,6 +31,8 @@ pub enum Value<'a> {
     UnknownCommand,
     /// A command line that nothing looks at.
     WholeLine,
+    /// What a program is given to read at its start, or typed. Only rules about a text look into it.
+    Input(&'a str),
     /// A host and its port.
     Host(&'a str, u16),
     /// Whatever a program could do.
@@ -44,6 +46,7 @@ impl Value<'_> {
             Self::File(path) => Some(path.to_string()),
             Self::Tree(path) => Some(format!("{path} and all beneath it")),
             Self::Command(command) => Some(format!("`{}`", command.text().replace(HOLE, "…"))),
+            Self::Input(_) => Some("what it is given to read".to_owned()),
             Self::UnknownCommand => Some("a command line that cannot be taken apart before it runs".to_owned()),
             Self::Host(host, port) => Some(format!("{host}:{port}")),
             Self::Anything => Some("what a program could do".to_owned()),
@@ -62,7 +65,7 @@ impl Pairs {
     /// Of a value that is not text, and of what a hole stands for: any.
     pub(super) fn of(value: &Value<'_>) -> Self {
         match value {
-            Value::Command(command) if !command.text().contains(HOLE) => {
+            Value::Command(command) if !command.text().contains(HOLE) && !command.is_statement() => {
                 let around = command.around().map(|(words, _)| Self::of_bytes(joined(words).as_bytes()));
                 around.fold(Self::of_bytes(command.text().as_bytes()), |one, other| Self(one.0 | other.0))
             }
@@ -72,6 +75,7 @@ impl Pairs {
             | Value::Tree(_)
             | Value::UnknownCommand
             | Value::WholeLine
+            | Value::Input(_)
             | Value::Host(..)
             | Value::Anything => Self(u64::MAX),
         }
@@ -193,6 +197,7 @@ impl Matcher {
                 }
             }
             (Self::Phrase(text), Value::Command(command)) => text.touches(&command.text().to_ascii_lowercase()),
+            (Self::Phrase(text), Value::Input(input)) => text.matches(&input.to_ascii_lowercase()),
             (Self::Path(pattern, prefix), Value::File(path)) => {
                 path.as_bytes().starts_with(prefix) && pattern.matches(path)
             }
@@ -318,7 +323,7 @@ impl Wildcard {
     /// Whether it matches a command, whatever its holes stand for: only `*` matches one. What a command starts in turn is
     /// covered by a pattern for the outer one that names it.
     pub(crate) fn covers(&self, command: &Part) -> bool {
-        if command.evaluates() && (self.stars > 0 || command.text().contains(HOLE)) {
+        if (command.evaluates() || command.is_fed()) && (self.stars > 0 || command.text().contains(HOLE)) {
             return false;
         }
         // Of a variable that a command sets, the last of these words may leave the value open.
@@ -347,6 +352,10 @@ impl Wildcard {
         }
         if self.touches(command.text()) {
             return true;
+        }
+        if command.is_statement() {
+            // Servers take `SECRETS` for `secrets`.
+            return Self::new(&self.text.to_lowercase()).touches(&command.text().to_lowercase());
         }
         let by_name = command.by_name();
         by_name.as_deref().is_some_and(|name| self.touches(name))

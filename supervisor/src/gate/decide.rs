@@ -31,7 +31,7 @@ use super::sub_policy::GrantedPlaces;
 use crate::call::{CallError, Checked, Known};
 use crate::causes::with_causes;
 use crate::gate::people::{self, NoAnswer, Question, Yes};
-use crate::registry::{Executor, Tool};
+use crate::registry::{Executor, Kin, Tool};
 use crate::session::{AskedBy, OpenError, Session};
 use crate::store::Recording;
 use crate::turn::Place;
@@ -326,8 +326,10 @@ impl Session {
     /// The command line of a shell, taken apart, if rules or watchdogs look at its commands or the profile restricts it.
     async fn line_of(&self, checked: &Checked<'_>) -> Result<Option<Line>, CallError> {
         let Some(command) = checked.needs.command_line() else { return Ok(None) };
-        let tool = checked.tool.rule_name();
-        let looked_at = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner).looks_at_commands(&tool);
+        let looked_at = {
+            let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+            ruled_as(checked.tool).any(|tool| rules.looks_at_commands(&tool))
+        };
         if !looked_at && !self.profile.restricts_the_shell() && !self.gate.wants().lines {
             return Ok(None);
         }
@@ -416,8 +418,13 @@ impl Session {
             }
         };
         let unseen = if call.line.is_some() { Value::UnknownCommand } else { Value::WholeLine };
-        let said = call.needs.sql.as_ref().map(|sql| &sql.statement.text).or(call.needs.asks.as_ref());
-        let statement = said.map(|said| Part::of_text(said));
+        let asks = || call.needs.asks.as_deref().map(Part::of_text);
+        let statement = call.needs.sql.as_ref().map(|sql| Part::of_statement(&sql.statement.text)).or_else(asks);
+        let input = call.tool.input_of(call.args);
+        let commands = commands.map(|parts| match input {
+            Some(_) => parts.into_iter().map(Part::fed).collect(),
+            None => parts,
+        });
         let (named, reach) = parts(call.needs, (commands.as_deref(), unseen), &self.in_force_for(call, None));
         let (named, reach) = match &statement {
             // What a rule about the tool is about. Where the database is, rules about files and hosts can still tighten.
@@ -428,7 +435,9 @@ impl Session {
             None => (named, reach),
         };
         let (tool, ungated) = (call.tool.rule_name(), !call.tool.gated);
-        let ruled = RuledCall { tool: &tool, subject: call.subject(), ungated, key: &key.text, named, reach };
+        let of_kin = |kin: &Kin| kin.parts(call.needs, (commands.as_deref(), unseen), input);
+        let kin = call.tool.kin.iter().flat_map(|kin| of_kin(kin).into_iter().map(|part| (kin.name(), part))).collect();
+        let ruled = RuledCall { tool: &tool, subject: call.subject(), ungated, key: &key.text, named, reach, kin };
         let decision = self.judge(&ruled, known)?;
         let of_file = self.decide_file_of_rows(call, &ruled, known)?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
@@ -552,7 +561,7 @@ impl Session {
     /// Whether what lets a call pass looked at its path, a rule or a person: then no symbolic link may lead it elsewhere.
     fn passes_by_path(&self, tool: &Tool, why: &[String]) -> bool {
         let rules = self.rules.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        rules.looks_at_paths(&tool.rule_name()) || !why.is_empty()
+        ruled_as(tool).any(|tool| rules.looks_at_paths(&tool)) || !why.is_empty()
     }
 
     /// Why a person has to say yes; nothing if nobody has to.
@@ -728,6 +737,11 @@ fn unless_denied(decision: Decision, call: &RuledCall<'_>) -> Result<Decision, C
 
 fn does(sql: &SqlNeed) -> String {
     format!("{} in the database {}", sql.statement.verb, sql.database)
+}
+
+/// The names under which rules are about a tool's calls: its own, and those of its kin.
+fn ruled_as(tool: &Tool) -> impl Iterator<Item = Cow<'static, str>> {
+    std::iter::once(Cow::Owned(tool.rule_name())).chain(tool.kin.iter().map(|kin| Cow::Borrowed(kin.name())))
 }
 
 fn words(argv: &[HostPath]) -> Vec<String> {

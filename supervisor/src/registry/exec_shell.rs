@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::bash::shell_argv;
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::kin::Kin;
 use super::{RegistryError, Tool};
 
 /// The names of the argument that is a program's input (X2-1, X2-3).
@@ -111,7 +112,7 @@ pub(super) fn exec_shell() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd: Program::Any, args: None }];
     let requires = RequirementSet { shell, ..RequirementSet::default() };
     let tool = Tool::bundled("exec_shell", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Shell(Arc::new(ExecShell)))?;
-    Ok(tool.subject(Subject::Execute).requires(requires))
+    Ok(tool.subject(Subject::Execute).requires(requires).kin(&[Kin::Bash]))
 }
 
 /// The argument that is a program's input, by any of its names.

@@ -19,6 +19,7 @@ use callgate_worker::tools::{
 use serde_json::Value;
 
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared};
+use super::kin::Kin;
 use super::{RegistryError, Tool};
 
 /// `read` (S0-10): any file under the root.
@@ -43,7 +44,7 @@ pub(super) fn edit() -> Result<Tool, RegistryError> {
 
 /// `note` (S2-20): add to the workspace's notes.
 pub(super) fn note() -> Result<Tool, RegistryError> {
-    Ok(file_tool(&note_tool::CONTRACT, Note)?.subject(Subject::Edit))
+    Ok(file_tool(&note_tool::CONTRACT, Note)?.subject(Subject::Edit).kin(&[Kin::Write, Kin::Edit]))
 }
 
 /// `glob` (S0-13): list files.
@@ -58,19 +59,19 @@ pub(super) fn grep() -> Result<Tool, RegistryError> {
 
 /// `list` (S4-6): what is in a directory.
 pub(super) fn list() -> Result<Tool, RegistryError> {
-    Ok(file_tool(&list_tool::CONTRACT, List)?.subject(Subject::Search).side_by_side())
+    Ok(file_tool(&list_tool::CONTRACT, List)?.subject(Subject::Search).side_by_side().kin(&[Kin::Glob]))
 }
 
 /// `file_search` (S2-8): files by names that are like a query.
 pub(super) fn file_search() -> Result<Tool, RegistryError> {
-    Ok(file_tool(&file_search_tool::CONTRACT, FileSearch)?.subject(Subject::Search).side_by_side())
+    Ok(file_tool(&file_search_tool::CONTRACT, FileSearch)?.subject(Subject::Search).side_by_side().kin(&[Kin::Glob]))
 }
 
 /// `read_excel` (S4-7): a spreadsheet. Its parser has bounds of its own.
 pub(super) fn read_excel() -> Result<Tool, RegistryError> {
     let limits = Limits { memory: Some(WORKBOOK_MEMORY), ..Limits::default() };
     let tool = file_tool(&read_excel_tool::CONTRACT, ReadExcel)?.subject(Subject::Read).side_by_side();
-    Ok(tool.limits(limits).timeout(WORKBOOK_TIME))
+    Ok(tool.limits(limits).timeout(WORKBOOK_TIME).kin(&[Kin::Read]))
 }
 
 /// What the largest workbook takes that the worker reads, bytes.

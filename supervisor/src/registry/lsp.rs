@@ -20,6 +20,7 @@ use callgate_worker::tools::lsp::{CONTRACT, LANGUAGE, NAME, OPTIONS, SAYS_WHEN_R
 use serde_json::{Map, Value, json};
 
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared, started};
+use super::kin::Kin;
 use super::{RegistryError, Tool, files};
 
 /// Many times what a server takes for a large project, bytes.
@@ -36,7 +37,7 @@ pub(super) fn lsp() -> Result<Tool, RegistryError> {
     let texts = (CONTRACT.description, CONTRACT.schema, CONTRACT.output);
     let tool = Tool::bundled(NAME, texts, Executor::Server(Arc::new(Lsp)))?;
     let limits = Limits { memory: Some(MEMORY), ..Limits::default() };
-    Ok(tool.requires(requires).subject(Subject::Execute).limits(limits))
+    Ok(tool.requires(requires).subject(Subject::Execute).limits(limits).kin(&[Kin::Bash, Kin::Read]))
 }
 
 struct Lsp;

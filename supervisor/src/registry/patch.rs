@@ -9,10 +9,12 @@ use callgate_worker::tools::patch;
 use serde_json::{Value, json};
 
 use super::executor::{Context, InvalidArgument, Prepare, Prepared, ReadFirst};
+use super::kin::Kin;
 use super::{RegistryError, Tool, files};
 
 pub(super) fn apply_patch() -> Result<Tool, RegistryError> {
-    Ok(files::file_tool(&patch::CONTRACT, Patch)?.subject(Subject::Edit))
+    // What it copies is read in the copy, and the errors of a hunk that does not fit tell lines.
+    Ok(files::file_tool(&patch::CONTRACT, Patch)?.subject(Subject::Edit).kin(&[Kin::Write, Kin::Edit, Kin::Read]))
 }
 
 struct Patch;

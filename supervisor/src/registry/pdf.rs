@@ -17,6 +17,7 @@ use callgate_worker::tools::{HEAD, read::PDF};
 use serde_json::{Map, Value, json};
 
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared, started};
+use super::kin::Kin;
 use super::{RegistryError, Tool, files};
 
 /// The program.
@@ -76,7 +77,7 @@ pub(crate) fn read_pdf() -> Result<Tool, RegistryError> {
     let texts = (DESCRIPTION, SCHEMA, OUTPUT);
     let tool = Tool::bundled("read_pdf", texts, Executor::Program(Arc::new(ReadPdf)))?;
     let limits = Limits { memory: Some(MEMORY), output: Some(TEXT), ..Limits::default() };
-    Ok(tool.requires(requires).subject(Subject::Execute).limits(limits))
+    Ok(tool.requires(requires).subject(Subject::Execute).limits(limits).kin(&[Kin::Bash, Kin::Read]))
 }
 
 /// The arguments of `read_pdf` for a call of `read` that was told to look for PDFs.

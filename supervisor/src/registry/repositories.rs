@@ -16,13 +16,16 @@ use serde_json::Value;
 
 use super::executor::{Argv, Context, Executor, InvalidArgument, Prepare, Prepared};
 use super::files::file_tool;
+use super::kin::Kin;
 use super::{Origin, RegistryError, Tool};
 
 /// All of them.
 pub(super) fn tools() -> Result<Vec<Tool>, RegistryError> {
     let contracts = [&status::CONTRACT, &diff::CONTRACT, &overview::CONTRACT, &diagnostics::CONTRACT];
     let look = |contract: &'static Contract| {
-        Ok(file_tool(contract, Look { tool: contract.name })?.subject(Subject::Search).side_by_side())
+        let tool = file_tool(contract, Look { tool: contract.name })?.subject(Subject::Search).side_by_side();
+        // The others tell names and numbers of a whole tree, and no lines.
+        Ok(if contract.name == diff::CONTRACT.name { tool.kin(&[Kin::Read]) } else { tool })
     };
     contracts.into_iter().map(look).chain([repo_clone()]).collect()
 }
@@ -58,7 +61,7 @@ pub(crate) fn versions() -> Vec<(&'static str, Tool)> {
     all.map(|(program, word)| {
         let argv = Argv(Box::new(move |_| Ok(vec![program.to_owned(), word.to_owned()])));
         let tool = Tool::new(diagnostics::NAME, Origin::Bundled, Executor::Program(Arc::new(argv)));
-        (program, tool.subject(Subject::Execute).timeout(VERSION))
+        (program, tool.subject(Subject::Execute).timeout(VERSION).kin(&[Kin::Bash]))
     })
     .collect()
 }
@@ -117,7 +120,8 @@ fn repo_clone() -> Result<Tool, RegistryError> {
     let texts = (CLONE, CLONE_SCHEMA, super::bash::OUTPUT);
     Ok(Tool::bundled("repo_clone", texts, Executor::Program(Arc::new(Clone)))?
         .requires(requires)
-        .timeout(Duration::from_secs(600)))
+        .timeout(Duration::from_secs(600))
+        .kin(&[Kin::Bash]))
 }
 
 struct Clone;
@@ -147,19 +151,20 @@ impl Prepare for Clone {
         let mut argv: Vec<HostPath> = vec!["git".into()];
         SETTINGS.iter().for_each(|setting| argv.extend(["-c".into(), HostPath::from(*setting)]));
         argv.extend(["clone", "--no-recurse-submodules", "--template="].map(HostPath::from));
-        if let Some(depth) = args["depth"].as_u64() {
-            argv.push(format!("--depth={depth}").as_str().into());
-        }
-        if let Some(branch) = args["branch"].as_str() {
-            argv.push(format!("--branch={branch}").as_str().into());
-        }
+        let depth = args["depth"].as_u64().map(|depth| format!("--depth={depth}"));
+        let branch = args["branch"].as_str().map(|branch| format!("--branch={branch}"));
+        let options: Vec<HostPath> = [depth, branch].iter().flatten().map(|option| option.as_str().into()).collect();
+        argv.extend(options.iter().cloned());
         argv.extend(["--".into(), url.into(), directory.clone()]);
+        // What a rule would be written against, without what is the same for every call.
+        let plain: Vec<HostPath> = vec!["git".into(), "clone".into(), url.into(), directory.clone()];
+        let seen = [plain, options].concat();
         if argv.iter().any(|word| word.as_bytes().contains(&0)) {
             return Err(bad("*", "it contains a NUL, which no command can".to_owned()));
         }
         let needs = CallNeeds {
             write: vec![directory],
-            shell: Some(ShellNeed::Program { argv: argv.clone() }),
+            shell: Some(ShellNeed::Program { argv: seen }),
             hosts: vec![HostNeed { host: place.host, port: place.port }],
             ..CallNeeds::default()
         };

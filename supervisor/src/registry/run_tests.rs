@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::bash::OUTPUT;
 use super::executor::{Context, Executor, InvalidArgument, Prepare, Prepared, started};
+use super::kin::Kin;
 use super::{RegistryError, Tool};
 
 /// The argument that says what runs the tests.
@@ -66,7 +67,7 @@ pub(super) fn run_tests() -> Result<Tool, RegistryError> {
     let shell = vec![ShellRunRequirement { cmd: Program::Any, args: None }];
     let requires = RequirementSet { shell, ..RequirementSet::default() };
     let tool = Tool::bundled("run_tests", (DESCRIPTION, SCHEMA, OUTPUT), Executor::Program(Arc::new(RunTests)))?;
-    Ok(tool.subject(Subject::Execute).requires(requires).timeout(TIMEOUT))
+    Ok(tool.subject(Subject::Execute).requires(requires).timeout(TIMEOUT).kin(&[Kin::Bash]))
 }
 
 struct RunTests;

@@ -11,6 +11,7 @@ use callgate_policy::tool::Subject;
 use serde_json::Value;
 
 use super::executor::{Argv, Executor, Handler, Prepare};
+use super::kin::Kin;
 use super::surface::{Face, Shape, Shown, Understood};
 use super::{Declared, RegistryError, coerce};
 use crate::turn::Concurrency;
@@ -82,6 +83,8 @@ pub struct Tool {
     pub limits: Limits,
     pub(crate) executor: Executor,
     pub(crate) key_of: Option<KeyOf>,
+    /// The locked tools that do what it does: what rules deny or ask about them holds for it.
+    pub(crate) kin: &'static [Kin],
     /// What its server calls it, if it is shown by another name.
     at_server: Option<String>,
     /// What its arguments are compared with, if that is not its schema.
@@ -117,6 +120,7 @@ impl Tool {
             limits: Limits::default(),
             executor,
             key_of: None,
+            kin: &[],
             at_server: None,
             compared: None,
             shows: None,
@@ -188,6 +192,12 @@ impl Tool {
     #[must_use]
     pub fn requires(self, requires: RequirementSet) -> Self {
         Self { requires, ..self }
+    }
+
+    /// Kin of these.
+    #[must_use]
+    pub(super) fn kin(self, kin: &'static [Kin]) -> Self {
+        Self { kin, ..self }
     }
 
     /// About this.
@@ -348,9 +358,9 @@ impl Tool {
         }
     }
 
-    /// What a call's program is given to read at its start, if it is.
+    /// What a call's program is given to read at its start, or what is typed to it.
     pub(crate) fn input_of<'a>(&self, args: &'a Value) -> Option<&'a str> {
-        let takes_input = matches!(self.executor, Executor::Shell(_));
+        let takes_input = matches!(self.executor, Executor::Shell(_) | Executor::Background(_));
         super::exec_shell::input(args).filter(|input| takes_input && !input.is_empty())
     }
 

@@ -65,6 +65,7 @@ mod homes;
 mod identity;
 mod ipc;
 mod kill_tree;
+mod kin;
 mod lacking;
 mod led_astray;
 mod limits;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::background::Act;
 use super::task::{key, listed};
 use crate::registry::executor::Executor;
+use crate::registry::kin::Kin;
 use crate::registry::{RegistryError, Tool};
 use crate::session::{AGENTS_MAX, CSV_WORKERS_MAX, ROWS_MAX, SWARM_MAX};
 
@@ -151,7 +152,7 @@ fn starters(agents: &BTreeMap<String, Agent>) -> Result<Vec<Tool>, RegistryError
         let tool = Tool::bundled(name, (&about, &parameters, output), Executor::Delegate(how))?;
         let key = key.clone();
         // As `task`: what subagents change, they change in their own sessions.
-        Ok(tool.subject(Subject::Delegate).side_by_side().approval_key(move |args: &Value| key(args)))
+        Ok(tool.subject(Subject::Delegate).side_by_side().kin(&[Kin::Task]).approval_key(move |args: &Value| key(args)))
     };
     let prompt = r#""prompt": { "type": "string", "minLength": 1, "maxLength": 262144, "description": "What it is to do, with all that it needs to know." }"#;
     let tasks = format!(

@@ -5,6 +5,7 @@
 use callgate_policy::tool::Subject;
 
 use super::super::executor::Executor;
+use super::super::kin::Kin;
 use super::super::{RegistryError, Tool};
 use super::agents::AgentsAct;
 
@@ -142,7 +143,9 @@ pub(in crate::registry) fn tools() -> Result<Vec<Tool>, RegistryError> {
             .subject(Subject::Think)
             .side_by_side()
             .ungated(),
-        background(Act::Interact, "exec_shell_interact", (INTERACT, INTERACT_SCHEMA, DELTA))?.subject(Subject::Execute),
+        background(Act::Interact, "exec_shell_interact", (INTERACT, INTERACT_SCHEMA, DELTA))?
+            .subject(Subject::Execute)
+            .kin(&[Kin::Bash]),
         background(Act::Cancel, "exec_shell_cancel", (CANCEL, CANCEL_SCHEMA, TASKS))?.subject(Subject::Note).ungated(),
         background(Act::List, "exec_shell_list", (LIST, LIST_SCHEMA, TASKS))?
             .subject(Subject::Think)

@@ -326,7 +326,7 @@ pub struct Names {
     pub change: Vec<HostPath>,
     /// Those that are made.
     pub write: Vec<HostPath>,
-    /// Whether it removes or renames a file, or lets one be executed: more than an edit.
+    /// Whether it removes or renames a file, or makes one that may be executable: more than an edit.
     pub is_more_than_an_edit: bool,
 }
 
@@ -345,8 +345,12 @@ impl Names {
             }
         };
         for file in files {
-            names.is_more_than_an_edit |=
-                matches!(file.change, Change::Delete | Change::Rename) || file.executable == Some(true);
+            names.is_more_than_an_edit |= match file.change {
+                Change::Delete | Change::Rename => true,
+                // A copy has the mode of what it is copied from, unless the patch says otherwise.
+                Change::Copy => file.executable != Some(false),
+                Change::Modify | Change::Create => file.executable == Some(true),
+            };
             match file.change {
                 Change::Modify | Change::Delete => add(&mut names.change, &file.new),
                 Change::Create => add(&mut names.write, &file.new),

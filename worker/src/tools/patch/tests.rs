@@ -386,6 +386,10 @@ fn names_are_read_before_anything_else() {
     assert_eq!(more(edit), false);
     assert_eq!(more(&format!("diff --git a/f b/f\nold mode 100644\nnew mode 100755\n{edit}")), true);
     assert_eq!(more("--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n"), true);
+    // What is copied may be a program.
+    let copy = |mode: &str| more(&format!("diff --git a/f b/g\n{mode}similarity index 100%\ncopy from f\ncopy to g\n"));
+    assert_eq!(copy(""), true);
+    assert_eq!(copy("old mode 100755\nnew mode 100644\n"), false);
     let data = read_names(&json!({ "patch": "nothing" })).expect("read").data;
     assert!(data["why"].as_str().is_some_and(|why| why.starts_with("line 1 of the patch")), "{data}");
 }

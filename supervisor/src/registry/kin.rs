@@ -1,0 +1,62 @@
+//! Kin: what a tool outside the lock does that a locked one does as well. Rules that deny or ask about the locked one hold for it,
+//! as far as they hold for the locked one itself (C-22).
+
+use callgate_policy::need::CallNeeds;
+use callgate_policy::rules::{Part, Value};
+
+/// A locked tool that a tool is kin of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kin {
+    /// It starts programs.
+    Bash,
+    /// It tells what files hold.
+    Read,
+    /// It makes files.
+    Write,
+    /// It changes files.
+    Edit,
+    /// It tells which files there are.
+    Glob,
+    /// It starts subagents, or tells them something.
+    Task,
+}
+
+impl Kin {
+    /// The locked tool's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Edit => "edit",
+            Self::Glob => "glob",
+            Self::Task => "task",
+        }
+    }
+
+    /// The parts of a call that the locked tool's rules are asked about: of all that it needs, what is of this kind.
+    pub(crate) fn parts<'a>(
+        self,
+        needs: &'a CallNeeds,
+        (commands, unseen): (Option<&'a [Part]>, Value<'a>),
+        input: Option<&'a str>,
+    ) -> Vec<Value<'a>> {
+        let trees = || needs.read_below.iter().map(Value::Tree);
+        match self {
+            Self::Bash => {
+                let mut parts: Vec<_> = match commands {
+                    // What is typed to a program that runs.
+                    _ if needs.shell.is_none() => vec![Value::Nothing],
+                    None | Some([]) => vec![unseen],
+                    Some(commands) => commands.iter().map(Value::Command).collect(),
+                };
+                parts.extend(input.map(Value::Input));
+                parts
+            }
+            Self::Read => needs.read.iter().map(Value::File).chain(trees()).collect(),
+            Self::Write | Self::Edit => needs.write.iter().map(Value::File).collect(),
+            Self::Glob => trees().collect(),
+            Self::Task => vec![Value::Nothing],
+        }
+    }
+}
