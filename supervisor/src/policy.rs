@@ -30,7 +30,7 @@ pub mod effective {
 /// What a host gets of a call.
 pub mod envelope {
     pub use callgate_policy::envelope::{
-        Blocked, Carried, Changes, Coerced, Denial, Enforced, Layer, Metadata, NotReached, Note, Outcome,
+        Blocked, Carried, Changes, Coerced, Denial, Deprecation, Enforced, Layer, Metadata, NotReached, Note, Outcome,
         ResultEnvelope, StepReport,
     };
     pub use callgate_policy::remarks::remarks;
@@ -49,8 +49,8 @@ pub mod limit {
 /// `callgate.toml` and `callgate.json`.
 pub mod manifest {
     pub use callgate_policy::manifest::{
-        Agent, AgentMode, Credential, CredentialSource, Env, Form, Format, MAX_BYTES, MCP_DESCRIPTION, MCP_START,
-        Manifest, ManifestError, McpServer, Net, Over, Provider, ProviderKind, Rlm, Search,
+        Agent, AgentMode, Credential, CredentialSource, Env, Form, Format, LanguageServer, MAX_BYTES, MCP_DESCRIPTION,
+        MCP_START, Manifest, ManifestError, McpServer, Net, Over, Provider, ProviderKind, Rlm, Search,
     };
 }
 
