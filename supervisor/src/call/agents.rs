@@ -101,8 +101,12 @@ impl Session {
                 );
                 let kept = Arc::new(kept);
                 let beginning = self.beginning_of(tool, &kept, (most, call))?;
-                self.start_one(&kept, beginning).await?;
+                // Before it begins: if nobody waits for this call any more, it can still be found, and cancelled.
                 self.agents.add(Arc::clone(&kept));
+                if let Err(error) = self.start_one(&kept, beginning).await {
+                    self.agents.forget(&kept.id);
+                    return Err(error);
+                }
                 Ok(Done::of(kept.shown(false)))
             }
             Delegation::Swarm => self.start_swarm(tool, args, (most, call)),

@@ -131,7 +131,10 @@ impl Presented<'_> {
             Some(ShellNeed::CommandLine { line }) => ApprovalKey::of_command(line, working_dir, self.root)
                 .unwrap_or_else(|| of_digest(line).in_directory(working_dir, self.root)),
             Some(ShellNeed::Program { argv }) => {
-                of_digest(&json!(argv).to_string()).in_directory(working_dir, self.root)
+                // A server of a language is the same program for each file.
+                let read = &self.needs.read;
+                let shown = if read.is_empty() { json!(argv) } else { json!([argv, read]) };
+                of_digest(&shown.to_string()).in_directory(working_dir, self.root)
             }
             None if self.subject == Subject::Change => of_digest(&self.args.to_string()),
             None => ApprovalKey::of_files(self.needs, self.root).unwrap_or_else(|| of_digest(&self.args.to_string())),

@@ -43,9 +43,9 @@ impl Kin {
     ) -> Vec<Value<'a>> {
         let trees = || needs.read_below.iter().map(Value::Tree);
         match self {
-            Self::Bash => {
+            Self::Bash | Self::Task => {
                 let mut parts: Vec<_> = match commands {
-                    // What is typed to a program that runs.
+                    // What is typed to a program that runs; an agent that is no program.
                     _ if needs.shell.is_none() => vec![Value::Nothing],
                     None | Some([]) => vec![unseen],
                     Some(commands) => commands.iter().map(Value::Command).collect(),
@@ -56,7 +56,6 @@ impl Kin {
             Self::Read => needs.read.iter().map(Value::File).chain(trees()).collect(),
             Self::Write | Self::Edit => needs.write.iter().map(Value::File).collect(),
             Self::Glob => trees().collect(),
-            Self::Task => vec![Value::Nothing],
         }
     }
 }

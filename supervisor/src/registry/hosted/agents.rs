@@ -152,7 +152,10 @@ fn starters(agents: &BTreeMap<String, Agent>) -> Result<Vec<Tool>, RegistryError
         let tool = Tool::bundled(name, (&about, &parameters, output), Executor::Delegate(how))?;
         let key = key.clone();
         // As `task`: what subagents change, they change in their own sessions.
-        Ok(tool.subject(Subject::Delegate).side_by_side().kin(&[Kin::Task]).approval_key(move |args: &Value| key(args)))
+        Ok(tool.subject(Subject::Delegate).side_by_side().kin(&[Kin::Task]).approval_key(move |args: &Value| {
+            // And which file it may be told from.
+            args.get("csv_path").map_or_else(|| key(args), |file| format!("{}: {file}", key(args)))
+        }))
     };
     let prompt = r#""prompt": { "type": "string", "minLength": 1, "maxLength": 262144, "description": "What it is to do, with all that it needs to know." }"#;
     let tasks = format!(
