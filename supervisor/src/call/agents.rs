@@ -310,6 +310,10 @@ impl Session {
                     return Ok(Done::of(kept.shown(false)));
                 }
                 kept.cancel();
+                if kept.status() == AgentStatus::Pending && kept.item.is_some() {
+                    // Nobody takes it up before others have ended.
+                    kept.ends(AgentStatus::Cancelled, "it was cancelled before it had a place");
+                }
                 kept.ended().await;
                 Ok(Done::of(kept.shown(false)))
             }
@@ -421,6 +425,9 @@ async fn work_through(waiting: Arc<Waiting>, beginning: Beginning) {
     loop {
         let next = waiting.tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let Some(kept) = next else { return };
+        if kept.status().has_ended() {
+            continue;
+        }
         if waiting.swarm.stops() {
             kept.ends(AgentStatus::Cancelled, "an agent of its job has stopped the job");
             continue;
@@ -477,7 +484,11 @@ fn send(kept: &Kept, message: String) -> Result<(), CallError> {
         let text = format!("the agent `{}` has ended ({:?}); agent_assign gives it a new task", kept.id, kept.status());
         return told(text, ErrorCode::InputInvalid);
     }
-    if kept.status() == AgentStatus::Running && !kept.takes_input() {
+    if kept.status() == AgentStatus::Pending {
+        let text = format!("the agent `{}` has not begun yet, so it takes no message; wait until it runs", kept.id);
+        return told(text, ErrorCode::ResourceBusy);
+    }
+    if !kept.takes_input() {
         return told(
             format!(
                 "the agent `{}` takes no input while it runs: it has no tool `{INBOX}`, or cannot call tools. Wait until it has ended, \

@@ -271,6 +271,8 @@ impl Kept {
         task.clone_into(&mut known.task);
         prompt.clone_into(&mut known.prompt);
         drop(known);
+        // What its last life has not read was about that.
+        self.inbox().clear();
         self.cancel.send_replace(false);
         self.news.send_replace(());
         true

@@ -521,6 +521,7 @@ fn on_mariadb(test: impl Fn(&Internet, &Run)) {
             "CREATE OR REPLACE SEQUENCE number",
             "DROP FUNCTION IF EXISTS acts",
             "CREATE FUNCTION acts() RETURNS INT RETURN 7",
+            "CREATE OR REPLACE FUNCTION `éffacer`() RETURNS INT RETURN 7",
             "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(9,2), at DATETIME, pic BLOB)",
             "INSERT INTO item VALUES (1, 'tea', 2.50, '2024-02-29 12:00:00', x'00ff'), (2, NULL, NULL, NULL, NULL)",
         ];
@@ -568,7 +569,7 @@ fn s4_16_mysql_answers() {
 }
 
 /// Statements that change something, or act beyond their transaction.
-const ACTS_OF_MYSQL: [&str; 40] = [
+const ACTS_OF_MYSQL: [&str; 42] = [
     "INSERT INTO item (id) VALUES (3)",
     "UPDATE item SET name = 'x'",
     "DELETE FROM item",
@@ -606,6 +607,8 @@ const ACTS_OF_MYSQL: [&str; 40] = [
     "SELECT `load_file` ('/etc/passwd')",
     "SELECT acts()",
     "SELECT shop.`Acts` ()",
+    "SELECT `ÉFFACER`()",
+    "SELECT `löad_file`('/etc/passwd')",
     "SELECT 1.e0INTO @x",
     "SHOW GRANTS",
     "show create user git@'%'",

@@ -153,8 +153,9 @@ fn starters(agents: &BTreeMap<String, Agent>) -> Result<Vec<Tool>, RegistryError
         let key = key.clone();
         // As `task`: what subagents change, they change in their own sessions.
         Ok(tool.subject(Subject::Delegate).side_by_side().kin(&[Kin::Task]).approval_key(move |args: &Value| {
-            // And which file it may be told from.
-            args.get("csv_path").map_or_else(|| key(args), |file| format!("{}: {file}", key(args)))
+            // A yes to fewer tools, or to one file, is none to others.
+            let more = ["csv_path", "allowed_tools"].iter().filter_map(|name| args.get(name));
+            more.fold(key(args), |key, value| format!("{key}: {value}"))
         }))
     };
     let prompt = r#""prompt": { "type": "string", "minLength": 1, "maxLength": 262144, "description": "What it is to do, with all that it needs to know." }"#;

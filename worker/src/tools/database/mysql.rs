@@ -84,8 +84,8 @@ const MODE: &str = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISI
 /// In which encoding they come: in some, the second byte of a character can be a backslash.
 const ENCODING: &str = "SET NAMES utf8mb4";
 
-/// Functions that somebody has written in SQL, in any database of the server that the user sees.
-const ROUTINES: &str = "SELECT LOWER(routine_name) FROM information_schema.routines WHERE routine_type = 'FUNCTION'";
+/// Functions that somebody has written in SQL, and packages of them, in any database of the server that the user sees.
+const ROUTINES: &str = "SELECT routine_name FROM information_schema.routines WHERE routine_type <> 'PROCEDURE'";
 
 const TABLES: &str = "SELECT table_schema AS `schema`, table_name AS name, LOWER(table_type) AS type FROM information_schema.tables \
     WHERE table_name LIKE ? AND table_schema = COALESCE(?, DATABASE()) ORDER BY 1, 2";
@@ -179,7 +179,9 @@ async fn read(conn: &mut Conn, asked: &Asked, sql: Option<&Sql>, sink: &mut dyn 
         (Operation::Query { sql: text } | Operation::Export { sql: text }, Some(sql)) => {
             refuse_what_acts(sql)?;
             let routines: Vec<String> = conn.query(ROUTINES).await.map_err(|error| words(&error))?;
-            if let Some(name) = routines.iter().find(|routine| sql.names.contains(*routine)) {
+            let is_named =
+                |routine: &&String| sql.names.iter().any(|name| name.to_lowercase() == routine.to_lowercase());
+            if let Some(name) = routines.iter().find(is_named) {
                 let why = format!(
                     "it has the name of the stored function `{name}`, and a read-only transaction does not hold what one does"
                 );
@@ -201,6 +203,9 @@ fn refuse_what_acts(sql: &Sql) -> Result<(), Failed> {
         format!("`{name}` does more than read tables, and a read-only transaction does not hold that")
     } else if let Some(word) = REFUSED_WORDS.iter().find(|word| sql.names.iter().any(|name| name == *word)) {
         format!("it has the word `{word}`, which writes a file at the server; leave it out, in a text too")
+    } else if calls_by_odd_name(&sql.statement.text) {
+        // Some servers take é for e in the name of a function.
+        "it calls a function by a name that has more than ASCII".to_owned()
     } else if sql.has("NEXT VALUE FOR") {
         "`NEXT VALUE FOR` changes a sequence".to_owned()
     } else if sql.has("SHOW GRANTS") || sql.has("SHOW CREATE USER") {
@@ -209,6 +214,11 @@ fn refuse_what_acts(sql: &Sql) -> Result<(), Failed> {
         return Ok(());
     };
     Err(Failed::because(why, ErrorCode::Forbidden))
+}
+
+fn calls_by_odd_name(text: &str) -> bool {
+    let quoted = |at: usize| text[..at].trim_end().strip_suffix('`')?.rsplit('`').next();
+    text.match_indices('(').filter_map(|(at, _)| quoted(at)).any(|name| !name.is_ascii())
 }
 
 /// The rows of one prepared statement, as they come.
