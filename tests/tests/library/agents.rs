@@ -399,3 +399,24 @@ fn s2_21_c_22_rules_about_task_and_read_hold() {
         }
     });
 }
+
+/// C-22: a rule about `task` with a pattern is about the agent's program, whichever tool starts it.
+#[test]
+fn c_22_a_rule_about_an_agent_s_program_holds() {
+    in_each_strength(async |workspace, strength| {
+        let rule = "[[rules]]\npermission = \"task\"\npattern = \"sleep *\"\naction = \"deny\"\n";
+        let spec = spec(workspace, strength, &format!("{ALL}{PROGRAMS}{rule}")).surface(Surface::Deepseek);
+        let session = supervisor(None).open(spec).await.unwrap();
+        let calls = [
+            ("agent_spawn", json!({ "type": "sleeper", "prompt": "x" })),
+            ("delegate_to_agent", json!({ "type": "sleeper", "prompt": "x" })),
+            ("agent_swarm", json!({ "type": "sleeper", "tasks": [{ "prompt": "x" }] })),
+        ];
+        for (tool, args) in calls {
+            let refused = error(&session, tool, args).await;
+            assert!(refused.contains("denied") && refused.contains("sleep"), "{tool}: {refused}");
+        }
+        assert_eq!(data(&session, "agent_list", json!({})).await["agents"], json!([]), "none was started");
+        spawn(&session, "general", "the control").await;
+    });
+}

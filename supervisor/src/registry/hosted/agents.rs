@@ -362,4 +362,22 @@ mod tests {
             assert!(tool.description.contains(cap) && tool.description.contains("- general: works"), "{tool:?}");
         }
     }
+    /// A yes that is kept is for the program, the tools and the file that a person saw.
+    #[test]
+    fn an_always_is_for_one_file_and_these_tools() {
+        let text = "[agents.general]\ndescription = \"works\"\nrunner = [\"cat\"]\n";
+        let manifest = Manifest::parse(text, Format::Toml, "m").unwrap();
+        let tools = tools(&manifest.agents).unwrap();
+        let key = |name: &str, more: Value| {
+            let mut args = serde_json::json!({ "subagent_type": "general", "prompt": "x" });
+            args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            tools.iter().find(|tool| tool.name == name).unwrap().key_of.as_ref().unwrap()(&args)
+        };
+        let csv = |path: &str| key("spawn_agents_on_csv", serde_json::json!({ "csv_path": path }));
+        assert_eq!(csv("a.csv"), csv("a.csv"));
+        assert_ne!(csv("a.csv"), csv("b.csv"));
+        let all = key("agent_spawn", serde_json::json!({}));
+        assert_eq!(all, "general: [\"cat\"]");
+        assert_ne!(all, key("agent_spawn", serde_json::json!({ "allowed_tools": ["read"] })));
+    }
 }
