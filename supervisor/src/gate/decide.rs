@@ -442,11 +442,16 @@ impl Session {
         let kin = call.tool.kin.iter().flat_map(|kin| of_kin(kin).into_iter().map(|part| (kin.name(), part))).collect();
         let ruled = RuledCall { tool: &tool, subject: call.subject(), ungated, key: &key.text, named, reach, kin };
         let decision = self.judge(&ruled, known)?;
-        let of_file = self.decide_file_of_rows(call, &ruled, known)?;
+        let made = call.needs.sql.as_ref().and_then(|sql| sql.output.as_ref());
+        let made = made.map(|output| ("write", Subject::Create, (Capability::FsWrite, Value::File(output))));
+        let of_file = made.map(|made| self.decide_file(made, &ruled, known)).transpose()?;
         let sub_policy = call.needs.shell.as_ref().and_then(|_| self.sub_policy(&ruled, call.line));
         self.refuse_hosts_past_the_rule(call, &ruled)?;
         let (of_program, sub_policy) = if matches!(call.tool.executor, Executor::Delegate(_)) {
-            let of_read = self.decide_file_of_agents(call, &ruled, known)?;
+            // That agents are started for.
+            let read = call.needs.read.first();
+            let read = read.map(|path| ("read", Subject::Read, (Capability::FsRead, Value::File(path))));
+            let of_read = read.map(|read| self.decide_file(read, &ruled, known)).transpose()?;
             let (of_program, sub_policy) = self.decide_program_of_agent(call, &ruled, sub_policy, known)?;
             (stricter(of_read, of_program), sub_policy)
         } else {
@@ -456,40 +461,20 @@ impl Session {
         Ok(Decided { decision, of_program, key, sub_policy })
     }
 
-    /// Of the file that is made of a statement's rows, what is said of one that `write` makes: both have to pass.
-    fn decide_file_of_rows(
+    /// What is said of a call of a locked tool about this file, where a call does as much with it: both have to pass.
+    fn decide_file(
         &self,
-        call: &Presented<'_>,
+        (tool, subject, named): (&str, Subject, (Capability, Value<'_>)),
         ruled: &RuledCall<'_>,
         known: &mut Known,
-    ) -> Result<Option<Decision>, CallError> {
-        let Some(output) = call.needs.sql.as_ref().and_then(|sql| sql.output.as_ref()) else { return Ok(None) };
-        let named = vec![(Capability::FsWrite, Value::File(output))];
-        let file = RuledCall { tool: "write", subject: Subject::Create, named, reach: Vec::new(), ..ruled.clone() };
-        let of_statement = known.passed.decision.take();
-        let decision = self.judge(&file, known)?;
-        if let Some(of_statement) = of_statement.filter(|of_statement| of_statement.action >= decision.action) {
-            known.passed.decision = Some(of_statement);
-        }
-        Ok(Some(decision))
-    }
-
-    /// Of the file that agents are started for, what is said of one that `read` reads: both have to pass.
-    fn decide_file_of_agents(
-        &self,
-        call: &Presented<'_>,
-        ruled: &RuledCall<'_>,
-        known: &mut Known,
-    ) -> Result<Option<Decision>, CallError> {
-        let Some(path) = call.needs.read.first() else { return Ok(None) };
-        let named = vec![(Capability::FsRead, Value::File(path))];
-        let file = RuledCall { tool: "read", subject: Subject::Read, named, reach: Vec::new(), ..ruled.clone() };
+    ) -> Result<Decision, CallError> {
+        let file = RuledCall { tool, subject, named: vec![named], reach: Vec::new(), ..ruled.clone() };
         let of_call = known.passed.decision.take();
         let decision = self.judge(&file, known)?;
         if let Some(of_call) = of_call.filter(|of_call| of_call.action >= decision.action) {
             known.passed.decision = Some(of_call);
         }
-        Ok(Some(decision))
+        Ok(decision)
     }
 
     /// What the rules in an agent's session say of the program that runs it: they ask or deny as they do about a program that a
