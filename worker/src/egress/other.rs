@@ -20,6 +20,9 @@ const LINE_MAX: usize = 64 * 1024;
 const PROXY: &str = "it begins with a PROXY header, after which a server may be asked for any host";
 /// How an answer of HTTP begins.
 const ANSWER: &[u8] = b"HTTP/";
+/// How both sides of SSH begin (RFC 4253, 4.2). The client's line has several words, as a request has; what follows is encrypted, and
+/// would sooner or later have the bytes of another host's name in it.
+const SSH: &[u8] = b"SSH-";
 
 /// A connection that is looked at until its server has answered.
 pub(super) struct Other<'a> {
@@ -27,11 +30,13 @@ pub(super) struct Other<'a> {
     /// Told why it is ended, if it is.
     refuse: &'a (dyn Fn(String) + Send + Sync),
     is_answered: AtomicBool,
+    /// The answer is SSH's.
+    is_ssh: AtomicBool,
 }
 
 impl<'a> Other<'a> {
     pub(super) fn new(name: &'a Host, refuse: &'a (dyn Fn(String) + Send + Sync)) -> Self {
-        Self { name, refuse, is_answered: AtomicBool::new(false) }
+        Self { name, refuse, is_answered: AtomicBool::new(false), is_ssh: AtomicBool::new(false) }
     }
 
     /// Passes on what the client says, what was heard already first.
@@ -41,7 +46,8 @@ impl<'a> Other<'a> {
             if !look.is_answered && self.is_answered.load(Ordering::Relaxed) {
                 look.is_answered = true;
                 // Without a request nobody answers one. Who speaks first may speak HTTP/2.
-                if look.has_spoken() && !look.may_be_request {
+                let is_ssh = self.is_ssh.load(Ordering::Relaxed) && look.opening.starts_with(SSH);
+                if is_ssh || (look.has_spoken() && !look.may_be_request) {
                     return relay::write_all(server, &heard).await;
                 }
             }
@@ -68,6 +74,7 @@ impl<'a> Other<'a> {
                 return self.refused(reason.to_owned());
             }
             if is_over || !ANSWER.starts_with(&heard) {
+                self.is_ssh.store(heard.starts_with(SSH), Ordering::Relaxed);
                 // Some servers repeat the request's own word for what is spoken.
                 self.is_answered.store(!is_status(&heard), Ordering::Relaxed);
                 return relay::write_all(client, &heard).await;

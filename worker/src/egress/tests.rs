@@ -1290,6 +1290,37 @@ fn b13_what_follows_a_server_that_speaks_first_is_neither() {
     served.nothing_told();
 }
 
+/// B13: what follows the first lines of SSH is encrypted, and nobody's request. The client's line has several words, so that behind
+/// another answer it is looked at to the end.
+#[test]
+fn b13_ssh_is_ssh_when_both_sides_have_said_so() {
+    let served = serve(&["good.example:*"]);
+    for (greeting, passes) in [("SSH-2.0-server\r\n", true), ("220 hello\r\n", false)] {
+        let (at, heard) = server(move |mut socket| {
+            let mut byte = [0];
+            while byte != *b"\n" {
+                socket.read_exact(&mut byte).unwrap();
+            }
+            socket.write_all(greeting.as_bytes()).unwrap();
+            whole(socket)
+        });
+        let mut client = served.made_for("good.example", at, false);
+        client.write_all(b"SSH-2.0-client of somebody\r\n").unwrap();
+        let mut back = vec![0; greeting.len()];
+        client.read_exact(&mut back).unwrap();
+        let said = b"\x01\n://evil.example/\n";
+        client.write_all(said).unwrap();
+        let _reset = client.shutdown(Shutdown::Write);
+        let got = heard.recv_timeout(LONG).unwrap();
+        assert_eq!(got == said, passes, "{greeting}: {}", got.escape_ascii());
+        if !passes {
+            let reason = served.reason();
+            assert!(reason.starts_with("it names evil.example"), "{reason}");
+        }
+    }
+    served.nothing_told();
+}
+
 /// Peers that are slow, endless or mad cost their own connection. The control is another, at the same time.
 #[test]
 fn a_hostile_peer_harms_no_other() {
