@@ -23,7 +23,7 @@ use callgate_policy::sql::{SqlKind, SqlNeed};
 use callgate_policy::tool::Subject;
 use callgate_policy::watchdog::Reason;
 use callgate_policy::watchdog::{CallFacts, Verdict};
-use callgate_worker::tools::database::CONNECTION;
+use callgate_tools::database::CONNECTION;
 use serde_json::{Map, json};
 
 use super::approved::{Approved, ApprovedPlan, Task};

@@ -98,7 +98,11 @@ fn s0_43_s1_6_events_are_replayed_as_they_were_heard() {
             heard.push(event.unwrap());
         }
         let mut told = Vec::new();
-        store.replay(&record, |event| -> Result<(), callgate::StoreError> { Ok(told.push(event)) }).unwrap();
+        let replayed = store.replay(&record, |event| {
+            told.push(event);
+            Ok::<_, callgate::StoreError>(())
+        });
+        replayed.unwrap();
         assert_eq!(
             told.iter().map(ToString::to_string).collect::<Vec<_>>(),
             heard.iter().map(ToString::to_string).collect::<Vec<_>>()
