@@ -46,7 +46,7 @@ class Found:
 
 @dataclass
 class Judgement:
-    """A guard's answer: faults, and what each entry that is too large may shrink to (None: it is not needed)."""
+    """A guard's answer: faults, and the entries that may take the place of one that is too large (none: it is not needed)."""
 
     faults: list = field(default_factory=list)
     smaller: dict = field(default_factory=dict)
@@ -91,16 +91,15 @@ class List:
         """The text of the list after each entry in `smaller` became what it maps to, or went."""
         lines = list(self.lines)
         for entry in sorted(smaller, key=lambda each: -each.first):
-            text = smaller[entry]
             indent = re.match(r"\s*", lines[entry.first - 1])[0]
-            lines[entry.first - 1:entry.last] = [] if text is None else wrapped(text, indent)
+            lines[entry.first - 1:entry.last] = [line for text in smaller[entry] for line in wrapped(text, indent)]
         return "\n".join(without_bare_reasons(lines)) + "\n"
 
     def stale(self, smaller):
         """A fault for each entry that is larger than it needs to be."""
-        for entry, text in smaller.items():
-            message = f"an exception that is no longer needed{' in full' if text else ''}: {entry.text}"
-            remedy = f"write `{text}`" if text else "remove this line"
+        for entry, texts in smaller.items():
+            message = f"an exception that is no longer needed{' in full' if texts else ''}: {entry.text}"
+            remedy = f"write {' and '.join(f'`{text}`' for text in texts)}" if texts else "remove this line"
             yield Fault(LIST, entry.first, message, f"{remedy} (`.ci/guards --shrink` does it)")
 
 
@@ -139,9 +138,9 @@ def compare(entries, found):
             key, size = number[1], int(number[2])
         listed[key] = size
         if key not in found:
-            judgement.smaller[entry] = None
+            judgement.smaller[entry] = []
         elif size is not None and found[key].size < size:
-            judgement.smaller[entry] = f"{key} {found[key].size}"
+            judgement.smaller[entry] = [f"{key} {found[key].size}"]
     for key, each in found.items():
         if key in listed and (each.size is None or listed[key] is None or each.size <= listed[key]):
             continue

@@ -76,6 +76,15 @@ CASES = [
         {**CIRCLE, LIST: with_list("[circles]\nreason:\n    policy/src: gone.rs one.rs three.rs two.rs\n")},
         [rf"{LIST}:7: .*\n +write `policy/src: one\.rs three\.rs two\.rs`"],
     ),
+    Case(
+        "a circle that has fallen apart",
+        {
+            **CIRCLE,
+            **{f"policy/src/{a}.rs": f"//! {a}.\npub fn {a}() {{ crate::{b}::{b}() }}\n" for a, b in ("ab", "bc", "ca")},
+            LIST: with_list("[circles]\nreason:\n    policy/src: a.rs b.rs c.rs one.rs three.rs two.rs\n"),
+        },
+        [rf"{LIST}:7: .*\n +write `policy/src: a\.rs b\.rs c\.rs` and `policy/src: one\.rs three\.rs two\.rs`"],
+    ),
     Case("two files that use one another", {"policy/src/two.rs": "//! Second.\npub struct Two(crate::one::One);\n"}),
     Case("an upward use", UPWARD, [r"supervisor/src/store\.rs:2: `Session` of session/mod\.rs is above.*\n +move what it needs down"]),
     Case(

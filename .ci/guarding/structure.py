@@ -21,15 +21,10 @@ def judge_circles(tree, entries):
         if not circle <= allowed:
             judgement.faults.append(circle_fault(tree, circle, allowed))
     for entry, allowed in listed.items():
-        rest = [circle for circle in found if circle & allowed]
-        if not rest:
-            judgement.smaller[entry] = None
-        elif len(rest) == 1 and rest[0] < allowed:
-            judgement.smaller[entry] = circle_text(rest[0])
-        elif len(rest) > 1:
-            # One line for each circle: the line keeps the largest, and the others get their own.
-            texts = "` and `".join(circle_text(each & allowed) for each in rest)
-            judgement.faults.append(Fault(LIST, entry.first, "this circle has fallen apart", f"write a line for each: `{texts}`"))
+        # It may have fallen apart into several.
+        rest = [circle for circle in found if circle <= allowed]
+        if rest != [allowed] and not any(circle & allowed for circle in found if circle not in rest):
+            judgement.smaller[entry] = [circle_text(circle) for circle in rest]
     return judgement
 
 
@@ -80,7 +75,7 @@ def judge_order(tree, entries, order):
         gone = [name for name in entry.text.split() if name not in folders]
         if gone:
             rest = " ".join(name for name in entry.text.split() if name in folders)
-            judgement.smaller[entry] = rest or None
+            judgement.smaller[entry] = [rest] if rest else []
     upward = dict(upward_uses(tree, rank))
     listed = set()
     for entry in entries:
@@ -89,7 +84,7 @@ def judge_order(tree, entries, order):
         listed |= set(keys)
         rest = [name for *_, name in (key for key in keys if key in upward)]
         if len(rest) < len(keys):
-            judgement.smaller[entry] = f"{files}: {', '.join(rest)}" if rest else None
+            judgement.smaller[entry] = [f"{files}: {', '.join(rest)}"] if rest else []
     for (user, used, name), line in upward.items():
         if (user, used, name) not in listed:
             message = f"`{name}` of {used} is above: in [order], `{folder_of(SUPERVISOR + used)}` may use `{folder_of(SUPERVISOR + user)}`, not the other way round"
