@@ -18,9 +18,9 @@ pub(crate) const NUMBERS: usize = 4;
 pub(crate) struct Entry<'a> {
     /// The directory of both names.
     pub(crate) directory: BorrowedFd<'a>,
-    /// What has this name
+    /// Name of the file that is moved or removed.
     pub(crate) from: &'a CStr,
-    /// gets this one, or is removed.
+    /// Name that it gets; without one it is removed.
     pub(crate) to: Option<&'a CStr>,
     /// The flags of renameat2(2).
     pub(crate) flags: u32,
