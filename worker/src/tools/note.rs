@@ -10,7 +10,7 @@ use super::{Context, Contract, Output, ToolError, edit, name_path, required_text
 /// Where notes are kept, below the workspace.
 pub const FILE: &str = ".deepseek/notes.md";
 
-/// What `note` promises.
+/// Contract of `note`.
 pub const CONTRACT: Contract = Contract {
     name: "note",
     requires: &["fs.read", "fs.write"],

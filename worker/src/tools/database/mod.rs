@@ -29,7 +29,7 @@ pub mod sql;
 mod sqlite;
 mod tls;
 
-/// What the tools have in common of their arguments: all of `sqlite`'s.
+/// Arguments that the tools have in common: all of `sqlite`'s.
 macro_rules! schema {
     ($further:literal) => {
         concat!(
@@ -167,11 +167,11 @@ pub struct Connection {
     pub dialect: Dialect,
     /// Its alias.
     pub database: String,
-    /// Whether the call may change it.
+    /// True if the call may change it.
     pub changes: bool,
     /// Where it is, if that is no file.
     pub server: Option<ServerConnection>,
-    /// Of a file: whether the call was granted the log beside it as well, if there is one.
+    /// True if the call was granted the log beside its file as well, if there is one.
     pub log: bool,
 }
 
@@ -188,15 +188,15 @@ pub struct ServerConnection {
     pub user: String,
     /// With which password.
     pub password: Option<String>,
-    /// What the connection has to be.
+    /// Protection that the connection must have.
     pub tls: Tls,
     /// Milliseconds that a statement may take.
     pub timeout_ms: u64,
 }
 
 impl ServerConnection {
-    /// Whether its certificate has to be one that this host's authorities vouch for. A password would otherwise go to whoever
-    /// answers. It goes by the name that was configured: each name has an address of the session's own here.
+    /// True if its certificate has to be one that this host's authorities vouch for. A password would otherwise go to
+    /// whoever answers. It goes by the name that was configured: each name has an address of the session's own here.
     fn verifies(&self) -> bool {
         let is_here = || self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
         match self.tls {
@@ -206,7 +206,7 @@ impl ServerConnection {
         }
     }
 
-    /// Why there is no connection.
+    /// Reason why there is no connection.
     fn unreached(&self, why: &str) -> Failed {
         let held = if self.verifies() && self.tls == Tls::Prefer {
             "; a password goes only to a server with a certificate that this host's authorities vouch for, unless whoever \
@@ -229,7 +229,7 @@ struct Asked {
     output: Option<HostPath>,
 }
 
-/// What it does.
+/// Operation of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Operation {
     Query { sql: String },
@@ -238,7 +238,7 @@ enum Operation {
     Describe { table: String, schema: Option<String> },
 }
 
-/// Why it has no result.
+/// Reason why it has no result.
 #[derive(Debug)]
 enum Failed {
     /// In words.
@@ -253,7 +253,7 @@ impl Failed {
     }
 }
 
-/// What operations there are, and the parameters that belong to each (S4-23). `database`, `operation` and `row_limit` belong to all.
+/// Operations, and the parameters that belong to each (S4-23). `database`, `operation` and `row_limit` belong to all.
 const PARAMETERS: [(&str, &[&str]); 4] = [
     ("query", &["sql"]),
     ("list_tables", &["table_pattern", "schema"]),
@@ -396,7 +396,7 @@ impl Asked {
         }
     }
 
-    /// Whether a statement may be run here.
+    /// Judges whether a statement may be run here.
     fn judge(&self, statement: &Statement) -> Result<SqlKind, ToolError> {
         let refused = |why: String| Err(self.failed(Failed::because(why, ErrorCode::Forbidden)));
         let verb = &statement.verb;

@@ -123,7 +123,7 @@ fn s4_23_a_parameter_of_another_operation_says_so() {
     assert!(error.text().contains("the operation describe needs it"), "{}", error.text());
 }
 
-/// What a query may not do, whatever it is dressed up as.
+/// Statements that a query may not make, whatever they are dressed up as.
 const WRITES: [&str; 34] = [
     "INSERT INTO item VALUES (3, 'x', 1, NULL)",
     "UPDATE item SET name = 'y'",

@@ -9,7 +9,7 @@ use super::status;
 /// The name.
 pub const NAME: &str = "diagnostics";
 
-/// What `diagnostics` promises.
+/// Contract of `diagnostics`.
 pub const CONTRACT: Contract = Contract {
     name: NAME,
     requires: &["fs.read"],
